@@ -1,6 +1,7 @@
 """The kubelet of a node: where its settings live, and how they are changed."""
 
 from roles.engine.kubelet import allocatable, amounts, ask, blame, drained, kubelet_plan, runtime, schema, settings, thresholds
+from roles.engine.kubelet.cgroups import container_of
 from roles.engine.kubelet.facts import Kubelet, find, wanted
 from roles.engine.kubelet.pending import (
     EMPTY_BY_DEFAULT,
@@ -70,6 +71,7 @@ __all__ = [
     "as_value",
     "ask",
     "blame",
+    "container_of",
     "drained",
     "effective",
     "find",

@@ -1,0 +1,112 @@
+"""Lives of containers: exact rates, never one across a restart, and files that stay small."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.right_size import samples
+from roles.right_size.samples import DAY, FINE, History, Kill, Read, added, bucket, middle, percentile, total, union_seconds
+from tests.unit.right_size.world import ID, MI, OTHER, START, history, life, reads
+
+
+def rates(found: History) -> list[float]:
+    return [middle(index) for span in found.spans for index in total(span.fine).elements()]
+
+
+def test_a_rate_is_the_mean_between_two_reads() -> None:
+    found = history(life(reads(60, 5, lambda at: 300 if at % 10 < 5 else 100)))
+    assert sorted({round(rate, -2) for rate in rates(found)}) == [100, 300]
+    assert found.spans[0].highest == pytest.approx(300)
+    slow = history(life(reads(3600, 600, lambda at: 300 if at % 10 < 5 else 100)))
+    assert not rates(slow) and percentile(total(slow.spans[0].slow), 0.95) == pytest.approx(200, rel=0.03)
+    assert slow.spans[0].highest is None, "a mean over ten minutes is no peak"
+
+
+def test_there_is_no_rate_across_a_restart() -> None:
+    first, second = reads(30, 5), reads(30, 5, begun=START + 40)
+    found = history(life(first), life(second, OTHER))
+    assert len(found.spans) == 2
+    assert sum(sum(total(span.fine).values()) for span in found.spans) == len(first) - 1 + len(second) - 1
+
+
+def test_counters_of_another_source_or_that_went_back_give_no_rate() -> None:
+    one = Read(START, "kernel b1", 10, 5.0)
+    for other in (
+        Read(START + 5, "kernel b2", 15, 6.0),
+        Read(START + 5, "kubelet w1", 15, 6.0),
+        Read(START + 5, "kernel b1", 15, 4.0),
+        Read(START + 5, "kernel b1", 10.5, 6.0),
+        Read(START + 5, "kernel b1", 15, None),
+    ):
+        found = history(life([one, other]))
+        assert not rates(found) and not found.spans[0].slow
+
+
+def test_a_read_without_a_counter_does_not_lose_the_one_before() -> None:
+    found = history(life([Read(START, "kernel b1", 10, 5.0), Read(START + 5, "kubelet w1"), Read(START + 10, "kernel b1", 20, 6.0)]))
+    assert rates(found) == pytest.approx([100], rel=0.03)
+
+
+def test_another_run_extends_a_life_and_reads_twice_count_once() -> None:
+    every = reads(60, 5)
+    one = added(History(), [life(every[:6])], [], START)
+    both = added(one, [life(every[6:])], [], START)
+    assert both == added(History(), [life(every)], [], START)
+    # Two operators read at the same time: the second one's older reads are not counted again.
+    assert added(both, [life(every)], [], START) == both
+
+
+def test_a_kill_is_counted_once() -> None:
+    kill = Kill(OTHER, START, 64 * MI, 9.0)
+    found = added(history(kills=[kill], now=START), [], [replace(kill, limit=128 * MI)], START)
+    assert found.kills == (kill,), "the limit at the time, not the present one"
+
+
+@given(st.floats(1, 200_000))
+def test_a_bucket_is_within_one_percent(millis: float) -> None:
+    assert middle(bucket(millis)) == pytest.approx(millis, rel=0.0101)
+
+
+@given(st.dictionaries(st.integers(0, 300), st.integers(1, 9), min_size=1, max_size=9), st.floats(0.01, 1))
+def test_percentiles(counts: dict[int, int], share: float) -> None:
+    found = percentile(counts, share)
+    assert found is not None
+    every = sorted(middle(index) for index, count in counts.items() for _ in range(count))
+    assert found == every[max(0, math.ceil(share * len(every) - 1e-6) - 1)]
+
+
+def test_what_is_kept_has_a_bound() -> None:
+    found = history(life(reads(samples.MOST_POINTS * 50, 10, memory=lambda at: at)))
+    [span] = found.spans
+    assert len(span.points) <= samples.MOST_POINTS
+    assert span.points[0].least == 0 and span.points[-1].most == samples.MOST_POINTS * 50, "nothing is lost but detail"
+    lives = [life(reads(10, 5, begun=START + 100 * number), f"{number:064x}") for number in range(samples.MOST_SPANS + 9)]
+    kept = history(*lives, kills=[Kill(f"{n:064x}", START + n) for n in range(samples.MOST_KILLS + 9)], now=START)
+    assert len(kept.spans) == samples.MOST_SPANS and kept.spans[-1].id == lives[-1].id
+    assert len(kept.kills) == samples.MOST_KILLS
+
+
+def test_old_samples_are_dropped() -> None:
+    old, young = life(reads(60, 5), OTHER), life(reads(60, 5, begun=START + 31 * DAY))
+    assert [span.id for span in history(old, young).spans] == [ID]
+    long = history(life(reads(40 * DAY, 6 * 3600)))
+    oldest = START + 40 * DAY - samples.KEEP_DAYS * DAY
+    assert all(point.at >= oldest for point in long.spans[0].points) and min(long.spans[0].slow) >= int(oldest // DAY)
+
+
+def test_the_mean_since_the_start() -> None:
+    assert history(life([Read(START, "kernel b1", 9, 500.0, 1000.0)])).spans[0].mean == pytest.approx(500)
+    assert history(life([Read(START, "kernel b1", 9, 5.0, FINE / 2)])).spans[0].mean is None
+    assert history(life([Read(START, "kernel b1", 9, 5.0, 1000.0)])).spans[0].started == START - 1000
+
+
+@pytest.mark.parametrize(
+    ("pieces", "seconds"), [([], 0), ([(0, 10)], 10), ([(0, 10), (5, 20)], 20), ([(0, 10), (2, 3), (15, 20)], 15), ([(5, 5)], 0)]
+)
+def test_time_covered_together(pieces: list[tuple[float, float]], seconds: float) -> None:
+    assert union_seconds(pieces) == seconds
