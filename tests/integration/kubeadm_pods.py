@@ -36,7 +36,9 @@ def as_v1beta3(text: str) -> str:
 
 def rendered(lab: Lab, node: str) -> dict[str, Any]:
     """By component the pod that kubeadm would write. It changes nothing."""
-    told = lab.run(node, f"{PHASE} --dry-run", timeout=900).stdout
+    own = "/etc/kubernetes/tmp"
+    clean = f"rm -rf {own}/kubeadm-upgrade-node-dryrun*; rmdir --ignore-fail-on-non-empty {own} 2>/dev/null"
+    told = lab.run(node, f"{PHASE} --dry-run; ended=$?; {clean}; exit $ended", timeout=900).stdout
     found = {name: pod_of(text) for name, text in _PRINTED.findall(told)}
     assert set(found) >= set(COMPONENTS), told
     return {name: found[name] for name in COMPONENTS}

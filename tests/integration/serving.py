@@ -32,6 +32,19 @@ def service(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def wrong_answer(address: str, port: int) -> str:
+    """What is wrong with a server's answer: empty where it is `ok`."""
+    connection = http.client.HTTPConnection(address, port, timeout=20)
+    try:
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        return "" if answer.status == 200 and answer.read().strip() == b"ok" else str(answer.status)
+    except OSError as error:
+        return repr(error)
+    finally:
+        connection.close()
+
+
 class Client:
     """Asks a Service every 50 ms, as a proxy of it would: at an endpoint that is ready, by the EndpointSlices that it watches."""
 
@@ -78,17 +91,10 @@ class Client:
                 self.lost.append(f"{time.time():.3f}: no endpoint is ready")
                 continue
             node = nodes[self.asked % len(nodes)]
-            connection = http.client.HTTPConnection(self._lab.address(node), self._port, timeout=20)
-            try:
-                connection.request("GET", "/")
-                answer = connection.getresponse()
-                if answer.status != 200 or answer.read().strip() != b"ok":
-                    self.lost.append(f"{time.time():.3f}: {node}: {answer.status}")
+            if why := wrong_answer(self._lab.address(node), self._port):
+                self.lost.append(f"{time.time():.3f}: {node}: {why}")
+            else:
                 self.answers.add(node)
-            except OSError as error:
-                self.lost.append(f"{time.time():.3f}: {node}: {error!r}")
-            finally:
-                connection.close()
 
     def end(self) -> None:
         self._over.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -207,7 +208,7 @@ def test_a_drop_in_directory(lab: Lab) -> None:
             assert back.code == 0, back.all
             assert eviction(lab, "w2") == before and operator.files(lab, "w2") == files
     finally:
-        lab.run("w2", f"rm -rf {folder}")
+        lab.run("w2", f"rm -rf {folder}; rmdir --ignore-fail-on-non-empty {os.path.dirname(folder)}")
 
 
 @pytest.mark.parametrize("node", ["w1", pytest.param("w2", marks=pytest.mark.slow)])

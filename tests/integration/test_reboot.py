@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 from tests.integration import operator
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.serving import wrong_answer
 from tests.lab import Lab, images
 
 NAMESPACE = "t-reboot"
@@ -302,17 +303,10 @@ class Client:
                 self.unready.append(time.time())
                 continue
             node = nodes[self.asked % len(nodes)]
-            connection = http.client.HTTPConnection(self._lab.address(node), 8080, timeout=20)
-            try:
-                connection.request("GET", "/")
-                answer = connection.getresponse()
-                if answer.status != 200 or answer.read().strip() != b"ok":
-                    self.lost.append(f"{time.time():.3f}: {node}: {answer.status}")
+            if why := wrong_answer(self._lab.address(node), 8080):
+                self.lost.append(f"{time.time():.3f}: {node}: {why}")
+            else:
                 self.answers.add(node)
-            except OSError as error:
-                self.lost.append(f"{time.time():.3f}: {node}: {error!r}")
-            finally:
-                connection.close()
 
     def end(self) -> None:
         self._over.set()

@@ -48,6 +48,8 @@ def of_node(node: str, told: str) -> dict[str, str]:
             kind, mode, owner, size, link = left.split(" ", 4)
             if kind == "d" and path.startswith(_DROP_INS):
                 continue
+            # systemctl enable writes either: /lib is a link itself.
+            link = f"/usr{link}" if link.startswith("/lib/") else link
             # How large a folder is says nothing.
             words = {"d": "folder", "l": f"link to {link}", "f": f"file of {size} bytes"}
             found[f"{node} {path}"] = f"{words.get(kind, kind)}, {mode}, {owner}"

@@ -22,6 +22,12 @@ def look(root: Path) -> dict[str, str]:
     return {place.replace(str(root), ""): told for place, told in fingerprint.of_node("w1", done.stdout).items() if str(root) in place}
 
 
+def test_a_link_is_the_same_by_both_names_of_lib() -> None:
+    wants = "/etc/systemd/system/multi-user.target.wants/kubelet.service"
+    by_either = [fingerprint.of_node("w1", f"l 777 0:0 38 {lib}/systemd/system/kubelet.service\t{wants}\0") for lib in ("/lib", "/usr/lib")]
+    assert by_either[0] == by_either[1] == {f"w1 {wants}": "link to /usr/lib/systemd/system/kubelet.service, 777, 0:0"}
+
+
 def test_files_folders_links_and_their_modes(tmp_path: Path) -> None:
     for folder in ("etc/kubernetes/manifests", "etc/systemd/system/wants", "var/lib/kubelet/pods/one", "usr/local/bin"):
         (tmp_path / folder).mkdir(parents=True)
