@@ -53,12 +53,18 @@ def autoscalers(entries: Item, *arguments: str) -> Outcome:
     return pyinfra("autoscalers", *data(autoscalers=json.dumps(entries)), *arguments, "-y")
 
 
-def status(*namespaces: str) -> tuple[int, dict[str, Item]]:
-    """The exit status, and the autoscalers by name."""
+def document(*namespaces: str) -> tuple[int, Item]:
+    """The exit status of the status deploy, and its JSON."""
     done = pyinfra("autoscaler_status", *data(format="json", namespaces=",".join(namespaces)), "-y")
     assert "{" in done.out, done.all
-    found = json.loads(done.out[done.out.index("{") : done.out.rindex("}") + 1])
-    return done.code, {one["name"]: one for one in found["autoscalers"]}
+    found: Item = json.loads(done.out[done.out.index("{") : done.out.rindex("}") + 1])
+    return done.code, found
+
+
+def status(*namespaces: str) -> tuple[int, dict[str, Item]]:
+    """The exit status, and the autoscalers by name."""
+    code, found = document(*namespaces)
+    return code, {one["name"]: one for one in found["autoscalers"]}
 
 
 def problems(found: Item) -> dict[str, Item]:

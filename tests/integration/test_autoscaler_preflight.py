@@ -23,8 +23,7 @@ from tests.lab import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-SPACE, QUOTAS, LIMITS = "t-preflight", "t-preflight-quota", "t-preflight-limits"
-SPACES = (SPACE, QUOTAS, LIMITS)
+SPACE, QUOTAS, NAMED, LIMITS = SPACES = ("t-preflight", "t-preflight-quota", "t-preflight-named", "t-preflight-limits")
 # What any young pod has for some seconds.
 YOUNG = {"starts-slowly", "no-sample"}
 MEMORY: Item = {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 60}}}
@@ -60,6 +59,9 @@ def scaled(**more: str) -> Item:
     return kind("Scaled", "t-preflight.example", "v1", "scaled", subresources={"status": {}, "scale": paths})
 
 
+ODD = {"apiVersion": "t-preflight.example/v1", "kind": "Scaled", "metadata": {"name": "odd", "namespace": SPACE}, "spec": {"replicas": 1}}
+
+
 def vpa(mode: str) -> Item:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "vertical"}
     spec = {"targetRef": target, "updatePolicy": {"updateMode": mode}}
@@ -74,7 +76,7 @@ def app(name: str, cpu: str = "100m", namespace: str = SPACE, **more: Any) -> It
 @dataclass(frozen=True)
 class Case:
     """One problem. `items`: what has it, beside the autoscaler `scaler`; `words`: of the reason, and of the way out; `follow`: does what the way
-    out says; `entry`: the same autoscaler as data, None if the data cannot say it; None in it: the usual one."""
+    out says; `entry`: what differs in the data from the usual entry, None if the data cannot say it; `also`: further rules."""
 
     name: str
     rule: str
@@ -85,6 +87,7 @@ class Case:
     way_out: str
     follow: Callable[[Lab, str], object]
     entry: Item | None = None
+    also: tuple[str, ...] = ()
 
 
 ENTRY: Item = {"max": 4, "cpu": "60%"}
@@ -129,7 +132,16 @@ def own_the_count(lab: Lab, _: str) -> None:
     assert lab.kubectl("get", *path) == "2"
 
 
-QUOTA: Item = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small", "namespace": QUOTAS}}
+def quota(namespace: str, **hard: str) -> Item:
+    hard = {name.replace("_", "."): value for name, value in hard.items()}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small", "namespace": namespace}, "spec": {"hard": hard}}
+
+
+# With one replica and its autoscaler at the minimum, no eviction is allowed (section PDB).
+BUDGET: Item = {
+    "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guarded", "namespace": SPACE},
+    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
+}  # fmt: skip
 RANGE: Item = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "narrow", "namespace": LIMITS}}
 
 
@@ -137,6 +149,9 @@ def limit_range(most: str) -> Item:
     return {**RANGE, "spec": {"limits": [{"type": "Container", "max": {"cpu": most}, "default": {"cpu": most}}]}}
 
 
+# They refuse the pods that come after them.
+LATER = (quota(QUOTAS, pods="2"), quota(NAMED, requests_memory="1Gi"), limit_range("50m"))
+WITHOUT_MEMORY = {**container("app", None), "resources": {"requests": {"cpu": "100m"}}}
 SIDE = workload(SPACE, "sidecar", container("app", "100m"), container("proxy", None))
 NATIVE = workload(SPACE, "native", container("app", "100m"), pod={"initContainers": [container("mesh", None, restartPolicy="Always")]})
 CASES = [
@@ -176,7 +191,7 @@ CASES = [
     ),
     Case(
         "odd", "no-selector", "critical", hpa(SPACE, "odd", "odd", kind="Scaled", api="t-preflight.example/v1"),
-        ({"apiVersion": "t-preflight.example/v1", "kind": "Scaled", "metadata": {"name": "odd", "namespace": SPACE}, "spec": {"replicas": 1}}, app("scaled")),
+        (app("scaled"),),
         "is empty", "of a CRD: labelSelectorPath", correct_the_selector,
     ),
     Case(
@@ -186,10 +201,10 @@ CASES = [
     Case(
         "pending", "no-sample", "critical", usual("pending"), (app("pending", pod={"nodeSelector": {"is": "nowhere"}}),), "is Pending",
         "see why: kubectl describe pod -n t-preflight pending-",
-        again(app("pending")), {},
+        again(app("pending")), {}, ("no-room",),
     ),
     Case(
-        "zero", "disabled-at-zero", "warning", usual("zero"), (app("zero", replicas=0),), "has 0 replicas", "kubectl scale -n t-preflight deployment/zero",
+        "zero", "disabled-at-zero", "warning", usual("zero"), (app("zero"),), "has 0 replicas", "kubectl scale -n t-preflight deployment/zero",
         as_said, {},
     ),
     Case(
@@ -210,19 +225,25 @@ CASES = [
     ),
     Case(
         "busy", "at-maximum", "note", usual("busy", maxReplicas=1), (app("busy"),), "ask for 2 pods, and maxReplicas is 1", "raise maxReplicas",
-        again(usual("busy", maxReplicas=3)),
+        again(usual("busy", maxReplicas=3)), None, ("fixed",),
     ),
     Case(
         "vertical", "vertical-autoscaler", "warning", usual("vertical"), (app("vertical"), vpa("Recreate")), "changes the cpu request",
         "set its updateMode to Off", again(vpa("Off")), {},
     ),
     Case(
-        "quota", "quota", "warning", usual("quota", QUOTAS), (app("quota", namespace=QUOTAS), {**QUOTA, "spec": {"hard": {"pods": "2"}}}),
-        "ResourceQuota t-preflight-quota/small allows 2 pods", "raise the quota", again({**QUOTA, "spec": {"hard": {"pods": "4"}}}), {},
+        "quota", "quota", "warning", usual("quota", QUOTAS), (app("quota", namespace=QUOTAS),),
+        "ResourceQuota t-preflight-quota/small allows 2 pods", "raise the quota", again(quota(QUOTAS, pods="4")), {},
+    ),
+    Case(
+        "named", "quota", "warning", usual("named", NAMED), (workload(NAMED, "named", WITHOUT_MEMORY),),
+        "it limits requests.memory, and container app has none", "set it in the template of Deployment t-preflight-named/named",
+        lambda lab, _: lab.kubectl("set", "resources", "-n", NAMED, "deployment/named", "--requests=cpu=100m,memory=8Mi"), {},
     ),
     Case(
         "limits", "limit-range", "warning", usual("limits", LIMITS), (app("limits", namespace=LIMITS),),
-        "LimitRange t-preflight-limits/narrow refuses new pods", "correct the template's resources, or the LimitRange", again(limit_range("200m")), {},
+        "LimitRange t-preflight-limits/narrow refuses new pods: container app has 100m cpu, and at most 50m cpu are allowed",
+        "correct the template's resources, or the LimitRange", again(limit_range("200m")), {},
     ),
 ]  # fmt: skip
 USED = {"busy": "80m"}
@@ -230,7 +251,7 @@ USED = {"busy": "80m"}
 
 def entries() -> Item:
     """The cases as data."""
-    found = {}
+    found: Item = {f"{SPACE}/deployment/guarded": ENTRY}
     for case in CASES:
         if case.entry is not None:
             fields = {**ENTRY, **case.entry}
@@ -250,22 +271,39 @@ def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metr
     try:
         apply(lab, scaled(), kind("VerticalPodAutoscaler", "autoscaling.k8s.io", "v1", "verticalpodautoscalers"))
         lab.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", f"crd/{VPAS}")
-        apply(lab, *(item for case in CASES for item in case.items))
+        apply(lab, app("guarded"), BUDGET, *(item for case in CASES for item in case.items))
         with served_in(lab, tmp_path_factory.mktemp("metrics")) as api:
-            api.cpu |= {case.items[0]["metadata"]["name"]: "30m" for case in CASES if case.items} | {"lost": "30m", "scaled": "30m"} | USED
+            api.cpu |= (
+                {case.items[0]["metadata"]["name"]: "30m" for case in CASES if case.items}
+                | dict.fromkeys(("lost", "scaled", "guarded"), "30m")
+                | USED
+            )
             api.memory |= {"leaky": "3Mi"}
             api.custom |= {"hits": "5"}
             for name in SPACES:
                 for item in json.loads(lab.kubectl("get", "deployments", "-n", name, "-o", "json"))["items"]:
                     if item["metadata"]["name"] != "pending":
                         lab.kubectl("rollout", "status", "-n", name, f"deployment/{item['metadata']['name']}", "--timeout=280s")
-            # It refuses the pods that come after it.
-            apply(lab, limit_range("50m"))
+            # Nobody applies these counts.
+            lab.kubectl("scale", "-n", SPACE, "deployment/zero", "--replicas=0")
+            lab.kubectl("create", "-f", "-", input=json.dumps(ODD))
+            apply(lab, *LATER)
+            for name in (NAMED, LIMITS):
+                refused_by_the_cluster(lab, name)
             yield api
     finally:
         lab.kubectl("delete", "crd", CRD, VPAS, "--ignore-not-found")
         lab.kubectl("delete", "namespace", *SPACES, "--wait=false")
         operator.forget(lab)
+
+
+def refused_by_the_cluster(lab: Lab, namespace: str) -> None:
+    """A second pod of the namespace's one is refused by the cluster too, once the quota or the limit range is known to it."""
+    (found,) = json.loads(lab.kubectl("get", "deployments", "-n", namespace, "-o", "json"))["items"]
+    template = found["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "second", "namespace": namespace}, "spec": template["spec"]}
+    words = ["create", "--dry-run=server", "-o", "name", "-f", "-"]
+    wait_for(lambda: not lab.kubectl(*words, input=json.dumps(pod), check=False), f"the refusal of a pod in {namespace}")
 
 
 def test_the_plan_names_them_before_anything_is_written(lab: Lab, metrics: MetricsApi) -> None:
@@ -284,6 +322,7 @@ def test_the_plan_names_them_before_anything_is_written(lab: Lab, metrics: Metri
             name = f"{case.rule}: "
             text = flat if case.severity == "critical" else flat_plan
             assert name in text and case.words in text and case.way_out in text, (case.name, text)
+    assert "WARNING: PodDisruptionBudget t-preflight/guarded: needs-autoscaler-minimum" in flat_plan, flat_plan
     backwards = autoscalers({f"{SPACE}/deployment/fixed": {**ENTRY, "min": 5}}, "--dry")
     assert backwards.code == 1 and "min 5 is more than max 4" in backwards.all, backwards.all
     assert json.loads(lab.kubectl("get", "hpa", "-A", "-o", "json"))["items"] == []
@@ -291,8 +330,10 @@ def test_the_plan_names_them_before_anything_is_written(lab: Lab, metrics: Metri
 
 def test_each_is_named_and_gone_after_its_way_out(lab: Lab, metrics: MetricsApi) -> None:
     register(metrics, lab, RESOURCE, CUSTOM)
-    apply(lab, *(case.scaler for case in CASES))
+    apply(lab, usual("guarded", minReplicas=1), *(case.scaler for case in CASES))
     wait_for(lambda: all(handled(lab).values()), "the controller's conditions", every=2)
+    # It sees the second one only at its next look.
+    wait_for(lambda: all(AMBIGUOUS in handled(lab)[one].values() for one in ("first", "second")), "its conditions of two at once", every=2)
     code, found = status(*SPACES)
     assert code == 2
     ways = {}
@@ -300,7 +341,12 @@ def test_each_is_named_and_gone_after_its_way_out(lab: Lab, metrics: MetricsApi)
     for case in CASES:
         listed = problems(found[case.name])
         one = listed.get(case.rule)
-        if one is None or set(listed) - YOUNG - {case.rule} or case.words not in one["why"] or case.way_out not in one["way_out"]:
+        if (
+            one is None
+            or set(listed) - YOUNG - {case.rule, *case.also}
+            or case.words not in one["why"]
+            or case.way_out not in one["way_out"]
+        ):
             wrong.append((case.name, listed))
             continue
         assert one["severity"] == case.severity
@@ -312,14 +358,12 @@ def test_each_is_named_and_gone_after_its_way_out(lab: Lab, metrics: MetricsApi)
         if case.severity == "critical" and not ours.items() <= theirs.items():
             wrong.append((case.name, ours, theirs))
     assert not wrong, wrong
-    audited = pyinfra("audit", *data(format="json"))
-    listed = [one for one in json.loads(audited.out)["findings"] if one["kind"] == "autoscaler"]
-    assert audited.code == 2
+    listed = audited()
     for case in CASES:
-        name = f"HorizontalPodAutoscaler {case.scaler['metadata']['namespace']}/{case.name}"
-        assert any(one["name"] == name and one["value"].startswith(f"{case.rule}: ") and one["severity"] == case.severity for one in listed), (
-            case.name, [one for one in listed if one["name"] == name],
-        )  # fmt: skip
+        one = (f"HorizontalPodAutoscaler {case.scaler['metadata']['namespace']}/{case.name}", case.rule, case.severity)
+        assert one in listed, (one, listed)
+    assert BUDGETED in listed
+    apply(lab, usual("guarded", minReplicas=2))
     for case in CASES:
         case.follow(lab, ways[case.name])
     seen: dict[str, Any] = {}
@@ -335,6 +379,21 @@ def test_each_is_named_and_gone_after_its_way_out(lab: Lab, metrics: MetricsApi)
         wait_for(gone, "autoscalers without a problem", 120, every=2)
     except AssertionError:
         raise AssertionError(seen) from None
+    assert {one for one in audited() if one[1] not in YOUNG} == set()
+
+
+AMBIGUOUS = "AmbiguousSelector"
+BUDGETED = (f"PodDisruptionBudget {SPACE}/guarded", "needs-autoscaler-minimum", "warning")
+
+
+def audited() -> set[tuple[str, str, str]]:
+    """Name, rule and severity of the audit's findings about autoscalers, and about the planted budget."""
+    found = json.loads(pyinfra("audit", *data(format="json")).out)["findings"]
+    return {
+        (one["name"], one["value"].partition(":")[0], one["severity"])
+        for one in found
+        if one["kind"] == "autoscaler" or (one["kind"] == "disruption" and one["name"] == BUDGETED[0])
+    }
 
 
 def handled(lab: Lab) -> dict[str, dict[str, str]]:
