@@ -154,7 +154,7 @@ def test_an_autoscaler_follows_the_load_and_its_changes_are_undone(lab: Lab, met
     assert undo.code == 0 and "it is gone" in undo.out, undo.all
     assert get(lab, "hpa")["items"] == []
     told = checked(entry)
-    assert told.code == 2 and re.search(rf"autoscalers +fail +{NAMESPACE}/web: does not exist", told.out), told.all
+    assert told.code == 2 and re.search(rf"autoscalers +FAIL +{NAMESPACE}/web: does not exist", told.out), told.all
 
 
 def checked(entry: dict[str, Any]) -> Outcome:
