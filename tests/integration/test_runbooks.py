@@ -338,6 +338,7 @@ def measured(lab: Lab, tmp_path: Path) -> Iterator[MetricsApi]:
         lab.kubectl("delete", "namespace", "shop")
 
 
+@pytest.mark.slow
 def test_an_autoscaler_shows_unknown(lab: Lab, desk: Desk, measured: MetricsApi) -> None:
     of_eighty = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
     scaling.apply(lab, scaling.hpa("shop", "web", "web"), scaling.hpa("shop", "more", "web", of_eighty, maxReplicas=6))
@@ -351,6 +352,9 @@ def test_scale_on_cpu(lab: Lab, desk: Desk, measured: MetricsApi) -> None:
     lab.kubectl("set", "resources", "-n", "shop", "deployment/web", "--containers=proxy", "--requests=cpu=50m")
     lab.kubectl("rollout", "status", "-n", "shop", "deployment/web", "--timeout=280s")
     measured.cpu["web"] = "60m"
+    # A sample counts when all of its window is after the pod became Ready.
+    entries = {"shop/deployment/web": {"max": 4, "cpu": "60%"}}
+    wait_for(lambda: "asks for 1" in scaling.autoscalers(entries, "--dry").out, "samples that count")
     book = open_book(desk, "scale-on-cpu")
     book.section("When", "Before you start", "Commands", "What you should see")
     measured.cpu["web"] = "500m"
