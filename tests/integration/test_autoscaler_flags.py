@@ -38,8 +38,9 @@ def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metr
     assert operator.files(lab, "cp1") == files
 
 
-def set_flag(value: object) -> None:
-    done = pyinfra("control_plane_flags", *data(control_plane_flags=value if isinstance(value, str) else json.dumps(value)), "-y")
+def set_flag(value: object, **more: str) -> None:
+    text = value if isinstance(value, str) else json.dumps(value)
+    done = pyinfra("control_plane_flags", *data(control_plane_flags=text, **more), "-y")
     assert done.code == 0 and "confirmed" in done.out, done.all
 
 
@@ -74,7 +75,7 @@ def test_a_window_is_set_and_begins_again_with_the_controller(lab: Lab, metrics:
 
 def test_a_controller_that_is_left_out_is_named(lab: Lab, metrics: MetricsApi) -> None:
     """An autoscaler that nobody looks at."""
-    set_flag({MANAGER: {"controllers": "*,bootstrapsigner,tokencleaner,-horizontal-pod-autoscaler-controller"}})
+    set_flag({MANAGER: {"controllers": "*,bootstrapsigner,tokencleaner,-horizontal-pod-autoscaler-controller"}}, allow_flags="controllers")
     apply(lab, workload(SPACE, "other", container("app", "100m")), hpa(SPACE, "other", "other"))
     metrics.cpu["other"] = "30m"
     lab.kubectl("rollout", "status", "-n", SPACE, "deployment/other", "--timeout=280s")
