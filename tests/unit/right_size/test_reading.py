@@ -146,3 +146,9 @@ def test_a_long_watch_reads_less_often(world: World) -> None:
 
 def test_no_watch_is_one_read(world: World) -> None:
     assert len(world.collect(watch=0, interval=5).seen[ID].reads) == 1
+
+
+def test_no_container_is_older_than_the_boot_of_its_node(world: World) -> None:
+    world.pods[0]["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "1970-01-01T00:00:09Z"}}
+    read = world.collect(watch=0).seen[ID].reads[0]
+    assert read.age == read.clock and read.age is not None and read.age < 10_000
