@@ -209,6 +209,10 @@ def test_a_limit_range_that_refuses_new_pods() -> None:
     assert "container app has 0.1 cpu, and at most 0.05" in found(world={"limit_ranges": [rule]})["limit-range"].why
     rule = {"metadata": {"namespace": "shop", "name": "l"}, "spec": {"limits": [{"type": "Container", "min": {"cpu": "200m"}}]}}
     assert "at least 0.2" in found(world={"limit_ranges": [rule]})["limit-range"].why
+    rule = {"metadata": {"namespace": "shop", "name": "l"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "150m"}}]}}
+    assert "limit-range" not in found(world={"limit_ranges": [rule]})
+    two = target(container(), container("proxy"))
+    assert "a pod has 0.2 cpu, and at most 0.15" in found(world={"limit_ranges": [rule]}, of_target=two)["limit-range"].why
 
 
 def test_memory_is_noted_and_early_pods_too() -> None:
@@ -249,6 +253,9 @@ def test_a_server_side_applier_resets_or_conflicts() -> None:
     assert one is not None and "conflicts with the autoscaler" in one.why("x")
     one = replicas_owner(owned(managedFields=[entry("kubectl-create"), entry("kube-controller-manager", "Update", "scale")]))
     assert one is not None and not one.resets
+    for odd in ("[" * 200_000, '{"spec": {"replicas": ' + "9" * 5000 + "}}", '{"spec": []}', '{"spec": {"replicas": true}}'):
+        one = replicas_owner(owned(annotations={LAST_APPLIED: odd}))
+        assert one is not None and one.last_applied is None and not one.resets
     assert replicas_owner(None) is None and replicas_owner(owned(annotations={LAST_APPLIED: "{"})) is not None
 
 
