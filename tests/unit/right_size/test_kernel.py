@@ -59,9 +59,11 @@ class Node:
         for name, text in files.items():
             (self.root / folder.lstrip("/") / name).write_text(text)
 
-    def look(self, shell: str = "sh") -> NodeUse:
+    def look(self, shell: str = "sh", stack: str = "8192") -> NodeUse:
         text = kernel.script().replace("/proc/", f"{self.root}/proc/")
-        done = subprocess.run([shell, "-s"], input=text, text=True, capture_output=True, check=True)
+        done = subprocess.run(
+            ["sh", "-c", f"ulimit -S -s {stack}; exec {shell} -s"], input=text, text=True, capture_output=True, check=True
+        )
         assert not done.stderr
         found = kernel.parse("n1", done.stdout.splitlines())
         assert abs(found.clock - time.time()) < 600 and found.boot == "b1"
@@ -129,6 +131,15 @@ def test_a_flood_of_containers_is_cut_and_said(tmp_path: Path, monkeypatch: pyte
         node.process(100 + pid, f"0::/kubepods/pod{UID}/{pid}{ID[1:]}")
     found = node.look()
     assert found.cut and len(found.containers) == 2
+
+
+def test_more_processes_than_one_command_line_has_room_for(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    for pid in range(1000, 10_000, 3):
+        node.process(pid, f"0::{CGROUPFS}")
+    # The kernel allows a quarter of the stack for arguments, and 128 KiB at least.
+    assert set(node.look("sh", stack="256").containers) == {(UID, ID)}
 
 
 def test_a_container_that_ended_meanwhile_has_no_values(tmp_path: Path) -> None:
