@@ -6,10 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 
+from roles.engine import kubelet
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import Object, is_ending, is_over
 from roles.engine.placement import is_critical, is_static
 from roles.right_size.samples import Kill
@@ -148,14 +147,8 @@ def _kills(state: Object, limit: int | None) -> Iterator[Kill]:
 
 def amounts(found: Mapping[str, object] | None) -> Amounts:
     """CPU and memory of `requests` or `limits`. Raises ValueError."""
-    cpu, memory = ((found or {}).get(name) for name in ("cpu", "memory"))
-    return Amounts(
-        None if cpu is None else _up(parse_quantity(str(cpu)) * 1000), None if memory is None else _up(parse_quantity(str(memory)))
-    )
-
-
-def _up(amount: Fraction) -> int:
-    return -(-amount.numerator // amount.denominator)
+    given = ((name, (found or {}).get(name)) for name in ("cpu", "memory"))
+    return Amounts(*(None if value is None else kubelet.amounts.units(name, kubelet.parse_quantity(str(value))) for name, value in given))
 
 
 def seconds(text: object) -> float | None:
