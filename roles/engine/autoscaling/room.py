@@ -115,32 +115,23 @@ def limit_problems(scene: Scene, world: World) -> Iterator[Found]:
 
 
 def _refused(pod: Object, rule: Mapping[str, Any]) -> Iterator[str]:
-    """What a limit range has no default for, so that it is the template's own. Ratios are not judged."""
+    if rule.get("type") != "Container":
+        return
     try:
         most, least = amounts.listed(rule.get("max")), amounts.listed(rule.get("min"))
-        for what, requests, limits in _limited(pod, str(rule.get("type"))):
+        for one in pod["spec"].get("containers") or ():
+            resources = one.get("resources") or {}
+            requests, limits = amounts.listed(resources.get("requests")), amounts.listed(resources.get("limits"))
             for resource, limit in most.items():
                 has = limits.get(resource, requests.get(resource))
                 if has is not None and has > limit:
-                    yield f"{what} has {float(has):g} {resource}, and at most {float(limit):g} are allowed"
+                    yield f"container {one.get('name')} has {float(has):g} {resource}, and at most {float(limit):g} are allowed"
             for resource, limit in least.items():
                 has = requests.get(resource)
                 if has is not None and has < limit:
-                    yield f"{what} requests {float(has):g} {resource}, and at least {float(limit):g} are needed"
+                    yield f"container {one.get('name')} requests {float(has):g} {resource}, and at least {float(limit):g} are needed"
     except ValueError:
         return
-
-
-def _limited(pod: Object, kind: str) -> Iterator[tuple[str, Mapping[str, Fraction], Mapping[str, Fraction]]]:
-    """What rules of a type are about, with its requests and limits. Raises ValueError."""
-    if kind == "Pod":
-        counted = _counted(pod)
-        limits = {name.removeprefix("limits."): amount for name, amount in counted.items() if name.startswith("limits.")}
-        yield "a pod", pod_requests({"spec": pod["spec"]}), limits
-    elif kind == "Container":
-        for one in pod["spec"].get("containers") or ():
-            resources = one.get("resources") or {}
-            yield f"container {one.get('name')}", amounts.listed(resources.get("requests")), amounts.listed(resources.get("limits"))
 
 
 # ---- nodes

@@ -209,10 +209,6 @@ def test_a_limit_range_that_refuses_new_pods() -> None:
     assert "container app has 0.1 cpu, and at most 0.05" in found(world={"limit_ranges": [rule]})["limit-range"].why
     rule = {"metadata": {"namespace": "shop", "name": "l"}, "spec": {"limits": [{"type": "Container", "min": {"cpu": "200m"}}]}}
     assert "at least 0.2" in found(world={"limit_ranges": [rule]})["limit-range"].why
-    rule = {"metadata": {"namespace": "shop", "name": "l"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "150m"}}]}}
-    assert "limit-range" not in found(world={"limit_ranges": [rule]})
-    two = target(container(), container("proxy"))
-    assert "a pod has 0.2 cpu, and at most 0.15" in found(world={"limit_ranges": [rule]}, of_target=two)["limit-range"].why
 
 
 def test_memory_is_noted_and_early_pods_too() -> None:
