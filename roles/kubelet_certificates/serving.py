@@ -127,7 +127,8 @@ class ServingCertificates(KubeletFields):
         with self.known.lock:
             if not self.known.read:
                 cluster = basis.found.reading
-                found = ClusterFacts(cluster.nodes(), {}, facts.api_names(cluster), facts.read_requests(cluster))
+                requests, services = facts.read_requests(cluster), facts.service_addresses(cluster)
+                found = ClusterFacts(cluster.nodes(), {}, facts.api_names(cluster), requests, services)
                 remotes = [one.remote for one in basis.found.observed.values()]
                 found.seen |= bridge.whole(basis.fleet.each(remotes, facts.seen_names, doing="read the addresses of"))
                 self.known.cluster, self.known.read = found, True

@@ -72,11 +72,11 @@ def expected_names(identity: NodeIdentity, taken: Claims) -> ExpectedNames:
 
 
 def _dns_problem(identity: NodeIdentity, text: str, kind: str, taken: Claims) -> str:
-    shown = one_line(text)
-    if text.lower().rstrip(".") in _NEVER or "*" in text:
+    shown, usual = one_line(text), text.lower().rstrip(".")
+    if usual in _NEVER or "*" in text or ".svc." in f"{usual}.":
         return f"its Node object lists {shown} ({kind}), which is no node's name"
-    if text.lower() in taken:
-        return f"its Node object lists {shown} ({kind}), which is {taken[text.lower()]}"
+    if usual in taken:
+        return f"its Node object lists {shown} ({kind}), which is {taken[usual]}"
     if text in (identity.hostname, identity.hostname.lower(), identity.name) or text in identity.vouched:
         return ""
     return f"its Node object lists {shown} ({kind}), but its host name is {one_line(identity.hostname)}"
@@ -95,16 +95,21 @@ def _ip_problem(identity: NodeIdentity, text: str, kind: str, taken: Claims) -> 
 
 def claimed_by_others(name: str, nodes: Iterable[Mapping[str, Any]], seen: Mapping[str, Iterable[str]], api: Mapping[str, str]) -> Claims:
     """What a node's certificate must not name. `nodes`: all Node objects; `seen`: the addresses and host names that other hosts have over
-    SSH, by host, without those that are on every node; `api`: the addresses of the API, with what they are."""
+    SSH, by host, without those that are on every node; `api`: the names and addresses of the API and of Services, with what they are."""
     found: dict[str, str] = {}
     for host, names in seen.items():
-        found |= {text.lower(): f"seen on {host}" for text in names}
+        found |= {_usual(text): f"seen on {host}" for text in names}
     for node in nodes:
         other = str(node["metadata"]["name"])
         if other != name:
             listed = [str(entry.get("address", "")) for entry in (node.get("status") or {}).get("addresses") or ()]
-            found |= {text.lower(): f"also listed by node {one_line(other)}" for text in [*listed, *usual_addresses(listed), other] if text}
-    return {**found, **{address.lower(): what for address, what in api.items()}}
+            found |= {_usual(text): f"also listed by node {one_line(other)}" for text in [*listed, *usual_addresses(listed), other] if text}
+    return {**found, **{_usual(address): what for address, what in api.items()}}
+
+
+def _usual(name: str) -> str:
+    """A name as clients compare it: an address in its usual form, a DNS name without case and last dot."""
+    return next(iter(usual_addresses([name])), name.lower().rstrip("."))
 
 
 # ---- a request

@@ -125,6 +125,9 @@ def test_what_others_have_does_not_count_for_a_node_that_runs_the_api() -> None:
     assert cluster.taken("w1", "w1", serves_api=False) == {"192.0.2.11": "a name of the API server"}
     assert cluster.taken("w1", "w1", serves_api=True) == {}
     assert cluster.taken("w9", "w9", serves_api=True)["192.0.2.11"] == "also listed by node w1"
+    cluster.services = {"10.96.0.10": "the address of the Service kube-system/kube-dns"}
+    for serves_api in (True, False):
+        assert cluster.taken("w1", "w1", serves_api=serves_api)["10.96.0.10"] == "the address of the Service kube-system/kube-dns"
 
 
 def test_where_a_kubelet_is_reached() -> None:
