@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.certificates import ExpectedNames, NodeIdentity, expected_names, is_pending, objections, requester
+from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.engine.transaction import Refusal
 from roles.kubelet_certificates.facts import Presented
@@ -15,6 +16,7 @@ Standing = Literal["signed", "self-signed", "other", "none"]
 #: How many requests a plan names one by one: who has a node's credential can make any number.
 MOST_NAMED = 5
 _FIELD = "serverTLSBootstrap"
+_FILES = {"tlsCertFile": "tls-cert-file", "tlsPrivateKeyFile": "tls-private-key-file"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,12 @@ def standing(
     bad = [f"{name_of(item)}: {'; '.join(why)}" for item, why in judged if why]
     # A kubelet waits for its newest request only (client-go/util/certificate: rotateCerts); it has given up the older ones.
     return NodeStanding(host, identity.name, presented, expected, asks, fitting[-1] if fitting else None, tuple(bad))
+
+
+def given_files(argv: Sequence[str], configuration: Mapping[str, Any]) -> list[str]:
+    """The fields that give a kubelet certificate files of somebody else. `configuration`: that of its files. /configz cannot decide it: a
+    kubelet without a certificate enters its self-signed one there (cmd/kubelet/app/server.go, InitializeTLS)."""
+    return [field for field, flag in _FILES.items() if last_flag(argv, flag) or configuration.get(field)]
 
 
 def refusals(one: NodeStanding, bootstrap: bool) -> list[object]:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from roles.engine.certificates import Certificate, NodeIdentity, SubjectNames
 from roles.kubelet_certificates.facts import ClusterFacts, FactsError, Presented, SeenNames, address_of, parse_names
 from roles.kubelet_certificates.model import CertificateKeys
-from roles.kubelet_certificates.plan import NodeStanding, listed, refusals, standing, strangers, unsigned
+from roles.kubelet_certificates.plan import NodeStanding, given_files, listed, refusals, standing, strangers, unsigned
 from tests.unit.certificates.requests import node, pem, request
 from tests.unit.node.node import b64
 
@@ -62,6 +62,11 @@ def test_names_that_are_not_its_own_are_refused_before_the_restart() -> None:
     (why,) = refusals(found, bootstrap=True)
     assert "names that are not proven to be its own" in str(why) and "also listed by node w2" in str(why) and "serving_names" in str(why)
     assert refusals(one(SIGNED, taken={"192.0.2.11": "x"}, asks=True), bootstrap=False) == []
+
+
+def test_certificate_files_of_somebody_else() -> None:
+    assert given_files(("kubelet", "--config=/x"), {"rotateCertificates": True}) == []
+    assert given_files(("kubelet", "--tls-cert-file=/own.crt"), {"tlsPrivateKeyFile": "/own.key"}) == ["tlsCertFile", "tlsPrivateKeyFile"]
 
 
 def test_a_kubelet_that_waits_without_a_request_is_named() -> None:
