@@ -53,8 +53,23 @@ def test_the_newest_fitting_request_is_approved_and_others_are_named() -> None:
     others = request(name="others", user="system:node:w2"), request(name="done", certificate="x")
     found = one(NONE, old, new, bad, *others, asks=True)
     assert found.request is new
-    assert found.not_approved == ("bad: it asks for 192.0.2.10, which is not w1's",)
+    assert found.not_approved == (
+        "bad: it asks for 192.0.2.10, which is not w1's",
+        "old: its kubelet has given it up: it has asked again",
+    )
     assert refusals(found, bootstrap=False) == []
+
+
+def test_what_a_kubelet_does_not_wait_for_is_not_approved() -> None:
+    """Its certificate begins five minutes before it was signed; a kubelet without serverTLSBootstrap asks for nothing."""
+    asked = request(name="asked", created="2026-01-01T00:05:00Z")
+    found = one(SIGNED, asked, asks=True)
+    assert found.request is None and "older than the certificate that it serves" in found.not_approved[0]
+    later = request(name="later", created="2026-01-01T00:05:01Z")
+    assert one(SIGNED, later, asks=True).request is later
+    for shown in (SIGNED, SELF):
+        found = one(shown, later)
+        assert found.request is None and "serverTLSBootstrap is not set" in found.not_approved[0]
 
 
 def test_names_that_are_not_its_own_are_refused_before_the_restart() -> None:
