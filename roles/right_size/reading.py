@@ -18,7 +18,8 @@ from roles.right_size.collected import Collected
 from roles.right_size.kernel import NodeUse
 from roles.right_size.resource_metrics import KubeletUse
 from roles.right_size.samples import Read, Seen
-from roles.right_size.workloads import BETWEEN, ContainerNow, containers
+from roles.right_size.watching import Look, places
+from roles.right_size.workloads import BETWEEN, ContainerNow, Workload, containers
 
 #: Reads in one run, at most: a longer `watch` reads less often.
 MOST_READS = 120
@@ -89,6 +90,22 @@ def collect(
     found.nodes = list(session.fetch_all("/api/v1/nodes"))
     found.notes, found.problems = list(notes), list(problems)
     return found
+
+
+def look_at(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], workload: Workload) -> Look:
+    """The containers of one workload now, and what the kernel has counted of each. Raises ApiError, NoApi, RemoteError and
+    ObservationError."""
+    found = session.asked(lambda api: list_containers(api, [workload.namespace]))
+    mine = [one for one in found if one.workload == workload]
+    at = time.time()
+    remotes = {nodes[one.node].name: one.node for one in mine if one.node in nodes}
+    kernels = {}
+    for host, answer in fleet.each([nodes[node] for node in remotes.values()], kernel.look).items():
+        if isinstance(answer, Exception):
+            raise answer
+        kernels[remotes[host]] = answer
+    read = ReadAt(at, kernels, {})
+    return Look(places(mine), {(one.pod, one.name): seen for one in mine if (seen := _read(one, read)) is not None})
 
 
 def _lives(before: Sequence[ContainerNow], now: Sequence[ContainerNow]) -> list[ContainerNow]:

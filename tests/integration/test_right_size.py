@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.operator import Outcome, data, pyinfra, wait_for
+from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab, loadserver
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -123,3 +125,64 @@ def test_nothing_was_changed(loads: Lab) -> None:
     found = json.loads(loads.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))["items"]
     managers = {entry["manager"] for item in found for entry in item["metadata"].get("managedFields") or ()}
     assert "daytwo" not in managers
+
+
+# ---- apply
+
+STEADY_ONE = "t-size/deployment/steady"
+
+
+def live(lab: Lab, what: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("get", "-n", NAMESPACE, what, "-o", "json"))
+    return found
+
+
+def requested(lab: Lab) -> dict[str, str]:
+    """By the template of the steady one."""
+    found: dict[str, str] = live(lab, "deployment/steady")["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    return found
+
+
+def the_pod(lab: Lab) -> dict[str, Any]:
+    items = json.loads(lab.kubectl("get", "pods", "-n", NAMESPACE, "-l", "app=steady", "-o", "json"))["items"]
+    [found] = [item for item in items if "deletionTimestamp" not in item["metadata"]]
+    return dict(found)
+
+
+def percent(lab: Lab) -> int:
+    return int(live(lab, "hpa/steady")["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"])
+
+
+def test_the_advice_is_applied_and_undone(loads: Lab) -> None:
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 20}}}
+    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "steady"}, "maxReplicas": 2, "metrics": [metric]}
+    hpa = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "steady", "namespace": NAMESPACE}}
+    loads.kubectl("apply", "-f", "-", input=json.dumps({**hpa, "spec": spec}))
+    told = right_size(only=STEADY_ONE, apply="true", soak="10", watch="0", min_span="0")
+    assert told.code == 0, told.all
+    flat = " ".join(told.out.split())
+    assert "0 restarts" in flat and ": the same" in flat and "watched for 10 s" in flat, "resized in place, proven in its cgroup"
+    now = requested(loads)
+    assert near(int(now["cpu"].removesuffix("m")), STEADY["cpu"]) and near(int(now["memory"].removesuffix("Mi")), STEADY["memory"])
+    assert percent(loads) == round(20 * 600 / int(now["cpu"].removesuffix("m")))
+    found = re.search(r"rollback\.py --data run=(\S+)", told.out)
+    assert found, told.all
+    undone = pyinfra("rollback", "-y", *data(run=found.group(1)))
+    assert undone.code == 0, undone.all
+    assert requested(loads) == {"cpu": "600m", "memory": "384Mi"} and percent(loads) == 20
+
+
+def test_what_is_too_small_is_put_back(loads: Lab) -> None:
+    """The workload needs more than it was ever seen to need, right after its limit was lowered."""
+    pod = the_pod(loads)
+    run = Started("right_size", *data(only=STEADY_ONE, apply="true", soak="90", watch="0", min_span="0", template="keep"), "-y")
+    run.wait_for("watching for")
+    ask = f"exec 3<>/dev/tcp/{pod['status']['podIP']}/{loadserver.PORT}; printf 'POST /set?memory=300 HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
+    loads.run("w1", f"bash -c {shlex.quote(ask)}")
+    told = run.end()
+    assert told.code == 1, told.all
+    flat = " ".join(told.out.split())
+    assert "reverted" in flat and "HALTED" in flat and ("killed it for its memory" in flat or "it was restarted" in flat), told.all
+    after = the_pod(loads)
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert after["status"]["containerStatuses"][0]["resources"]["limits"]["memory"] == "512Mi"

@@ -1,0 +1,207 @@
+"""`apply=true`: plans the change of each workload against the real cluster, one workload after the other, and its undo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from roles.engine import bridge
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, show
+from roles.engine.disruption import DisruptionObjects
+from roles.engine.draining import read_drain
+from roles.engine.object_changes import (
+    ConnectedCluster,
+    Consents,
+    ObjectRun,
+    connect_cluster,
+    is_ending,
+    is_over,
+    object_report,
+)
+from roles.engine.placement import ClusterView
+from roles.engine.proof import NoApi
+from roles.engine.rollout import Options, Stage
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, new_run_id, this_run
+from roles.pod_resize import PodStep, Resizer, WorkloadResize, resources_text
+from roles.right_size import applying
+from roles.right_size.apply_run import ACTION, WayBack, WorkloadChange, metrics_of, recorded_targets
+from roles.right_size.applying import TargetChange, Wanted
+from roles.right_size.collected import Collected
+from roles.right_size.judged import Judged
+from roles.right_size.model import RightSizeOptions
+from roles.right_size.reading import look_at
+
+#: The name in the records of runs that this package undoes.
+CAPABILITY = "right_size"
+_QUOTAS = {"ResourceQuota": "/api/v1/resourcequotas"}
+
+
+def plan_run(
+    fleet: Fleet, options: RightSizeOptions, common: Options, reached: ConnectedCluster, seen: Collected, found: Sequence[Judged]
+) -> ObjectRun:
+    """Plan and show the run that applies the advice. Raises DeployError if a workload that the data name is refused."""
+    wanted, left = applying.wanted(found)
+    resizer = Resizer(fleet, reached, allow_restarts=options.allow_restarts, template=options.template == "update")
+    try:
+        live = read_drain(reached.session, _QUOTAS)
+        changes = _planned(fleet, options, resizer, wanted, seen, live, left)
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
+    if options.only is not None:
+        bridge.stop(f"{name}: {why}" for name, why in left)
+    stages = [Stage((change.step(),)) for change in changes]
+    run = ObjectRun(
+        this_run(new_run_id(), {"cluster": options.model_dump(mode="json")}), stages, fleet, common.take_over,
+        lambda run: object_report.show_objects_end(run, _rest(left)),
+        capability=CAPABILITY, about={}, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
+        warnings=resizer.rolling.warnings,
+    )  # fmt: skip
+    _show(run, changes, left, options)
+    return run
+
+
+def _planned(
+    fleet: Fleet,
+    options: RightSizeOptions,
+    resizer: Resizer,
+    wanted: Sequence[Wanted],
+    seen: Collected,
+    live: DisruptionObjects,
+    left: list[tuple[str, str]],
+) -> list[WorkloadChange]:
+    """The changes in their order; what cannot be changed is added to `left`. Raises ApiError, NoApi."""
+    changes: list[WorkloadChange] = []
+    steps: list[PodStep] = []
+    for one in wanted:
+        workload = one.workload
+        try:
+            resize, refusals = resizer.plan(workload.kind, workload.namespace, workload.name, one.resources)
+        except (Refusal, ValueError) as error:
+            left.append((str(workload), str(error)))
+            continue
+        if resize is not None and not refusals:
+            refusals = _room(resize, one, [*steps, *resize.steps], live)
+        if resize is None or refusals:
+            left.append((str(workload), "; ".join(refusals)))
+            continue
+        if not resize.steps and resize.template is None:
+            continue
+        steps += resize.steps
+        shares = {judged.container: judged.found.throttled or 0.0 for judged in one.judged}
+        look = partial(look_at, fleet, resizer.reached.session, resizer.reached.nodes, workload)
+        targets = applying.target_changes(one, seen.hpas)
+        changes.append(WorkloadChange(resize, targets, resizer.reached.session, options.soak, look, shares))
+    return changes
+
+
+def _room(resize: WorkloadResize, one: Wanted, steps: Sequence[PodStep], live: DisruptionObjects) -> list[str]:
+    """Why nodes or quotas have no room for all steps so far."""
+    pods = list(live.of("Pod"))
+    problems = list(applying.node_problems(steps, live.of("Node"), pods))
+    quotas = [item for item in live.of("ResourceQuota") if item["metadata"].get("namespace") == one.workload.namespace]
+    problems += applying.quota_problems(steps, one.workload.namespace, quotas)
+    if resize.template is not None:
+        view = ClusterView(
+            list(live.of("Node")), pods, list(live.of("PersistentVolumeClaim")), list(live.of("PersistentVolume")),
+            list(live.of("CSINode")), list(live.of("VolumeAttachment")), list(live.of("Namespace")),
+        )  # fmt: skip
+        mine = live.pods_of(resize.kind, str(resize.item["metadata"].get("uid")))
+        alive = [pod for pod in mine if not is_over(pod) and not is_ending(pod)]
+        problems += applying.rollout_problems(alive, one.resources, view)
+    return problems
+
+
+def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tuple[str, str]], options: RightSizeOptions) -> None:
+    count = len(changes)
+    show(f"\nPlan of run {run.info.id}: {count} workloads get the advised resources, one after the other, tried on the API server")
+    for number, change in enumerate(changes, 1):
+        resize = change.resize
+        show(f"[{number}/{count}] {resize.name}")
+        for step in resize.steps:
+            show(f"    pod {step.where} on {step.node}: {step.summary}")
+        for target in change.targets:
+            show(f"    HorizontalPodAutoscaler {target.name}: {target.text}, so that it keeps as many pods")
+        show(f"    watched for {options.soak} s: an OOM kill, a restart or more throttling puts everything back, and the run halts")
+        if resize.template is not None:
+            for name, after in resize.template.after.items():
+                before = resources_text(resize.template.before.get(name) or {})
+                show(f"    then its template: {name}: {before} -> {resources_text(after)}, which recreates all its pods")
+        for note in resize.notes:
+            show(f"    - {note}")
+    if count and options.template == "keep":
+        show(
+            "\nThe templates stay as they are (template=keep): recreated pods get their resources. deploys/resize_drift.py lists pods "
+            "that differ."
+        )
+    for name, why in left:
+        show(f"\nLeft as it is: {name}: {why}")
+    if not run.steps:
+        show("\nNothing is applied." if left else "\nNothing to apply: the requests fit what was seen, or are not known well enough yet.")
+
+
+def _rest(left: Sequence[tuple[str, str]]) -> list[list[str]]:
+    return [[name, "none", "left", "-", why] for name, why in left]
+
+
+# ---- undo
+
+
+def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
+    """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
+    reached = connect_cluster(fleet, consents.kubeconfig)
+    resizer = Resizer(fleet, reached, allow_restarts=consents.allow_restarts, template=True)
+    backs: list[WayBack] = []
+    rest: list[list[str]] = []
+    refusals: list[str] = []
+    try:
+        for changed in reversed([one for one in record.objects if one.action == ACTION]):
+            resize, why = resizer.plan_back(changed, force=consents.force)
+            refusals += why
+            if resize is None:
+                rest.append([changed.name, "none", "no change", "-", "it is gone"])
+                continue
+            back = WayBack(resize, _still_ours(reached, changed, consents.force, refusals), reached.session)
+            if back.empty:
+                rest.append([changed.name, "none", "no change", "-", "it is as before that run already"])
+            else:
+                backs.append(back)
+    except (ApiError, NoApi, ValueError) as error:
+        raise bridge.refusals([f"run={record.run}: {error}"]) from None
+    bridge.stop(refusals)
+    run = ObjectRun(
+        this_run(new_run_id(), {"undo": record.run}), [Stage((back.step(),)) for back in backs], fleet, options.take_over,
+        lambda run: object_report.show_objects_end(run, rest),
+        capability=CAPABILITY, about={}, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
+        undoes=record.change, warnings=resizer.rolling.warnings,
+    )  # fmt: skip
+    show(f"\nUndoing run {record.run}\n\nPlan of run {run.info.id}: {len(backs)} workloads get their old resources, one after the other")
+    for number, back in enumerate(backs, 1):
+        show(f"[{number}/{len(backs)}] {back.resize.name}")
+        for step in back.resize.steps if back.resize.template is None else ():
+            show(f"    pod {step.where} on {step.node}: {step.summary}")
+        for name, after in back.resize.template.after.items() if back.resize.template is not None else ():
+            show(f"    its template: {name}: {resources_text(after)}, which recreates all its pods")
+    if not run.steps:
+        object_report.show_objects(run, rest)
+    return run
+
+
+def _still_ours(reached: ConnectedCluster, changed: ChangedObject, force: bool, refusals: list[str]) -> list[TargetChange]:
+    """The targets of a recorded workload that have to go back. One that someone else has changed since is refused, unless `force`. Raises
+    ApiError, NoApi, ValueError."""
+    found = []
+    for target in recorded_targets(changed):
+        there = reached.session.fetch(target.path)
+        if there is None or str(there["metadata"].get("uid")) != target.uid or metrics_of(there) == list(target.after):
+            continue
+        if metrics_of(there) == list(target.before):
+            found.append(target)
+        elif force:
+            found.append(replace(target, before=metrics_of(there)))
+        else:
+            refusals.append(
+                f"HorizontalPodAutoscaler {target.name}: its metrics were changed since that run; overwrite them with --data force=true"
+            )
+    return found
