@@ -12,9 +12,11 @@ from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining import read_drain
 from roles.engine.object_changes import (
+    ChangedByOthers,
     ConnectedCluster,
     Consents,
     ObjectRun,
+    WriteRefused,
     connect_cluster,
     is_ending,
     is_over,
@@ -89,11 +91,29 @@ def _planned(
         if not resize.steps and resize.template is None:
             continue
         steps += resize.steps
+        again = partial(_again, resizer, one, resize)
         shares = {judged.container: judged.found.throttled or 0.0 for judged in one.judged}
         look = partial(look_at, fleet, resizer.reached.session, resizer.reached.nodes, workload)
         targets = applying.target_changes(one, seen.hpas)
-        changes.append(WorkloadChange(resize, targets, resizer.reached.session, options.soak, look, shares))
+        changes.append(WorkloadChange(resize, targets, resizer.reached.session, options.soak, look, shares, again))
     return changes
+
+
+def _again(resizer: Resizer, one: Wanted, planned: WorkloadResize) -> WorkloadResize:
+    """The resize of a workload, planned once more right before it is carried out: an autoscaler may have added pods since. Raises
+    WriteRefused or ChangedByOthers if it is refused now, or no longer the change of the plan."""
+    workload = one.workload
+    try:
+        resize, refusals = resizer.plan(workload.kind, workload.namespace, workload.name, one.resources)
+        if resize is not None and not refusals:
+            refusals = _room(resize, one, resize.steps, read_drain(resizer.reached.session, _QUOTAS))
+    except (Refusal, ValueError, ApiError, NoApi) as error:
+        raise WriteRefused(f"it cannot be planned again, so nothing was changed: {error}") from error
+    if resize is None or refusals:
+        raise WriteRefused(f"it is refused by now, so nothing was changed: {'; '.join(refusals)}")
+    if others := list(applying.changed_since(planned, resize)):
+        raise ChangedByOthers(f"since the plan {'; '.join(others)}; nothing was changed: plan again")
+    return resize
 
 
 def _room(resize: WorkloadResize, one: Wanted, steps: Sequence[PodStep], live: DisruptionObjects) -> list[str]:
@@ -179,7 +199,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     show(f"\nUndoing run {record.run}\n\nPlan of run {run.info.id}: {len(backs)} workloads get their old resources, one after the other")
     for number, back in enumerate(backs, 1):
         show(f"[{number}/{len(backs)}] {back.resize.name}")
-        for step in back.resize.steps if back.resize.template is None else ():
+        for step in back.resize.steps:
             show(f"    pod {step.where} on {step.node}: {step.summary}")
         for name, after in back.resize.template.after.items() if back.resize.template is not None else ():
             show(f"    its template: {name}: {resources_text(after)}, which recreates all its pods")

@@ -7,12 +7,13 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 from roles.engine import placement
 from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import RESOURCES_OF_KINDS, Object
 from roles.engine.placement import ClusterView
-from roles.pod_resize import PodStep, Resources
+from roles.pod_resize import PodStep, Resources, WorkloadResize
 from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets
 from roles.right_size.judged import Judged
 from roles.right_size.quantities import cpu_text, memory_text
@@ -47,8 +48,24 @@ class TargetChange:
         preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
         return {"metadata": preconditions, "spec": {"metrics": list(self.after)}}
 
+    @property
+    def falls(self) -> bool:
+        """A percentage gets lower: the autoscaler never wants fewer pods for that, even before the request is higher."""
+        return any(_percent(new) < _percent(old) for old, new in zip(self.before, self.after, strict=False))
+
     def back(self) -> TargetChange:
         return replace(self, before=self.after, after=self.before)
+
+
+def _percent(metric: Any) -> int:
+    """The utilization that a metric keeps; 0: it keeps none."""
+    source = metric.get("containerResource") or metric.get("resource") or {}
+    return int((source.get("target") or {}).get("averageUtilization") or 0)
+
+
+def hpa_path(namespace: str, name: str) -> str:
+    head, _, kind = HPA_PATH.rpartition("/")
+    return f"{head}/namespaces/{quote(namespace, safe='')}/{kind}/{quote(name, safe='')}"
 
 
 def wanted(found: Iterable[Judged]) -> tuple[list[Wanted], list[tuple[str, str]]]:
@@ -104,11 +121,8 @@ def target_changes(of: Wanted, items: Iterable[Object]) -> list[TargetChange]:
         texts = [text for _, text in new if text]
         if texts:
             meta = item["metadata"]
-            head, _, kind = HPA_PATH.rpartition("/")
-            path = f"{head}/namespaces/{of.workload.namespace}/{kind}/{meta['name']}"
-            found.append(
-                TargetChange(str(meta["name"]), path, str(meta.get("uid", "")), metrics, [metric for metric, _ in new], ", ".join(texts))
-            )
+            path, uid = hpa_path(of.workload.namespace, str(meta["name"])), str(meta.get("uid", ""))
+            found.append(TargetChange(str(meta["name"]), path, uid, metrics, [metric for metric, _ in new], ", ".join(texts)))
     return found
 
 
@@ -138,6 +152,23 @@ def _corrected(metric: Object, before: Mapping[str, Amounts], after: Mapping[str
     changed: Any = copy.deepcopy(dict(metric))
     changed[key]["target"]["averageUtilization"] = new
     return changed, f"{resource} {percent} % -> {new} %"
+
+
+def changed_since(planned: WorkloadResize, now: WorkloadResize) -> Iterator[str]:
+    """What someone else has changed between two plans of one resize, in words."""
+    if planned.item["metadata"].get("uid") != now.item["metadata"].get("uid"):
+        yield "it was deleted and created again"
+        return
+    # No template: it has the new resources.
+    if now.template is not None and (planned.template is None or now.template.before != planned.template.before):
+        yield "its template got other resources"
+    before = {step.uid: step for step in planned.steps}
+    for step in now.steps:
+        known = before.get(step.uid)
+        if known is not None and {name: one.before for name, one in step.changes.items()} != {
+            name: one.before for name, one in known.changes.items()
+        }:
+            yield f"the pod {step.where} got other resources"
 
 
 # ---- room

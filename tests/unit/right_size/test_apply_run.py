@@ -25,9 +25,16 @@ from tests.unit.clock import Clock
 from tests.unit.right_size.test_report import container
 from tests.unit.right_size.world import MI, START
 
-OLD, NEW = [{"type": "Resource", "n": 60}], [{"type": "Resource", "n": 30}]
+
+
+def utilization(percent: int) -> list[Any]:
+    target = {"type": "Utilization", "averageUtilization": percent}
+    return [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+
+OLD, NEW = utilization(60), utilization(120)
 PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
-TARGET = TargetChange("h", PATH, "u", OLD, NEW, "cpu 60 % -> 30 %")
+TARGET = TargetChange("h", PATH, "u", OLD, NEW, "cpu 60 % -> 120 %")
 NOW = container("web", limits=Amounts(None, 128 * MI))
 WELL = Look({("web-1", "app"): NOW}, {})
 KILLED = Look({("web-1", "app"): replace(NOW, restarts=1, kills=(Kill("f" * 64, START, 64 * MI, 1.0),))}, {})
@@ -43,6 +50,8 @@ class Resize:
     template: object | None = "new"
     steps: Sequence[object] = ("step",)
     restarts: bool = False
+    done: list[str] = field(default_factory=list)
+    refuses: Exception | None = None
 
     def fields(self) -> list[dict[str, Any]]:
         return []
@@ -51,11 +60,15 @@ class Resize:
         return {}
 
     def resize(self) -> str:
+        if self.refuses:
+            raise self.refuses
         self.log.append("resize")
+        self.done.append("pod")
         return "proof"
 
     def put_back(self, why: str) -> Exception:
         self.log.append("put back")
+        self.done.clear()
         return Undone(why)
 
     def update_template(self) -> str:
@@ -102,7 +115,9 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "time", Clock())
 
 
-def change(cluster: Cluster, resize: Resize, *looks: Look | Exception, soak: float = 20.0) -> WorkloadChange:
+def change(
+    cluster: Cluster, resize: Resize, *looks: Look | Exception, soak: float = 20.0, target: TargetChange = TARGET
+) -> WorkloadChange:
     left = list(looks)
 
     def look() -> Look:
@@ -111,14 +126,14 @@ def change(cluster: Cluster, resize: Resize, *looks: Look | Exception, soak: flo
             raise found
         return found
 
-    return WorkloadChange(cast(WorkloadResize, resize), [TARGET], cluster.session, soak, look, {})
+    return WorkloadChange(cast(WorkloadResize, resize), [target], cluster.session, soak, look, {}, lambda: cast(WorkloadResize, resize))
 
 
 def test_pods_then_targets_then_the_watch_then_the_template() -> None:
     cluster, resize, noted = Cluster(), Resize(), []
     proof = change(cluster, resize, WELL).carry_out(noted.append)
     assert resize.log == ["resize", "template"] and cluster.metrics == NEW
-    assert proof == "proof; watched for 20 s; h: cpu 60 % -> 30 %; rolled out"
+    assert proof == "proof; watched for 20 s; h: cpu 60 % -> 120 %; rolled out"
     assert noted == [[target_field(TARGET)]], "before the first write"
 
 
@@ -140,7 +155,7 @@ def test_a_kill_before_the_first_look_counts_too() -> None:
 
 def test_what_cannot_be_watched_is_not_begun() -> None:
     cluster, resize = Cluster(), Resize()
-    with pytest.raises(WriteRefused, match="nothing was changed: w1: gone"):
+    with pytest.raises(WriteRefused, match="so nothing was changed: w1: gone"):
         change(cluster, resize, RemoteError("w1: gone")).carry_out(lambda _: None)
     assert not resize.log and cluster.metrics == OLD
 
@@ -150,6 +165,54 @@ def test_what_cannot_be_watched_is_put_back() -> None:
     with pytest.raises(Undone, match="could not be watched: w1: gone"):
         change(cluster, resize, WELL, RemoteError("w1: gone"), soak=60).carry_out(lambda _: None)
     assert resize.log == ["resize", "put back"] and cluster.metrics == OLD
+
+
+def test_the_watch_ends_with_a_look_that_sees() -> None:
+    cluster, resize = Cluster(), Resize()
+    with pytest.raises(Undone, match="killed it for its memory"):
+        change(cluster, resize, WELL, WELL, KILLED, soak=5).carry_out(lambda _: None)
+    with pytest.raises(Undone, match="could not be watched"):
+        change(cluster, resize, WELL, WELL, RemoteError("w1: gone"), soak=5).carry_out(lambda _: None)
+    assert cluster.metrics == OLD
+
+
+def test_a_target_that_falls_is_written_before_the_request_rises() -> None:
+    """An autoscaler that looks in the middle may add pods; it never removes some that are needed."""
+    for target, first in ((TARGET, False), (TARGET.back(), True)):
+        cluster, seen = Cluster(), []
+        assert cluster.item is not None
+        cluster.item["spec"]["metrics"] = list(target.before)
+        resize = Resize()
+
+        def note(cluster: Cluster = cluster, seen: list[Any] = seen) -> str:
+            seen.append(cluster.metrics)
+            return "proof"
+
+        resize.resize = note  # type: ignore[method-assign]
+        change(cluster, resize, WELL, target=target).carry_out(lambda _: None)
+        assert seen == [list(target.after if first else target.before)] and cluster.metrics == list(target.after)
+
+
+def test_pods_that_cannot_be_resized_leave_the_targets_as_they_were() -> None:
+    cluster, resize = Cluster(), Resize(refuses=WriteRefused("no room"))
+    assert cluster.item is not None
+    cluster.item["spec"]["metrics"] = NEW
+    with pytest.raises(Undone, match="no room; its autoscalers have their old targets"):
+        change(cluster, resize, WELL, target=TARGET.back()).carry_out(lambda _: None)
+    assert not resize.log and cluster.metrics == NEW
+    with pytest.raises(RevertFailed, match="stuck"):
+        change(Cluster(), Resize(refuses=RevertFailed("stuck")), WELL).carry_out(lambda _: None)
+
+
+def test_a_plan_that_no_longer_holds_is_not_carried_out() -> None:
+    cluster, resize, noted = Cluster(), Resize(), []
+
+    def again() -> WorkloadResize:
+        raise ChangedByOthers("its template got other resources")
+
+    with pytest.raises(ChangedByOthers):
+        replace(change(cluster, resize, WELL), again=again).carry_out(noted.append)
+    assert not resize.log and not noted and cluster.metrics == OLD
 
 
 def test_a_look_may_fail_once() -> None:
@@ -185,7 +248,7 @@ def test_a_target_that_cannot_be_put_back_is_loud() -> None:
             cluster.item["spec"]["metrics"] = [{"theirs": 1}]
         return found
 
-    whole = WorkloadChange(cast(WorkloadResize, resize), [TARGET], cluster.session, 20, look, {})
+    whole = replace(change(cluster, resize, WELL), look=look)
     with pytest.raises(RevertFailed, match="HorizontalPodAutoscaler h: someone else changed"):
         whole.carry_out(lambda _: None)
 
@@ -204,20 +267,20 @@ def test_a_conflict_is_tried_again() -> None:
 def test_the_way_back() -> None:
     changed = ChangedObject(
         "Deployment shop/web", "right size", (ChangedField(("autoscalers", "h", "metrics"), OLD, NEW),),
-        {"path": "/p", "autoscalers": {"h": [PATH, "u"]}},
+        {"namespace": "shop", "autoscalers": {"h": "u"}},
     )  # fmt: skip
     [back] = recorded_targets(changed)
     assert (back.before, back.after, back.path, back.uid) == (NEW, OLD, PATH, "u")
     with pytest.raises(ValueError, match="undo it by hand"):
-        recorded_targets(replace(changed, about={"path": "/p"}))
+        recorded_targets(replace(changed, about={"namespace": "shop"}))
     cluster = Cluster()
     write_target(cluster.session, TARGET)
-    pods, template = Resize(template=None), Resize()
-    for resize, done in ((pods, "resize"), (template, "template")):
+    pods, template, both = Resize(template=None), Resize(steps=()), Resize()
+    for resize, done in ((pods, ["resize"]), (template, ["template"]), (both, ["resize", "template"])):
         way = WayBack(cast(WorkloadResize, resize), [back], cluster.session)
         assert not way.empty
         way.carry_out(lambda _: None)
-        assert resize.log == [done] and cluster.metrics == OLD
+        assert resize.log == done and cluster.metrics == OLD
     assert WayBack(cast(WorkloadResize, Resize(template=None, steps=())), [], cluster.session).empty
     with pytest.raises(ChangedByOthers):
         assert cluster.item is not None

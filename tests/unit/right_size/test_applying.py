@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from roles.engine.placement import ClusterView
-from roles.pod_resize import PodStep
+from roles.pod_resize import PodStep, WorkloadResize
 from roles.pod_resize.plan import ResourceChange
-from roles.right_size.applying import Wanted, grown, new_resources, node_problems, quota_problems, rollout_problems, target_changes, wanted
+from roles.pod_resize.templates import Template
+from roles.right_size.applying import Wanted, changed_since, grown, new_resources, node_problems, quota_problems, rollout_problems, target_changes, wanted
 from roles.right_size.autoscaling import Recommended
 from roles.right_size.judged import Judged
 from roles.right_size.samples import Kill
@@ -97,6 +99,29 @@ def test_others_stay() -> None:
     assert len(target_changes(change, [autoscaler(utilization(60, "memory"))])) == 1
 
 
+# ---- what was planned, and how it is now
+
+
+def resize(template: Template | None = None, *steps: PodStep, uid: str = "u") -> WorkloadResize:
+    return cast(WorkloadResize, SimpleNamespace(item={"metadata": {"uid": uid}}, steps=steps, template=template))
+
+
+def test_what_someone_else_changed_since_the_plan() -> None:
+    old, new, other = ({"app": {"requests": {"cpu": text}}} for text in ("100m", "50m", "70m"))
+    template = Template("Deployment", {"metadata": {}}, "/p", old, new, 60)
+    planned = resize(template, step("50m", "64Mi"), step("50m", "64Mi", "web-2"))
+    assert list(changed_since(planned, planned)) == []
+    assert list(changed_since(planned, resize(template, step("50m", "64Mi", "web-3")))) == [], "an autoscaler replaced its pods"
+    assert list(changed_since(planned, resize(None))) == [], "someone else has done it"
+    assert list(changed_since(planned, resize(template, uid="v"))) == ["it was deleted and created again"]
+    theirs = step("50m", "64Mi")
+    theirs = replace(theirs, changes={"app": replace(theirs.changes["app"], before=other["app"])})
+    assert list(changed_since(planned, resize(replace(template, before=other), theirs))) == [
+        "its template got other resources",
+        "the pod shop/web-1 got other resources",
+    ]
+
+
 # ---- room
 
 
@@ -166,11 +191,15 @@ def test_what_is_worse_than_before() -> None:
     before = look(NOW, periods=100, throttled=10, oom_kills=1)
     assert list(worse(before, before, {})) == []
     killed = replace(NOW, restarts=1, kills=(Kill("f" * 64, START, 128 * MI, 3.0),))
-    assert list(worse(before, look(killed), {})) == ["web-1, app: the kernel killed it for its memory at a limit of 128Mi, 1 times since"]
+    assert list(worse(before, look(killed), {})) == ["web-1, app: the kernel killed it for its memory at a limit of 128Mi, 1 time since"]
     assert list(worse(before, look(replace(NOW, restarts=1)), {})) == ["web-1, app: it was restarted"]
     assert list(worse(before, look(NOW, oom_kills=2), {})) == ["web-1, app: the kernel killed a process of it for its memory"]
     assert list(worse(look(killed), look(killed), {})) == [], "it was killed before"
-    assert list(worse(before, Look({}, {}), {})) == [], "its pod is gone: an autoscaler or an operator removed it"
+    other = replace(NOW, pod="web-2")
+    both = replace(before, containers={**before.containers, ("web-2", "app"): other})
+    assert list(worse(both, before, {})) == [], "a pod is gone: an autoscaler or an operator removed it"
+    assert list(worse(before, Look({}, {}), {})) == ["none of its pods is left to be watched: someone else deleted them"]
+    assert list(worse(both, replace(before, failed={"web-2": "Evicted", "other": "Evicted"}), {})) == ["web-2: it has ended: Evicted"]
 
 
 @pytest.mark.parametrize(
