@@ -40,7 +40,8 @@ SIDES = ("before", "after")
 
 @dataclass
 class WorkloadResize:
-    """`steps` are its pods, in order; `template` its new template, or None; `done` the steps that are carried out."""
+    """`steps` are its pods, in order; `template` its new template, or None; `kept`: the template is to stay; `done` the steps that are
+    carried out."""
 
     kind: str
     item: Object
@@ -50,6 +51,7 @@ class WorkloadResize:
     engine: Engine
     rolling: RollOuts
     notes: Sequence[str] = ()
+    kept: bool = False
     done: list[PodStep] = field(default_factory=list)
 
     @property
@@ -128,7 +130,7 @@ class WorkloadResize:
     def update_template(self) -> str:
         """Raises the same as TemplateUpdate.carry_out."""
         if self.template is None:
-            return "the template has it already"
+            return "its template stays as it is" if self.kept else "its template has it already"
         return TemplateUpdate(self.rolling, self.template).carry_out(lambda _: None)
 
 
@@ -227,7 +229,7 @@ class Resizer:
             self.reached.session, watcher, self.ability, self.reached.nodes, self.reached.units, patient(model.DEFAULT_RESIZE_SECONDS),
             lambda text: show(f"  {text}"), held,
         )  # fmt: skip
-        return WorkloadResize(kind, item, desired.path, plan.steps, template, engine, self.rolling, plan.notes)
+        return WorkloadResize(kind, item, desired.path, plan.steps, template, engine, self.rolling, plan.notes, not self._template)
 
 
 def _recorded_steps(changed: ChangedObject) -> list[PodStep]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,7 +25,7 @@ from roles.engine.object_changes import (
 )
 from roles.engine.placement import ClusterView
 from roles.engine.proof import NoApi
-from roles.engine.rollout import Options, Stage
+from roles.engine.rollout import Options, Stage, table
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, new_run_id, this_run
 from roles.pod_resize import PodStep, Resizer, WorkloadResize, resources_text
 from roles.right_size import applying
@@ -34,6 +35,10 @@ from roles.right_size.collected import Collected
 from roles.right_size.judged import Judged
 from roles.right_size.model import RightSizeOptions
 from roles.right_size.reading import look_at
+from roles.right_size.samples import History, Kill, added
+from roles.right_size.store import Store, StoreError
+from roles.right_size.watching import Look
+from roles.right_size.workloads import Workload
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "right_size"
@@ -43,8 +48,11 @@ _QUOTAS = {"ResourceQuota": "/api/v1/resourcequotas"}
 def plan_run(
     fleet: Fleet, options: RightSizeOptions, common: Options, reached: ConnectedCluster, seen: Collected, found: Sequence[Judged]
 ) -> ObjectRun:
-    """Plan and show the run that applies the advice. Raises DeployError if a workload that the data name is refused."""
-    wanted, left = applying.wanted(found)
+    """Plan and show the run that applies the advice. Raises DeployError if a workload that the data name is refused, or
+    if nothing can be said of it yet."""
+    wanted, left, waiting = applying.wanted(found)
+    if options.only is not None:
+        left += waiting
     resizer = Resizer(fleet, reached, allow_restarts=options.allow_restarts, template=options.template == "update")
     try:
         live = read_drain(reached.session, _QUOTAS)
@@ -61,6 +69,9 @@ def plan_run(
         warnings=resizer.rolling.warnings,
     )  # fmt: skip
     _show(run, changes, left, options)
+    if waiting and options.only is None:
+        many = table.counted(len(waiting), "more workload")
+        show(f"\n{many} not known well enough yet, or leaking: see above (min_span={options.min_span}).")
     return run
 
 
@@ -95,7 +106,11 @@ def _planned(
         shares = {judged.container: judged.found.throttled or 0.0 for judged in one.judged}
         look = partial(look_at, fleet, resizer.reached.session, resizer.reached.nodes, workload)
         targets = applying.target_changes(one, seen.hpas)
-        changes.append(WorkloadChange(resize, targets, resizer.reached.session, options.soak, look, shares, again))
+        changes.append(
+            WorkloadChange(
+                resize, targets, resizer.reached.session, options.soak, look, shares, again, partial(_keep, seen.cluster, workload)
+            )
+        )
     return changes
 
 
@@ -114,6 +129,20 @@ def _again(resizer: Resizer, one: Wanted, planned: WorkloadResize) -> WorkloadRe
     if others := list(applying.changed_since(planned, resize)):
         raise ChangedByOthers(f"since the plan {'; '.join(others)}; nothing was changed: plan again")
     return resize
+
+
+def _keep(cluster: str, workload: Workload, found: Look) -> None:
+    """Add the kills to the samples while the pods have the limits at which these happened: later, nothing else says so. Best effort."""
+    kills: dict[str, list[Kill]] = {}
+    for one in found.containers.values():
+        kills.setdefault(one.name, []).extend(one.kills)
+    now = time.time()
+    try:
+        Store.of(cluster).update(
+            workload, lambda kept: {**kept, **{name: added(kept.get(name, History()), (), of, now) for name, of in kills.items()}}
+        )
+    except StoreError as error:
+        show(f"  {workload}: {error}")
 
 
 def _room(resize: WorkloadResize, one: Wanted, steps: Sequence[PodStep], live: DisruptionObjects) -> list[str]:
@@ -135,7 +164,7 @@ def _room(resize: WorkloadResize, one: Wanted, steps: Sequence[PodStep], live: D
 
 def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tuple[str, str]], options: RightSizeOptions) -> None:
     count = len(changes)
-    show(f"\nPlan of run {run.info.id}: {count} workloads get the advised resources, one after the other, tried on the API server")
+    show(f"\nPlan of run {run.info.id}: {table.counted(count, 'workload')} to change, one after the other, tried on the API server")
     for number, change in enumerate(changes, 1):
         resize = change.resize
         show(f"[{number}/{count}] {resize.name}")
@@ -150,6 +179,10 @@ def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tupl
                 show(f"    then its template: {name}: {before} -> {resources_text(after)}, which recreates all its pods")
         for note in resize.notes:
             show(f"    - {note}")
+        if change.targets and options.template == "keep":
+            show(
+                "    - pods that are added or recreated request what the template says, which the new target does not fit: template=update"
+            )
     if count and options.template == "keep":
         show(
             "\nThe templates stay as they are (template=keep): recreated pods get their resources. deploys/resize_drift.py lists pods "
@@ -158,7 +191,7 @@ def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tupl
     for name, why in left:
         show(f"\nLeft as it is: {name}: {why}")
     if not run.steps:
-        show("\nNothing is applied." if left else "\nNothing to apply: the requests fit what was seen, or are not known well enough yet.")
+        show("\nNothing is applied." if left else "\nNothing to apply.")
 
 
 def _rest(left: Sequence[tuple[str, str]]) -> list[list[str]]:
@@ -196,7 +229,8 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
         capability=CAPABILITY, about={}, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
         undoes=record.change, warnings=resizer.rolling.warnings,
     )  # fmt: skip
-    show(f"\nUndoing run {record.run}\n\nPlan of run {run.info.id}: {len(backs)} workloads get their old resources, one after the other")
+    many = table.counted(len(backs), "workload")
+    show(f"\nUndoing run {record.run}\n\nPlan of run {run.info.id}: {many} to change back, one after the other")
     for number, back in enumerate(backs, 1):
         show(f"[{number}/{len(backs)}] {back.resize.name}")
         for step in back.resize.steps:

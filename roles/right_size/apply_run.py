@@ -30,7 +30,8 @@ _BLIND = 3
 @dataclass
 class WorkloadChange:
     """`again` plans the resize once more, right before it is carried out, and raises NotDone if that is no longer the change of the plan;
-    `soak`: seconds of the watch; `look` looks at the workload; `shares`: the share of throttled periods before, by container."""
+    `soak`: seconds of the watch; `look` looks at the workload, and `keep` keeps what a
+    look saw that was worse; `shares`: the share of throttled periods before, by container."""
 
     resize: WorkloadResize
     targets: Sequence[TargetChange]
@@ -39,6 +40,7 @@ class WorkloadChange:
     look: Callable[[], Look]
     shares: Mapping[str, float]
     again: Callable[[], WorkloadResize]
+    keep: Callable[[Look], None]
     written: list[TargetChange] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
 
@@ -103,6 +105,7 @@ class WorkloadChange:
                     return f"it could not be watched: {error}"
             else:
                 if problems := list(worse(before, now, self.shares)):
+                    self.keep(now)
                     return "; ".join(problems)
             if over and not blind:
                 return ""

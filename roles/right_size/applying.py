@@ -21,6 +21,8 @@ from roles.right_size.recommend import Advice
 from roles.right_size.workloads import Amounts, Workload
 
 _TEXT = {"cpu": cpu_text, "memory": memory_text}
+# Decisions that change nothing, though something may be wrong.
+_NOT_YET = ("wait", "fix", "unknown")
 
 
 @dataclass(frozen=True)
@@ -68,21 +70,31 @@ def hpa_path(namespace: str, name: str) -> str:
     return f"{head}/namespaces/{quote(namespace, safe='')}/{kind}/{quote(name, safe='')}"
 
 
-def wanted(found: Iterable[Judged]) -> tuple[list[Wanted], list[tuple[str, str]]]:
-    """The workloads whose containers should change, those in danger first; and those that this run leaves, with the reason."""
+def wanted(found: Iterable[Judged]) -> tuple[list[Wanted], list[tuple[str, str]], list[tuple[str, str]]]:
+    """The workloads whose containers should change, those in danger first; those that this run leaves, with the reason; and those of which
+    too little is known, or which leak, so that nothing changes."""
     by_workload: dict[Workload, list[Judged]] = {}
     for one in found:
         by_workload.setdefault(one.workload, []).append(one)
-    changes, left = [], []
+    changes, left, waiting = [], [], []
     for workload, ones in by_workload.items():
         resources = {one.container: new for one in ones if (new := new_resources(one))}
         if not resources:
+            if why := "; ".join(_not_yet(ones)):
+                waiting.append((str(workload), why))
             continue
         if why := _why_left(workload, [one for one in ones if one.container in resources]):
             left.append((str(workload), why))
         else:
             changes.append(Wanted(workload, resources, ones))
-    return changes, left
+    return changes, left, waiting
+
+
+def _not_yet(ones: Iterable[Judged]) -> Iterator[str]:
+    for one in ones:
+        for advice in one.advices:
+            if advice.decision in _NOT_YET:
+                yield f"{one.container} {advice.resource}: {advice.why}"
 
 
 def new_resources(one: Judged) -> dict[str, dict[str, str]]:

@@ -19,8 +19,8 @@ _MORE = 0.05
 
 @dataclass(frozen=True)
 class Look:
-    """Containers by pod and name: as the API has them, and what the kernel has counted of each that runs. `failed`: pods that ended, with the
-    reason (Evicted)."""
+    """Containers by pod and name: as the API has them, and what the kernel has counted of each that runs. `failed`: pods that ended, with
+    the reason (Evicted)."""
 
     containers: Mapping[tuple[str, str], ContainerNow]
     reads: Mapping[tuple[str, str], Read]
@@ -28,8 +28,8 @@ class Look:
 
 
 def worse(before: Look, now: Look, shares: Mapping[str, float]) -> Iterator[str]:
-    """Sentences. `before`: right before the resize; `shares`: the share of throttled periods before it, by container. Pods that are gone are
-    not judged, since someone else deleted them; but if none is left, that is a sentence too."""
+    """Sentences. `before`: right before the resize; `shares`: the share of throttled periods before it, by container. Pods that are gone
+    are not judged, since someone else deleted them; but if none is left, that is a sentence too."""
     if before.containers and not any(place in now.containers for place in before.containers):
         yield "none of its pods is left to be watched: someone else deleted them"
     for pod in dict.fromkeys(pod for pod, _ in before.containers):

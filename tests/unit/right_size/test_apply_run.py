@@ -26,7 +26,6 @@ from tests.unit.right_size.test_report import container
 from tests.unit.right_size.world import MI, START
 
 
-
 def utilization(percent: int) -> list[Any]:
     target = {"type": "Utilization", "averageUtilization": percent}
     return [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
@@ -52,6 +51,7 @@ class Resize:
     restarts: bool = False
     done: list[str] = field(default_factory=list)
     refuses: Exception | None = None
+    kept: list[Look] = field(default_factory=list)
 
     def fields(self) -> list[dict[str, Any]]:
         return []
@@ -115,9 +115,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "time", Clock())
 
 
-def change(
-    cluster: Cluster, resize: Resize, *looks: Look | Exception, soak: float = 20.0, target: TargetChange = TARGET
-) -> WorkloadChange:
+def change(cluster: Cluster, resize: Resize, *looks: Look | Exception, soak: float = 20.0, target: TargetChange = TARGET) -> WorkloadChange:
     left = list(looks)
 
     def look() -> Look:
@@ -126,7 +124,9 @@ def change(
             raise found
         return found
 
-    return WorkloadChange(cast(WorkloadResize, resize), [target], cluster.session, soak, look, {}, lambda: cast(WorkloadResize, resize))
+    return WorkloadChange(
+        cast(WorkloadResize, resize), [target], cluster.session, soak, look, {}, lambda: cast(WorkloadResize, resize), resize.kept.append
+    )
 
 
 def test_pods_then_targets_then_the_watch_then_the_template() -> None:
@@ -142,6 +142,7 @@ def test_a_container_that_is_killed_puts_everything_back() -> None:
     with pytest.raises(Undone, match="the kernel killed it for its memory at a limit of 128Mi"):
         change(cluster, resize, WELL, WELL, KILLED).carry_out(lambda _: None)
     assert resize.log == ["resize", "put back"] and cluster.metrics == OLD
+    assert resize.kept == [KILLED], "with the limit of that moment"
 
 
 def test_a_kill_before_the_first_look_counts_too() -> None:

@@ -12,7 +12,17 @@ from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, WorkloadResize
 from roles.pod_resize.plan import ResourceChange
 from roles.pod_resize.templates import Template
-from roles.right_size.applying import Wanted, changed_since, grown, new_resources, node_problems, quota_problems, rollout_problems, target_changes, wanted
+from roles.right_size.applying import (
+    Wanted,
+    changed_since,
+    grown,
+    new_resources,
+    node_problems,
+    quota_problems,
+    rollout_problems,
+    target_changes,
+    wanted,
+)
 from roles.right_size.autoscaling import Recommended
 from roles.right_size.judged import Judged
 from roles.right_size.samples import Kill
@@ -47,7 +57,10 @@ def test_what_is_left_has_a_reason() -> None:
         replace(one(110, 112 * MI), workload=Workload("Deployment", "shop", "fits")),
         replace(one(), workload=Workload("Deployment", "shop", "off"), vpa=replace(vpa, mode="Off")),
     ]
-    changes, left = wanted(found)
+    waits = judged((container("web", 1000), reads(120, 5)), min_span=7 * 86400)[0]
+    changes, left, waiting = wanted([*found, replace(waits, workload=Workload("Deployment", "shop", "young"))])
+    [(name, why)] = waiting
+    assert name == "Deployment shop/young" and "app cpu: " in why and "not lowered before 7 d were seen" in why
     assert [str(change.workload) for change in changes] == ["Deployment shop/web", "Deployment shop/off"]
     assert [name for name, _ in left] == ["static pod kube-system/etcd", "StatefulSet shop/db", "DaemonSet shop/logs"]
     assert "by hand" in left[0][1] and "updateMode to Off" in left[1][1] and "sidecar" in left[2][1]

@@ -30,6 +30,7 @@ ASKED = {
     "static-cpu-manager",
     "reboot",
     "metrics-api",
+    "right-size",
 }
 
 
