@@ -6,11 +6,13 @@ disturbed. Each test leaves the nodes as they were.
 
 from __future__ import annotations
 
+import copy
 import json
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -284,6 +286,22 @@ def test_drain_a_node(lab: Lab, desk: Desk, shop: None) -> None:
 
 def test_resize_in_place(desk: Desk, shop: None) -> None:
     open_book(desk, "resize").all()
+
+
+@pytest.mark.slow
+def test_right_size_a_namespace(lab: Lab, desk: Desk) -> None:
+    """Two pods whose use is known."""
+    resources = {"requests": {"cpu": "400m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}}
+    container = {**loadserver.container(loadserver.load(lab), resources, cpu=20, memory=64), "name": "web"}
+    item: dict[str, Any] = copy.deepcopy(WEB)
+    item["spec"]["template"]["spec"]["containers"] = [container]
+    lab.kubectl("create", "namespace", "shop")
+    try:
+        lab.kubectl("apply", "-f", "-", input=json.dumps(item))
+        lab.kubectl("rollout", "status", "deployment/web", "-n", "shop", "--timeout=280s")
+        open_book(desk, "right-size").all()
+    finally:
+        lab.kubectl("delete", "namespace", "shop", "--wait", "--timeout=280s")
 
 
 def test_reboot_the_clusters_nodes(lab: Lab, desk: Desk) -> None:

@@ -285,6 +285,9 @@ def test_a_server_side_applier_resets_or_conflicts() -> None:
     assert one is not None and "conflicts with the autoscaler" in one.why("x")
     one = replicas_owner(owned(managedFields=[entry("kubectl-create"), entry("kube-controller-manager", "Update", "scale")]))
     assert one is not None and not one.resets
+    for odd in ("[" * 200_000, '{"spec": {"replicas": ' + "9" * 5000 + "}}", '{"spec": []}', '{"spec": {"replicas": true}}'):
+        one = replicas_owner(owned(annotations={LAST_APPLIED: odd}))
+        assert one is not None and one.last_applied is None and not one.resets
     assert replicas_owner(None) is None and replicas_owner(owned(annotations={LAST_APPLIED: "{"})) is not None
 
 

@@ -32,6 +32,7 @@ ASKED = {
     "metrics-api",
     "autoscaler-unknown",
     "scale-on-cpu",
+    "right-size",
 }
 
 
