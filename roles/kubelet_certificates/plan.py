@@ -82,7 +82,7 @@ def standing(
 
 
 def _not_waited_for(item: Mapping[str, Any], presented: Presented, asks: bool) -> list[str]:
-    """Why a kubelet would not take what this request of its names gets. A certificate that it does not wait for is of use to others only."""
+    """Why a kubelet would not take what this request gets. What it does not wait for is of use to others only."""
     if not asks:
         return [f"its kubelet asks for no certificate ({_FIELD} is not set)"]
     if presented.certificate is not None and presented.verified and given_up(item, presented.certificate):
