@@ -369,21 +369,6 @@ def test_an_autoscaler_shows_unknown(lab: Lab, desk: Desk, measured: MetricsApi)
 
 
 @pytest.mark.slow
-def test_scale_on_cpu(lab: Lab, desk: Desk, measured: MetricsApi) -> None:
-    lab.kubectl("set", "resources", "-n", "shop", "deployment/web", "--containers=proxy", "--requests=cpu=50m")
-    lab.kubectl("rollout", "status", "-n", "shop", "deployment/web", "--timeout=280s")
-    measured.cpu["web"] = "60m"
-    # A sample counts when all of its window is after the pod became Ready.
-    wait_for(lambda: "asks for 1" in scaling.autoscalers(SCALED, "--dry").out, "samples that count")
-    book = open_book(desk, "scale-on-cpu")
-    book.section("When", "Before you start", "Commands", "What you should see")
-    measured.cpu["web"] = "500m"
-    book.section("With load")
-    measured.cpu["web"] = "10m"
-    book.all()
-
-
-@pytest.mark.slow
 def test_from_no_metrics_api_to_four_pods_and_back(lab: Lab, desk: Desk) -> None:
     """Both runbooks in one, with metrics-server itself, and a load that is one: a program that uses CPU when it is asked to."""
     lab.connect_pods()
