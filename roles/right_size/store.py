@@ -36,6 +36,10 @@ class StoreError(Exception):
     """Samples could not be read or kept. Names the file and the way out."""
 
 
+class FolderError(StoreError):
+    """Nothing of the cluster can be kept now, of no workload."""
+
+
 @dataclass(frozen=True)
 class Store:
     """The samples of one cluster."""
@@ -77,7 +81,7 @@ class Store:
 
     def update(self, workload: Workload, change: Callable[[Mapping[str, History]], Mapping[str, History]]) -> dict[str, History]:
         """Read, change and replace the samples of a workload, under the lock of the cluster's directory; returns the new ones. Raises
-        StoreError, and then the file is as it was."""
+        StoreError, and then the file is as it was; FolderError if no other workload's could be kept either."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._locked():
@@ -89,7 +93,7 @@ class Store:
         except ClockError as error:
             raise StoreError(f"{self.path(workload)}: {error}; correct it, or move the file away if its samples are wrong") from None
         except OSError as error:
-            raise StoreError(
+            raise FolderError(
                 f"{self.folder}: samples could not be kept ({error.strerror or error}); free space there, or set another directory in the "
                 "environment: XDG_STATE_HOME=DIRECTORY"
             ) from error
@@ -119,7 +123,7 @@ class Store:
                     if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                         raise
                     if deadline.over:
-                        raise StoreError(f"{self.folder}/lock: another run has held it for {LOCK_SECONDS:g} s; try again") from None
+                        raise FolderError(f"{self.folder}/lock: another run has held it for {LOCK_SECONDS:g} s; try again") from None
                 deadline.pause(_PAUSE)
             yield
         finally:

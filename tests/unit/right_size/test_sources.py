@@ -234,6 +234,15 @@ def test_numbers_and_times_that_cannot_be_are_left_out(server: str, value: str, 
     assert (span.first, span.last.at, span.last.memory) == (START, START, 1)
 
 
+def test_time_without_points_was_not_seen(server: str) -> None:
+    values = [[START + 300 * n, "0.1"] for n in (0, 1, 2, 2000, 2001)]
+    Server.body = json.dumps(
+        {"status": "success", "data": {"result": [{"metric": {"pod": "p", "container": "app"}, "values": values}]}}
+    ).encode()
+    found = evidence(History(tuple(prometheus.spans(server, ["shop"], START + 300 * 2002).values())))
+    assert found.cpu_seconds == found.memory_seconds == 3 * 300 + 900
+
+
 def test_a_redirect_is_not_followed(server: str) -> None:
     Server.status = 302
     with pytest.raises(PrometheusError, match="302"):
