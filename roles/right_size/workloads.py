@@ -73,6 +73,12 @@ def containers(pods: Iterable[Object], between: Mapping[str, Collection[Object]]
     return [one for pod in pods if not is_over(pod) and not is_ending(pod) for one in _of_pod(pod, owners)]
 
 
+def failure(pod: Object) -> str:
+    """Why a pod ended against its will, such as Evicted; "" if it did not."""
+    status = pod.get("status") or {}
+    return str(status.get("reason") or "Failed") if status.get("phase") == "Failed" else ""
+
+
 def workload_of(pod: Object, owners: Mapping[str, Object]) -> Workload:
     """`owners`: ReplicaSets and Jobs by UID."""
     meta = pod["metadata"]

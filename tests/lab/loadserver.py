@@ -23,6 +23,8 @@ def _version() -> str:
 def binary() -> Path:
     """Built once for each state of the source."""
     folder = CACHE / "extras" / f"load-{_version()}-{binaries.architecture()}"
+    if (folder / "complete").exists():
+        return folder / "load"  # another build may hold the lock for half an hour
     with locked(CACHE / "lock", "another process makes binaries; the load server waits for it"):
         if not (folder / "complete").exists():
             folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from roles.engine.autoscaling.calculator import MetricResult
 from roles.engine.autoscaling.decide import Decision, Scene, decide
 from roles.engine.autoscaling.model import Autoscaler, Controller, amount
 from roles.engine.autoscaling.problems import Problem, problems
-from roles.engine.autoscaling.read import Target, World
+from roles.engine.autoscaling.read import World
 from roles.engine.autoscaling.room import room_problem
 from roles.engine.placement import ClusterView
 
@@ -49,7 +49,7 @@ def judge(world: World, controller: Controller, now: datetime, view: ClusterView
         decision = decide(scene, controller, now)
         listed = problems(scene, decision, controller, world)
         if view is not None and scene.scale is not None:
-            room = room_problem(scene, world.targets.get(scene.autoscaler.key, Target()).item, view)
+            room = room_problem(scene, world, view)
             if room is not None:
                 rule, severity, why, way_out, other = room
                 listed = [*listed, Problem(rule, severity, (str(scene.autoscaler), other), why, way_out)]

@@ -11,10 +11,11 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
 
-from roles.engine.certificates.x509 import CertificateError, CertificateRequest, SubjectNames, parse_request, usual_addresses
+from roles.engine.certificates.x509 import Certificate, CertificateError, CertificateRequest, SubjectNames, parse_request, usual_addresses
 from roles.engine.harmless import one_line
 
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
@@ -22,6 +23,8 @@ _USER = "system:node:"
 _GROUP = "system:nodes"
 #: pkg/apis/certificates/helpers.go: kubeletServingRequiredUsages, and the same without keyEncipherment.
 _USAGES = (frozenset({"digital signature", "key encipherment", "server auth"}), frozenset({"digital signature", "server auth"}))
+#: How long before it was signed a certificate begins to be valid (pkg/controller/certificates/signer/signer.go: Backdate).
+_BACKDATE = timedelta(minutes=5)
 _DECIDED = ("Approved", "Denied", "Failed")
 #: Names of the API server, which kubeadm puts into its certificate (pkiutil.GetAPIServerAltNames), and of nobody.
 _NEVER = frozenset(("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"))
@@ -130,6 +133,16 @@ def is_pending(item: Mapping[str, Any]) -> bool:
     status = item.get("status") or {}
     decided = any(one.get("type") in _DECIDED for one in status.get("conditions") or ())
     return not decided and not status.get("certificate")
+
+
+def given_up(item: Mapping[str, Any], certificate: Certificate) -> bool:
+    """The kubelet that has this certificate no longer waits for this request: it has had the certificate signed since. A kubelet that waits
+    asks again every 15 minutes, and takes only what its newest request gets (client-go/util/certificate: rotateCerts)."""
+    try:
+        created = datetime.fromisoformat(str(item["metadata"].get("creationTimestamp")))
+        return created <= certificate.not_before + _BACKDATE
+    except (ValueError, TypeError):
+        return False
 
 
 def request_of(item: Mapping[str, Any]) -> CertificateRequest:

@@ -16,7 +16,7 @@ from roles.engine.object_changes import Session
 from roles.right_size import reading as module
 from roles.right_size.collected import Collected
 from roles.right_size.kernel import KernelUse, NodeUse
-from roles.right_size.reading import collect
+from roles.right_size.reading import collect, look_at
 from roles.right_size.workloads import Workload
 from tests.unit.clock import Clock as Monotonic
 from tests.unit.right_size.world import ID, MI, OTHER, REPLICA_SET, START, pod
@@ -152,3 +152,11 @@ def test_a_long_watch_reads_less_often(world: World) -> None:
 
 def test_no_watch_is_one_read(world: World) -> None:
     assert len(world.collect(watch=0, interval=5).seen[ID].reads) == 1
+
+
+def test_a_look_at_one_workload(world: World) -> None:
+    found = look_at(cast(Fleet, world), cast(Session, world), {"w1": cast(Remote, Host())}, WEB)
+    assert set(found.containers) == {("near", "app"), ("far", "app")} and set(found.reads) == {("near", "app")}
+    world.fails = RemoteError("w1: gone")
+    with pytest.raises(RemoteError):
+        look_at(cast(Fleet, world), cast(Session, world), {"w1": cast(Remote, Host())}, WEB)

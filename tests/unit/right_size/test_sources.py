@@ -286,6 +286,7 @@ def test_a_prometheus_that_is_not_there() -> None:
         ({"format": "jsn"}, "did you mean 'json'"),
         ({"only": "shop/web"}, "not NAMESPACE/KIND/NAME"),
         ({"only": "shop/job/web"}, "is not one of Deployment"),
+        ({"apply": True, "format": "json"}, "give the json document a file"),
         ({"watch": 4000}, "less than or equal to 3600"),
     ],
 )
