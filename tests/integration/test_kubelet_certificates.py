@@ -31,7 +31,7 @@ def as_found(lab: Lab) -> Iterator[None]:
     Started.end_all()
     lab.kubectl("delete", "csr", "--field-selector=spec.signerName=kubernetes.io/kubelet-serving")
     for node in NODES:
-        lab.run(node, f"rm -f {PKI}/kubelet-server-*")
+        lab.run(node, f"rm -f {PKI}/kubelet-server-* /root/stolen.conf /tmp/seen")
     operator.forget(lab)
 
 

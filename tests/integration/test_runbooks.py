@@ -31,7 +31,7 @@ HOME = "/var/lib/daytwo"
 # What kubeadm keeps of a cluster's configuration, in kube-system.
 KEPT_BY_KUBEADM = ("kubeadm-config", "kubelet-config")
 # All that any runbook here changes on a node.
-KEPT = f"{CONFIG} /etc/default /etc/kubernetes /etc/systemd/system"
+KEPT = f"{CONFIG} /etc/default /etc/kubernetes /etc/kubernetes-node /etc/systemd/system"
 
 
 @pytest.fixture(scope="module", autouse=True)

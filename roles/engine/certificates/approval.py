@@ -25,6 +25,8 @@ _GROUP = "system:nodes"
 _USAGES = (frozenset({"digital signature", "key encipherment", "server auth"}), frozenset({"digital signature", "server auth"}))
 #: How long before it was signed a certificate begins to be valid (pkg/controller/certificates/signer/signer.go: Backdate).
 _BACKDATE = timedelta(minutes=5)
+#: The part of a certificate's time after which a kubelet renews it at the earliest (client-go/util/certificate: jitteryDuration).
+_RENEWS = 0.7
 _DECIDED = ("Approved", "Denied", "Failed")
 #: Names of the API server, which kubeadm puts into its certificate (pkiutil.GetAPIServerAltNames), and of nobody.
 _NEVER = frozenset(("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"))
@@ -138,11 +140,24 @@ def is_pending(item: Mapping[str, Any]) -> bool:
 def given_up(item: Mapping[str, Any], certificate: Certificate) -> bool:
     """The kubelet that has this certificate no longer waits for this request: it has had the certificate signed since. A kubelet that waits
     asks again every 15 minutes, and takes only what its newest request gets (client-go/util/certificate: rotateCerts)."""
+    created = _created(item)
+    return created is not None and created <= certificate.not_before + _BACKDATE
+
+
+def is_due(item: Mapping[str, Any], certificate: Certificate, names: SubjectNames) -> bool:
+    """The kubelet that has this certificate may have made this request: near the end of its time, or since its node has names that the
+    certificate has not (client-go/util/certificate: nextRotationDeadline)."""
+    created, served = _created(item), {*certificate.names.dns, *certificate.names.ips}
+    due = certificate.not_before + _RENEWS * (certificate.not_after - certificate.not_before)
+    return created is not None and (created >= due or not {*names.dns, *names.ips} <= served)
+
+
+def _created(item: Mapping[str, Any]) -> datetime | None:
     try:
-        created = datetime.fromisoformat(str(item["metadata"].get("creationTimestamp")))
-        return created <= certificate.not_before + _BACKDATE
-    except (ValueError, TypeError):
-        return False
+        found = datetime.fromisoformat(str(item["metadata"].get("creationTimestamp")))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def request_of(item: Mapping[str, Any]) -> CertificateRequest:

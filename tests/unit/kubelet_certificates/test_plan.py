@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +21,7 @@ WHERE = "192.0.2.11:10250"
 
 def certificate(issuer: str = "CN=kubernetes") -> Certificate:
     dates = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    return Certificate("CN=system:node:w1", issuer, "system:node:w1", SubjectNames(), *dates, False, b"")
+    return Certificate("CN=system:node:w1", issuer, "system:node:w1", SubjectNames(("w1",), ("192.0.2.11",)), *dates, False, b"")
 
 
 SIGNED = Presented(WHERE, certificate(), "")
@@ -65,8 +66,12 @@ def test_what_a_kubelet_does_not_wait_for_is_not_approved() -> None:
     asked = request(name="asked", created="2026-01-01T00:05:00Z")
     found = one(SIGNED, asked, asks=True)
     assert found.request is None and "older than the certificate that it serves" in found.not_approved[0]
-    later = request(name="later", created="2026-01-01T00:05:01Z")
+    early, later = request(name="early", created="2026-01-01T00:05:01Z"), request(name="later", created="2026-09-14T00:00:00Z")
+    found = one(SIGNED, early, asks=True)
+    assert found.request is None and "not yet due, so something else uses the node's credential" in found.not_approved[0]
     assert one(SIGNED, later, asks=True).request is later
+    # Its node has a name that the certificate has not: then it asks at once.
+    assert one(Presented(WHERE, replace(certificate(), names=SubjectNames(("w1",))), ""), early, asks=True).request is early
     for shown in (SIGNED, SELF):
         found = one(shown, later)
         assert found.request is None and "serverTLSBootstrap is not set" in found.not_approved[0]
