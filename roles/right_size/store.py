@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,21 @@ def _span(found: Mapping[str, Any]) -> Span:
         fine=_days(found["fine"]),
         slow=_days(found["slow"]),
         points=tuple(Point(_finite(at), int(most), int(least)) for at, most, least in found["points"]),
+        passed=_pair(found.get("passed", (0, 0))),
+        stopped=_stopped(found.get("stopped")),
     )
+
+
+def _pair(found: Sequence[Any]) -> tuple[int, int]:
+    one, other = found
+    return int(one), int(other)
+
+
+def _stopped(found: Sequence[Any] | None) -> tuple[int, float] | None:
+    if found is None:
+        return None
+    limit, share = found
+    return int(limit), _finite(share)
 
 
 def _kill(found: Mapping[str, Any]) -> Kill:

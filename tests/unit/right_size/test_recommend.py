@@ -307,3 +307,18 @@ def test_an_idle_container_keeps_a_limit_that_it_can_start_with() -> None:
     for limit, advised in ((1000, 100), (100, 100), (50, 50)):
         cpu, _ = judged(found, now(50, 200 * MI, cpu_limit=limit))
         assert (cpu.request, cpu.limit) == (5, advised)
+
+
+def test_a_limit_that_was_raised_is_not_raised_again_for_what_the_old_one_did() -> None:
+    """In place the counters go on: 400 of 1000 periods at 100m, then 10 of 1000 more at 150m."""
+    before = [replace(one, cpu_limit=100) for one in reads(60, 5, lambda _: 100.0, periods=1000, throttled=400)]
+    later = [replace(one, cpu_limit=150) for one in reads(60, 5, lambda _: 100.0, begun=START + 65, age=65, periods=2000, throttled=410)]
+    cpu, _ = judged(history(life(before)), now(100, cpu_limit=100))
+    assert cpu.limit == 150 and "its limit of 100m stopped it in 40%" in cpu.why
+    again = [replace(one, periods=1000, throttled=10) for one in later]
+    for spans in ((life([*before, *later]),), (life(before), life(again, OTHER))):
+        cpu, _ = judged(history(*spans), now(110, cpu_limit=150))
+        assert (cpu.decision, cpu.limit) == ("keep", 150), spans
+    few = [replace(one, cpu_limit=150) for one in reads(10, 5, lambda _: 100.0, begun=START + 65, age=65, periods=1020, throttled=420)]
+    cpu, _ = judged(history(life([*before, *few])), now(110, cpu_limit=150))
+    assert (cpu.decision, cpu.limit) == ("keep", 150), "too few periods of the new limit to say"

@@ -32,7 +32,9 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def test_what_is_kept_is_read_again(kept: Store, tmp_path: Path) -> None:
-    found = history(life(reads(600, 5)), kills=[Kill("a" * 64, START, 64 * MI, 5.0)])
+    throttled = [replace(one, cpu_limit=100 if one.at < START + 300 else 200) for one in reads(600, 5, periods=100, throttled=40)]
+    found = history(life(throttled), kills=[Kill("a" * 64, START, 64 * MI, 5.0)])
+    assert found.spans[0].stopped == (100, 0.4)
     assert kept.read(WEB) == {}
     kept.update(WEB, lambda before: {**before, "app": found})
     again = kept.read(WEB)["app"]
