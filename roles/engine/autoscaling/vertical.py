@@ -155,7 +155,8 @@ class Outlook:
 def outlook(scene: VerticalScene, now: datetime) -> Outlook:
     """What its updater does next, by the rules of version 1.8 and default flags."""
     item = scene.vertical
-    pods = [pod for pod in scene.pods if not is_over(pod) and not is_ending(pod)]
+    # Its updater sees no pod that has no node yet (pkg/updater/main.go).
+    pods = [pod for pod in scene.pods if not is_over(pod) and not is_ending(pod) and (pod.get("spec") or {}).get("nodeName")]
     if item.mode == "Off":
         return Outlook("off", "mode Off: it recommends, and changes no pod")
     if not scene.controls:

@@ -34,7 +34,7 @@ def pod(name: str = "web-1", cpu: str = "50m", running: float = 60, container: s
     resources = {"requests": {"cpu": cpu}} if cpu else {}
     return {
         "metadata": {"namespace": "shop", "name": name, "uid": name, "ownerReferences": [{"controller": True, "uid": "rs"}]},
-        "spec": {"containers": [{"name": "app", "resources": resources}]},
+        "spec": {"nodeName": more.pop("node", "w1"), "containers": [{"name": "app", "resources": resources}]},
         "status": {
             "phase": "Running",
             "startTime": text(ago(running)),
@@ -72,6 +72,7 @@ WAITING = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
         (scene(vpa(), pod(cpu="145m", running=13 * 3600), pod("web-2", "150m")), "done", ""),
         (scene(vpa(), pod()), "waits", "1 pod live, and it changes none below 2 (min_replicas)"),
         (scene(vpa(least=1), pod()), "acts", "resizes pod web-1"),
+        (scene(vpa(), pod(), pod("web-2", node="")), "waits", "1 pod live"),
         (replace(scene(), lease=None), "waits", "has not renewed its lease"),
         (replace(scene(), lease=ago(90)), "waits", "lease for 90 s"),
         (scene(vpa(), pod(conditions=WAITING), pod("web-2", "150m")), "waits", "PodResizePending Deferred"),
