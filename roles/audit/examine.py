@@ -52,7 +52,7 @@ def report(
     now, held = datetime.fromisoformat(made), held or {}
     for host, own in held.items():
         found += certificates.findings(host, own, now)
-    found += certificates.waiting(requests, now)
+    found += certificates.waiting(requests, now, certificates.serving(views, held))
     return Report(
         made=made,
         target_version=None if target is None else f"v1.{target}",

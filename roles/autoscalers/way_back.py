@@ -93,8 +93,8 @@ def _unsettle(one: ChangedObject, found: Object | None, make: partial[Autoscaler
         raise NotUndone("the record names another path than its kind and name; undo it by hand")
     if found is None or uid(found) != one.uid:
         return "is gone, or was recreated since; it stays as it is"
-    field = one.fields[0]
-    if field.path != ("metadata", "annotations", LAST_APPLIED):
+    field = one.fields[0] if len(one.fields) == 1 else None
+    if field is None or field.path != ("metadata", "annotations", LAST_APPLIED):
         raise NotUndone("the record has a field that this deploy does not set; undo it by hand")
     now = (found["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     if now != field.after:

@@ -26,8 +26,8 @@ class Total:
 @dataclass(frozen=True)
 class Judged:
     """One container of a workload. `pods`: those that it has now. `now` is what most of them have; `differ`: not all have the same.
-    `restarts` of its containers that are there now. `wasted`: the share of the cluster that its pods request and do not need; `dangers`:
-    sentences, the worst first; `critical`: it was killed, or it leaks."""
+    `restarts` of its containers that are there now; `sidecar`: an init container that keeps running. `wasted`: the share of the cluster
+    that its pods request and do not need; `dangers`: sentences, the worst first; `critical`: it was killed, or it leaks."""
 
     workload: Workload
     container: str
@@ -45,6 +45,7 @@ class Judged:
     dangers: tuple[str, ...] = ()
     critical: bool = False
     notes: tuple[str, ...] = ()
+    sidecar: bool = False
 
     @property
     def advices(self) -> tuple[Advice, Advice]:
@@ -90,6 +91,7 @@ def judge(
         dangers,
         memory.decision == "fix" or (memory.pattern == "OOM-killed" and memory.decision != "keep"),
         tuple(_notes(workload, container, now, (cpu, memory), vpa, targets, requested or {})),
+        any(one.sidecar for one in now),
     )
 
 

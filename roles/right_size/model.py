@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from roles.engine.inputs import LIST_OR_TEXT, TEXT, Frozen, Kubeconfig, file_path, names
+from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, file_path, names
 from roles.engine.kubelet import parse_duration
 from roles.engine.object_changes import did_you_mean, kind_name, namespace_name, object_name
 from roles.right_size.workloads import Workload
@@ -64,15 +64,17 @@ def span_seconds(text: str) -> float:
 def _url(value: str | None) -> str | None:
     if value is None:
         return None
+    # It may have a password or a token even if it cannot be parsed: neither is shown.
+    if "@" in value:
+        raise ValueError("prometheus: a URL with a password is recorded in logs; use one without")
+    if "?" in value or "#" in value:
+        raise ValueError("prometheus: the address ends before ? and #, which may have a token; write http://HOST:9090")
     try:
         found = urlsplit(value)
-        usable = found.scheme in ("http", "https") and bool(found.hostname) and not found.query and not found.fragment
-        secret = found.username is not None
+        usable = found.scheme in ("http", "https") and bool(found.hostname) and value.isascii() and value.isprintable() and " " not in value
         _ = found.port
     except ValueError:
-        usable = secret = False
-    if secret:
-        raise ValueError("prometheus: a URL with a password is recorded in logs; use one without")
+        usable = False
     if not usable:
         raise ValueError(f"prometheus={value!r} is not the address of a Prometheus; write http://HOST:9090")
     return value.rstrip("/")
@@ -115,6 +117,29 @@ class RightSizeOptions(Frozen):
             examples=[["shop/deployment/web"], "shop/deployment/web,shop/statefulset/db"],
         ),
     ] = None
+    apply: Annotated[
+        Boolean,
+        Field(
+            description="consent: apply the advice: to pods in place, then to templates, and to utilization targets of autoscalers",
+            examples=[True],
+        ),
+    ] = False
+    soak: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=DAY,
+            description="seconds to watch resized pods for OOM kills, restarts and throttling, before the next step",
+            examples=[600],
+        ),
+    ] = 120
+    template: Annotated[
+        Literal["keep", "update"],
+        Field(description="whether the workloads' templates also get the amounts, which recreates their pods", examples=["keep"]),
+    ] = "update"
+    allow_restarts: Annotated[
+        Boolean, Field(description="consent: restart containers whose resizePolicy requires it for this resize", examples=[True])
+    ] = False
     format: Annotated[
         Literal["table", "json", "html"],
         BeforeValidator(_format),
@@ -129,6 +154,12 @@ class RightSizeOptions(Frozen):
         ),
     ] = None
     kubeconfig: Kubeconfig = None
+
+    @model_validator(mode="after")
+    def _one_document(self) -> RightSizeOptions:
+        if self.apply and self.format != "table" and self.output is None:
+            raise ValueError(f"apply=true shows its plan on standard output; give the {self.format} document a file: --data output=FILE")
+        return self
 
     @property
     def read_namespaces(self) -> tuple[str, ...] | None:

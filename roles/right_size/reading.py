@@ -18,7 +18,8 @@ from roles.right_size.collected import Collected
 from roles.right_size.kernel import NodeUse
 from roles.right_size.resource_metrics import KubeletUse
 from roles.right_size.samples import Read, Seen
-from roles.right_size.workloads import BETWEEN, ContainerNow, containers
+from roles.right_size.watching import Look, places
+from roles.right_size.workloads import BETWEEN, ContainerNow, Workload, containers, failure
 
 #: Reads in one run, at most: a longer `watch` reads less often.
 MOST_READS = 120
@@ -41,6 +42,11 @@ def cluster_uid(api: Api) -> str:
 
 def list_containers(api: Api, namespaces: Collection[str] | None) -> list[ContainerNow]:
     """Of all namespaces, or of some. Raises ApiError, ValueError."""
+    return containers(*_listed(api, namespaces))
+
+
+def _listed(api: Api, namespaces: Collection[str] | None) -> tuple[list[Object], dict[str, list[Object]]]:
+    """The pods, and what is between them and their workloads."""
 
     def items(path: str) -> list[Object]:
         if namespaces is None:
@@ -48,7 +54,7 @@ def list_containers(api: Api, namespaces: Collection[str] | None) -> list[Contai
         head, _, kind = path.rpartition("/")
         return [item for name in namespaces for item in list_objects(api, f"{head}/namespaces/{quote(name, safe='')}/{kind}")]
 
-    return containers(items("/api/v1/pods"), {kind: items(path) for kind, path in BETWEEN.items()})
+    return items("/api/v1/pods"), {kind: items(path) for kind, path in BETWEEN.items()}
 
 
 def collect(
@@ -91,6 +97,23 @@ def collect(
     return found
 
 
+def look_at(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], workload: Workload) -> Look:
+    """The containers of one workload now, and what the kernel has counted of each. Raises ApiError, NoApi, RemoteError and
+    ObservationError."""
+    pods, between = session.asked(lambda api: _listed(api, [workload.namespace]))
+    mine = [one for one in containers(pods, between) if one.workload == workload]
+    failed = {str(pod["metadata"]["name"]): why for pod in pods if (why := failure(pod))}
+    at = time.time()
+    remotes = {nodes[one.node].name: one.node for one in mine if one.node in nodes}
+    kernels = {}
+    for host, answer in fleet.each([nodes[node] for node in remotes.values()], kernel.look).items():
+        if isinstance(answer, Exception):
+            raise answer
+        kernels[remotes[host]] = answer
+    read = ReadAt(at, kernels, {})
+    return Look(places(mine), {(one.pod, one.name): seen for one in mine if (seen := _read(one, read)) is not None}, failed)
+
+
 def _lives(before: Sequence[ContainerNow], now: Sequence[ContainerNow]) -> list[ContainerNow]:
     there = {one.id for one in now if one.id}
     return [*now, *(one for one in before if one.id and one.id not in there)]
@@ -131,8 +154,8 @@ def _read(one: ContainerNow, read: ReadAt) -> Read | None:
             source=f"kernel {node.boot}",
             clock=use.at,
             counter=use.cpu,
-            # Both times are of the node's own clock.
-            age=None if one.started is None else max(0.0, node.clock - one.started),
+            # Both times are of the node's own clock, which may have been set meanwhile: no container is older than the boot of its node.
+            age=None if one.started is None else min(use.at, max(0.0, node.clock - one.started)),
             memory=use.memory,
             cache=use.cache,
             peak=use.peak,

@@ -31,6 +31,8 @@ _SPIKE_CPU, _SPIKE_MEMORY = 20, 8 * 2**20
 # A life that was shorter, and ended by an OOM kill, is no proof of a leak: some programs need more than their limit to start.
 _LEAK_LIFE = 3600.0
 _LEAST_CPU, _LEAST_MEMORY = 5, 8 * 2**20
+# No CPU limit is lowered below this: a limit reserves nothing, and a start needs more than an idle container, which may never start then.
+_LEAST_CPU_LIMIT = 100
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _cpu(found: Evidence, now: Present, min_span: float) -> Advice:
         return Advice("cpu", "unknown", "unknown", f"too few rates: {found.rates}, {LEAST_RATES} are needed", request=has, limit=most)
     low, high = round(found.cpu_median), round(found.cpu_highest)
     request = max(_LEAST_CPU, round_cpu(found.cpu_p95 * MARGIN))
-    limit = None if most is None else max(request, round_cpu(found.cpu_highest * _CPU_LIMIT))
+    limit = None if most is None else max(request, round_cpu(found.cpu_highest * _CPU_LIMIT), min(most, _LEAST_CPU_LIMIT))
     why = f"95 % of its rates are at most {cpu_text(round(found.cpu_p95))}"
     throttled = found.throttled or 0.0
     if most is not None and limit is not None and throttled >= THROTTLED:

@@ -6,18 +6,21 @@ disturbed. Each test leaves the nodes as they were.
 
 from __future__ import annotations
 
+import copy
 import json
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration import operator, reading
+from tests.integration import operator, reading, scaling
+from tests.integration.metrics_api import RESOURCE, MetricsApi, register, served_in
 from tests.integration.operator import MANIFESTS, Started, data, pyinfra, wait_for
 from tests.integration.reading import Desk, Reading
-from tests.lab import Lab
+from tests.lab import Lab, loadserver
 
 pytestmark = pytest.mark.lab
 
@@ -285,6 +288,22 @@ def test_resize_in_place(desk: Desk, shop: None) -> None:
     open_book(desk, "resize").all()
 
 
+@pytest.mark.slow
+def test_right_size_a_namespace(lab: Lab, desk: Desk) -> None:
+    """Two pods whose use is known."""
+    resources = {"requests": {"cpu": "400m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}}
+    container = {**loadserver.container(loadserver.load(lab), resources, cpu=20, memory=64), "name": "web"}
+    item: dict[str, Any] = copy.deepcopy(WEB)
+    item["spec"]["template"]["spec"]["containers"] = [container]
+    lab.kubectl("create", "namespace", "shop")
+    try:
+        lab.kubectl("apply", "-f", "-", input=json.dumps(item))
+        lab.kubectl("rollout", "status", "deployment/web", "-n", "shop", "--timeout=280s")
+        open_book(desk, "right-size").all()
+    finally:
+        lab.kubectl("delete", "namespace", "shop", "--wait", "--timeout=280s")
+
+
 def test_reboot_the_clusters_nodes(lab: Lab, desk: Desk) -> None:
     lab.run("w1", "echo x >/run/reboot-required; echo linux-image-amd64 >/run/reboot-required.pkgs")
     book = open_book(desk, "reboot")
@@ -318,3 +337,41 @@ def test_the_metrics_api_from_nothing(lab: Lab, desk: Desk) -> None:
         open_book(desk, "metrics-api").all()
     finally:
         lab.kubectl("delete", "apiservice", "v1beta1.metrics.k8s.io")
+
+
+@pytest.fixture
+def measured(lab: Lab, tmp_path: Path) -> Iterator[MetricsApi]:
+    """A namespace shop whose Deployment web has a sidecar, and a metrics API of the test's own."""
+    lab.kubectl("create", "namespace", "shop")
+    wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", "shop", check=False), "the service account")
+    web = scaling.workload("shop", "web", scaling.container("app", "100m"), scaling.container("proxy", None))
+    scaling.apply(lab, web)
+    lab.kubectl("rollout", "status", "-n", "shop", "deployment/web", "--timeout=280s")
+    try:
+        with served_in(lab, tmp_path) as api:
+            api.cpu["web"] = "30m"
+            register(api, lab, RESOURCE)
+            yield api
+    finally:
+        lab.kubectl("delete", "namespace", "shop")
+
+
+def test_an_autoscaler_shows_unknown(lab: Lab, desk: Desk, measured: MetricsApi) -> None:
+    of_eighty = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+    scaling.apply(lab, scaling.hpa("shop", "web", "web"), scaling.hpa("shop", "more", "web", of_eighty, maxReplicas=6))
+    handled = 'jsonpath={.items[*].status.conditions[?(@.type=="ScalingActive")].reason}'
+    wait_for(lambda: lab.kubectl("get", "hpa", "-n", "shop", "-o", handled).split() == ["AmbiguousSelector"] * 2, "the controller")
+    open_book(desk, "autoscaler-unknown").all()
+
+
+@pytest.mark.slow
+def test_scale_on_cpu(lab: Lab, desk: Desk, measured: MetricsApi) -> None:
+    lab.kubectl("set", "resources", "-n", "shop", "deployment/web", "--containers=proxy", "--requests=cpu=50m")
+    lab.kubectl("rollout", "status", "-n", "shop", "deployment/web", "--timeout=280s")
+    measured.cpu["web"] = "60m"
+    book = open_book(desk, "scale-on-cpu")
+    book.section("When", "Before you start", "Commands", "What you should see")
+    measured.cpu["web"] = "500m"
+    book.section("With load")
+    measured.cpu["web"] = "10m"
+    book.all()

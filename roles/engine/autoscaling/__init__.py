@@ -3,7 +3,7 @@
 from roles.engine.autoscaling.calculator import Groups, MetricResult
 from roles.engine.autoscaling.controller import LEASE, clock, leader, read_controller, read_lease, tuned
 from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, Scene, decide, next_history, shared
-from roles.engine.autoscaling.judge import Judged, Turns, judge, turns
+from roles.engine.autoscaling.judge import Judged, TurningPoints, judge, turns
 from roles.engine.autoscaling.limits import History, Limited, Past, limit
 from roles.engine.autoscaling.look import Look, any_autoscaler, look_at, managers_of, see_controller
 from roles.engine.autoscaling.model import (
@@ -78,7 +78,7 @@ __all__ = [
     "Status",
     "Target",
     "Total",
-    "Turns",
+    "TurningPoints",
     "Vertical",
     "VerticalScene",
     "VerticalWorld",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,8 @@ def test_the_annotation_is_restored_if_it_is_as_written() -> None:
     assert not plan_way_back(made, {path: item}, force=False).actions
     for other in (record("update", field, path="/p", kind="Deployment"), record("update", field, path=path, kind="Secret")):
         assert "another path" in plan_way_back(other, {path: item, "/p": item}, force=True).refusals[0]
+    damaged = replace(made, objects=tuple(replace(one, fields=()) for one in made.objects))
+    assert "undo it by hand" in plan_way_back(damaged, {path: {**item, "metadata": {**item["metadata"]}}}, force=True).refusals[0]
     assert paths(made) == [path] and paths(record("update", field, path="/api/v1/../x y")) == []
 
 

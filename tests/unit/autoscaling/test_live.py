@@ -106,12 +106,25 @@ def test_an_older_custom_metrics_api_is_asked_too() -> None:
     assert isinstance(found.scenes[0].readings[0], PodSamples)
 
 
+def one_answer(cpu: str = "50m", timestamp: str = text(ago(5)), window: str = "15s") -> dict[str, Any]:
+    containers = [{"name": "app", "usage": {"cpu": cpu}}]
+    item = {"metadata": {"name": "web-0"}, "timestamp": timestamp, "window": window, "containers": containers}
+    return {"items": [item]}
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
         (Unreachable("cp1", "/", "HTTP 503: not ready", "try again"), "unable to fetch metrics from resource metrics API: HTTP 503"),
         ({"items": []}, "no metrics returned from resource metrics API"),
         ({"items": "x"}, "its answer has another shape"),
+        (one_answer(cpu="9" * 400), "more than a number of 64 bits"),
+        (one_answer(cpu="1e100"), "more than a number of 64 bits"),
+        (one_answer(cpu="1e999999999"), "out of the range"),
+        (one_answer(cpu="NaN"), "is not a quantity"),
+        (one_answer(timestamp="2026-03-01T11:59:50"), "a time without a zone"),
+        (one_answer(timestamp="tomorrow"), "its answer has another shape"),
+        (one_answer(window="9999999h"), "longer than a duration can be"),
     ],
 )
 def test_a_metrics_api_may_answer_anything(answer: Any, words: str) -> None:

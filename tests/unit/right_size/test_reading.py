@@ -16,7 +16,7 @@ from roles.engine.object_changes import Session
 from roles.right_size import reading as module
 from roles.right_size.collected import Collected
 from roles.right_size.kernel import KernelUse, NodeUse
-from roles.right_size.reading import collect
+from roles.right_size.reading import collect, look_at
 from roles.right_size.workloads import Workload
 from tests.unit.clock import Clock as Monotonic
 from tests.unit.right_size.world import ID, MI, OTHER, REPLICA_SET, START, pod
@@ -114,6 +114,12 @@ def test_the_kubelets_read_of_the_life_before_does_not_count(world: World) -> No
     assert len(world.collect().seen[OTHER].reads) == 2, "of four: the others are older than the container"
 
 
+def test_no_container_is_older_than_the_boot_of_its_node(world: World) -> None:
+    world.pods[0]["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "1970-01-01T00:00:09Z"}}
+    read = world.collect(watch=0).seen[ID].reads[0]
+    assert read.age == read.clock and read.age is not None and read.age < 10_000
+
+
 def test_a_container_that_was_restarted_has_two_lives(world: World) -> None:
     def restart(world: World) -> None:
         world.id = NEXT
@@ -146,3 +152,11 @@ def test_a_long_watch_reads_less_often(world: World) -> None:
 
 def test_no_watch_is_one_read(world: World) -> None:
     assert len(world.collect(watch=0, interval=5).seen[ID].reads) == 1
+
+
+def test_a_look_at_one_workload(world: World) -> None:
+    found = look_at(cast(Fleet, world), cast(Session, world), {"w1": cast(Remote, Host())}, WEB)
+    assert set(found.containers) == {("near", "app"), ("far", "app")} and set(found.reads) == {("near", "app")}
+    world.fails = RemoteError("w1: gone")
+    with pytest.raises(RemoteError):
+        look_at(cast(Fleet, world), cast(Session, world), {"w1": cast(Remote, Host())}, WEB)

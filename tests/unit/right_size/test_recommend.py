@@ -288,3 +288,10 @@ def test_a_recommendation_is_never_below_what_was_seen(data: st.DataObject) -> N
 
 def test_ids_of_the_world_differ() -> None:
     assert ID != OTHER
+
+
+def test_an_idle_container_keeps_a_limit_that_it_can_start_with() -> None:
+    found = history(life(reads(600, 5, lambda _: 2.0)))
+    for limit, advised in ((1000, 100), (100, 100), (50, 50)):
+        cpu, _ = judged(found, now(50, 200 * MI, cpu_limit=limit))
+        assert (cpu.request, cpu.limit) == (5, advised)

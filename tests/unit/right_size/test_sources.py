@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from roles.engine.timeouts import Deadline
 from roles.right_size import autoscaling, prometheus, resource_metrics
 from roles.right_size.autoscaling import UtilizationTarget, corrected
 from roles.right_size.evidence import evidence
@@ -63,6 +64,9 @@ def test_one_that_was_killed_and_waits() -> None:
             {"ownerReferences": [{"kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]},
             Workload("ReplicaSet", "shop", "gone"),
         ),
+        # A Deployment has its pods through ReplicaSets: who may create pods cannot make one count as a replica.
+        ({"ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}, Workload("Pod", "shop", "p")),
+        ({"ownerReferences": [{"kind": "CronJob", "name": "b", "uid": "c", "controller": True}]}, Workload("Pod", "shop", "p")),
         ({"ownerReferences": [{"kind": "Job", "name": "b-1", "uid": "j", "controller": True}]}, Workload("CronJob", "shop", "b")),
         (
             {"annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "8a" * 16}},
@@ -107,6 +111,28 @@ def test_the_kubelets_metrics() -> None:
     assert found == {("shop", "web-1", "app"): KubeletUse(START + 0.5, 12.5, 5 * MI), ("shop", "db-0", "db"): KubeletUse(memory=7)}
 
 
+def test_no_container_is_older_than_its_pod() -> None:
+    """A node that got its time only after the start says years ago: that would be years of evidence."""
+    state = {"state": {"running": {"startedAt": "1970-01-01T00:00:09Z"}}}
+    created = {"creationTimestamp": "2023-11-14T22:13:20Z"}
+    [found] = containers([pod("web-1-x", state=state, meta=created)], BETWEEN)
+    assert found.started == START
+
+
+def test_names_of_owners_are_any_text() -> None:
+    owner = {"kind": "Set\nIn danger", "name": "x\x1b[2J", "uid": "u", "controller": True}
+    [found] = containers([pod("p", meta={"ownerReferences": [owner]})], BETWEEN)
+    assert str(found.workload) == "Set\\nIn danger shop/x\\x1b[2J"
+
+
+@pytest.mark.parametrize("number", ["1e300", "+Inf", "NaN", "9" * 400, "-0.5"])
+def test_numbers_that_no_container_has(number: str) -> None:
+    text = f'container_memory_working_set_bytes{{container="a",namespace="n",pod="p"}} {number} 1700000000500\n'
+    assert not resource_metrics.parse(text)
+    text = f'container_cpu_usage_seconds_total{{container="a",namespace="n",pod="p"}} 1 {"9" * 400}\n'
+    assert not resource_metrics.parse(text)
+
+
 @given(st.text())
 def test_any_text_gives_numbers_or_nothing(text: str) -> None:
     assert all(one.cpu is None or one.cpu >= 0 for one in resource_metrics.parse(METRICS + text).values())
@@ -149,11 +175,16 @@ def test_utilization_targets_and_their_correction() -> None:
 
 class Server(BaseHTTPRequestHandler):
     asked: ClassVar[list[str]] = []
-    body = b""
+    body, status = b"", 200
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
-        self.send_response(200)
+        if not self.status:
+            self.wfile.write(b"SSH-2.0\r\n\r\n")
+            return
+        self.send_response(self.status)
+        if self.status == 302:
+            self.send_header("Location", "/elsewhere")
         self.end_headers()
         memory = b"max_over_time" in self.path.encode()
         value = f"{100 * MI}" if memory else "0.25"
@@ -166,7 +197,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    Server.asked, Server.body = [], b""
+    Server.asked, Server.body, Server.status = [], b"", 200
     with HTTPServer(("127.0.0.1", 0), Server) as found:
         thread = threading.Thread(target=found.serve_forever, daemon=True)
         thread.start()
@@ -192,6 +223,36 @@ def test_an_odd_answer_is_an_error_with_a_way_out(server: str, body: bytes) -> N
         prometheus.spans(server, ["shop"], START)
 
 
+@pytest.mark.parametrize("value", ["1e300", "1e999", "NaN", "-1"])
+@pytest.mark.parametrize("at", [START, 1e300, -1, START + 400 * 86400])
+def test_numbers_and_times_that_cannot_be_are_left_out(server: str, value: str, at: float) -> None:
+    values = [[START, "1"], [at, value], [START + 400 * 86400, "1"], [-5, "1"]]
+    Server.body = json.dumps(
+        {"status": "success", "data": {"result": [{"metric": {"pod": "web-1", "container": "app"}, "values": values}]}}
+    ).encode()
+    [span] = prometheus.spans(server, ["shop"], START).values()
+    assert (span.first, span.last.at, span.last.memory) == (START, START, 1)
+
+
+def test_a_redirect_is_not_followed(server: str) -> None:
+    Server.status = 302
+    with pytest.raises(PrometheusError, match="302"):
+        prometheus.spans(server, ["shop"], START)
+    assert len(Server.asked) == 1
+
+
+def test_an_answer_that_is_no_http(server: str) -> None:
+    Server.status = 0
+    with pytest.raises(PrometheusError, match="check the address"):
+        prometheus.spans(server, ["shop"], START)
+
+
+def test_an_answer_that_never_ends(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "Deadline", lambda seconds: Deadline(0, as_given=True))
+    with pytest.raises(PrometheusError, match="no whole answer within 0 s"):
+        prometheus.get(f"{server}/api/v1/query_range")
+
+
 def test_a_prometheus_that_is_not_there() -> None:
     with pytest.raises(PrometheusError, match="check the address"):
         prometheus.spans("http://127.0.0.1:1", ["shop"], START)
@@ -210,15 +271,24 @@ def test_a_prometheus_that_is_not_there() -> None:
         ({"prometheus": "file:///etc/passwd"}, "write http://HOST:9090"),
         ({"prometheus": "http://u:p@host"}, "a URL with a password"),
         ({"prometheus": "http://h:x"}, "write http://HOST:9090"),
+        ({"prometheus": "http://h/\nx"}, "write http://HOST:9090"),
         ({"format": "jsn"}, "did you mean 'json'"),
         ({"only": "shop/web"}, "not NAMESPACE/KIND/NAME"),
         ({"only": "shop/job/web"}, "is not one of Deployment"),
+        ({"apply": True, "format": "json"}, "give the json document a file"),
         ({"watch": 4000}, "less than or equal to 3600"),
     ],
 )
 def test_bad_data(data: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         RightSizeOptions(**data)
+
+
+@pytest.mark.parametrize("url", ["http://u:hunter2@host:99999", "http://u:hunter2@[host", "http://host/?token=hunter2", "http://h#hunter2"])
+def test_a_secret_in_an_address_is_not_shown(url: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        RightSizeOptions(prometheus=url)
+    assert all("hunter2" not in item["msg"] for item in error.value.errors())
 
 
 def test_the_workloads_of_a_run() -> None:

@@ -78,6 +78,32 @@ def test_values_that_are_not_numbers_are_an_error(kept: Store) -> None:
         kept.read(WEB)
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-1e999"])
+@pytest.mark.parametrize("place", ["first", "reads", "point", "peak", "highest"])
+def test_numbers_that_daytwo_does_not_write_are_an_error(kept: Store, place: str, number: str) -> None:
+    kept.update(WEB, lambda _: {"app": history(life(reads(20, 5)))})
+    found = json.loads(kept.path(WEB).read_text())
+    span = found["containers"]["app"]["spans"][0]
+    match place:
+        case "point":
+            span["points"][0][1] = "HERE"
+        case "peak":
+            span["last"]["peak"] = "HERE"
+        case _:
+            span[place] = "HERE"
+    kept.path(WEB).write_text(json.dumps(found).replace('"HERE"', number))
+    with pytest.raises(StoreError, match="move the file away"):
+        kept.read(WEB)
+
+
+def test_samples_of_the_future_stay_and_are_named(kept: Store) -> None:
+    kept.update(WEB, lambda _: {"app": history(life(reads(20, 5)))})
+    before = kept.path(WEB).read_bytes()
+    with pytest.raises(StoreError, match="in the future") as error:
+        kept.update(WEB, lambda known: {"app": added(known["app"], [], [], START - 99 * DAY)})
+    assert str(kept.path(WEB)) in str(error.value) and kept.path(WEB).read_bytes() == before
+
+
 def test_a_failed_change_leaves_the_file(kept: Store) -> None:
     kept.update(WEB, lambda _: {"app": history(life(reads(20, 5)))})
     before = kept.path(WEB).read_bytes()

@@ -30,6 +30,9 @@ ASKED = {
     "static-cpu-manager",
     "reboot",
     "metrics-api",
+    "autoscaler-unknown",
+    "scale-on-cpu",
+    "right-size",
 }
 
 
