@@ -182,8 +182,9 @@ def _updates(scene: VerticalScene, pods: Sequence[Object], differ: Sequence[tupl
         since = "" if scene.lease is None else f" for {(now - scene.lease).total_seconds():.0f} s"
         return Outlook("waits", f"the updater waits: the admission controller has not renewed its lease{since}")
     if (resizing := [pod for pod, _ in differ if resize_state(pod)]) and len(resizing) == len(differ):
-        pod = resizing[0]
-        return Outlook("waits", f"the kubelet has not finished the resize of pod {_name(pod)}: {resize_state(pod)}")
+        pod, said = resizing[0], resize_state(resizing[0])
+        state: Literal["acts", "waits"] = "acts" if said == _RESIZING[1] else "waits"
+        return Outlook(state, f"the kubelet has not finished the resize of pod {_name(pod)}: {said}")
     groups: dict[str, list[Object]] = {}
     for pod in pods:
         groups.setdefault(_owner(pod), []).append(pod)

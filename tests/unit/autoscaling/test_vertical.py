@@ -54,6 +54,7 @@ def rules(one: VerticalScene) -> dict[str, str]:
 
 
 WAITING = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
+RESIZING = [{"type": "PodResizeInProgress", "status": "True"}]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,7 @@ WAITING = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
         (replace(scene(), lease=None), "waits", "has not renewed its lease"),
         (replace(scene(), lease=ago(90)), "waits", "lease for 90 s"),
         (scene(vpa(), pod(conditions=WAITING), pod("web-2", "150m")), "waits", "PodResizePending Deferred"),
+        (scene(vpa(), pod(conditions=RESIZING), pod("web-2", "150m")), "acts", "has not finished the resize of pod web-1"),
         (scene(vpa(), pod(phase="Pending"), pod("web-2", "150m")), "waits", "is Pending"),
         (scene(vpa(status={})), "waits", "no recommendation yet"),
         (scene(None, others=(vpa(name="older", at=7200),)), "off", "shop/older controls"),
