@@ -26,16 +26,16 @@ WEBHOOK = "vpa-webhook-config"
 NAMES = ("recommender", "updater", "admission-controller")
 
 
-def _source(name: str) -> str:
+def source(name: str) -> str:
     """A file of the module's folder `deploy`."""
     return (binaries.source_of("vpa-recommender") / "deploy" / name).read_text()
 
 
 def install_kinds(lab: Lab) -> None:
     """The CRDs and the RBAC."""
-    lab.kubectl("apply", "--server-side", "-f", "-", input=_source("vpa-v1-crd-gen.yaml"))
+    lab.kubectl("apply", "--server-side", "-f", "-", input=source("vpa-v1-crd-gen.yaml"))
     lab.kubectl("wait", "--for=condition=Established", "crd/verticalpodautoscalers.autoscaling.k8s.io", "--timeout=60s")
-    lab.kubectl("apply", "--server-side", "-f", "-", input=_source("vpa-rbac.yaml"))
+    lab.kubectl("apply", "--server-side", "-f", "-", input=source("vpa-rbac.yaml"))
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def running(lab: Lab) -> Iterator[None]:
     address = lab.address(node)
     install_kinds(lab)
     try:
-        items = [_secret(address), *(_deployment(lab, name, node, _flags(address)[name]) for name in NAMES)]
+        items = [_secret(address), *(_deployment(lab, name, node, flags(address)[name]) for name in NAMES)]
         lab.kubectl("apply", "--server-side", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         for name in NAMES:
             lab.kubectl("rollout", "status", "-n", SPACE, f"deployment/vpa-{name}", "--timeout=280s")
@@ -64,28 +64,29 @@ def running(lab: Lab) -> Iterator[None]:
 
 
 def remove_kinds(lab: Lab) -> None:
-    lab.kubectl("delete", "-f", "-", input=_source("vpa-rbac.yaml"))
-    lab.kubectl("delete", "-f", "-", input=_source("vpa-v1-crd-gen.yaml"))
+    lab.kubectl("delete", "-f", "-", input=source("vpa-rbac.yaml"))
+    lab.kubectl("delete", "-f", "-", input=source("vpa-v1-crd-gen.yaml"))
 
 
-def _flags(address: str) -> dict[str, list[str]]:
+def flags(address: str, port: int = PORT, folder: str = FOLDER) -> dict[str, list[str]]:
+    """What each program is started with. `address`, `port`: where the API server reaches the webhook; `folder`: of its certificates."""
     return {
         "recommender": ["--recommender-interval=5s"],
         "updater": ["--updater-interval=5s"],
         "admission-controller": [
-            "--register-by-url", f"--webhook-address=https://{address}", f"--webhook-port={PORT}", f"--port={PORT}",
-            f"--client-ca-file={FOLDER}/ca.pem", f"--tls-cert-file={FOLDER}/server.pem", f"--tls-private-key={FOLDER}/server.key",
+            "--register-by-url", f"--webhook-address=https://{address}", f"--webhook-port={port}", f"--port={port}",
+            f"--client-ca-file={folder}/ca.pem", f"--tls-cert-file={folder}/server.pem", f"--tls-private-key={folder}/server.key",
         ],
     }  # fmt: skip
 
 
-def _deployment(lab: Lab, name: str, node: str, flags: list[str]) -> dict[str, Any]:
+def _deployment(lab: Lab, name: str, node: str, arguments: list[str]) -> dict[str, Any]:
     host, _, port = lab.endpoint.rpartition(":")
     container: dict[str, Any] = {
         "name": name,
         "image": lab.load_extra(f"vpa-{name}"),
         "imagePullPolicy": "Never",
-        "args": ["--v=4", *flags],
+        "args": ["--v=4", *arguments],
         "env": [
             {"name": "KUBERNETES_SERVICE_HOST", "value": host},
             {"name": "KUBERNETES_SERVICE_PORT", "value": port},
@@ -114,7 +115,12 @@ def _deployment(lab: Lab, name: str, node: str, flags: list[str]) -> dict[str, A
 
 
 def _secret(address: str) -> dict[str, Any]:
-    """A CA, and the webhook's certificate for its address."""
+    data = {name: base64.b64encode(text).decode() for name, text in certificates(address).items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SPACE}, "data": data}
+
+
+def certificates(address: str) -> dict[str, bytes]:
+    """A CA, and the webhook's certificate for its address, by the names of their files."""
     now = datetime.now(UTC)
 
     def named(name: str) -> x509.Name:
@@ -132,10 +138,8 @@ def _secret(address: str) -> dict[str, Any]:
 
     authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     private = server.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    content = {
+    return {
         "ca.pem": signed("vpa-ca", authority, authority, ca=True),
         "server.pem": signed("vpa-webhook", server, authority, ca=False),
         "server.key": private,
     }
-    data = {name: base64.b64encode(text).decode() for name, text in content.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SPACE}, "data": data}
