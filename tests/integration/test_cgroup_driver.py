@@ -198,6 +198,35 @@ def test_a_change_that_is_struck_leaves_both_as_they_were(lab: Lab, step: str, f
     starts_pods(lab)
 
 
+@pytest.mark.slow
+def test_a_runtime_that_does_not_start_with_its_new_file_is_reverted(lab: Lab) -> None:
+    before, files, folder = configz(lab), operator.files(lab, NODE), "/etc/systemd/system/containerd.service.d"
+    refuses = f"[Service]\nExecStartPre=/bin/grep -q 'SystemdCgroup = true' {RUNTIME}\n"
+    lab.run(NODE, f"mkdir -p {folder} && cat >{folder}/refuses.conf && systemctl daemon-reload", input=refuses)
+    try:
+        told = change()
+    finally:
+        lab.run(NODE, f"rm {folder}/refuses.conf; systemctl daemon-reload")
+    assert told.code == 1 and "reverted: containerd.service does not start" in told.out, told.all
+    assert configz(lab) == before and operator.files(lab, NODE) == files
+    wait_for(lambda: is_in(lab, "kubepods.slice", "kubepods"), "the pod in the old driver's cgroups")
+    assert not json.loads(lab.kubectl("get", "node", NODE, "-o", "json"))["spec"].get("unschedulable")
+    starts_pods(lab)
+
+
+def test_a_driver_that_was_edited_by_hand_stops_another_change_of_the_kubelet(lab: Lab) -> None:
+    """Its restart would bring the driver, and no pod would start."""
+    path = "/var/lib/kubelet/config.yaml"
+    lab.run(NODE, f"cp -a {path} /root/kept.yaml && sed -i 's/^cgroupDriver: .*/cgroupDriver: cgroupfs/' {path}")
+    try:
+        told = pyinfra("kubelet_config", "-y", *data(kubelet_config="podPidsLimit=4321", only=NODE, drain="never"))
+    finally:
+        lab.run(NODE, f"mv /root/kept.yaml {path}")
+    words = " ".join(told.all.split())
+    assert told.code == 1 and "cgroupDriver is cgroupfs in its files, but the kubelet runs with systemd" in words, told.all
+    assert "revert the file" in words
+
+
 def test_limited_swap_is_refused_where_the_kubelet_would_not_start(lab: Lab) -> None:
     if lab.run(NODE, "test -f /sys/fs/cgroup/cgroup.controllers", check=False).returncode == 0:
         pytest.skip("this machine has cgroup v2")
