@@ -230,7 +230,8 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
         undoes=record.change, warnings=resizer.rolling.warnings,
     )  # fmt: skip
     many = table.counted(len(backs), "workload")
-    show(f"\nUndoing run {record.run}\n\nPlan of run {run.info.id}: {many} to change back, one after the other")
+    show(f"\nUndoing run {record.run}")
+    show(f"\nPlan of run {run.info.id}: {many} to change back, one after the other")
     for number, back in enumerate(backs, 1):
         show(f"[{number}/{len(backs)}] {back.resize.name}")
         for step in back.resize.steps:

@@ -68,7 +68,7 @@ class WorkloadChange:
         if problem:
             raise self._back(problem)
         changed = "".join(f"; {one.name}: {one.text}" for one in self.targets)
-        return f"{proof}; watched for {self.soak:g} s{changed}; {lasting}"
+        return f"watched for {self.soak:g} s{changed}; {lasting}; {proof}"
 
     def _write(self, targets: Iterable[TargetChange]) -> None:
         for target in targets:

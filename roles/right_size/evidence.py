@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from roles.right_size.samples import History, Point, Span, percentile, total, union_seconds
+from roles.right_size.samples import THROTTLED, History, Point, Span, percentile, total, union_seconds
 
 #: Rates and reads of memory below which nothing is called steady, and nothing recommended.
 LEAST_RATES, LEAST_POINTS = 5, 12
@@ -38,8 +38,8 @@ class Evidence:
     Memory: `memory_seconds` also count the time before the first read, since the kernel's peak does; `memory_p95` and `memory_highest` are
     reads of the working set, `peak` the kernel's peak without the page cache that can be reclaimed, `kernel_peak` as the kernel has it.
     `trend`: a leak; `rising`: it may be one, and more reads will tell. Both are of the newest image only.
-    `throttled`: the share of the CPU limit's periods in which it stopped the container. `kills`: OOM kills, `kill_limit` the highest limit
-    at which one happened, `kill_lived` the longest life that ended so.
+    `throttled`: the share of the periods in which a CPU limit of `throttled_at` stopped the container (see _throttled). `kills`: OOM kills,
+    `kill_limit` the highest limit at which one happened, `kill_lived` the longest life that ended so.
     """
 
     cpu_seconds: float = 0.0
@@ -55,6 +55,7 @@ class Evidence:
     cpu_mean: float | None = None
     cpu_worst: str = ""
     throttled: float | None = None
+    throttled_at: int | None = None
     cpu_pressure: float | None = None
     memory_pressure: float | None = None
     points: int = 0
@@ -81,6 +82,7 @@ def evidence(history: History) -> Evidence:
     lived = [kill.lived for kill in history.kills if kill.lived is not None]
     memory, memory_worst = _memory(spans)
     present = _of_newest_image(spans)
+    throttled_at, throttled = _throttled(spans)
     trends = [found for span in present if (found := trend(span.points, span.started))]
     return Evidence(
         cpu_seconds=union_seconds((span.first, span.last.at) for span in spans if span.reads > 1),
@@ -90,7 +92,8 @@ def evidence(history: History) -> Evidence:
         images=len({span.image for span in spans}),
         cpu_worst=worst,
         **cpu,
-        throttled=_share([(span.last.throttled, span.last.periods) for span in spans]),
+        throttled=throttled,
+        throttled_at=throttled_at,
         cpu_pressure=_most(_per_second(span.last.cpu_pressure, span) for span in spans),
         memory_pressure=_most(_per_second(span.last.memory_pressure, span) for span in spans),
         points=sum(len(span.points) for span in spans),
@@ -134,7 +137,7 @@ def _memory(spans: Sequence[Span]) -> tuple[dict[str, Any], str]:
     for span in spans:
         seen = [point.most for point in span.points]
         peak = span.last.peak
-        # The kernel's peak has page cache in it, as much as there is now at least.
+        # The kernel's peak has page cache in it, as a rule as much as there is now; a limit is not lowered on the strength of that.
         needed = None if peak is None else peak - (span.last.cache or 0)
         both = [*seen, *([needed] if needed is not None else [])]
         if both:
@@ -191,9 +194,14 @@ def _of_newest_image(spans: Sequence[Span]) -> list[Span]:
     return [span for span in spans if span.image in ("", newest)]
 
 
-def _share(counts: Iterable[tuple[int | None, int | None]]) -> float | None:
-    """Of the worst one."""
-    return _most(part / whole for part, whole in counts if part is not None and whole)
+def _throttled(spans: Iterable[Span]) -> tuple[int | None, float | None]:
+    """The highest limit that stopped it often, and in which share of the periods: what a lower limit did counts no more, or each run would
+    raise the limit again. If none did: the worst share."""
+    found = [(span.last.cpu_limit or 0, share) for span in spans if (share := span.throttled) is not None]
+    found += [span.stopped for span in spans if span.stopped is not None]
+    often = [one for one in found if one[1] >= THROTTLED]
+    limit, share = max(often) if often else max(found, key=lambda one: one[1], default=(0, None))
+    return limit or None, share
 
 
 def _per_second(waited: float | None, span: Span) -> float | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.right_size.autoscaling import Recommended, UtilizationTarget, corrected
 from roles.right_size.evidence import Evidence
 from roles.right_size.quantities import cpu_text, memory_text, rate_text
-from roles.right_size.recommend import CLOSE, THROTTLED, Advice, Present, advise
+from roles.right_size.recommend import CLOSE, Advice, Present, advise
+from roles.right_size.samples import THROTTLED
 from roles.right_size.workloads import STATIC, Amounts, ContainerNow, Workload
 
 #: From this share of its memory limit on, a container is in danger.
@@ -116,7 +118,7 @@ def _dangers(found: Evidence, now: Present, cpu: Advice, memory: Advice, *, evic
     limit, high = now.limits.memory, memory.high
     if limit and high is not None and memory.pattern not in ("OOM-killed", "leaking") and high >= NEAR_LIMIT * limit:
         yield f"it used {high / limit:.0%} of its memory limit"
-    if found.throttled is not None and found.throttled >= THROTTLED and now.limits.cpu:
+    if found.throttled is not None and found.throttled >= THROTTLED and 0 < (now.limits.cpu or 0) <= (found.throttled_at or math.inf):
         yield f"its CPU limit stopped it in {found.throttled:.0%} of the periods"
     request = now.requests.memory
     if evicted and memory.low is not None and request is None:

@@ -11,6 +11,7 @@ import json
 import math
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,6 +19,8 @@ from roles.engine.timeouts import Deadline, patient
 from roles.right_size.samples import DAY, KEEP_DAYS, Point, Read, Span, bucket
 
 STEP = 300
+# Seconds: points that are further apart have something missing between them.
+_GAP = 3.0 * STEP
 SECONDS = 60.0
 #: A larger answer is refused.
 MOST_BYTES = 256 * 2**20
@@ -104,5 +107,7 @@ def _span(place: Place, series: Mapping[str, list[tuple[float, float]]]) -> Span
         index = bucket(1000 * cores)
         counts[index] = counts.get(index, 0) + 1
     points = tuple(Point(at, int(size), int(size)) for at, size in memory)
-    last = Read(max(times), "prometheus", memory=points[-1].most if points else None)
-    return Span(f"prometheus {'/'.join(place)}", place[1], "", "", min(times), last, max(len(cpu), len(memory)), slow=slow, points=points)
+    # Time without points was not seen: `first` is as long before the last one as there are points of.
+    last, seen = Read(max(times), "prometheus", memory=points[-1].most if points else None), sorted({*times})
+    first = seen[-1] - sum(min(after - before, _GAP) for before, after in pairwise(seen))
+    return Span(f"prometheus {'/'.join(place)}", place[1], "", "", first, last, max(len(cpu), len(memory)), slow=slow, points=points)

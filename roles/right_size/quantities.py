@@ -6,12 +6,12 @@ import math
 
 MI, GI = 2**20, 2**30
 # (below this amount, to multiples of this one)
-_CPU_STEPS = ((20, 1), (100, 5), (1000, 10), (4000, 50), (10_000, 100))
+_CPU_STEPS = ((50, 1), (100, 2), (200, 5), (1000, 10), (4000, 50), (10_000, 100))
 _MEMORY_STEPS = ((64 * MI, MI), (256 * MI, 4 * MI), (GI, 16 * MI), (4 * GI, 64 * MI))
 
 
 def round_cpu(millis: float) -> int:
-    """Rounded up, to about 5 %."""
+    """Rounded up, by 5 % or one thousandth at most."""
     step = next((step for below, step in _CPU_STEPS if millis < below), 500)
     return math.ceil(millis / step - 1e-9) * step
 

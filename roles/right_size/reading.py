@@ -164,12 +164,13 @@ def _read(one: ContainerNow, read: ReadAt) -> Read | None:
             throttled=use.throttled,
             cpu_pressure=use.cpu_pressure,
             memory_pressure=use.memory_pressure,
+            cpu_limit=one.limits.cpu,
         )
     told = read.kubelets.get(one.node, {}).get((one.workload.namespace, one.pod, one.name))
     if told is None or (told.at is not None and one.started is not None and told.at < one.started):
         return None  # the kubelet's read is of the life before
     age = None if one.started is None or told.at is None else told.at - one.started
-    return Read(read.at, f"kubelet {one.node}", told.at, told.cpu, age, told.memory)
+    return Read(read.at, f"kubelet {one.node}", told.at, told.cpu, age, told.memory, cpu_limit=one.limits.cpu)
 
 
 def _optional(session: Session, path: str, namespaces: Collection[str] | None, notes: dict[str, None]) -> list[Object]:

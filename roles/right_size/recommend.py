@@ -14,6 +14,7 @@ from typing import Literal
 
 from roles.right_size.evidence import LEAST_POINTS, LEAST_RATES, Evidence
 from roles.right_size.quantities import cpu_text, memory_text, rate_text, round_cpu, round_memory, span_text
+from roles.right_size.samples import THROTTLED
 from roles.right_size.workloads import Amounts
 
 Pattern = Literal["OOM-killed", "leaking", "rising", "spiky", "steady", "unknown"]
@@ -23,8 +24,8 @@ MARGIN = 1.10
 _CPU_LIMIT, _MEMORY_LIMIT, _AFTER_OOM = 1.20, 1.25, 1.25
 #: Smaller differences are not worth a change.
 CLOSE = 0.10
-#: The share of throttled periods from which a CPU limit is too low, and by how much it is raised.
-THROTTLED, _LESS_THROTTLED = 0.05, 1.5
+# By how much a CPU limit is raised that stops the container often.
+_LESS_THROTTLED = 1.5
 #: A highest use that is so many times the median is a spike.
 SPIKE = 1.5
 _SPIKE_CPU, _SPIKE_MEMORY = 20, 8 * 2**20
@@ -88,8 +89,9 @@ def _cpu(found: Evidence, now: Present, min_span: float) -> Advice:
     why = f"95 % of its rates are at most {cpu_text(round(found.cpu_p95))}"
     throttled = found.throttled or 0.0
     if most is not None and limit is not None and throttled >= THROTTLED:
-        limit = max(limit, round_cpu(most * _LESS_THROTTLED))
-        why = f"its limit stopped it in {throttled:.0%} of the periods, so it needs more than was seen"
+        limit = max(limit, round_cpu((found.throttled_at or most) * _LESS_THROTTLED))
+        at = f" of {cpu_text(found.throttled_at)}" if found.throttled_at else ""
+        why = f"its limit{at} stopped it in {throttled:.0%} of the periods, so it needs more than was seen"
     if now.guaranteed and limit is not None:
         request = limit
     return _decided("cpu", pattern, why, (low, high), (has, most), (request, limit), found.cpu_seconds, min_span)
@@ -125,9 +127,15 @@ def _memory(found: Evidence, now: Present, min_span: float) -> Advice:
         return Advice("memory", pattern, "fix", "; ".join(_leak(found, most)), found.memory_p95, seen, has, most)
     request = max(_LEAST_MEMORY, round_memory(seen * MARGIN))
     limit = None if most is None else max(request, round_memory(seen * _MEMORY_LIMIT))
+    held = 0 if limit is None or most is None else min(most, round_memory(found.kernel_peak or 0))
+    if limit is not None and held > limit:
+        limit = held
     if now.guaranteed and limit is not None:
         request = limit
     why = f"it used at most {memory_text(seen)}" + (", by the kernel's peak" if found.peak == seen else "")
+    if held and limit == held:
+        # How much of the peak was cache is known of now, not of then: a start may need it again.
+        why = f"{why}; the limit is not lowered below the kernel's peak with page cache, {memory_text(found.kernel_peak or 0)}"
     if pattern == "rising":
         why = f"it uses more than it did at first, and may leak: more runs will tell; {why}"
         request = max(request, has or 0)

@@ -23,6 +23,10 @@ _LEAST_SECONDS = 1.0
 MOST_POINTS, MOST_SPANS, MOST_KILLS = 300, 100, 50
 #: Lives that go on, one for each replica: of more, those that use most memory.
 MOST_LIVING = 1000
+#: Periods of the CPU limit (of 100 ms each, as a rule) below which a share of them says little.
+LEAST_PERIODS = 50
+#: The share of throttled periods from which a CPU limit is too low.
+THROTTLED = 0.05
 # Each bucket of a histogram begins 2 % above the one before; the first is below one thousandth of a core.
 _RATIO = math.log(1.02)
 
@@ -30,7 +34,8 @@ _RATIO = math.log(1.02)
 @dataclass(frozen=True, slots=True)
 class Read:
     """One read of a running container. `counter`: CPU time in seconds since its start, read at `clock` (seconds of a clock that `source`
-    names: two reads are comparable if it is the same). Bytes; None: not known. `age`: seconds since the container's start."""
+    names: two reads are comparable if it is the same). Bytes; None: not known. `age`: seconds since the container's start; `cpu_limit` in
+    thousandths of a core."""
 
     at: float
     source: str
@@ -45,6 +50,7 @@ class Read:
     throttled: int | None = None
     cpu_pressure: float | None = None
     memory_pressure: float | None = None
+    cpu_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,9 @@ class Point:
 @dataclass(frozen=True)
 class Span:
     """One life of one container: `id` is its container ID. `fine` and `slow`: histograms of CPU rates (bucket: count) by day; `highest`:
-    the highest fine rate in thousandths of a core. `last`: its last read. `reads`: how many there were."""
+    the highest fine rate in thousandths of a core. `last`: its last read. `reads`: how many there were. `passed`: the periods of the CPU
+    limit, and those in which it stopped the container, that had passed when the limit was last changed; `stopped`: the highest limit before
+    that which stopped it often, and in which share of the periods."""
 
     id: str
     pod: str
@@ -72,6 +80,16 @@ class Span:
     fine: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     slow: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     points: tuple[Point, ...] = ()
+    passed: tuple[int, int] = (0, 0)
+    stopped: tuple[int, float] | None = None
+
+    @property
+    def throttled(self) -> float | None:
+        """The share of the periods of its present CPU limit in which it stopped the container; None: unknown, or too few."""
+        if self.last.periods is None or self.last.throttled is None:
+            return None
+        periods, throttled = self.last.periods - self.passed[0], self.last.throttled - self.passed[1]
+        return max(0, throttled) / periods if periods >= LEAST_PERIODS else None
 
     @property
     def started(self) -> float:
@@ -137,10 +155,16 @@ def extended(span: Span, read: Read) -> Span:
             highest = max(millis, highest or 0.0)
         else:
             slow = _counted(slow, read.at, millis)
+    passed, stopped, was = span.passed, span.stopped, span.last
+    if read.cpu_limit != was.cpu_limit and was.cpu_limit is not None and was.periods is not None:
+        passed = was.periods, was.throttled or 0
+        if (span.throttled or 0.0) >= THROTTLED:
+            stopped = max(stopped or (0, 0.0), (was.cpu_limit, span.throttled or 0.0))
     # A read without a counter must not lose the one before.
     kept = read if read.counter is not None else replace(read, source=span.last.source, clock=span.last.clock, counter=span.last.counter)
     return replace(
-        span, last=kept, reads=span.reads + 1, highest=highest, fine=fine, slow=slow, points=_with_point(span.points, read)
+        span, last=kept, reads=span.reads + 1, highest=highest, fine=fine, slow=slow, points=_with_point(span.points, read),
+        passed=passed, stopped=stopped,
     )  # fmt: skip
 
 

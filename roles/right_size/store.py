@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,10 @@ _PAUSE = 0.2
 
 class StoreError(Exception):
     """Samples could not be read or kept. Names the file and the way out."""
+
+
+class FolderError(StoreError):
+    """Nothing of the cluster can be kept now, of no workload."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Store:
 
     def update(self, workload: Workload, change: Callable[[Mapping[str, History]], Mapping[str, History]]) -> dict[str, History]:
         """Read, change and replace the samples of a workload, under the lock of the cluster's directory; returns the new ones. Raises
-        StoreError, and then the file is as it was."""
+        StoreError, and then the file is as it was; FolderError if no other workload's could be kept either."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._locked():
@@ -89,7 +93,7 @@ class Store:
         except ClockError as error:
             raise StoreError(f"{self.path(workload)}: {error}; correct it, or move the file away if its samples are wrong") from None
         except OSError as error:
-            raise StoreError(
+            raise FolderError(
                 f"{self.folder}: samples could not be kept ({error.strerror or error}); free space there, or set another directory in the "
                 "environment: XDG_STATE_HOME=DIRECTORY"
             ) from error
@@ -119,7 +123,7 @@ class Store:
                     if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                         raise
                     if deadline.over:
-                        raise StoreError(f"{self.folder}/lock: another run has held it for {LOCK_SECONDS:g} s; try again") from None
+                        raise FolderError(f"{self.folder}/lock: another run has held it for {LOCK_SECONDS:g} s; try again") from None
                 deadline.pause(_PAUSE)
             yield
         finally:
@@ -153,7 +157,21 @@ def _span(found: Mapping[str, Any]) -> Span:
         fine=_days(found["fine"]),
         slow=_days(found["slow"]),
         points=tuple(Point(_finite(at), int(most), int(least)) for at, most, least in found["points"]),
+        passed=_pair(found.get("passed", (0, 0))),
+        stopped=_stopped(found.get("stopped")),
     )
+
+
+def _pair(found: Sequence[Any]) -> tuple[int, int]:
+    one, other = found
+    return int(one), int(other)
+
+
+def _stopped(found: Sequence[Any] | None) -> tuple[int, float] | None:
+    if found is None:
+        return None
+    limit, share = found
+    return int(limit), _finite(share)
 
 
 def _kill(found: Mapping[str, Any]) -> Kill:

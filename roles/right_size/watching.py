@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 
 from roles.engine.rollout import table
 from roles.right_size.quantities import memory_text
-from roles.right_size.recommend import THROTTLED
-from roles.right_size.samples import Read
+from roles.right_size.samples import LEAST_PERIODS, THROTTLED, Read
 from roles.right_size.workloads import ContainerNow
 
-#: Periods of the CPU limit (of 100 ms each, as a rule) below which a share of them says little.
-LEAST_PERIODS = 50
 #: The share of throttled periods may be so much more than before.
 _MORE = 0.05
 

@@ -271,9 +271,13 @@ def of_template(lab: Lab) -> dict[str, dict[str, str]]:
 
 
 def the_pod(lab: Lab, name: str = "steady", namespace: str = NAMESPACE) -> dict[str, Any]:
+    [found] = the_pods(lab, name, namespace)
+    return found
+
+
+def the_pods(lab: Lab, name: str = "steady", namespace: str = NAMESPACE) -> list[dict[str, Any]]:
     items = json.loads(lab.kubectl("get", "pods", "-n", namespace, "-l", f"app={name}", "-o", "json"))["items"]
-    [found] = [item for item in items if "deletionTimestamp" not in item["metadata"]]
-    return dict(found)
+    return [dict(item) for item in items if "deletionTimestamp" not in item["metadata"]]
 
 
 def percent(lab: Lab) -> int:
@@ -419,17 +423,43 @@ def test_killed_in_the_middle_and_undone(hpa: Lab, first: First, at: str) -> Non
 
 @slow
 def test_the_template_makes_it_last(hpa: Lab, first: First) -> None:
+    """And something adds a pod in the watch, as an autoscaler does: it is made by the old template."""
     hpa.kubectl("patch", "-n", NAMESPACE, "deployment/steady", "-p", '{"spec":{"minReadySeconds":0}}')
     pod = the_pod(hpa)
-    told = pyinfra("right_size", *apply(soak=5, min_span="0"))
+    run = Started("right_size", *apply(soak=10, min_span="0"))
+    run.wait_for("watching for")
+    hpa.kubectl("scale", "-n", NAMESPACE, "deployment/steady", "--replicas=2")
+    told = run.end()
     assert told.code == 0, told.all
     flat = " ".join(told.out.split())
-    assert "which recreates all its pods" in flat and "rolled out" in flat and ": the same" in flat, told.all
-    after = the_pod(hpa)
-    assert after["metadata"]["uid"] != pod["metadata"]["uid"] and fits(after["spec"]["containers"][0]["resources"], first)
+    assert "which recreates all its pods" in flat and "its 2 pods have it, read back" in flat and ": the same" in flat, told.all
+    after = the_pods(hpa)
+    assert len(after) == 2 and pod["metadata"]["uid"] not in identities(after)
+    assert all(fits(one["spec"]["containers"][0]["resources"], first) for one in after)
     assert fits(of_template(hpa), first) and percent(hpa) > 20
+    hpa.kubectl("scale", "-n", NAMESPACE, "deployment/steady", "--replicas=1")
+    hpa.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/steady", "--timeout=280s")
     undo(run_of(told))
     assert of_template(hpa) == BEFORE and percent(hpa) == 20 and the_pod(hpa)["spec"]["containers"][0]["resources"] == BEFORE
+
+
+@slow
+def test_a_quota_without_room_refuses_the_plan(first: First, loads: Lab) -> None:
+    pod = the_pod(loads, "spiky")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "full", "namespace": NAMESPACE},
+        "spec": {"hard": {"requests.cpu": "640m"}},
+    }
+    loads.kubectl("create", "-f", "-", input=json.dumps(quota))
+    try:
+        wait_for(lambda: live(loads, "quota/full").get("status", {}).get("used"), "the quota's status")
+        refused = pyinfra("right_size", *data(only=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0"), "-y")
+        assert refused.code == 1 and "refused, nothing was written" in refused.all and "quota" in refused.all.lower(), refused.all
+        assert identities([the_pod(loads, "spiky")]) == identities([pod])
+    finally:
+        loads.kubectl("delete", "-n", NAMESPACE, "quota/full")
 
 
 @slow

@@ -82,6 +82,14 @@ def test_what_is_missing_is_named_with_the_way_out(changed: dict[str, Any], word
     assert all(";" in one for one in found)
 
 
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("value", [None, ""])
+def test_each_flag_of_the_aggregation_is_needed(flag: str, value: str | None) -> None:
+    found = judged(needs(servers=[server({**FLAGS, flag: value})]))
+    assert any(f"--{flag} (" in text and "control_plane_flags" in text for text in found.refusals)
+    assert not any("aggregation" in text for text in found.fine)
+
+
 def test_the_certificate_of_the_front_proxy() -> None:
     authority, other = Authority("front-proxy-ca"), Authority("another")
     (own,) = parse_certificates(authority.issue("front-proxy-client")[0])

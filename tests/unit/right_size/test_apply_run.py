@@ -133,7 +133,7 @@ def test_pods_then_targets_then_the_watch_then_the_template() -> None:
     cluster, resize, noted = Cluster(), Resize(), []
     proof = change(cluster, resize, WELL).carry_out(noted.append)
     assert resize.log == ["resize", "template"] and cluster.metrics == NEW
-    assert proof == "proof; watched for 20 s; h: cpu 60 % -> 120 %; rolled out"
+    assert proof == "watched for 20 s; h: cpu 60 % -> 120 %; rolled out; proof"
     assert noted == [[target_field(TARGET)]], "before the first write"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,17 @@ def test_page_cache_in_the_peak_is_not_needed() -> None:
     every = [read.__class__(**{name: getattr(read, name) for name in read.__slots__} | {"cache": 790 * MI}) for read in every]
     _, memory = judged(history(life(every)), now(None, 200 * MI))
     assert memory.high == 110 * MI and evidence(history(life(every))).kernel_peak == 900 * MI
+
+
+def test_a_limit_is_not_lowered_below_a_peak_that_may_not_have_been_cache() -> None:
+    """A start needed 900 MiB, and the cache came later: the kernel's peak does not say which it was."""
+    every = [replace(read, cache=790 * MI) for read in reads(120, 5, peak=900 * MI)]
+    found = history(life(every))
+    _, memory = judged(found, now(None, 2048 * MI, None, 2048 * MI))
+    assert memory.decision == "lower" and memory.request is not None and memory.request <= 128 * MI
+    assert memory.limit is not None and 900 * MI <= memory.limit <= 960 * MI and "peak with page cache, 900Mi" in memory.why
+    _, memory = judged(found, now(None, 850 * MI, None, 850 * MI, True))
+    assert (memory.request, memory.limit) == (850 * MI, 850 * MI), "nor raised for it"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02])
@@ -295,3 +307,18 @@ def test_an_idle_container_keeps_a_limit_that_it_can_start_with() -> None:
     for limit, advised in ((1000, 100), (100, 100), (50, 50)):
         cpu, _ = judged(found, now(50, 200 * MI, cpu_limit=limit))
         assert (cpu.request, cpu.limit) == (5, advised)
+
+
+def test_a_limit_that_was_raised_is_not_raised_again_for_what_the_old_one_did() -> None:
+    """In place the counters go on: 400 of 1000 periods at 100m, then 10 of 1000 more at 150m."""
+    before = [replace(one, cpu_limit=100) for one in reads(60, 5, lambda _: 100.0, periods=1000, throttled=400)]
+    later = [replace(one, cpu_limit=150) for one in reads(60, 5, lambda _: 100.0, begun=START + 65, age=65, periods=2000, throttled=410)]
+    cpu, _ = judged(history(life(before)), now(100, cpu_limit=100))
+    assert cpu.limit == 150 and "its limit of 100m stopped it in 40%" in cpu.why
+    again = [replace(one, periods=1000, throttled=10) for one in later]
+    for spans in ((life([*before, *later]),), (life(before), life(again, OTHER))):
+        cpu, _ = judged(history(*spans), now(110, cpu_limit=150))
+        assert (cpu.decision, cpu.limit) == ("keep", 150), spans
+    few = [replace(one, cpu_limit=150) for one in reads(10, 5, lambda _: 100.0, begun=START + 65, age=65, periods=1020, throttled=420)]
+    cpu, _ = judged(history(life([*before, *few])), now(110, cpu_limit=150))
+    assert (cpu.decision, cpu.limit) == ("keep", 150), "too few periods of the new limit to say"

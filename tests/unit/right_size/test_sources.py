@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from roles.engine.kubelet import parse_quantity
 from roles.engine.timeouts import Deadline
 from roles.right_size import autoscaling, prometheus, resource_metrics
 from roles.right_size.autoscaling import UtilizationTarget, corrected
@@ -234,6 +236,15 @@ def test_numbers_and_times_that_cannot_be_are_left_out(server: str, value: str, 
     assert (span.first, span.last.at, span.last.memory) == (START, START, 1)
 
 
+def test_time_without_points_was_not_seen(server: str) -> None:
+    values = [[START + 300 * n, "0.1"] for n in (0, 1, 2, 2000, 2001)]
+    Server.body = json.dumps(
+        {"status": "success", "data": {"result": [{"metric": {"pod": "p", "container": "app"}, "values": values}]}}
+    ).encode()
+    found = evidence(History(tuple(prometheus.spans(server, ["shop"], START + 300 * 2002).values())))
+    assert found.cpu_seconds == found.memory_seconds == 3 * 300 + 900
+
+
 def test_a_redirect_is_not_followed(server: str) -> None:
     Server.status = 302
     with pytest.raises(PrometheusError, match="302"):
@@ -309,10 +320,29 @@ def test_good_data() -> None:
 
 @given(st.floats(0.5, 1e5))
 def test_rounding_goes_up_and_not_far(amount: float) -> None:
-    assert amount <= round_cpu(amount) + 1e-6 and round_cpu(amount) <= max(amount * 1.25, amount + 1)
+    assert amount <= round_cpu(amount) + 1e-6 and round_cpu(amount) <= max(amount * 1.05 + 1e-6, amount + 1)
     size = amount * MI
     assert size <= round_memory(size) + 1 and round_memory(size) <= max(size * 1.07, size + MI)
     assert round_memory(size) % MI == 0
+
+
+@given(st.floats(0.01, 1e6), st.floats(1, 1e14))
+def test_what_is_rounded_is_written_as_the_quantity_that_it_is(millis: float, size: float) -> None:
+    """An advice is shown, and applied, as text."""
+    assert parse_quantity(cpu_text(round_cpu(millis))) * 1000 == round_cpu(millis)
+    assert parse_quantity(memory_text(round_memory(size))) == round_memory(size)
+    assert round_cpu(round_cpu(millis)) == round_cpu(millis) and round_memory(round_memory(size)) == round_memory(size)
+
+
+@given(st.integers(1, 1000), st.integers(5, 10**6), st.integers(5, 10**6), st.integers(1, 10**7))
+def test_a_corrected_target_keeps_the_count(percent: int, before: int, after: int, used: int) -> None:
+    """Use over request by target is the ratio by which an autoscaler scales: with both changed it is the same, but for rounding."""
+    new = corrected(UtilizationTarget("h", "cpu", percent), before, after)
+    assert new >= 1
+    exact = Fraction(percent * before, after)
+    assert abs(new - exact) <= Fraction(1, 2) or (new == 1 and exact < 1)
+    if exact >= 20:
+        assert float(Fraction(used, after * new) / Fraction(used, before * percent)) == pytest.approx(1, rel=0.03)
 
 
 def test_amounts_as_text() -> None:

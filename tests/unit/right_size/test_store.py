@@ -7,15 +7,19 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
+import roles.right_size as right_size
 from roles.right_size import store
+from roles.right_size.collected import Collected
 from roles.right_size.samples import History, Kill, added
 from roles.right_size.store import Store, StoreError
 from roles.right_size.workloads import Workload
+from tests.unit.right_size.test_report import container
 from tests.unit.right_size.world import DAY, MI, START, history, life, reads
 
 WEB = Workload("Deployment", "shop", "web")
@@ -28,7 +32,9 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def test_what_is_kept_is_read_again(kept: Store, tmp_path: Path) -> None:
-    found = history(life(reads(600, 5)), kills=[Kill("a" * 64, START, 64 * MI, 5.0)])
+    throttled = [replace(one, cpu_limit=100 if one.at < START + 300 else 200) for one in reads(600, 5, periods=100, throttled=40)]
+    found = history(life(throttled), kills=[Kill("a" * 64, START, 64 * MI, 5.0)])
+    assert found.spans[0].stopped == (100, 0.4)
     assert kept.read(WEB) == {}
     kept.update(WEB, lambda before: {**before, "app": found})
     again = kept.read(WEB)["app"]
@@ -140,6 +146,19 @@ def test_a_lock_that_is_held_is_not_waited_for_forever(kept: Store, monkeypatch:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="another run has held it"):
             kept.update(WEB, lambda _: {})
+
+
+def test_a_lock_that_is_held_is_waited_for_once(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.3)
+    ones = [replace(container(f"w{number}"), id=f"{number:064x}") for number in range(9)]
+    seen = Collected("11111111-2222-3333-4444-555555555555", ones, ones, {})
+    kept.update(WEB, lambda _: {})
+    with (kept.folder / "lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        found = right_size._kept(seen)
+    [problem] = seen.problems
+    assert "another run has held it" in problem and "only this run's own reads count" in problem
+    assert set(found) == {one.workload for one in ones}
 
 
 def test_a_directory_that_cannot_be_written_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
