@@ -19,6 +19,8 @@ from roles.metrics_server.model import DesiredServer
 
 #: The first minor of Kubernetes that a minor of metrics-server is made for.
 MATRIX = {(0, 6): 25, (0, 7): 27, (0, 8): 31, (0, 9): 34}
+#: Minors of Kubernetes, older than its matrix says, on which a minor of metrics-server was seen to work: applied and proven.
+SEEN = {(0, 9): (32,)}
 #: A plan names this many nodes of one problem.
 MOST_NAMED = 5
 _NEEDED_FLAGS = {
@@ -222,6 +224,8 @@ def _version(servers: Sequence[ApiServer], desired: DesiredServer, found: Judged
         )
     elif min(minors) < MATRIX[release]:
         text = f"metrics-server {release[0]}.{release[1]} is made for Kubernetes 1.{MATRIX[release]} and later, and this is 1.{min(minors)}"
+        if min(minors) in SEEN.get(release, ()):
+            text += ", where it was seen to work all the same"
         older = [one for one, least in MATRIX.items() if least <= min(minors)]
         advice = f"use {older[-1][0]}.{older[-1][1]}.x" if older else "use an older one"
         if desired.allow_unsupported:
