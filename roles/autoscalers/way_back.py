@@ -12,7 +12,7 @@ from functools import partial
 
 from roles.autoscalers.fields import API_VERSIONS, as_manifest, creators, is_ours, other_owners, path_of, restoring, values
 from roles.autoscalers.model import EXAMPLE
-from roles.autoscalers.plan import AutoscalerAction
+from roles.autoscalers.plan import STAYS, AutoscalerAction
 from roles.engine.autoscaling import LAST_APPLIED
 from roles.engine.object_changes import RESOURCES_OF_KINDS, NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
 from roles.engine.transaction import ChangedObject, ObjectsRecord
@@ -69,7 +69,7 @@ def _uncreate(one: ChangedObject, found: Object | None, make: partial[Autoscaler
             f"foreign: {creators(found)} owns it now; leave it, remove it by hand, or remove it with --data force=true"
         )  # fmt: skip
     refuse_foreign(one.fields, values(found), partial(other_owners, found), force)
-    notes = ("the count of its workload stays as it is",)
+    notes = (STAYS[make.keywords["kind"]],)
     return make("remove", before=found, manifest=None, summary="remove it: that run created it", notes=notes)
 
 

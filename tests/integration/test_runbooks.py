@@ -339,6 +339,9 @@ def test_the_metrics_api_from_nothing(lab: Lab, desk: Desk) -> None:
         lab.kubectl("delete", "apiservice", "v1beta1.metrics.k8s.io")
 
 
+SCALED = {"shop/deployment/web": {"max": 4, "cpu": "60%"}}
+
+
 @pytest.fixture
 def measured(lab: Lab, tmp_path: Path) -> Iterator[MetricsApi]:
     """A namespace shop whose Deployment web has a sidecar, and a metrics API of the test's own."""
@@ -356,6 +359,7 @@ def measured(lab: Lab, tmp_path: Path) -> Iterator[MetricsApi]:
         lab.kubectl("delete", "namespace", "shop")
 
 
+@pytest.mark.slow
 def test_an_autoscaler_shows_unknown(lab: Lab, desk: Desk, measured: MetricsApi) -> None:
     of_eighty = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
     scaling.apply(lab, scaling.hpa("shop", "web", "web"), scaling.hpa("shop", "more", "web", of_eighty, maxReplicas=6))
@@ -369,9 +373,41 @@ def test_scale_on_cpu(lab: Lab, desk: Desk, measured: MetricsApi) -> None:
     lab.kubectl("set", "resources", "-n", "shop", "deployment/web", "--containers=proxy", "--requests=cpu=50m")
     lab.kubectl("rollout", "status", "-n", "shop", "deployment/web", "--timeout=280s")
     measured.cpu["web"] = "60m"
+    # A sample counts when all of its window is after the pod became Ready.
+    wait_for(lambda: "asks for 1" in scaling.autoscalers(SCALED, "--dry").out, "samples that count")
     book = open_book(desk, "scale-on-cpu")
     book.section("When", "Before you start", "Commands", "What you should see")
     measured.cpu["web"] = "500m"
     book.section("With load")
     measured.cpu["web"] = "10m"
     book.all()
+
+
+@pytest.mark.slow
+def test_from_no_metrics_api_to_four_pods_and_back(lab: Lab, desk: Desk) -> None:
+    """Both runbooks in one, with metrics-server itself, and a load that is one: a program that uses CPU when it is asked to."""
+    lab.connect_pods()
+    lab.load_extra("metrics-server")
+    metrics = open_book(desk, "metrics-api")
+    metrics.section(*(name for name in metrics.book.sections if name not in ("When to stop", "Way back")))
+    used = loadserver.container(loadserver.load(lab), {"requests": {"cpu": "50m", "memory": "16Mi"}}, cpu=10)
+    lab.kubectl("create", "namespace", "shop")
+    try:
+        wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", "shop", check=False), "the service account")
+        scaling.apply(lab, scaling.workload("shop", "web", used))
+        lab.kubectl("rollout", "status", "-n", "shop", "deployment/web", "--timeout=280s")
+        wait_for(lambda: "asks for 1" in scaling.autoscalers(SCALED, "--dry").out, "samples that count", every=2)
+        (pod,) = json.loads(lab.kubectl("get", "pods", "-n", "shop", "-o", "json"))["items"]
+
+        def asked(cpu: int) -> None:
+            lab.run("cp1", f"curl -fsS -X POST 'http://{pod['status']['podIP']}:{loadserver.PORT}/set?cpu={cpu}'")
+
+        book = open_book(desk, "scale-on-cpu")
+        book.section("When", "Before you start", "Commands", "What you should see")
+        asked(600)
+        book.section("With load")
+        asked(5)
+        book.all()
+    finally:
+        lab.kubectl("delete", "namespace", "shop")
+    metrics.all()

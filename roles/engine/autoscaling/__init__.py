@@ -28,9 +28,12 @@ from roles.engine.autoscaling.model import (
 )
 from roles.engine.autoscaling.owners import LAST_APPLIED, ReplicasOwner, replicas_owner, without_replicas
 from roles.engine.autoscaling.past import history_of
-from roles.engine.autoscaling.problems import RULES, VPA, Problem, problems, vertical_resources
+from roles.engine.autoscaling.problems import RULES, Problem, problems, vertical_resources
 from roles.engine.autoscaling.read import APISERVICES_PATH, HPAS_PATH, VPAS_PATH, Target, World, read_autoscalers
 from roles.engine.autoscaling.room import more_pods, room_problem, template_of
+from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, VPA, Advice, Outlook, Vertical, VerticalScene, outlook, requests_of
+from roles.engine.autoscaling.vertical_problems import JudgedVertical, judge_vertical
+from roles.engine.autoscaling.vertical_read import VerticalWorld, read_verticals
 
 __all__ = [
     "ABOVE_MAXIMUM",
@@ -38,11 +41,14 @@ __all__ = [
     "BELOW_MINIMUM",
     "HPA",
     "HPAS_PATH",
+    "IN_PLACE",
     "LAST_APPLIED",
     "LEASE",
+    "PROVIDED",
     "RULES",
     "VPA",
     "VPAS_PATH",
+    "Advice",
     "Autoscaler",
     "Behavior",
     "Condition",
@@ -51,11 +57,13 @@ __all__ = [
     "Groups",
     "History",
     "Judged",
+    "JudgedVertical",
     "Limited",
     "Look",
     "MetricResult",
     "MetricSpec",
     "NoReading",
+    "Outlook",
     "Past",
     "PodSamples",
     "Policy",
@@ -71,6 +79,9 @@ __all__ = [
     "Target",
     "Total",
     "TurningPoints",
+    "Vertical",
+    "VerticalScene",
+    "VerticalWorld",
     "World",
     "amount",
     "any_autoscaler",
@@ -78,6 +89,7 @@ __all__ = [
     "decide",
     "history_of",
     "judge",
+    "judge_vertical",
     "leader",
     "limit",
     "look_at",
@@ -85,11 +97,14 @@ __all__ = [
     "milli",
     "more_pods",
     "next_history",
+    "outlook",
     "problems",
     "read_autoscalers",
     "read_controller",
     "read_lease",
+    "read_verticals",
     "replicas_owner",
+    "requests_of",
     "room_problem",
     "see_controller",
     "shared",

@@ -239,7 +239,7 @@ class Condition:
     message: str = ""
 
     def __str__(self) -> str:
-        return f"{self.type}={self.status} {self.reason}"
+        return f"{self.type}={self.status} {self.reason}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import Target, World
 from roles.engine.autoscaling.room import limit_problems, quota_problems
+from roles.engine.autoscaling.vertical import VPA
 from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
 
 Severity = Literal["critical", "warning", "note"]
@@ -33,6 +34,10 @@ RULES = (
     "not-handled",
     "disabled-at-zero",
     "vertical-autoscaler",
+    "two-vertical-autoscalers",
+    "no-recommendation",
+    "updater-waits",
+    "no-in-place",
     "fixed",
     "replicas-owner",
     "quota",
@@ -42,7 +47,6 @@ RULES = (
     "at-maximum",
     "starts-slowly",
 )
-VPA = "VerticalPodAutoscaler"
 _FEW = 4
 _WHAT = {
     RESOURCE: "install metrics-server, and see why it does not serve: kubectl get apiservice v1beta1.metrics.k8s.io -o yaml",
