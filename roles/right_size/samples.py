@@ -228,7 +228,9 @@ def pruned(history: History, now: float, living: Collection[str] = ()) -> Histor
     all replicas count, or the worst one may be missing."""
     oldest = now - KEEP_DAYS * DAY
     spans = sorted((_without_old(span, oldest) for span in history.spans if span.last.at >= oldest), key=lambda span: span.last.at)
-    ended = [span for span in spans if span.id not in living][-MOST_SPANS:]
+    ended = [span for span in spans if span.id not in living]
+    # Without a new life nothing grows, and which ones go on is not known.
+    ended = ended[-MOST_SPANS:] if living else ended
     going_on = sorted((span for span in spans if span.id in living), key=_memory)[-MOST_LIVING:]
     kept = {span.id for span in (*ended, *going_on)}
     spans = [span for span in spans if span.id in kept]

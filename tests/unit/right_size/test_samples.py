@@ -88,8 +88,8 @@ def test_what_is_kept_has_a_bound() -> None:
     assert len(span.points) <= samples.MOST_POINTS
     assert span.points[0].least == 0 and span.points[-1].most == samples.MOST_POINTS * 50, "nothing is lost but detail"
     lives = [life(reads(10, 5, begun=START + 100 * number), f"{number:064x}") for number in range(samples.MOST_SPANS + 9)]
-    kept = added(history(*lives, now=START), [], [], START)
-    assert len(kept.spans) == samples.MOST_SPANS and kept.spans[-1].id == lives[-1].id
+    kept = added(history(*lives, now=START), [life(reads(10, 5, begun=START + 90_000))], [], START)
+    assert len(kept.spans) == samples.MOST_SPANS + 1 and kept.spans[-2].id == lives[-1].id and kept.spans[-1].id == ID
     kept = history(kills=[Kill(f"{n:064x}", START + n) for n in range(samples.MOST_KILLS + 9)], now=START)
     assert len(kept.kills) == samples.MOST_KILLS
 
@@ -104,6 +104,7 @@ def test_every_replica_that_runs_is_kept_from_run_to_run() -> None:
         found = added(found, lives, [], begun + 20)
         assert len(found.spans) == count and {span.first for span in found.spans} == {START}
     assert evidence(found).memory_highest == 500 * MI
+    assert len(added(found, [], [Kill(OTHER, begun)], begun + 20).spans) == count, "a kill that is added says nothing of the others"
     many = [life(reads(10, 5, memory=lambda _, n=n: (n + 1) * MI), f"{n:064x}") for n in range(samples.MOST_LIVING + 5)]  # type: ignore[misc]
     kept = added(History(), many, [], START + 10)
     assert len(kept.spans) == samples.MOST_LIVING and evidence(kept).memory_highest == (samples.MOST_LIVING + 5) * MI
