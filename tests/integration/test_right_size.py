@@ -239,9 +239,9 @@ def test_later_runs_know_what_earlier_ones_saw(first: First, tmp_path: Path) -> 
     flat = " ".join(told.out.split())
     assert "w1: not read over SSH" in flat and "only the kubelet's rates are known" in flat
     assert "not lowered before 7 d were seen" in flat and "keep (later" in flat
-    shown = browser.open_page(written, tmp_path, "t-size steady", "leaking")
+    shown = browser.open_page(written, tmp_path, "t-size/steady", "leaking")
     assert shown.console == [] and shown.told["requests"] == [] and not shown.told["wide"]
-    assert shown.told["all"]["bars"] == 5 and shown.told["answers"]["t-size steady"]["bars"] == 3
+    assert shown.told["all"]["bars"] == 5 and shown.told["answers"]["t-size/steady"]["bars"] == 1
     assert shown.told["answers"]["leaking"]["bars"] == 1
     before, found = first.found, by_name(right_size(watch="0", format="json"))
     for name in ("steady", "spiky"):
