@@ -11,7 +11,7 @@ from typing import Any
 from roles.audit.model import CertificateReport, Finding, Severity
 from roles.audit.view import View
 from roles.engine.bridge import Remote
-from roles.engine.certificates import Certificate, is_pending
+from roles.engine.certificates import Certificate, CertificateError, given_up, is_pending, is_serving, request_of, requester
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.kubelet_certificates import read_files
@@ -157,9 +157,22 @@ def _way_out(one: NodeCertificate) -> str:
     return _KUBEADM.format(name=_NAMES.get(one.use, "all"))
 
 
-def waiting(requests: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[Finding]:
-    """Requests that nobody has approved or denied, the oldest first."""
-    pending = sorted((item for item in requests if is_pending(item)), key=lambda item: str(item["metadata"].get("creationTimestamp")))
+def serving(views: Sequence[View], held: Mapping[str, Sequence[NodeCertificate]]) -> dict[str, Certificate]:
+    """By node, what its kubelet has got from the cluster; only of its own name, since a node may have anything in its files."""
+    names = {view.host: view.kubelet.node_name for view in views if view.kubelet is not None}
+    return {
+        names[host]: one.certificate
+        for host, own in held.items()
+        for one in own
+        if one.renews and one.use == "serving" and one.certificate.common_name == f"system:node:{names.get(host)}"
+    }
+
+
+def waiting(requests: Sequence[Mapping[str, Any]], now: datetime, kubelets: Mapping[str, Certificate]) -> Iterator[Finding]:
+    """Requests that nobody has approved or denied, the oldest first, but for those that a kubelet has given up. `kubelets`: by node, what
+    its kubelet has got."""
+    pending = [item for item in requests if is_pending(item) and not _given_up(item, kubelets)]
+    pending.sort(key=lambda item: str(item["metadata"].get("creationTimestamp")))
     for item in pending[:_MOST_REQUESTS]:
         spec = item.get("spec") or {}
         more = f" (and {len(pending) - _MOST_REQUESTS} more)" if len(pending) > _MOST_REQUESTS and item is pending[0] else ""
@@ -177,6 +190,20 @@ def waiting(requests: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[Fi
                 else "find out who made it; then kubectl certificate approve, or deny"
             ),
         )
+
+
+def _given_up(item: Mapping[str, Any], kubelets: Mapping[str, Certificate]) -> bool:
+    """Only one for the same names: what asks for others is nothing that a kubelet has given up."""
+    certificate = kubelets.get(requester(item))
+    try:
+        return (
+            certificate is not None
+            and is_serving(item)
+            and given_up(item, certificate)
+            and {*request_of(item).names.dns, *request_of(item).names.ips} == {*certificate.names.dns, *certificate.names.ips}
+        )
+    except CertificateError:
+        return False
 
 
 def _since(item: Mapping[str, Any], now: datetime) -> str:

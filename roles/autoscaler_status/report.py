@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
-from roles.engine.autoscaling import Controller, Judged, MetricResult, turns
+from roles.engine.autoscaling import Controller, Judged, JudgedVertical, Look, MetricResult, Problem, turns
 
 HEADERS = ("autoscaler", "target", "pods", "min-max", "metric", "now/target", "asks for", "why")
+
+
+VERTICAL_HEADERS = ("autoscaler", "target", "mode", "recommended", "next")
+
+
+def name(one: Judged | JudgedVertical) -> str:
+    return one.autoscaler.key if isinstance(one, Judged) else str(one.vertical)
+
+
+def vertical_rows(found: Sequence[JudgedVertical]) -> list[list[str]]:
+    """One for each VerticalPodAutoscaler."""
+    return [
+        [
+            one.vertical.key,
+            str(one.vertical.target),
+            one.vertical.mode,
+            "; ".join(map(str, one.vertical.advice or ())) or "-",
+            one.outlook.text,
+        ]
+        for one in found
+    ]
 
 
 def rows(found: Sequence[Judged], controller: Controller) -> list[list[str]]:
@@ -54,7 +76,8 @@ def why(judged: Judged) -> str:
     return text
 
 
-def as_json(found: Sequence[Judged], controller: Controller, not_known: Sequence[str], now: datetime) -> dict[str, Any]:
+def as_json(seen: Look) -> dict[str, Any]:
+    controller, now = seen.controller, seen.now
     return {
         "now": now.isoformat(timespec="seconds"),
         "controller": {
@@ -66,9 +89,40 @@ def as_json(found: Sequence[Judged], controller: Controller, not_known: Sequence
             "sync_seconds": controller.sync_period,
             "leads_since": controller.leads_since.isoformat() if controller.leads_since else None,
         },
-        "autoscalers": [_one(judged, controller, now) for judged in found],
-        "not_known": [*controller.assumed, *not_known],
+        "autoscalers": [_one(judged, controller, now) for judged in seen.judged],
+        "vertical_autoscalers": [_vertical(judged) for judged in seen.verticals],
+        "not_known": list(seen.not_known),
     }
+
+
+def _problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
+    return [
+        {"rule": one.rule, "severity": one.severity, "objects": list(one.objects), "why": one.why, "way_out": one.way_out} for one in found
+    ]
+
+
+def _vertical(judged: JudgedVertical) -> dict[str, Any]:
+    item = judged.vertical
+    return {
+        "namespace": item.namespace,
+        "name": item.name,
+        "target": {"kind": item.target.kind, "name": item.target.name},
+        "mode": item.mode,
+        "works": judged.works,
+        "recommended": [
+            {"container": one.container, **{part: _amounts(getattr(one, part)) for part in ("target", "lower", "upper")}}
+            for one in item.advice or ()
+        ],
+        "state": judged.outlook.state,
+        "next": judged.outlook.text,
+        "conditions": [{"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in item.conditions],
+        "problems": _problems(judged.problems),
+    }
+
+
+def _amounts(found: Mapping[str, Fraction]) -> dict[str, float]:
+    """cpu in cores, memory in bytes."""
+    return {resource: float(amount) for resource, amount in found.items()}
 
 
 def _one(judged: Judged, controller: Controller, now: datetime) -> dict[str, Any]:
@@ -92,10 +146,7 @@ def _one(judged: Judged, controller: Controller, now: datetime) -> dict[str, Any
             {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in decision.conditions
         ],
         "metrics": [_metric(row, judged, controller, now) for row in decision.rows],
-        "problems": [
-            {"rule": one.rule, "severity": one.severity, "objects": list(one.objects), "why": one.why, "way_out": one.way_out}
-            for one in judged.problems
-        ],
+        "problems": _problems(judged.problems),
         "not_known": list(decision.unknown),
     }
 

@@ -4,19 +4,42 @@ controller's own conditions and count."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
 from roles.autoscalers.compliance import unmet_autoscaler
 from roles.autoscalers.fields import COLLECTIONS
 from roles.autoscalers.model import DEFAULT_PROOF_SECONDS, DesiredAutoscalers, read_desired
-from roles.autoscalers.plan import AutoscalerAction, Entry, check_only, explain, kind_of, planned, settling, with_result
+from roles.autoscalers.plan import (
+    AutoscalerAction,
+    Entry,
+    check_only,
+    explain,
+    explain_vertical,
+    kind_of,
+    planned,
+    settling,
+    with_result,
+)
 from roles.autoscalers.way_back import paths, plan_way_back
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
 from roles.engine.api import Api, ApiError, NotFound, find_object, list_objects
-from roles.engine.autoscaling import HPA, VPA, Controller, World, judge, managers_of, read_autoscalers, see_controller
+from roles.engine.autoscaling import (
+    HPA,
+    IN_PLACE,
+    VPA,
+    Controller,
+    VerticalWorld,
+    World,
+    judge,
+    judge_vertical,
+    managers_of,
+    read_autoscalers,
+    read_verticals,
+    see_controller,
+)
 from roles.engine.bridge import Fleet, show
 from roles.engine.inputs import Declared
 from roles.engine.object_changes import (
@@ -44,8 +67,11 @@ from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
 CAPABILITY = "autoscalers"
 _NO_CRDS = (
     "vertical_autoscalers: this cluster does not have VerticalPodAutoscalers (autoscaling.k8s.io/v1); install the CRDs and the "
-    "recommender of "
-    "kubernetes/autoscaler first, or leave the key out"
+    "recommender of kubernetes/autoscaler first (docs/autoscaling.md), or leave the key out"
+)
+_TOO_OLD = (
+    f"; these VerticalPodAutoscalers do not know {IN_PLACE}: version 1.4 has it, 1.5 has it on, and 1.6 always; install CRDs and "
+    "programs of one of these, or use mode Recreate"
 )
 
 
@@ -92,10 +118,11 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredAutoscalers) -> Obj
     bridge.stop(plan.refusals)
     tried = [_tried(action, cluster.session, plan, force=desired.force) for action in found if action is not None]
     bridge.stop(plan.refusals)
-    world = read_objects(cluster.session, partial(_planned_world, cluster=cluster, there=there, tried=tried))
+    world, verticals = read_objects(cluster.session, partial(_planned_world, cluster=cluster, planned=_Planned.of(there, tried, desired)))
     plan.actions += _settled(world, desired)
-    plan.actions += _explained([action for action, _ in tried if action is not None], world, cluster, plan, desired)
-    for text in (*cluster.controller.assumed, *world.not_known):
+    shown = _explained([action for action, _ in tried if action is not None], world, cluster, plan, desired)
+    plan.actions += _explained_verticals(shown, verticals, cluster, plan, desired)
+    for text in dict.fromkeys((*cluster.controller.assumed, *world.not_known, *verticals.not_known)):
         show(f"\nnot known: {text}")
     writer = AutoscalerWriter(cluster.session, cluster.controller, force=desired.force, proof_seconds=desired.proof_seconds)
     timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
@@ -107,9 +134,9 @@ def _live(api: Api, desired: DesiredAutoscalers) -> dict[tuple[str, str], Object
     try:
         found = read_live(api, desired.entries)
     except NotFound:
-        if any(kind_of(entry) == VPA for entry in desired.entries):
+        if any(kind_of(entry) == VPA and not entry.absent for entry in desired.entries):
             raise bridge.refusals([_NO_CRDS]) from None
-        raise
+        found = read_live(api, [entry for entry in desired.entries if kind_of(entry) == HPA])
     return {(kind, "/".join(namespace_and_name(item))): item for kind, items in found.items() for item in items}
 
 
@@ -134,7 +161,8 @@ def _tried(
     try:
         result = session.asked(lambda api: api.apply(action.path, manifest, force=force, dry_run=True), "dry run")
     except (ApiError, NoApi) as error:
-        plan.refusals.append(f"{action.name}: {error}")
+        mode = ((manifest.get("spec") or {}).get("updatePolicy") or {}).get("updateMode")
+        plan.refusals.append(f"{action.name}: {error}{_TOO_OLD if mode == IN_PLACE and 'updateMode' in str(error) else ''}")
         return None, None
     return with_result(action, result, plan), result
 
@@ -145,20 +173,42 @@ def _removed(action: AutoscalerAction, api: Api) -> str:
     return api_object.diff(action.before, None, f"{action.kind}/{action.key}")
 
 
-def _planned_world(
-    api: Api,
-    cluster: _Cluster,
-    there: Mapping[tuple[str, str], Object],
-    tried: Sequence[tuple[AutoscalerAction | None, Object | None]],
-) -> World:
-    """The autoscalers as they will be, with what the controller would read. Raises ApiError."""
-    found = {key: item for (kind, key), item in there.items() if kind == HPA}
-    for action, result in tried:
-        if result is not None and "scaleTargetRef" in (result.get("spec") or {}):
-            found["/".join(namespace_and_name(result))] = result
-        elif action is not None and action.kind == HPA and action.manifest is None:
-            found.pop(action.key, None)
-    return read_autoscalers(api, cluster.controller, cluster.now, {key.partition("/")[0] for key in found} or None, list(found.values()))
+@dataclass(frozen=True)
+class _Planned:
+    """The autoscalers as they will be, of the namespaces of the data; None: the data has none of the kind, and the cluster's stay."""
+
+    horizontal: Sequence[Object] | None = None
+    vertical: Sequence[Object] | None = None
+    namespaces: Collection[str] = field(default_factory=set)
+
+    @classmethod
+    def of(
+        cls,
+        there: Mapping[tuple[str, str], Object],
+        tried: Sequence[tuple[AutoscalerAction | None, Object | None]],
+        desired: DesiredAutoscalers,
+    ) -> _Planned:
+        found = dict(there)
+        for action, result in tried:
+            if result is not None:
+                kind = HPA if "scaleTargetRef" in (result.get("spec") or {}) else VPA
+                found[kind, "/".join(namespace_and_name(result))] = result
+            elif action is not None and action.manifest is None:
+                found.pop((action.kind, action.key), None)
+        asked = {kind_of(entry) for entry in desired.entries}
+        listed = {kind: [item for (one, _), item in found.items() if one == kind] for kind in asked}
+        return cls(listed.get(HPA), listed.get(VPA), {entry.namespace for entry in desired.entries})
+
+
+def _planned_world(api: Api, cluster: _Cluster, planned: _Planned) -> tuple[World, VerticalWorld]:
+    """The autoscalers as they will be, with what their controllers would read. Raises ApiError."""
+    horizontal = planned.horizontal or ()
+    spaces = {namespace_and_name(item)[0] for item in horizontal}
+    world = read_autoscalers(api, cluster.controller, cluster.now, spaces or None, horizontal)
+    if planned.vertical is None:
+        return world, VerticalWorld()
+    verticals = read_verticals(api, cluster.controller.minor, planned.namespaces, planned.vertical, planned.horizontal)
+    return replace(world, vpas=planned.vertical), verticals
 
 
 def _settled(world: World, desired: DesiredAutoscalers) -> list[AutoscalerAction]:
@@ -188,6 +238,22 @@ def _explained(
     return [
         explain(action, judged[action.key], cluster.controller, plan, budgets, consent=desired.allow_problems)
         if action in written and action.key in judged
+        else action
+        for action in actions
+    ]
+
+
+def _explained_verticals(
+    actions: Sequence[AutoscalerAction],
+    world: VerticalWorld,
+    cluster: _Cluster,
+    plan: ObjectPlan[AutoscalerAction],
+    desired: DesiredAutoscalers,
+) -> list[AutoscalerAction]:
+    judged = {scene.vertical.key: judge_vertical(scene, cluster.now) for scene in world.scenes}
+    return [
+        explain_vertical(action, judged[action.key], plan, consent=desired.allow_problems)
+        if action.kind == VPA and action.manifest is not None and action.key in judged
         else action
         for action in actions
     ]

@@ -103,7 +103,7 @@ class HorizontalAutoscaler(BaseModel):
 
 class VerticalAutoscaler(BaseModel):
     """One desired VerticalPodAutoscaler (autoscaling.k8s.io/v1). `least`, `most`: bounds by resource, for all containers; `resources`:
-    which ones it changes."""
+    which ones it changes; `least_pods`: its updater changes none while fewer live."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -115,6 +115,7 @@ class VerticalAutoscaler(BaseModel):
     least: dict[str, str] | None = Field(default=None, alias="min")
     most: dict[str, str] | None = Field(default=None, alias="max")
     resources: tuple[str, ...] | None = None
+    least_pods: Annotated[int, BeforeValidator(_replicas), Field(ge=1)] | None = Field(default=None, alias="min_replicas")
     absent: bool = False
 
     @model_validator(mode="after")
@@ -149,7 +150,7 @@ class VerticalAutoscaler(BaseModel):
         """The manifest to apply: only the fields in the data."""
         spec: dict[str, Any] = {
             "targetRef": {"apiVersion": "apps/v1", "kind": self.kind, "name": self.target},
-            "updatePolicy": {"updateMode": self.mode},
+            "updatePolicy": {"updateMode": self.mode, **({} if self.least_pods is None else {"minReplicas": self.least_pods})},
         }
         policy: dict[str, Any] = {"containerName": "*"}
         for field, found in (("minAllowed", self.least), ("maxAllowed", self.most), ("controlledResources", self.resources)):
@@ -244,7 +245,7 @@ class DesiredAutoscalers(Frozen):
         WithJsonSchema({"type": ["object", "string"]}),
         Field(
             description="VerticalPodAutoscalers, where their CRDs are installed: NAMESPACE/KIND/NAME, to `mode`, the bounds `min` and `max`"
-            " by resource, `resources` and `name`; or to `absent`; the same for all hosts",
+            " by resource, `resources`, `min_replicas` and `name`; or to `absent`; the same for all hosts",
             examples=[{"shop/deployment/db": {"mode": "Initial", "min": {"memory": "256Mi"}, "max": {"memory": "2Gi"}}}],
         ),
     ] = None
@@ -310,7 +311,7 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
     hidden = ("namespace", "kind", "target", "absent")
     known = [*METRIC_FIELDS, *(one for one in HorizontalAutoscaler.model_fields if one not in hidden)]
     if key == "vertical_autoscalers":
-        known = ["mode", "min", "max", "resources", "name"]
+        known = ["mode", "min", "max", "resources", "min_replicas", "name"]
     match item["type"]:
         case "value_error":
             return f"{inside}: {str(item['msg']).removeprefix('Value error, ')}"

@@ -9,13 +9,19 @@ from typing import Any, Literal
 from roles.autoscalers.fields import changes, creators, is_ours, manifest_of, path_of, values
 from roles.autoscalers.model import DesiredAutoscalers, HorizontalAutoscaler, VerticalAutoscaler
 from roles.engine import disruption
-from roles.engine.autoscaling import HPA, LAST_APPLIED, VPA, Controller, Judged, turns, without_replicas
+from roles.engine.autoscaling import HPA, LAST_APPLIED, VPA, Controller, Judged, JudgedVertical, turns, without_replicas
 from roles.engine.object_changes import Object, ObjectPath, ObjectPlan, api_object, did_you_mean
 
 What = Literal["create", "update", "remove"]
 Entry = HorizontalAutoscaler | VerticalAutoscaler
 #: Problems that only an autoscaler has that the controller has seen already.
 _LATER = frozenset(("not-handled", "starts-slowly"))
+#: Likewise, of a vertical one: the proof asks for the recommendation.
+_LATER_VERTICAL = frozenset(("no-recommendation", "updater-waits"))
+STAYS = {
+    HPA: "the count of its workload stays as it is",
+    VPA: "pods keep the requests that they have; those that are created from now on get the template's",
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def planned(
             return None
         return AutoscalerAction(
             "remove", kind, entry.namespace, entry.own_name, path, found, None, "remove it: `absent` in the data",
-            notes=("the count of its workload stays as it is",) if kind == HPA else (),
+            notes=(STAYS[kind],),
         )  # fmt: skip
     manifest = manifest_of(kind, entry.namespace, entry.own_name, entry.manifest())
     if found is None:
@@ -155,6 +161,20 @@ def explain(
     workload = f"{target.kind} {action.namespace}/{target.name}"
     notes += [f"WARNING: {one.objects[0]}: {one}" for one in budgets if workload in one.objects]
     return replace(action, notes=(*action.notes, *notes), unproven=tuple(dict.fromkeys(unproven)))
+
+
+def explain_vertical(
+    action: AutoscalerAction, judged: JudgedVertical, plan: ObjectPlan[AutoscalerAction], *, consent: bool
+) -> AutoscalerAction:  # fmt: skip
+    """The action on a VerticalPodAutoscaler with what its updater would do now, and with its problems; those that keep it from working are
+    refusals, unless `consent`."""
+    found = [one for one in judged.problems if action.what == "update" or one.rule not in _LATER_VERTICAL]
+    critical = [one for one in found if one.severity == "critical" and one.rule not in _LATER_VERTICAL]
+    if not consent:
+        plan.refusals += [f"{action.name}: {one}, or apply it all the same: --data allow_problems=true" for one in critical]
+    notes = [f"now: {judged.outlook.text}", *(f"recommended: {one}" for one in judged.vertical.advice or ())]
+    notes += [f"{'WARNING: ' if one.severity != 'note' else ''}{one}" for one in found if one.rule != "updater-waits"]
+    return replace(action, notes=(*action.notes, *notes), unproven=tuple(dict.fromkeys(one.rule for one in critical)) if consent else ())
 
 
 def settling(items: Collection[tuple[str, str, Object]]) -> list[AutoscalerAction]:

@@ -12,7 +12,7 @@ from functools import partial
 
 from roles.autoscalers.fields import API_VERSIONS, as_manifest, creators, is_ours, other_owners, path_of, restoring, values
 from roles.autoscalers.model import EXAMPLE
-from roles.autoscalers.plan import AutoscalerAction
+from roles.autoscalers.plan import STAYS, AutoscalerAction
 from roles.engine.autoscaling import LAST_APPLIED
 from roles.engine.object_changes import RESOURCES_OF_KINDS, NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
 from roles.engine.transaction import ChangedObject, ObjectsRecord
@@ -69,7 +69,7 @@ def _uncreate(one: ChangedObject, found: Object | None, make: partial[Autoscaler
             f"foreign: {creators(found)} owns it now; leave it, remove it by hand, or remove it with --data force=true"
         )  # fmt: skip
     refuse_foreign(one.fields, values(found), partial(other_owners, found), force)
-    notes = ("the count of its workload stays as it is",)
+    notes = (STAYS[make.keywords["kind"]],)
     return make("remove", before=found, manifest=None, summary="remove it: that run created it", notes=notes)
 
 
@@ -93,8 +93,8 @@ def _unsettle(one: ChangedObject, found: Object | None, make: partial[Autoscaler
         raise NotUndone("the record names another path than its kind and name; undo it by hand")
     if found is None or uid(found) != one.uid:
         return "is gone, or was recreated since; it stays as it is"
-    field = one.fields[0]
-    if field.path != ("metadata", "annotations", LAST_APPLIED):
+    field = one.fields[0] if len(one.fields) == 1 else None
+    if field is None or field.path != ("metadata", "annotations", LAST_APPLIED):
         raise NotUndone("the record has a field that this deploy does not set; undo it by hand")
     now = (found["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     if now != field.after:

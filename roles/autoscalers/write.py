@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from roles.autoscalers.agreement import agreement, vertical_agreement
 from roles.autoscalers.fields import changes, restoring, values
-from roles.autoscalers.plan import AutoscalerAction
+from roles.autoscalers.plan import STAYS, AutoscalerAction
 from roles.engine.api import FIELD_MANAGER, Api
-from roles.engine.autoscaling import HPA, Controller, Judged, clock, judge, read_autoscalers, read_lease
+from roles.engine.autoscaling import (
+    HPA,
+    Controller,
+    Judged,
+    JudgedVertical,
+    clock,
+    judge,
+    judge_vertical,
+    read_autoscalers,
+    read_lease,
+    read_verticals,
+)
 from roles.engine.bridge import show
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -35,64 +46,6 @@ from roles.engine.timeouts import Deadline
 # Seconds: for a deletion with finalizers; more than a sync, for the controller's answer to an update.
 REMOVAL = 30.0
 MARGIN = 2.0
-_ABLE, _ACTIVE, _LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Whether the controller's status shows that it handles the autoscaler as daytwo computes. `proof`: in words; else `missing`: what is
-    not so."""
-
-    proof: str = ""
-    missing: str = ""
-
-
-def agreement(judged: Judged, *, new_sync: bool) -> Agreement:
-    """Compare the status with the own computation. `new_sync`: the controller has surely looked at it since the write. Pure."""
-    status, decision = judged.autoscaler.status, judged.decision
-    able, active, limited = (status.condition(one) for one in (_ABLE, _ACTIVE, _LIMITED))
-    if able is None:
-        return Agreement(missing="the controller has not looked at it yet")
-    if not new_sync:
-        return Agreement(missing="the controller may not have looked at it since the change")
-    if not able.status:
-        return Agreement(missing=f"{able}: {able.message}")
-    if decision.failed:
-        return Agreement(missing=decision.failed)
-    disabled = decision.current == 0 and not decision.rows
-    if active is None or (not active.status and not disabled):
-        return Agreement(missing=f"{active}: {active.message}" if active else f"there is no condition {_ACTIVE}")
-    if not disabled and limited is None:
-        return Agreement(missing=f"there is no condition {_LIMITED}")
-    if decision.rows and (old := _not_fresh(judged)):
-        return Agreement(missing=old)
-    said = status.desired
-    if said is None or not decision.lowest <= said <= decision.highest:
-        return Agreement(missing=f"desiredReplicas is {said}, and daytwo computes {_computed(judged)}")
-    conditions = ", ".join(str(one) for one in (able, active, limited) if one is not None)
-    metrics = "; ".join(f"{row.metric.title} {row.now}" for row in decision.rows)
-    return Agreement(
-        f"{conditions}; desiredReplicas {said}, and daytwo computes {_computed(judged)}" + (f" ({metrics})" if metrics else "")
-    )
-
-
-def _computed(judged: Judged) -> str:
-    found = judged.decision
-    return str(found.desired) if found.desired is not None else f"{found.lowest} to {found.highest}, as far as its memory is known"
-
-
-def _not_fresh(judged: Judged) -> str:
-    """Why status.currentMetrics are not those of the spec."""
-    shown = judged.autoscaler.status.metrics
-    wanted = judged.autoscaler.metrics
-    if len(shown) != len(wanted):
-        return f"currentMetrics has {len(shown)} of {len(wanted)} metrics"
-    for metric, one in zip(wanted, shown, strict=True):
-        source: Mapping[str, Any] = one.get(metric.type[:1].lower() + metric.type[1:]) or {}
-        name = source.get("name") or (source.get("metric") or {}).get("name")
-        if one.get("type") != metric.type or name != metric.name or not source.get("current"):
-            return f"currentMetrics has no value of {metric.title}"
-    return ""
 
 
 class AutoscalerWriter:
@@ -104,6 +57,7 @@ class AutoscalerWriter:
         self._controller = controller
         self._force = force
         self._proof_seconds = proof_seconds
+        self._first: dict[str, Sequence[Object]] = {}
 
     def steps(self, actions: Sequence[AutoscalerAction]) -> tuple[ClusterStep, ...]:
         return tuple(
@@ -188,10 +142,12 @@ class AutoscalerWriter:
             if wrong := [one.path[-1] for one in changes(values(found), action.after) if one.path[0] == "spec"]:
                 raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")
             back = f"read back: field manager {FIELD_MANAGER}{'' if FIELD_MANAGER in managers(found, 'f:spec') else ' NOT PROVEN'}"
-            if action.kind != HPA:
-                return f"{back}; {_recommendation(found)}"
             if action.unproven:
                 return f"{back}; NOT PROVEN that it works: {', '.join(action.unproven)}"
+            if action.kind != HPA:
+                if proof := self._vertical(found, deadline):
+                    return f"{back}; {proof}"
+                continue
             new = action.before is None or deadline.passed > self._controller.sync_period + MARGIN
             (judged,) = self.session.asked(partial(self._judged, found=found), "proof")
             one = agreement(judged, new_sync=new)
@@ -200,6 +156,25 @@ class AutoscalerWriter:
             if deadline.over:
                 raise NotDone(f"not proven after {deadline.passed:.0f} s: {one.missing}; see deploys/autoscaler_status.py")
             deadline.pause(LOOK_AGAIN)
+
+    def _vertical(self, found: Object, deadline: Deadline) -> str:
+        """The proof of a VerticalPodAutoscaler, "" if it needs more time. Raises NotDone, ApiError."""
+        judged = self.session.asked(partial(self._judged_vertical, found=found), "proof")
+        first = self._first.setdefault(judged.vertical.key, judged.scene.pods)
+        one = vertical_agreement(judged, late=deadline.over, first=first)
+        if not one.proof and deadline.over:
+            raise NotDone(f"not proven after {deadline.passed:.0f} s: {one.missing}; see deploys/autoscaler_status.py")
+        if not one.proof:
+            deadline.pause(LOOK_AGAIN)
+        return one.proof
+
+    def _judged_vertical(self, api: Api, found: Object) -> JudgedVertical:
+        now = clock(datetime.now(UTC), read_lease(api))
+        world = read_verticals(api, self._controller.minor, {str(found["metadata"]["namespace"])})
+        scene = next((one for one in world.scenes if api_object.uid(one.vertical.raw) == api_object.uid(found)), None)
+        if scene is None:
+            raise NotDone(f"it cannot be read back: {'; '.join(world.not_known) or 'it is gone'}")
+        return judge_vertical(scene, now)
 
     def _judged(self, api: Api, found: Object) -> list[Judged]:
         now = clock(datetime.now(UTC), read_lease(api))
@@ -241,7 +216,7 @@ class AutoscalerWriter:
         # No resourceVersion: the controller writes the status all the time.
         self.session.deleted(action.path, action.before)
         self._gone(action.path, api_object.uid(action.before))
-        return "read back: it is gone; the count of its workload stays"
+        return f"read back: it is gone; {STAYS[action.kind]}"
 
     def _gone(self, path: str, uid: str) -> None:
         """Wait until the object with this UID is gone. Raises NotDone if it still exists after the time limit."""
@@ -267,12 +242,3 @@ def _at(item: Object, path: ObjectPath) -> Any:
     for part in path:
         found = found.get(part) if isinstance(found, Mapping) else None
     return found
-
-
-def _recommendation(found: Object) -> str:
-    """What a VerticalPodAutoscaler's recommender has said; it needs minutes, so that nothing waits for it."""
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    one = next((one for one in conditions if one.get("type") == "RecommendationProvided"), None)
-    if one is None:
-        return "its recommender has not looked at it yet (NOT PROVEN that one runs)"
-    return f"RecommendationProvided={one.get('status')}"

@@ -82,8 +82,11 @@ def approve(cluster: Cluster, node: Node, item: Mapping[str, Any], run: str) -> 
         key = request_of(found).public_key
     except CertificateError as error:
         raise NotDone(f"the request {name_of(item)}: {error}") from None
-    _signed(cluster, path, uid, key)
-    return f"{name_of(item)} approved; {proven(node, key)}"
+    try:
+        _signed(cluster, path, uid, key)
+        return f"{name_of(item)} approved; {proven(node, key)}"
+    except NotDone as error:
+        raise NotDone(f"{name_of(item)} is approved, which cannot be undone; {error}") from None
 
 
 def _approve(api: Api, path: str, found: Mapping[str, Any], node: str, run: str) -> None:

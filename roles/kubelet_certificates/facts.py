@@ -19,13 +19,14 @@ from roles.engine.certificates import (
     parse_der,
     usual_addresses,
 )
+from roles.engine.harmless import one_line
+from roles.engine.object_changes import namespace_and_name
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
 SECONDS = 30
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-SERVICE = "/api/v1/namespaces/default/services/kubernetes"
 DEFAULT_PORT = 10250
 #: kube-proxy in IPVS mode gives this interface the addresses of all Services (pkg/proxy/ipvs: defaultDummyDevice).
 _NOT_THE_NODES = frozenset(("lo", "kube-ipvs0"))
@@ -59,17 +60,20 @@ class Presented:
 
 @dataclass
 class ClusterFacts:
-    """Of the whole cluster. `nodes`: by name; `seen`: by host; `api`: the names of the API, with what they are."""
+    """Of the whole cluster. `nodes`: by name; `seen`: by host; `api`: the names of the API, `services`: the addresses of Services, both
+    with what they are."""
 
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seen: dict[str, SeenNames] = field(default_factory=dict)
     api: Mapping[str, str] = field(default_factory=dict)
     requests: Sequence[Mapping[str, Any]] = ()
+    services: Mapping[str, str] = field(default_factory=dict)
 
     def taken(self, host: str, node_name: str, *, serves_api: bool) -> Mapping[str, str]:
         """Who has names besides this node. A node that runs an API server shares its own names with it."""
         others = {one: [seen.hostname, *seen.addresses] for one, seen in self.seen.items() if one != host}
-        return claimed_by_others(node_name, self.nodes.values(), others, {} if serves_api else self.api)
+        # Programs like node-local DNS put the address of a Service on nodes; it is no node's all the same.
+        return claimed_by_others(node_name, self.nodes.values(), others, {**self.services, **({} if serves_api else self.api)})
 
 
 # ---- the node
@@ -120,7 +124,7 @@ def read_requests(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def api_names(cluster: Cluster) -> dict[str, str]:
-    """The names in the certificates of the API servers that the inventory reaches, and the Service's address. Raises ApiError, NoApi."""
+    """The names in the certificates of the API servers that the inventory reaches. Raises ApiError, NoApi."""
     found: dict[str, str] = {}
     for remote, authority, address in cluster.doors():
         one = _served(remote, address, authority, "kube-apiserver")
@@ -131,9 +135,17 @@ def api_names(cluster: Cluster) -> dict[str, str]:
         except CertificateError as error:
             raise NoApi(f"{remote.name}: the certificate of its kube-apiserver cannot be read: {error}") from None
         found |= {name.lower(): "a name of the API server" for name in (*names.dns, *names.ips)}
-    service = cluster.object(SERVICE) or {}
-    listed = (service.get("spec") or {}).get("clusterIPs") or [(service.get("spec") or {}).get("clusterIP")]
-    return found | {str(address): "the address of the Service kubernetes" for address in listed if address}
+    return found
+
+
+def service_addresses(cluster: Cluster) -> dict[str, str]:
+    """The cluster IPs of all Services. Raises ApiError, NoApi."""
+    found = cluster.query(lambda api: list_objects(api, "/api/v1/services"))
+    return {
+        address: f"the address of the Service {one_line('/'.join(namespace_and_name(item)))}"
+        for item in found
+        for address in usual_addresses([str(one) for one in (item.get("spec") or {}).get("clusterIPs") or ()])
+    }
 
 
 def address_of(node: Mapping[str, Any]) -> tuple[str, int] | None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.certificates import ExpectedNames, NodeIdentity, expected_names, is_pending, objections, requester
+from roles.engine.certificates import ExpectedNames, NodeIdentity, expected_names, given_up, is_due, is_pending, objections, requester
+from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.engine.transaction import Refusal
 from roles.kubelet_certificates.facts import Presented
@@ -15,6 +16,7 @@ Standing = Literal["signed", "self-signed", "other", "none"]
 #: How many requests a plan names one by one: who has a node's credential can make any number.
 MOST_NAMED = 5
 _FIELD = "serverTLSBootstrap"
+_FILES = {"tlsCertFile": "tls-cert-file", "tlsPrivateKeyFile": "tls-private-key-file"}
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,31 @@ def standing(
     """`requests`: all pending ones for serving certificates, the oldest first; `taken`: names that others have."""
     expected = expected_names(identity, taken)
     own = [item for item in requests if is_pending(item) and requester(item) == identity.name]
-    judged = [(item, objections(item, identity.name, expected)) for item in own]
+    judged = [(item, objections(item, identity.name, expected) or _not_waited_for(item, presented, expected, asks)) for item in own]
     fitting = [item for item, why in judged if not why]
     bad = [f"{name_of(item)}: {'; '.join(why)}" for item, why in judged if why]
-    # A kubelet waits for its newest request only (client-go/util/certificate: rotateCerts); it has given up the older ones.
+    bad += [f"{name_of(item)}: its kubelet has given it up: it has asked again" for item in fitting[:-1]]
     return NodeStanding(host, identity.name, presented, expected, asks, fitting[-1] if fitting else None, tuple(bad))
+
+
+def _not_waited_for(item: Mapping[str, Any], presented: Presented, expected: ExpectedNames, asks: bool) -> list[str]:
+    """Why a kubelet would not take what this request gets. What it does not wait for is of use to others only."""
+    if not asks:
+        return [f"its kubelet asks for no certificate ({_FIELD} is not set)"]
+    certificate = presented.certificate
+    if certificate is None or not presented.verified:
+        return []
+    if given_up(item, certificate):
+        return ["its kubelet has given it up: it is older than the certificate that it serves"]
+    if not is_due(item, certificate, expected.names):
+        return ["its kubelet has not made it: the certificate that it serves is not yet due, so something else uses the node's credential"]
+    return []
+
+
+def given_files(argv: Sequence[str], configuration: Mapping[str, Any]) -> list[str]:
+    """The fields that give a kubelet certificate files of somebody else. `configuration`: that of its files. /configz cannot decide it: a
+    kubelet without a certificate enters its self-signed one there (cmd/kubelet/app/server.go, InitializeTLS)."""
+    return [field for field, flag in _FILES.items() if last_flag(argv, flag) or configuration.get(field)]
 
 
 def refusals(one: NodeStanding, bootstrap: bool) -> list[object]:

@@ -28,7 +28,6 @@ from roles.kubelet_config import FieldsRequest, KubeletFields, Settled, allocata
 
 _FIELD = "serverTLSBootstrap"
 _NOTHING = "no host is in this run; leave --limit and only out, or name a host of the inventory"
-_FILES = ("tlsCertFile", "tlsPrivateKeyFile")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def _request(remote: Remote) -> Wanted:
 
 
 def _settle(state: KubeletState) -> Settled:
-    if named := [name for name in _FILES if state.configuration.get(name)]:
+    if named := plan.given_files(state.kubelet.process.argv, state.kubelet.configuration):
         raise Refusal(
             state.host,
             f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} set: this kubelet serves a certificate that somebody else renews",
@@ -79,7 +78,7 @@ class ServingCertificates(KubeletFields):
     """Kubelets that serve certificates of the cluster's CA."""
 
     known: _Known = field(default_factory=_Known)
-    columns: ClassVar[tuple[str, ...]] = ("node", "serving certificate", "names")
+    columns: ClassVar[tuple[str, ...]] = ("node", "names", "before", "after")
 
     # ---- the plan
 
@@ -127,7 +126,8 @@ class ServingCertificates(KubeletFields):
         with self.known.lock:
             if not self.known.read:
                 cluster = basis.found.reading
-                found = ClusterFacts(cluster.nodes(), {}, facts.api_names(cluster), facts.read_requests(cluster))
+                requests, services = facts.read_requests(cluster), facts.service_addresses(cluster)
+                found = ClusterFacts(cluster.nodes(), {}, facts.api_names(cluster), requests, services)
                 remotes = [one.remote for one in basis.found.observed.values()]
                 found.seen |= bridge.whole(basis.fleet.each(remotes, facts.seen_names, doing="read the addresses of"))
                 self.known.cluster, self.known.read = found, True
@@ -228,13 +228,13 @@ class ServingCertificates(KubeletFields):
             step = steps.get((made.host, KUBELET))
             approval = self.known.approvals.get(made.host)
             if step is not None:
-                rows.append([made.host, self._now(basis, one), names, *ended(step, "")])
+                rows.append([made.host, names, one.text, self._now(basis, one), *ended(step, "")])
             elif approval is not None:
                 seconds = f"{approval.seconds:.0f}" if approval.seconds else "-"
                 shown = approval.how or approval.why or "-"
-                rows.append([made.host, self._now(basis, one), names, approval.outcome, seconds, shown])
+                rows.append([made.host, names, one.text, self._now(basis, one), approval.outcome, seconds, shown])
             else:
-                rows.append([made.host, one.text, names, *ended(None, f"TLS handshake with {one.presented.where} verified")])
+                rows.append([made.host, names, one.text, one.text, *ended(None, f"TLS handshake with {one.presented.where} verified")])
         return rows
 
     def _now(self, basis: Basis, one: NodeStanding) -> str:

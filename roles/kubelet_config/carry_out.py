@@ -199,7 +199,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_d
         if needed is not None:
             if not may_drain:
                 drained.check(state, needed)
-            change, checkpoints = drained.with_checkpoints(state, change, needed)
+            change, checkpoints = drained.complete(state, change, needed)
             warnings += drained.warnings(needed, by_this_run=may_drain)
     else:
         settled = _in_process(state, desired)
@@ -237,7 +237,7 @@ def _in_process(state: KubeletState, desired: FieldsRequest) -> Settled:
         drain = ""
         if any(one.name == DRIVER for one in wrong):
             # The runtime's driver may beat the file's: then no restart helps.
-            cgroups.check(state, settled.expected)
+            cgroups.check(state, settled.expected, may_edit=False)
             drain = "drain the node first, then "
         raise Refusal(
             state.host,
@@ -273,15 +273,15 @@ def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Call
 def drained_change(
     state: KubeletState, fields: Mapping[str, Any], change: Change, *, may_drain: bool = False
 ) -> tuple[Change, Mapping[str, str], Needed | None]:
-    """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes, the policies that
-    the new ones must have, by path, and what it needs (None: a restart is enough). Raises Refusal if the node is not drained and the run
-    may not drain it (`may_drain`)."""
+    """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes and the runtime
+    that restarts with it; the policies that the new checkpoints must have, by path; and what it needs (None: a restart is enough). Raises
+    Refusal if the node is not drained and the run may not drain it (`may_drain`)."""
     wanted = drained.needed(state, with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
     if wanted is None:
         return change, {}, None
     if not may_drain:
         drained.check(state, wanted)
-    return *drained.with_checkpoints(state, change, wanted), wanted
+    return *drained.complete(state, change, wanted), wanted
 
 
 def restart_warnings(

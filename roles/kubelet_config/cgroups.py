@@ -1,30 +1,40 @@
 """The cgroup driver: a kubelet and its container runtime must have the same one, or no pod starts. The rules are pure; two functions ask.
 
-daytwo changes the kubelet's side, if the runtime already runs with the wanted driver. The runtime's own setting stays the operator's: it
-"must be accompanied by removal of all pods" (k8s.io/cri-api, LinuxRuntimeConfiguration), and its restart is no part of a kubelet's change.
-The kubelet then ends the pods that a drain leaves, and creates them again (pkg/kubelet/kubelet.go, SyncPod): on a control-plane node the
-whole control plane at the same time, so such a node is refused.
+With containerd, both change in one transaction. A runtime's new driver "must be accompanied by removal of all pods" (k8s.io/cri-api,
+LinuxRuntimeConfiguration): so the kubelet stops, the pods that a drain leaves end, the files are placed (that of the runtime only if it has
+the other driver), the runtime restarts, and then the kubelet; a revert takes the same steps with the old files. Every other runtime must
+have the wanted driver already, and the kubelet itself ends and creates the pods (pkg/kubelet/kubelet.go, SyncPod). On a control-plane node
+the whole control plane would end at the same time, so such a node is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from roles.engine import control_plane
 from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
+from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import Kubelet, KubeletState, runtime
-from roles.engine.kubelet.drained import DRIVER
+from roles.engine.kubelet import Kubelet, KubeletState, runtime, runtime_file
+from roles.engine.kubelet.drained import DRIVER, RuntimeEdit
+from roles.engine.node import ObservationError, look
 from roles.engine.node_changes import ComponentPlan
 from roles.engine.proof import Proof, Survey
 from roles.engine.timeouts import patient
-from roles.engine.transaction import Refusal
+from roles.engine.transaction import Change, FileEdit, Refusal, RuntimeRestart
 
 _MIRROR = "kubernetes.io/config.mirror"
 # For the last processes of pods that ended: the kubelet gives each its grace period.
 END_SECONDS = 60
+# A file's time is in whole seconds.
+_SECOND = 1
+_PODS_END = (
+    "while it restarts no pod runs on the node; those that a drain leaves end as at a reboot (SIGTERM, and SIGKILL after 30 s; no preStop"
+    " hook runs)"
+)
 
 
 def ask(remote: Remote, kubelet: Kubelet, configuration: Mapping[str, Any]) -> runtime.Runtime:
@@ -38,12 +48,18 @@ def ask(remote: Remote, kubelet: Kubelet, configuration: Mapping[str, Any]) -> r
 
 
 def with_runtime(remote: Remote, state: KubeletState) -> KubeletState:
-    """The state with what its container runtime says."""
-    return replace(state, runtime=ask(remote, state.kubelet, state.configuration))
+    """The state with what its container runtime says, and with the runtime's configuration file."""
+    found = ask(remote, state.kubelet, state.configuration)
+    if found.path and not found.problem:
+        # A file that cannot be read is not changed.
+        with contextlib.suppress(ObservationError, RemoteError):
+            found = replace(found, file=look(remote, lambda _: ([found.path], [])).file(found.path))
+    return replace(state, runtime=found)
 
 
-def check(state: KubeletState, after: Mapping[str, Any]) -> None:
-    """Raises Refusal unless the runtime runs with the cgroup driver of the configuration `after`."""
+def check(state: KubeletState, after: Mapping[str, Any], *, may_edit: bool = True) -> RuntimeEdit | None:
+    """How the runtime takes part in the change to the cgroup driver of the configuration `after`; None if it has that driver, and daytwo
+    does not know how to restart it. Raises Refusal if it has another driver and its file cannot be edited, or must not be (`may_edit`)."""
     wanted = str(after.get(DRIVER) or runtime.CGROUPFS)
     if components := [*control_plane.look(state.kubelet).components, *_etcd(state)]:
         raise Refusal(
@@ -59,8 +75,54 @@ def check(state: KubeletState, after: Mapping[str, Any]) -> None:
             f"{DRIVER} {wanted}: it is not known which driver the container runtime has ({problem}); with another one no pod would start",
             "make it answer (compare `crictl info` on the node), or change both by hand on a drained node, and reboot it",
         )
-    if found.drivers != {wanted}:
-        raise Refusal(state.host, f"{DRIVER} {wanted}: {_disagreement(found, wanted)}", _way_out(state, found, wanted))
+    if found.drivers == {wanted}:
+        note = f"{found.name} has {wanted}, and restarts, too: {_PODS_END}"
+        return RuntimeEdit(wanted, RuntimeRestart(found.unit, found.path), None, note) if found.unit else None
+    try:
+        if may_edit:
+            return _edit(found, wanted)
+        why = ""
+    except FormatError as error:
+        why = f"; daytwo does not change it: {error}"
+    raise Refusal(state.host, f"{DRIVER} {wanted}: {_disagreement(found, wanted)}{why}", _way_out(state, found, wanted))
+
+
+def _edit(found: runtime.Runtime, wanted: str) -> RuntimeEdit:
+    """The runtime's file with the wanted driver. Raises FormatError: why daytwo does not change it."""
+    if not found.unit:
+        raise FormatError(f"it is not containerd with a unit {runtime.CONTAINERD} that serves the kubelet's socket")
+    file = found.file
+    if file is None or file.data is None or file.why_not_replaceable() is not None:
+        why = file.why_not_replaceable() if file is not None and file.kind != "none" else None
+        raise FormatError(f"{one_line(found.path)} {why or 'is no file that can be read'}")
+    if others := [place for place in found.places if not place.startswith(f"{one_line(found.path)}:")]:
+        raise FormatError(f"another file sets it, too ({'; '.join(others)})")
+    if file.mtime > found.started + _SECOND:
+        raise FormatError(f"{one_line(found.path)} was written after the runtime had started, and a restart would apply all of that")
+    try:
+        same = runtime_file.drivers(file.data) == dict(found.handlers)
+        new = runtime_file.with_driver(file.data, wanted)
+    except FormatError as error:
+        raise FormatError(f"{one_line(found.path)}: {error}") from None
+    if not same:
+        raise FormatError(f"{one_line(found.path)} does not say what it runs with")
+    note = f"{found.name} changes to {wanted}, too ({'; '.join(found.places)}): {_PODS_END}"
+    return RuntimeEdit(wanted, RuntimeRestart(found.unit, found.path), FileEdit(found.path, file.data, new), note)
+
+
+def with_runtime_edit(change: Change, edit: RuntimeEdit) -> Change:
+    """The change in which the runtime takes part. An undo may have the runtime's file already. Raises Refusal if that brings another
+    driver."""
+    own = next((one for one in change.files if one.path == edit.restart.path), None)
+    if own is None:
+        return replace(change, files=(*change.files, *([edit.file] if edit.file else [])), runtime=edit.restart)
+    try:
+        right = own.after is not None and {*runtime_file.drivers(own.after).values()} == {edit.driver}
+    except FormatError:
+        right = False
+    if not right:
+        raise Refusal(change.node, f"{one_line(own.path)}, as it was before, has another cgroup driver", "set the driver of both by hand")
+    return replace(change, runtime=edit.restart)
 
 
 def _etcd(state: KubeletState) -> list[str]:
@@ -97,7 +159,9 @@ def recheck(found: Survey, host: str, planned: ComponentPlan) -> str | None:
     if not planned.recreates_pods or planned.state is None:
         return None
     try:
-        check(with_runtime(found.nodes[host].remote, planned.state), planned.settings)
+        change = planned.change
+        edits = change is not None and change.runtime is not None and any(one.path == change.runtime.path for one in change.files)
+        check(with_runtime(found.nodes[host].remote, planned.state), planned.settings, may_edit=edits)
     except Refusal as refusal:
         return str(refusal)
     return None

@@ -26,8 +26,8 @@ def needed(state: KubeletState, after: Mapping[str, Any]) -> drained.Needed | No
         raise Refusal(state.host, f"{error}; the kubelet would not start", "correct the value") from None
     if found is not None and (problems := drained.problems(after)):
         raise Refusal(state.host, "; ".join(problems))
-    if found is not None and found.recreates:
-        cgroups.check(state, after)
+    if found is not None and found.recreates and (edit := cgroups.check(state, after)) is not None:
+        return replace(found, runtime=edit, notes=(*found.notes, edit.note))
     return found
 
 
@@ -50,9 +50,12 @@ def check(state: KubeletState, wanted: drained.Needed) -> None:
         )
 
 
-def with_checkpoints(state: KubeletState, change: Change, wanted: drained.Needed) -> tuple[Change, dict[str, str]]:
-    """The change that also removes the checkpoints; and, by their paths, the policies that the new ones must have. Raises Refusal."""
+def complete(state: KubeletState, change: Change, wanted: drained.Needed) -> tuple[Change, dict[str, str]]:
+    """The change that also removes the checkpoints, and restarts the container runtime with its new file; and, by their paths, the policies
+    that the new checkpoints must have. Raises Refusal."""
     policies = {f"{state.kubelet.root_directory}/{name}": policy for name, policy in wanted.checkpoints.items()}
+    if wanted.runtime is not None:
+        change = cgroups.with_runtime_edit(change, wanted.runtime)
     return replace(change, checkpoints=tuple(policies)), policies
 
 

@@ -20,6 +20,7 @@ METRICS = "/apis/metrics.k8s.io/v1beta1"
 #: A sample may be as old as the resolution, the scrape before it, and the age of the leases that show the cluster's time.
 _SLACK_SECONDS = 30
 _MOST_NAMED = 5
+_NEVER = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,16 @@ def unavailable(service: Object | None) -> str:
 def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], now: datetime, resolution: float) -> Health:
     """Every Ready node must have metrics that are not older than two scrapes."""
     ready = [str(node["metadata"]["name"]) for node in nodes if is_ready(node)]
-    found = {str((one.get("metadata") or {}).get("name")): one for one in metrics}
+    # What answers may be anything that somebody registered.
+    found = {str((one.get("metadata") or {}).get("name")): one for one in metrics if isinstance(one, Mapping)}
     problems = []
     if missing := [name for name in ready if name not in found]:
         problems.append(f"no metrics of {_names(missing)}, which {'is' if len(missing) == 1 else 'are'} Ready")
     ages = {name: (now - _time(found[name])).total_seconds() for name in ready if name in found}
     if old := [name for name, age in ages.items() if age > 2 * resolution + _SLACK_SECONDS]:
         problems.append(f"the metrics of {_names(old)} are old: {max(ages.values()):.0f} s")
+    if ahead := [name for name, age in ages.items() if age < -2 * resolution - _SLACK_SECONDS]:
+        problems.append(f"the metrics of {_names(ahead)} are of the future, by {-min(ages.values()):.0f} s: check the clocks of the nodes")
     if not pods:
         problems.append("no metrics of any pod")
     if problems:
@@ -80,9 +84,10 @@ def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], 
 
 def _time(one: Mapping[str, Any]) -> datetime:
     try:
-        return datetime.fromisoformat(str(one.get("timestamp")))
+        found = datetime.fromisoformat(str(one.get("timestamp")))
     except ValueError:
-        return datetime.fromtimestamp(0, UTC)
+        found = _NEVER
+    return found if found.tzinfo is not None else _NEVER
 
 
 def _names(names: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ from roles.metrics_server.model import DesiredServer
 
 #: The first minor of Kubernetes that a minor of metrics-server is made for.
 MATRIX = {(0, 6): 25, (0, 7): 27, (0, 8): 31, (0, 9): 34}
+#: Minors of Kubernetes, older than its matrix says, on which a minor of metrics-server was seen to work: applied and proven.
+SEEN = {(0, 9): (32,)}
 #: A plan names this many nodes of one problem.
 MOST_NAMED = 5
 _NEEDED_FLAGS = {
@@ -84,9 +86,12 @@ def judge(needs: ClusterNeeds, desired: DesiredServer | None, now: datetime) -> 
     """`now`: for certificates. `desired` None: of an installation that somebody else owns; then its version is not known."""
     found = Judged()
     found.refusals += [*_aggregation(needs), *_front_proxy(needs.servers, now)]
+    unread = _unread(needs.servers)
+    found.warnings += unread
     if not found.refusals:
         number = len(needs.servers)
-        found.fine.append(f"aggregation: {number} of {number} API servers have its flags and a valid certificate, and publish its CA")
+        certificate = "" if unread else " and a valid certificate"
+        found.fine.append(f"aggregation: {number} of {number} API servers have its flags{certificate}, and publish its CA")
     if routing := list(_routing(needs.servers)):
         found.refusals += routing
     else:
@@ -138,6 +143,17 @@ def _front_proxy(servers: Sequence[ApiServer], now: datetime) -> Iterator[str]:
             )
 
 
+def _unread(servers: Sequence[ApiServer]) -> list[str]:
+    """What cannot be judged: a path that only the container of the API server has, for example."""
+    found = []
+    for server in servers:
+        for flag, known in (("proxy-client-cert-file", server.proxy), ("requestheader-client-ca-file", server.proxy_ca)):
+            if server.flags.get(flag) and not known:
+                text = f"{server.flags[flag]} (--{flag}) has no certificate that can be read"
+                found.append(f"{server.host}: {one_line(text)}, so it is not checked whether a metrics-server believes this API server")
+    return found
+
+
 def _routing(servers: Sequence[ApiServer]) -> Iterator[str]:
     for server in servers:
         routes = (server.flags.get("enable-aggregator-routing") or "").lower() in ("true", "1", "t")
@@ -152,19 +168,15 @@ def _authorization(kubelets: Sequence[KubeletFacts]) -> Iterator[str]:
     unknown = [one for one in kubelets if one.configuration is None]
     if unknown:
         yield f"the kubelets of {_names(unknown)} cannot be read: {one_line(unknown[0].problem)}; correct that first"
-    known = [one for one in kubelets if one.configuration is not None]
-    for what, field_name, bad in (
-        ("webhook authentication", "authentication.webhook.enabled", [one for one in known if not _webhook(one)]),
-        ("webhook authorization", "authorization.mode", [one for one in known if _mode(one) == "AlwaysAllow"]),
-    ):
-        if bad and what == "webhook authentication":
-            yield (
-                f"the kubelets of {_names(bad)} have no {what} ({field_name}), so they do not know a metrics-server; set it by hand, with"
-                " authorization.mode Webhook, and restart them"
-            )
+    if bad := [one for one in kubelets if one.configuration is not None and not _webhook(one)]:
+        yield (
+            f"the kubelets of {_names(bad)} have no webhook authentication (authentication.webhook.enabled), so they do not know a"
+            " metrics-server; set it by hand, with authorization.mode Webhook, and restart them"
+        )
 
 
 def _webhook(one: KubeletFacts) -> bool:
+    """One that allows everything needs none."""
     authentication = (one.configuration or {}).get("authentication") or {}
     return bool((authentication.get("webhook") or {}).get("enabled")) or _mode(one) == "AlwaysAllow"
 
@@ -212,6 +224,8 @@ def _version(servers: Sequence[ApiServer], desired: DesiredServer, found: Judged
         )
     elif min(minors) < MATRIX[release]:
         text = f"metrics-server {release[0]}.{release[1]} is made for Kubernetes 1.{MATRIX[release]} and later, and this is 1.{min(minors)}"
+        if min(minors) in SEEN.get(release, ()):
+            text += ", where it was seen to work all the same"
         older = [one for one, least in MATRIX.items() if least <= min(minors)]
         advice = f"use {older[-1][0]}.{older[-1][1]}.x" if older else "use an older one"
         if desired.allow_unsupported:

@@ -26,7 +26,7 @@ from roles.right_size.model import RightSizeOptions
 from roles.right_size.prometheus import PrometheusError
 from roles.right_size.reading import collect
 from roles.right_size.samples import History, Span
-from roles.right_size.store import Store, StoreError
+from roles.right_size.store import FolderError, Store, StoreError
 from roles.right_size.workloads import Workload
 
 
@@ -83,15 +83,19 @@ def _kept(seen: Collected) -> dict[Workload, Mapping[str, History]]:
     and `problems` says so."""
     store, now = Store.of(seen.cluster), time.time()
     found: dict[Workload, Mapping[str, History]] = {}
+    usable = True
     for workload, lives in grouped(seen.lives).items():
         change = partial(with_reads, lives=lives, seen=seen, now=now)
         try:
-            found[workload] = store.update(workload, change)
+            found[workload] = store.update(workload, change) if usable else change({})
         except StoreError as error:
-            seen.problems.append(f"{workload}: {error}; only this run's own reads count")
+            # A full disk and a lock that is held are the same for all workloads: one error, and one wait.
+            usable = not isinstance(error, FolderError)
+            seen.problems.append(f"{f'{workload}: ' if usable else ''}{error}; only this run's own reads count")
             found[workload] = change({})
     try:
-        store.forget(now)
+        if usable:
+            store.forget(now)
     except StoreError as error:
         seen.problems.append(str(error))
     return found

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from roles.engine.autoscaling import HPAS_PATH, VPAS_PATH
 from roles.engine.object_changes import Object
 from roles.right_size.workloads import Amounts, Workload, amounts
 
-VPA_PATH = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
-HPA_PATH = "/apis/autoscaling/v2/horizontalpodautoscalers"
+VPA_PATH, HPA_PATH = VPAS_PATH, HPAS_PATH
+#: What a VerticalPodAutoscaler without a mode does (its CRD's default; Auto is the old name of it).
+_MODE = "Recreate"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def recommendations(items: Iterable[Object]) -> dict[tuple[Workload, str], Recom
     for item in items:
         try:
             workload = _target(item, "targetRef")
-            mode = str(((item["spec"].get("updatePolicy")) or {}).get("updateMode") or "Auto")
+            mode = str(((item["spec"].get("updatePolicy")) or {}).get("updateMode") or _MODE)
             listed = ((item.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or ()
             for one in listed:
                 bounds = (amounts(one.get(key)) for key in ("target", "lowerBound", "upperBound"))

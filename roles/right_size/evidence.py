@@ -137,7 +137,7 @@ def _memory(spans: Sequence[Span]) -> tuple[dict[str, Any], str]:
     for span in spans:
         seen = [point.most for point in span.points]
         peak = span.last.peak
-        # The kernel's peak has page cache in it, as much as there is now at least.
+        # The kernel's peak has page cache in it, as a rule as much as there is now; a limit is not lowered on the strength of that.
         needed = None if peak is None else peak - (span.last.cache or 0)
         both = [*seen, *([needed] if needed is not None else [])]
         if both:

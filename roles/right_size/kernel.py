@@ -20,6 +20,8 @@ LOOK_SECONDS = 60
 MOST = 3000
 # Larger than any real value: a limit that is not set reads as `max` (v2) or as the largest number of whole pages (v1).
 _NO_LIMIT = 2**60
+# No counter and no clock is higher (2**63; 300 years): a node that says so is broken, or lies.
+_MOST_DIGITS, _MOST_SECONDS = 19, 1e10
 _MICRO, _NANO = 1e6, 1e9
 # Of CPU time, the one that counts first.
 _COUNTERS = ("usage_usec", "cpuacct.usage")
@@ -78,12 +80,12 @@ def parse(host: str, lines: Iterable[str]) -> NodeUse:
                 cut = True
             elif words[0] == "boot":
                 [_, boot, epoch] = words
-                clock = float(epoch)
+                clock = _time(epoch)
             else:
                 kind, version, now, *values, path = words
                 if kind != "use" or version not in ("v1", "v2"):
                     raise ValueError(kind)
-                at = float(now)
+                at = _time(now)
                 read = dict(value.split("=", 1) for value in values)
                 if place := container_of(path):
                     known = files.setdefault(place, {})
@@ -117,8 +119,17 @@ def _use(at: float, files: Mapping[str, str]) -> KernelUse:
     )
 
 
+def _time(text: str) -> float:
+    """Raises ValueError."""
+    found = float(text)
+    if not 0 <= found < _MOST_SECONDS:
+        raise ValueError(f"{text} is no time")
+    return found
+
+
 def _number(files: Mapping[str, str], *names: str) -> int | None:
-    return next((int(files[name]) for name in names if files.get(name, "").isdecimal() and files[name].isascii()), None)
+    texts = [files[name] for name in names if files.get(name, "").isdecimal() and files[name].isascii()]
+    return int(texts[0]) if texts and len(texts[0]) <= _MOST_DIGITS else None
 
 
 def _seconds(files: Mapping[str, str], name: str) -> float | None:

@@ -64,15 +64,17 @@ def span_seconds(text: str) -> float:
 def _url(value: str | None) -> str | None:
     if value is None:
         return None
+    # It may have a password or a token even if it cannot be parsed: neither is shown.
+    if "@" in value:
+        raise ValueError("prometheus: a URL with a password is recorded in logs; use one without")
+    if "?" in value or "#" in value:
+        raise ValueError("prometheus: the address ends before ? and #, which may have a token; write http://HOST:9090")
     try:
         found = urlsplit(value)
-        usable = found.scheme in ("http", "https") and bool(found.hostname) and not found.query and not found.fragment
-        secret = found.username is not None
+        usable = found.scheme in ("http", "https") and bool(found.hostname) and value.isascii() and value.isprintable() and " " not in value
         _ = found.port
     except ValueError:
-        usable = secret = False
-    if secret:
-        raise ValueError("prometheus: a URL with a password is recorded in logs; use one without")
+        usable = False
     if not usable:
         raise ValueError(f"prometheus={value!r} is not the address of a Prometheus; write http://HOST:9090")
     return value.rstrip("/")

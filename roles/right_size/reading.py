@@ -154,8 +154,8 @@ def _read(one: ContainerNow, read: ReadAt) -> Read | None:
             source=f"kernel {node.boot}",
             clock=use.at,
             counter=use.cpu,
-            # Both times are of the node's own clock.
-            age=None if one.started is None else max(0.0, node.clock - one.started),
+            # Both times are of the node's own clock, which may have been set meanwhile: no container is older than the boot of its node.
+            age=None if one.started is None else min(use.at, max(0.0, node.clock - one.started)),
             memory=use.memory,
             cache=use.cache,
             peak=use.peak,

@@ -127,9 +127,15 @@ def _memory(found: Evidence, now: Present, min_span: float) -> Advice:
         return Advice("memory", pattern, "fix", "; ".join(_leak(found, most)), found.memory_p95, seen, has, most)
     request = max(_LEAST_MEMORY, round_memory(seen * MARGIN))
     limit = None if most is None else max(request, round_memory(seen * _MEMORY_LIMIT))
+    held = 0 if limit is None or most is None else min(most, round_memory(found.kernel_peak or 0))
+    if limit is not None and held > limit:
+        limit = held
     if now.guaranteed and limit is not None:
         request = limit
     why = f"it used at most {memory_text(seen)}" + (", by the kernel's peak" if found.peak == seen else "")
+    if held and limit == held:
+        # How much of the peak was cache is known of now, not of then: a start may need it again.
+        why = f"{why}; the limit is not lowered below the kernel's peak with page cache, {memory_text(found.kernel_peak or 0)}"
     if pattern == "rising":
         why = f"it uses more than it did at first, and may leak: more runs will tell; {why}"
         request = max(request, has or 0)

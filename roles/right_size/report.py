@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from roles.engine.harmless import one_line
 from roles.engine.rollout import table
 from roles.right_size.judged import Judged
 from roles.right_size.quantities import cpu_text, memory_text, span_text
@@ -93,7 +94,7 @@ def lines(found: Sequence[Judged], notes: Sequence[str]) -> Iterator[str]:
     yield "\nSeen\n" + "\n".join(f"  {one.workload}, {one.container}: {basis(one)}" for one in found)
     more = [f"  {one.workload}, {one.container}: {note}" for one in found for note in (*more_notes(one), *one.notes)]
     if more or notes:
-        yield "\nNotes\n" + "\n".join([*more, *(f"  {note}" for note in notes)])
+        yield "\nNotes\n" + "\n".join([*more, *(f"  {one_line(note)}" for note in notes)])
     cpu, memory = sum(one.wasted_cpu for one in found), sum(one.wasted_memory for one in found)
     if cpu or memory:
         yield f"\nRequested and not seen to be needed: {cpu_text(cpu)} of CPU, {memory_text(memory)} of memory."

@@ -6,16 +6,17 @@ time of the kubelet's own read, in milliseconds). The kubelet reads every 10 to 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
-_LINE = re.compile(rf'^({_CPU}|{_MEMORY})\{{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\}} (\S+)(?: (-?\d+))?$', re.MULTILINE)
+_LINE = re.compile(rf'^({_CPU}|{_MEMORY})\{{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\}} (\S+)(?: (\d{{1,15}}))?$', re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\\n]|\\.)*)"')
 #: Lines that are read: a node has 2 of them for each container.
 MOST = 20_000
+# No container has more bytes, or has used more seconds.
+_HIGHEST = 2.0**62
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class KubeletUse:
 
 
 def parse(text: str) -> Mapping[tuple[str, str, str], KubeletUse]:
-    """By namespace, pod and container. Lines that are not of this form are ignored, as are values that are no numbers."""
+    """By namespace, pod and container. Lines that are not of this form are ignored, as are values that no container can have."""
     found: dict[tuple[str, str, str], dict[str, float]] = {}
     for count, line in enumerate(_LINE.finditer(text)):
         if count >= MOST:
@@ -39,7 +40,7 @@ def parse(text: str) -> Mapping[tuple[str, str, str], KubeletUse]:
             value = float(line[3])
         except ValueError:
             continue
-        if not math.isfinite(value) or value < 0:
+        if not 0 <= value <= _HIGHEST:
             continue
         one = found.setdefault((labels.get("namespace", ""), labels.get("pod", ""), labels.get("container", "")), {})
         if line[1] == _CPU:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 DAY = 86400
@@ -19,8 +19,10 @@ KEEP_DAYS = 30
 FINE = 60.0
 # Two reads that are closer than this say little: counters are written in ticks.
 _LEAST_SECONDS = 1.0
-#: Points of memory in one span, and spans of one container; older points are merged in pairs, older spans dropped.
-MOST_POINTS, MOST_SPANS, MOST_KILLS = 300, 40, 50
+#: Points of memory in one span, and ended lives of one container; older points are merged in pairs, older lives dropped.
+MOST_POINTS, MOST_SPANS, MOST_KILLS = 300, 100, 50
+#: Lives that go on, one for each replica: of more, those that use most memory.
+MOST_LIVING = 1000
 #: Periods of the CPU limit (of 100 ms each, as a rule) below which a share of them says little.
 LEAST_PERIODS = 50
 #: The share of throttled periods from which a CPU limit is too low.
@@ -121,6 +123,10 @@ class History:
     kills: tuple[Kill, ...] = ()
 
 
+class ClockError(ValueError):
+    """Samples are of the future: the clock of this machine, or of another operator's, is wrong."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """A running container, and what one run read of it, in order."""
@@ -217,13 +223,23 @@ def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
     return (*(Point(two.at, max(one.most, two.most), min(one.least, two.least)) for one, two in pairs), *points[half:])
 
 
-def pruned(history: History, now: float) -> History:
-    """Without what is older than KEEP_DAYS, and without the oldest spans if there are too many."""
+def pruned(history: History, now: float, living: Collection[str] = ()) -> History:
+    """Without what is older than KEEP_DAYS, and without the oldest lives if too many have ended. `living`: the IDs of those that go on:
+    all replicas count, or the worst one may be missing."""
     oldest = now - KEEP_DAYS * DAY
-    spans = [_without_old(span, oldest) for span in history.spans if span.last.at >= oldest]
-    spans = sorted(spans, key=lambda span: span.last.at)[-MOST_SPANS:]
+    spans = sorted((_without_old(span, oldest) for span in history.spans if span.last.at >= oldest), key=lambda span: span.last.at)
+    ended = [span for span in spans if span.id not in living]
+    # Without a new life nothing grows, and which ones go on is not known.
+    ended = ended[-MOST_SPANS:] if living else ended
+    going_on = sorted((span for span in spans if span.id in living), key=_memory)[-MOST_LIVING:]
+    kept = {span.id for span in (*ended, *going_on)}
+    spans = [span for span in spans if span.id in kept]
     kills = sorted((kill for kill in history.kills if kill.at >= oldest), key=lambda kill: kill.at)[-MOST_KILLS:]
     return History(tuple(spans), tuple(kills))
+
+
+def _memory(span: Span) -> int:
+    return max(span.last.peak or 0, *(point.most for point in span.points), 0)
 
 
 def _without_old(span: Span, oldest: float) -> Span:
@@ -237,14 +253,20 @@ def _without_old(span: Span, oldest: float) -> Span:
 
 def added(history: History, seen: Iterable[Seen], kills: Iterable[Kill], now: float) -> History:
     """The history with what one run saw. A span that is known, also from another operator, is extended; a kill that is known stays as it
-    is."""
+    is. Raises ClockError."""
+    ahead = max((span.last.at - now for span in history.spans), default=0.0)
+    if ahead > DAY:
+        raise ClockError(f"samples of {ahead / DAY:.0f} days in the future are kept: this machine's clock, or another operator's, is wrong")
     known = {span.id: span for span in history.spans}
+    living = set()
     for one in seen:
+        living.add(one.id)
         for read in one.reads:
             there = known.get(one.id)
             known[one.id] = begin(one, read) if there is None else extended(there, read)
-    killed = {kill.id: kill for kill in (*kills, *history.kills)}
-    return pruned(History(tuple(known.values()), tuple(killed.values())), now)
+    # The time of a kill is by the node's clock.
+    killed = {kill.id: kill for kill in (*(replace(one, at=min(one.at, now)) for one in kills), *history.kills)}
+    return pruned(History(tuple(known.values()), tuple(killed.values())), now, living)
 
 
 def union_seconds(pieces: Iterable[tuple[float, float]]) -> float:

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +21,7 @@ from typing import Any
 
 from roles.engine.files import write_whole
 from roles.engine.timeouts import Deadline
-from roles.right_size.samples import DAY, KEEP_DAYS, History, Kill, Point, Read, Span
+from roles.right_size.samples import DAY, KEEP_DAYS, ClockError, History, Kill, Point, Read, Span
 from roles.right_size.workloads import Workload
 
 #: The format of the files. Files of a newer one are neither read nor written.
@@ -33,6 +34,10 @@ _PAUSE = 0.2
 
 class StoreError(Exception):
     """Samples could not be read or kept. Names the file and the way out."""
+
+
+class FolderError(StoreError):
+    """Nothing of the cluster can be kept now, of no workload."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,13 @@ class Store:
             if Workload(**found["workload"]) != workload:
                 raise ValueError("it is of another workload")
             return {str(name): _history(one) for name, one in found["containers"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             why = f"{type(error).__name__}: {error}"
             raise StoreError(f"{path}: earlier samples cannot be read ({why}); move the file away") from None
 
     def update(self, workload: Workload, change: Callable[[Mapping[str, History]], Mapping[str, History]]) -> dict[str, History]:
         """Read, change and replace the samples of a workload, under the lock of the cluster's directory; returns the new ones. Raises
-        StoreError, and then the file is as it was."""
+        StoreError, and then the file is as it was; FolderError if no other workload's could be kept either."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._locked():
@@ -85,8 +90,10 @@ class Store:
                 text = json.dumps({"format": FORMAT, "workload": asdict(workload), "containers": containers})
                 write_whole(self.path(workload), text + "\n")
                 return new
+        except ClockError as error:
+            raise StoreError(f"{self.path(workload)}: {error}; correct it, or move the file away if its samples are wrong") from None
         except OSError as error:
-            raise StoreError(
+            raise FolderError(
                 f"{self.folder}: samples could not be kept ({error.strerror or error}); free space there, or set another directory in the "
                 "environment: XDG_STATE_HOME=DIRECTORY"
             ) from error
@@ -116,7 +123,7 @@ class Store:
                     if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                         raise
                     if deadline.over:
-                        raise StoreError(f"{self.folder}/lock: another run has held it for {LOCK_SECONDS:g} s; try again") from None
+                        raise FolderError(f"{self.folder}/lock: another run has held it for {LOCK_SECONDS:g} s; try again") from None
                 deadline.pause(_PAUSE)
             yield
         finally:
@@ -132,7 +139,7 @@ def _plain_span(span: Span) -> dict[str, Any]:
 
 
 def _history(found: Mapping[str, Any]) -> History:
-    """Raises KeyError, TypeError, ValueError, AttributeError."""
+    """Raises KeyError, TypeError, ValueError, AttributeError, OverflowError."""
     return History(tuple(_span(one) for one in found["spans"]), tuple(_kill(one) for one in found["kills"]))
 
 
@@ -143,13 +150,13 @@ def _span(found: Mapping[str, Any]) -> Span:
         pod=str(found["pod"]),
         node=str(found["node"]),
         image=str(found["image"]),
-        first=float(found["first"]),
+        first=_finite(found["first"]),
         last=Read(**last),
         reads=int(found["reads"]),
         highest=_number_or_none(found["highest"]),
         fine=_days(found["fine"]),
         slow=_days(found["slow"]),
-        points=tuple(Point(float(at), int(most), int(least)) for at, most, least in found["points"]),
+        points=tuple(Point(_finite(at), int(most), int(least)) for at, most, least in found["points"]),
         passed=_pair(found.get("passed", (0, 0))),
         stopped=_stopped(found.get("stopped")),
     )
@@ -164,12 +171,12 @@ def _stopped(found: Sequence[Any] | None) -> tuple[int, float] | None:
     if found is None:
         return None
     limit, share = found
-    return int(limit), float(share)
+    return int(limit), _finite(share)
 
 
 def _kill(found: Mapping[str, Any]) -> Kill:
     limit = _number_or_none(found["limit"])
-    return Kill(str(found["id"]), float(found["at"]), None if limit is None else int(limit), _number_or_none(found["lived"]))
+    return Kill(str(found["id"]), _finite(found["at"]), None if limit is None else int(limit), _number_or_none(found["lived"]))
 
 
 def _days(found: Mapping[str, Any]) -> dict[int, dict[int, int]]:
@@ -179,4 +186,10 @@ def _days(found: Mapping[str, Any]) -> dict[int, dict[int, int]]:
 def _number_or_none(value: Any) -> Any:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise TypeError(f"{value!r} is not a number")
+    return None if value is None else _finite(value)
+
+
+def _finite(value: Any) -> Any:
+    if not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a number that daytwo writes")
     return value

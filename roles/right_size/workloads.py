@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 
-from roles.engine.kubelet import parse_quantity
+from roles.engine import kubelet
+from roles.engine.harmless import one_line
 from roles.engine.object_changes import Object, is_ending, is_over
 from roles.engine.placement import is_critical, is_static
 from roles.right_size.samples import Kill
@@ -16,6 +16,8 @@ from roles.right_size.samples import Kill
 _ID = re.compile(r"[0-9a-f]{64}\Z")
 #: Between a pod and its workload; collections that are needed to find it.
 BETWEEN = {"ReplicaSet": "/apis/apps/v1/replicasets", "Job": "/apis/batch/v1/jobs"}
+# They create pods through others only. A pod that names one as its own controller must not count as one of its replicas.
+_THROUGH_OTHERS = ("Deployment", "CronJob")
 #: `kind` of a pod without a controller, and of a static pod.
 POD, STATIC = "Pod", "static pod"
 _OOM = "OOMKilled"
@@ -23,14 +25,14 @@ _OOM = "OOMKilled"
 
 @dataclass(frozen=True)
 class Workload:
-    """What creates pods: a Deployment, or whatever the pods' controllers name; or a pod without a controller."""
+    """What creates pods: a Deployment, or whatever the pods' controllers name, which may be any text; or a pod without a controller."""
 
     kind: str
     namespace: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
+        return one_line(f"{self.kind} {self.namespace}/{self.name}")
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ def workload_of(pod: Object, owners: Mapping[str, Object]) -> Workload:
         return Workload(POD, namespace, str(meta["name"]))
     if (item := owners.get(str(found.get("uid")))) is not None:
         found = _controller(item) or found
+    elif str(found.get("kind")) in _THROUGH_OTHERS:
+        return Workload(POD, namespace, str(meta["name"]))
     return Workload(str(found.get("kind")), namespace, str(found.get("name")))
 
 
@@ -116,13 +120,20 @@ def _of_pod(pod: Object, owners: Mapping[str, Object]) -> Iterator[ContainerNow]
             requests=amounts(resources.get("requests")),
             limits=limits,
             id=identifier if running and _ID.match(identifier) else "",
-            started=seconds(running.get("startedAt")),
+            started=_started(pod, running),
             restarts=int(state.get("restartCount") or 0),
             kills=tuple(_kills(state, limits.memory)),
             sidecar=one in sidecars,
             guaranteed=status.get("qosClass") == "Guaranteed",
             critical=is_critical(pod),
         )
+
+
+def _started(pod: Object, running: Object) -> float | None:
+    """When a container started. A node that got its time only after that says years ago; no container is older than its pod. (The mirror
+    of a static pod is younger.)"""
+    started, created = seconds(running.get("startedAt")), seconds(pod["metadata"].get("creationTimestamp"))
+    return started if started is None or created is None or is_static(pod) else max(started, created)
 
 
 def _cgroup_uid(pod: Object) -> str:
@@ -142,14 +153,8 @@ def _kills(state: Object, limit: int | None) -> Iterator[Kill]:
 
 def amounts(found: Mapping[str, object] | None) -> Amounts:
     """CPU and memory of `requests` or `limits`. Raises ValueError."""
-    cpu, memory = ((found or {}).get(name) for name in ("cpu", "memory"))
-    return Amounts(
-        None if cpu is None else _up(parse_quantity(str(cpu)) * 1000), None if memory is None else _up(parse_quantity(str(memory)))
-    )
-
-
-def _up(amount: Fraction) -> int:
-    return -(-amount.numerator // amount.denominator)
+    given = ((name, (found or {}).get(name)) for name in ("cpu", "memory"))
+    return Amounts(*(None if value is None else kubelet.amounts.units(name, kubelet.parse_quantity(str(value))) for name, value in given))
 
 
 def seconds(text: object) -> float | None:

@@ -38,6 +38,9 @@ class MetricsApi:
         self.memory: dict[str, str] = {}
         self.custom: dict[str, str] = {}
         self.external: dict[str, str] = {}
+        self.silent: set[str] = set()
+        self.at: datetime | None = None
+        self.asked: list[str] = []
         self.port = 0
         self._pods = pods
 
@@ -60,7 +63,7 @@ class MetricsApi:
         )
 
     def _items(self, group: str, namespace: str, rest: list[str], selector: str) -> list[dict[str, Any]] | None:
-        at = _text(datetime.now(UTC))
+        at = _text(self.at or datetime.now(UTC))
         if group == EXTERNAL:
             value = self.external.get(rest[0])
             return [] if value is None else [{"metricName": rest[0], "metricLabels": {}, "timestamp": at, "value": value}]
@@ -73,7 +76,13 @@ class MetricsApi:
             return [
                 {**one, "describedObject": {"kind": resource, "namespace": namespace, "name": pod["metadata"]["name"]}} for pod in found
             ]
-        return [self._pod(pod, at) for pod in self._pods(namespace, selector) if pod["metadata"]["labels"].get("app") in self.cpu]
+        found = self._pods(namespace, selector)
+        heard = [
+            pod
+            for pod in found
+            if (pod["metadata"].get("labels") or {}).get("app") in self.cpu and pod["metadata"]["name"] not in self.silent
+        ]
+        return [self._pod(pod, at) for pod in heard]
 
     def _pod(self, pod: Mapping[str, Any], at: str) -> dict[str, Any]:
         app, count = pod["metadata"]["labels"]["app"], len(pod["spec"]["containers"])
@@ -111,6 +120,8 @@ def served(folder: Path, address: str, pods: Callable[[str, str], list[dict[str,
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            if self.headers.get("User-Agent", "").startswith("kube-controller-manager"):
+                api.asked.append(self.path)
             found = api.answer(self.path)
             body = json.dumps(found if found is not None else _NOT_FOUND).encode()
             self.send_response(200 if found is not None else 404)
@@ -162,7 +173,8 @@ def served_in(lab: Lab, folder: Path) -> Iterator[MetricsApi]:
     """The APIs, as the nodes of a lab reach this machine."""
 
     def pods(namespace: str, selector: str) -> list[dict[str, Any]]:
-        told = lab.kubectl("get", "pods", "-n", namespace, "-l", selector, "--field-selector=status.phase=Running", "-o", "json")
+        where = ["-n", namespace] if namespace else ["--all-namespaces"]
+        told = lab.kubectl("get", "pods", *where, "-l", selector, "--field-selector=status.phase=Running", "-o", "json")
         items: list[dict[str, Any]] = json.loads(told)["items"]
         return items
 

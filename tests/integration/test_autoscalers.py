@@ -1,5 +1,6 @@
-"""Autoscalers on a real cluster: problems planted, named, and gone after the advice; applied, scaled out and in under a load that the test
-sets, each count as daytwo computes it; undone. The metrics come from APIs of the test's own."""
+"""Autoscalers on a real cluster: applied, proven and undone; problems planted, named, and gone after the advice; scaled out and in under a
+load that the test sets, each count as daytwo computes it. The metrics come from APIs of the test's own. (Further problems are in
+test_autoscaler_preflight.py.)"""
 
 from __future__ import annotations
 
@@ -13,47 +14,17 @@ import pytest
 from tests.integration import operator
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, MetricsApi, register, served_in
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
-from tests.lab import Lab, images
+from tests.integration.scaling import apply, autoscalers, container, hpa, problems, status, workload
+from tests.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
 
 NAMESPACE = "t-scale"
 ENTRY = {"min": 1, "max": 4, "cpu": "60%", "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
 
 
-def deployment(name: str, cpu: str | None, **more: Any) -> dict[str, Any]:
-    container: dict[str, Any] = {"name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never"}
-    if cpu is not None:
-        container["resources"] = {"requests": {"cpu": cpu, "memory": "8Mi"}}
-    labels = {"app": name}
-    spec = {
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}},
-        **more,
-    }
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-
-
-def hpa(name: str, target: str, *metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
-    spec = {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
-        "maxReplicas": 4,
-        "metrics": list(metrics),
-        **more,
-    }
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": spec,
-    }
-
-
-CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}
-
-
-def apply(lab: Lab, *items: dict[str, Any]) -> None:
-    lab.kubectl("apply", "--server-side", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}))
+def deployment(name: str, cpu: str | None = "100m", **more: Any) -> dict[str, Any]:
+    return workload(NAMESPACE, name, container("app", cpu), **more)
 
 
 def get(lab: Lab, *what: str) -> dict[str, Any]:
@@ -62,36 +33,38 @@ def get(lab: Lab, *what: str) -> dict[str, Any]:
 
 
 def scale(*arguments: str, entry: dict[str, Any] | str = ENTRY, target: str = "web") -> Outcome:
-    return pyinfra("autoscalers", *data(autoscalers=json.dumps({f"{NAMESPACE}/deployment/{target}": entry})), *arguments, "-y")
+    return autoscalers({f"{NAMESPACE}/deployment/{target}": entry}, *arguments)
 
 
-def status(lab: Lab) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit status, and the autoscalers by name."""
-    done = pyinfra("autoscaler_status", *data(format="json", namespaces=NAMESPACE), "-y")
-    found = json.loads(done.out[done.out.index("{") : done.out.rindex("}") + 1])
-    return done.code, {one["name"]: one for one in found["autoscalers"]}
+def made(lab: Lab, *items: dict[str, Any]) -> None:
+    """Deployments, with all their pods."""
+    apply(lab, *items)
+    for item in items:
+        lab.kubectl("rollout", "status", "-n", NAMESPACE, f"deployment/{item['metadata']['name']}", "--timeout=280s")
 
 
 @pytest.fixture(scope="module")
 def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsApi]:
     lab.kubectl("create", "namespace", NAMESPACE)
     wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", NAMESPACE, check=False), "the namespace's service account")
-    apply(lab, deployment("web", "100m"), deployment("bare", None), deployment("other", "100m"))
-    for name in ("web", "bare", "other"):
-        lab.kubectl("rollout", "status", "-n", NAMESPACE, f"deployment/{name}", "--timeout=280s")
+    made(lab, deployment("web"))
     with served_in(lab, tmp_path_factory.mktemp("metrics")) as api:
         yield api
     lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
     operator.forget(lab)
 
 
-def rules(found: dict[str, Any]) -> dict[str, str]:
-    return {one["rule"]: one["why"] for one in found["problems"]}
+def undone(done: Outcome) -> Outcome:
+    found = re.search(r"To undo it: deploys/rollback.py --data run=(\S+)", done.out)
+    assert found, done.all
+    return pyinfra("rollback", *data(run=found[1]), "-y")
 
 
+@pytest.mark.slow
 def test_problems_are_named_and_gone_after_the_advice(lab: Lab, metrics: MetricsApi) -> None:
     """No metrics API; a container without a request; two autoscalers on the same pods; a target that is not there."""
-    apply(lab, hpa("bare", "bare", CPU), hpa("one", "other", CPU), hpa("two", "other", CPU), hpa("lost", "gone", CPU))
+    made(lab, deployment("bare", None), deployment("other"))
+    apply(lab, *(hpa(NAMESPACE, name, target) for name, target in (("bare", "bare"), ("one", "other"), ("two", "other"), ("lost", "gone"))))
     refused = scale("--dry")
     assert refused.code == 1 and "metrics-api" in refused.all and "metrics-server" in refused.all, refused.all
     metrics.cpu |= {"web": "30m", "bare": "30m", "other": "30m"}
@@ -102,12 +75,12 @@ def test_problems_are_named_and_gone_after_the_advice(lab: Lab, metrics: Metrics
     wait_for(
         lambda: all(both in json.dumps(get(lab, "hpa", name)["status"]) for name in ("one", "two")), "the controller's conditions", every=2
     )
-    code, found = status(lab)
+    code, found = status(NAMESPACE)
     assert code == 2
     assert "shop" not in found and not found["bare"]["works"]
-    assert "missing-request" in rules(found["bare"]) and "no-target" in rules(found["lost"])
+    assert "missing-request" in problems(found["bare"]) and "no-target" in problems(found["lost"])
     assert all(
-        "two-autoscalers" in rules(found[name]) and f"{NAMESPACE}/{other}" in rules(found[name])["two-autoscalers"]
+        "two-autoscalers" in problems(found[name]) and f"{NAMESPACE}/{other}" in problems(found[name])["two-autoscalers"]["why"]
         for name, other in (("one", "two"), ("two", "one"))
     )
     # The controller says the same.
@@ -121,14 +94,28 @@ def test_problems_are_named_and_gone_after_the_advice(lab: Lab, metrics: Metrics
     lab.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/bare", "--timeout=280s")
 
     def well() -> bool:
-        code, found = status(lab)
-        return code == 0 and all(not rules(one) or set(rules(one)) <= {"starts-slowly", "no-sample"} for one in found.values())
+        code, found = status(NAMESPACE)
+        return code == 0 and all(set(problems(one)) <= {"starts-slowly", "no-sample"} for one in found.values())
 
     wait_for(well, "autoscalers that work", every=2)
     lab.kubectl("delete", "hpa", "-n", NAMESPACE, "--all")
 
 
-def test_an_autoscaler_is_applied_proven_follows_the_load_and_is_undone(lab: Lab, metrics: MetricsApi) -> None:
+def test_an_autoscaler_is_applied_proven_and_undone(lab: Lab, metrics: MetricsApi) -> None:
+    """The heart of the deploy, short enough for each run of the tests."""
+    metrics.cpu["web"] = "30m"
+    register(metrics, lab, RESOURCE)
+    done = scale()
+    assert done.code == 0 and "desiredReplicas 1, and daytwo computes 1" in done.out, done.all
+    assert "ScalingActive=True ValidMetricFound" in done.out and "field manager daytwo" in done.out
+    assert get(lab, "hpa", "web")["spec"]["maxReplicas"] == 4
+    undo = undone(done)
+    assert undo.code == 0 and "it is gone" in undo.out, undo.all
+    assert get(lab, "hpa")["items"] == []
+
+
+@pytest.mark.slow
+def test_an_autoscaler_follows_the_load_and_its_changes_are_undone(lab: Lab, metrics: MetricsApi) -> None:
     metrics.cpu["web"] = "30m"
     metrics.custom["hits"], metrics.external["queue"] = "5", "7"
     register(metrics, lab, RESOURCE, CUSTOM, EXTERNAL)
@@ -136,36 +123,53 @@ def test_an_autoscaler_is_applied_proven_follows_the_load_and_is_undone(lab: Lab
     # A sample counts when all of its window is after the pod became Ready.
     wait_for(lambda: "cpu 30%/60%: asks for 1" in scale("--dry", entry=entry).out, "samples that count")
     plan = scale("--dry", entry=entry)
-    assert plan.code == 0 and "stays at 1" in plan.out and "cpu 30%/60%: asks for 1" in plan.out, plan.all
-    done = scale(entry=entry)
-    assert done.code == 0 and re.search(r"desiredReplicas 1, and daytwo computes 1", done.out), done.all
-    assert "ScalingActive=True ValidMetricFound" in done.out and "field manager daytwo" in done.out
+    assert plan.code == 0 and "stays at 1" in plan.out, plan.all
+    created = scale(entry=entry)
+    assert created.code == 0 and "desiredReplicas 1, and daytwo computes 1" in created.out, created.all
     again = scale(entry=entry)
     assert again.code == 0 and "as wanted" in again.out, again.all
+    compliant(entry)
 
-    def follows(cpu: str, count: int) -> None:
+    def follows(cpu: str, hits: str, count: int) -> None:
         """The load changes: the count that daytwo computes before the controller acts is the one that it sets."""
-        metrics.cpu["web"] = cpu
-        _, found = status(lab)
+        metrics.cpu["web"], metrics.custom["hits"] = cpu, hits
+        _, found = status(NAMESPACE)
         computed = found["web"]
         seen = get(lab, "hpa", "web")["status"]["desiredReplicas"]
         assert computed["lowest"] <= count <= computed["highest"] or seen == count, (computed, seen)
         wait_for(lambda: get(lab, "deployment", "web")["spec"]["replicas"] == count, f"{count} replicas")
 
-    follows("230m", 4)
+    follows("230m", "5", 4)
     lab.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/web", "--timeout=280s")
-    follows("10m", 1)
-    undo = pyinfra("rollback", *data(run=_run_of(done)), "-y")
+    follows("10m", "1", 1)
+    changed = scale(entry={**entry, "max": 6, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}})
+    assert changed.code == 0 and "desiredReplicas 1, and daytwo computes 1" in changed.out, changed.all
+    after = get(lab, "hpa", "web")["spec"]
+    assert (after["maxReplicas"], after["behavior"]["scaleDown"]["stabilizationWindowSeconds"]) == (6, 5)
+    undo = undone(changed)
+    assert undo.code == 0, undo.all
+    back = get(lab, "hpa", "web")["spec"]
+    assert (back["maxReplicas"], back["behavior"]["scaleDown"]["stabilizationWindowSeconds"]) == (4, 0)
+    undo = undone(created)
     assert undo.code == 0 and "it is gone" in undo.out, undo.all
     assert get(lab, "hpa")["items"] == []
+    told = checked(entry)
+    assert told.code == 2 and re.search(rf"autoscalers +FAIL +{NAMESPACE}/web: does not exist", told.out), told.all
 
 
-def _run_of(done: Outcome) -> str:
-    found = re.search(r"To undo it: deploys/rollback.py --data run=(\S+)", done.out)
-    assert found, done.out
-    return found[1]
+def checked(entry: dict[str, Any]) -> Outcome:
+    return pyinfra("checks", *data(autoscalers=json.dumps({f"{NAMESPACE}/deployment/web": entry})), "-y")
 
 
+def compliant(entry: dict[str, Any]) -> None:
+    """The checks agree, and name what differs."""
+    good = checked(entry)
+    assert good.code == 0 and re.search(rf"autoscalers +pass +{NAMESPACE}/web", good.out), good.all
+    other = checked({**entry, "max": 5})
+    assert other.code == 2 and f"{NAMESPACE}/web: maxReplicas differs" in other.out, other.all
+
+
+@pytest.mark.slow
 def test_replicas_leave_the_annotation_of_kubectl_apply(lab: Lab, metrics: MetricsApi) -> None:
     """An apply without replicas would set the count to 1; after daytwo has settled it, it stays."""
     item = deployment("kept", "100m", replicas=3)

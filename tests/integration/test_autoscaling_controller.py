@@ -3,6 +3,8 @@ down, seen through the real API, with metrics APIs of the test's own. Each count
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import random
 import time
@@ -14,8 +16,15 @@ from typing import Any
 
 import pytest
 
+from roles.autoscalers.model import read_desired
+from roles.autoscalers.plan import AutoscalerAction, planned, with_result
+from roles.autoscalers.way_back import plan_way_back
+from roles.autoscalers.write import AutoscalerWriter
 from roles.engine.api import errors
+from roles.engine.api.client import Base
 from roles.engine.autoscaling import Controller, Judged, clock, judge, leader, read_autoscalers, read_lease
+from roles.engine.object_changes import ObjectPlan, Session, Undone
+from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
 from tests.integration.operator import wait_for
 from tests.integration.shadow import Shadow, shadow
@@ -36,17 +45,19 @@ PODS, HPAS = "/api/v1/namespaces/shop/pods", "/apis/autoscaling/v2/namespaces/sh
 KINDS = {"Service": "/api/v1/namespaces/kube-system/services", "APIService": "/apis/apiregistration.k8s.io/v1/apiservices"}
 
 
-class Reading:
-    """The reading half of an Api."""
-
-    host = "shadow"
+class ShadowApi(Base):
+    """daytwo's own client on the shadow's API: what leaves it is what leaves it over SSH."""
 
     def __init__(self, api: Shadow) -> None:
+        super().__init__("shadow")
         self._api = api
 
-    def get_json(self, path: str, timeout: float = 0.0, *, wait: float = 0.0) -> dict[str, Any]:
+    def _get(self, path: str, timeout: float) -> bytes:
+        return self._send("GET", path, "application/json", b"", timeout)
+
+    def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
         try:
-            return self._api.ask("GET", path)
+            return json.dumps(self._api.ask(verb, path, json.loads(body) if body else None, content)).encode()
         except urllib.error.HTTPError as error:
             raise errors.by_status(self.host, path, error.code, error.read()) from None
 
@@ -111,7 +122,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shadow, 
 
 
 def looked(api: Shadow) -> Judged:
-    reading: Any = Reading(api)
+    reading = ShadowApi(api)
     lease = read_lease(reading)
     now = clock(datetime.now(UTC), lease)
     controller = Controller(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
@@ -157,3 +168,85 @@ def test_each_count_is_one_that_daytwo_computes(cluster: tuple[Shadow, MetricsAp
     print(f"{samples} samples, {exact} of them exact, counts {sorted(counts)}, {len(wrong)} differ")
     assert not wrong, f"{len(wrong)} of {samples} differ:\n" + "\n".join(wrong)
     assert len(counts) > 3 and exact > samples / 4, (counts, exact, samples)
+
+
+# ---- written, proven, undone
+
+
+def carried_out(session: Session, action: AutoscalerAction, *, seconds: float = 60) -> tuple[str, ObjectsRecord]:
+    """The proof of one action, and its record."""
+    lease = read_lease(session.asked(lambda api: api))
+    controller = Controller(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
+    writer = AutoscalerWriter(session, controller, force=False, proof_seconds=seconds)
+    (step,) = writer.steps([action])
+    fields: list[Any] = []
+    proof = step.write(fields.extend)
+    kept = tuple(ChangedField(tuple(one["path"]), one["before"], one["after"]) for one in fields)
+    # A created object has its UID only now.
+    one = ChangedObject(step.name, step.action, kept, step.about, "done")
+    return proof, ObjectsRecord("r", "", "autoscalers", {}, (one,))
+
+
+def action_of(session: Session, entry: Any) -> AutoscalerAction:
+    desired = read_desired([("cp1", {"autoscalers": {"shop/deployment/web": entry}}.get)])
+    assert desired is not None
+    (wanted,) = desired.entries
+    plan = ObjectPlan[AutoscalerAction]()
+    found = planned(wanted, session.fetch(f"{HPAS}/web"), desired, plan)
+    assert found is not None and not plan.refusals
+    if found.manifest is None:
+        return found
+    manifest = found.manifest
+    made = with_result(found, session.asked(lambda api: api.apply(found.path, manifest, dry_run=True)), plan)
+    assert made is not None, plan
+    return made
+
+
+def undone(session: Session, record: ObjectsRecord) -> str:
+    there = {one.path: item for one in record.objects if (item := session.fetch(one.path)) is not None}
+    plan = plan_way_back(record, there, force=False)
+    assert not plan.refusals, plan.refusals
+    (back,) = plan.actions
+    if back.manifest is not None:
+        manifest = back.manifest
+        made = with_result(back, session.asked(lambda api: api.apply(back.path, manifest, dry_run=True)), plan)
+        assert made is not None, plan
+        back = made
+    return carried_out(session, back)[0]
+
+
+def test_written_proven_and_undone(cluster: tuple[Shadow, MetricsApi]) -> None:
+    api, metrics = cluster
+    session = Session(lambda: ShadowApi(api), 10)
+    with contextlib.suppress(urllib.error.HTTPError):
+        api.create("/apis/apps/v1/namespaces/shop/deployments", deployment())
+    with contextlib.suppress(urllib.error.HTTPError):
+        api.ask("DELETE", f"{HPAS}/web")
+    metrics.cpu["web"] = "50m"
+    api.ask("PATCH", f"{DEPLOYMENT}/scale", {"spec": {"replicas": 2}}, "application/merge-patch+json")
+    wait_for(
+        lambda: (make_ready(api), len([pod for pod in api.items(PODS) if pod.get("status", {}).get("phase") == "Running"]) == 2)[1],
+        "2 pods",
+    )
+    entry = {"min": 1, "max": 4, "cpu": "50%"}
+    proof, created = carried_out(session, action_of(session, entry))
+    print(proof)
+    assert "field manager daytwo" in proof and "desiredReplicas 2, and daytwo computes 2" in proof
+    proof, changed = carried_out(
+        session, action_of(session, {**entry, "max": 6, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 10}}})
+    )
+    assert "desiredReplicas 2" in proof
+    # Undone, each field is as before, also the behavior that was not set.
+    assert "NOT PROVEN" not in undone(session, changed)
+    found = api.ask("GET", f"{HPAS}/web")["spec"]
+    assert found["maxReplicas"] == 4 and "behavior" not in found
+    proof, removed = carried_out(session, action_of(session, "absent"))
+    assert "it is gone" in proof
+    assert "field manager daytwo" in undone(session, removed)
+    assert api.ask("GET", f"{HPAS}/web")["spec"]["maxReplicas"] == 4
+    assert "it is gone" in undone(session, created)
+    # What the controller cannot handle is reverted.
+    broken = action_of(session, {"max": 4, "pods": {"nobody-has-it": "5"}})
+    with pytest.raises(Undone, match=r"FailedGetPodsMetric|unable to get metric"):
+        carried_out(session, broken, seconds=4)
+    assert session.fetch(f"{HPAS}/web") is None

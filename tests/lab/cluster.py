@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -282,10 +282,13 @@ class Lab:
     def load_extra(self, name: str) -> str:
         """One of binaries.EXTRAS as an image on all nodes, which have no registry; returns its name. It is built once, when it is first
         wanted."""
-        image = f"{images.REPOSITORY}/{name}:{binaries.EXTRAS[name].version}"
+        return self.load_image(f"{images.REPOSITORY}/{name}:{binaries.EXTRAS[name].version}", lambda: binaries.extra(name))
+
+    def load_image(self, image: str, binary: Callable[[], Path]) -> str:
+        """An image of one program on all nodes that do not have it; returns its name. `binary` makes the program when it is wanted."""
         wanting = [node for node in self.nodes if image not in self.run(node, "ctr -n k8s.io images ls -q").stdout.split()]
         if wanting:
-            data = images.component_tar(image, binaries.extra(name))
+            data = images.component_tar(image, binary())
             with long_step(f"loading {image} on {', '.join(wanting)}"):
                 parallel(*(partial(self._import, node, data) for node in wanting))
         return image

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.lab import binaries, images
 from tests.lab.cluster import Lab
-from tests.lab.tools import CACHE, LabError, locked, long_step, parallel, run
+from tests.lab.tools import CACHE, locked, long_step, run
 
 SOURCE = Path(__file__).with_name("load") / "main.go"
 # The standard library is all that it needs.
@@ -41,20 +39,7 @@ def binary() -> Path:
 
 def load(lab: Lab) -> str:
     """The name of its image, which all nodes have afterwards."""
-    image = f"{images.REPOSITORY}/load:{_version()}"
-    wanting = [node for node in lab.nodes if image not in lab.run(node, "ctr -n k8s.io images ls -q").stdout.split()]
-    if wanting:
-        data = images.component_tar(image, binary())
-        with long_step(f"loading {image} on {', '.join(wanting)}"):
-            parallel(*(partial(_import, lab, node, data) for node in wanting))
-    return image
-
-
-def _import(lab: Lab, node: str, data: bytes) -> None:
-    words = ["ssh", "-F", str(lab.ssh_config), "-o", "LogLevel=ERROR", node, "ctr -n k8s.io images import - >/dev/null"]
-    done = subprocess.run(words, input=data, capture_output=True, check=False, timeout=300)
-    if done.returncode:
-        raise LabError(f"{node} cannot import an image: {done.stderr.decode(errors='replace').strip()[-300:]}")
+    return lab.load_image(f"{images.REPOSITORY}/load:{_version()}", binary)
 
 
 def container(image: str, resources: dict[str, Any], **use: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from roles.engine.autoscaling.calculator import Groups, MetricResult
 from roles.engine.autoscaling.controller import LEASE, clock, leader, read_controller, read_lease, tuned
 from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, Scene, decide, next_history, shared
-from roles.engine.autoscaling.judge import Judged, Turns, judge, turns
+from roles.engine.autoscaling.judge import Judged, TurningPoints, judge, turns
 from roles.engine.autoscaling.limits import History, Limited, Past, limit
 from roles.engine.autoscaling.look import Look, any_autoscaler, look_at, managers_of, see_controller
 from roles.engine.autoscaling.model import (
@@ -28,9 +28,12 @@ from roles.engine.autoscaling.model import (
 )
 from roles.engine.autoscaling.owners import LAST_APPLIED, ReplicasOwner, replicas_owner, without_replicas
 from roles.engine.autoscaling.past import history_of
-from roles.engine.autoscaling.problems import RULES, VPA, Problem, problems, vertical_resources
+from roles.engine.autoscaling.problems import RULES, Problem, problems, vertical_resources
 from roles.engine.autoscaling.read import APISERVICES_PATH, HPAS_PATH, VPAS_PATH, Target, World, read_autoscalers
 from roles.engine.autoscaling.room import more_pods, room_problem, template_of
+from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, VPA, Advice, Outlook, Vertical, VerticalScene, outlook, requests_of
+from roles.engine.autoscaling.vertical_problems import JudgedVertical, judge_vertical
+from roles.engine.autoscaling.vertical_read import VerticalWorld, read_verticals
 
 __all__ = [
     "ABOVE_MAXIMUM",
@@ -38,11 +41,14 @@ __all__ = [
     "BELOW_MINIMUM",
     "HPA",
     "HPAS_PATH",
+    "IN_PLACE",
     "LAST_APPLIED",
     "LEASE",
+    "PROVIDED",
     "RULES",
     "VPA",
     "VPAS_PATH",
+    "Advice",
     "Autoscaler",
     "Behavior",
     "Condition",
@@ -51,11 +57,13 @@ __all__ = [
     "Groups",
     "History",
     "Judged",
+    "JudgedVertical",
     "Limited",
     "Look",
     "MetricResult",
     "MetricSpec",
     "NoReading",
+    "Outlook",
     "Past",
     "PodSamples",
     "Policy",
@@ -70,7 +78,10 @@ __all__ = [
     "Status",
     "Target",
     "Total",
-    "Turns",
+    "TurningPoints",
+    "Vertical",
+    "VerticalScene",
+    "VerticalWorld",
     "World",
     "amount",
     "any_autoscaler",
@@ -78,6 +89,7 @@ __all__ = [
     "decide",
     "history_of",
     "judge",
+    "judge_vertical",
     "leader",
     "limit",
     "look_at",
@@ -85,11 +97,14 @@ __all__ = [
     "milli",
     "more_pods",
     "next_history",
+    "outlook",
     "problems",
     "read_autoscalers",
     "read_controller",
     "read_lease",
+    "read_verticals",
     "replicas_owner",
+    "requests_of",
     "room_problem",
     "see_controller",
     "shared",

@@ -32,6 +32,7 @@ from roles.engine.object_changes import Object
 from roles.engine.placement import requests as pod_requests
 
 CPU = "cpu"
+TYPES = ("Resource", "ContainerResource", "Pods", "Object", "External")
 _NO_PODS = "no pods returned by selector while calculating replica count"
 _NO_SAMPLES = "did not receive metrics for targeted pods (pods might be unready)"
 
@@ -115,7 +116,7 @@ def calculate(
     try:
         return run.result(reading)
     except NoCount as error:
-        reason = f"FailedGet{metric.type}Metric"
+        reason = f"FailedGet{metric.type}Metric" if metric.type in TYPES else "InvalidMetricSourceType"
         return MetricResult(metric, groups=run.groups, reason=reason, message=f"the HPA was unable to compute the replica count: {error}")
 
 
@@ -135,7 +136,7 @@ class _Calculation:
     def result(self, reading: Reading) -> MetricResult:
         """Raises NoCount."""
         one = self.metric
-        if one.type not in ("Resource", "ContainerResource", "Pods", "Object", "External"):
+        if one.type not in TYPES:
             raise NoCount(f'unknown metric source type "{one.type}"')
         if one.is_resource:
             return self._resource(reading)

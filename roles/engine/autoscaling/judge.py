@@ -10,7 +10,7 @@ from roles.engine.autoscaling.calculator import MetricResult
 from roles.engine.autoscaling.decide import Decision, Scene, decide
 from roles.engine.autoscaling.model import Autoscaler, Controller, amount
 from roles.engine.autoscaling.problems import Problem, problems
-from roles.engine.autoscaling.read import Target, World
+from roles.engine.autoscaling.read import World
 from roles.engine.autoscaling.room import room_problem
 from roles.engine.placement import ClusterView
 
@@ -49,7 +49,7 @@ def judge(world: World, controller: Controller, now: datetime, view: ClusterView
         decision = decide(scene, controller, now)
         listed = problems(scene, decision, controller, world)
         if view is not None and scene.scale is not None:
-            room = room_problem(scene, world.targets.get(scene.autoscaler.key, Target()).item, view)
+            room = room_problem(scene, world, view)
             if room is not None:
                 rule, severity, why, way_out, other = room
                 listed = [*listed, Problem(rule, severity, (str(scene.autoscaler), other), why, way_out)]
@@ -61,7 +61,7 @@ _ORDER: Mapping[str, int] = {"critical": 0, "warning": 1, "note": 2}
 
 
 @dataclass(frozen=True)
-class Turns:
+class TurningPoints:
     """Above which value of a metric the count goes up, and below which it goes down, as an operator reads it: `66%`; "" if no value of it
     does. If pods are unready or without a sample, more is needed."""
 
@@ -73,20 +73,20 @@ class Turns:
         return ", ".join(filter(None, parts)) or "no value of it changes the count"
 
 
-def turns(row: MetricResult, judged: Judged, controller: Controller) -> Turns:
+def turns(row: MetricResult, judged: Judged, controller: Controller) -> TurningPoints:
     """What would change the count, by this metric alone: the tolerance, and the rounding up to whole pods."""
     item, current = judged.autoscaler, judged.decision.current or 0
     shared = row.metric.average is not None and row.metric.type in ("Object", "External")
     pods = judged.scene.scale.status if shared and judged.scene.scale is not None else row.groups.ready or current
     if not pods or not current:
-        return Turns()
+        return TurningPoints()
     tolerance = [controller.tolerance] * 2
     if item.behavior is not None and controller.tolerance_per_autoscaler:
         own = (item.behavior.up.tolerance, item.behavior.down.tolerance)
         tolerance = [controller.tolerance if one is None else one for one in own]
     up = _value(row, max(1 + tolerance[0], current / pods)) if current < item.maximum else ""
     down = _value(row, min(1 - tolerance[1], (current - 1) / pods)) if current > max(item.minimum, 0) and current > 1 else ""
-    return Turns(up, down)
+    return TurningPoints(up, down)
 
 
 def _value(row: MetricResult, ratio: float) -> str:

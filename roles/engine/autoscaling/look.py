@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from roles.engine.api import Api, list_objects
+from roles.engine.api import Api, NotFound, list_objects
 from roles.engine.autoscaling.controller import NAME, clock, read_controller, read_lease
 from roles.engine.autoscaling.judge import Judged, judge
 from roles.engine.autoscaling.model import Controller
-from roles.engine.autoscaling.read import HPAS_PATH, World, read_autoscalers
+from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, World, read_autoscalers
+from roles.engine.autoscaling.vertical_problems import JudgedVertical, judge_vertical
+from roles.engine.autoscaling.vertical_read import VerticalWorld, read_verticals
 from roles.engine.control_plane import Component
 from roles.engine.object_changes import Object
 from roles.engine.placement import ClusterView
@@ -25,10 +27,16 @@ class Look:
     controller: Controller
     world: World
     judged: tuple[Judged, ...]
+    verticals: tuple[JudgedVertical, ...] = ()
+    vertical_world: VerticalWorld = field(default_factory=VerticalWorld)
 
     @property
     def not_known(self) -> tuple[str, ...]:
-        return (*self.controller.assumed, *self.world.not_known)
+        return tuple(dict.fromkeys((*self.controller.assumed, *self.world.not_known, *self.vertical_world.not_known)))
+
+    @property
+    def all(self) -> tuple[Judged | JudgedVertical, ...]:
+        return (*self.judged, *self.verticals)
 
 
 def managers_of(components: Mapping[str, Mapping[str, Component]]) -> dict[str, Component]:
@@ -50,16 +58,24 @@ def look_at(
     namespaces: Collection[str] | None = None,
     pods: Sequence[Object] | None = None,
 ) -> Look:
-    """All autoscalers, or those of some namespaces. `managers`: kube-controller-manager by host; `pods`: all of the cluster, if the caller
-    has read them. Raises ApiError, ValueError."""
+    """All autoscalers, also vertical ones, or those of some namespaces. `managers`: kube-controller-manager by host; `pods`: all of the
+    cluster, if the caller has read them. Raises ApiError, ValueError."""
     controller, now = see_controller(api, cluster, managers)
     world = read_autoscalers(api, controller, now, namespaces)
     view = None
     if world.scenes:
         view = ClusterView(list_objects(api, "/api/v1/nodes"), list_objects(api, "/api/v1/pods") if pods is None else pods)
-    return Look(now, controller, world, tuple(judge(world, controller, now, view)))
+    verticals = read_verticals(api, controller.minor, namespaces)
+    found = tuple(judge_vertical(scene, now) for scene in verticals.scenes)
+    return Look(now, controller, world, tuple(judge(world, controller, now, view)), found, verticals)
 
 
 def any_autoscaler(api: Api) -> bool:
-    """There is at least one. Raises ApiError."""
-    return bool((api.get_json(f"{HPAS_PATH}?limit=1").get("items")) or ())
+    """There is at least one, horizontal or vertical. Raises ApiError."""
+    for path in (HPAS_PATH, VPAS_PATH):
+        try:
+            if api.get_json(f"{path}?limit=1").get("items"):
+                return True
+        except NotFound:
+            continue
+    return False

@@ -42,8 +42,13 @@ def approximate(quantity: str) -> float:
 
 
 def time_of(text: object) -> datetime | None:
-    """A time of the API; None if it is not set. Raises ValueError."""
-    return datetime.fromisoformat(str(text)) if text else None
+    """A time of the API, with its zone; None if it is not set. Raises ValueError."""
+    if not text:
+        return None
+    found = datetime.fromisoformat(str(text))
+    if found.tzinfo is None:
+        raise ValueError(f"{text!r} is a time without a zone")
+    return found
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,7 @@ class Condition:
     message: str = ""
 
     def __str__(self) -> str:
-        return f"{self.type}={self.status} {self.reason}"
+        return f"{self.type}={self.status} {self.reason}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,8 @@ def last_applied(item: Object) -> int | None:
     text = (item["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
         found: Any = json.loads(str(text))["spec"]["replicas"] if text else None
-    except (ValueError, KeyError, TypeError):
-        return None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None  # whoever may change the workload may write anything there
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 

@@ -17,6 +17,8 @@ _NAMES = {RESOURCE: "resource", CUSTOM: "custom", EXTERNAL: "external"}
 #: The API that a metric comes from, by its type.
 API_OF = {"Resource": RESOURCE, "ContainerResource": RESOURCE, "Pods": CUSTOM, "Object": CUSTOM, "External": EXTERNAL}
 _CUSTOM_WINDOW = 60.0
+#: Numbers of the controller have 64 bits; what is higher is no measurement.
+_HIGHEST = 2**63 - 1
 
 
 def no_answer(group: str, why: str) -> NoReading:
@@ -40,7 +42,7 @@ def resource_samples(metric: MetricSpec, answer: Mapping[str, Any], minor: int) 
                 return NoReading(f"failed to get container metrics: {text}")
         usages = [(one.get("usage") or {}).get(metric.name) for one in containers]
         if usages and None not in usages:
-            value = sum(milli(str(one)) for one in usages)
+            value = sum(_thousandths(one) for one in usages)
             found[str(item["metadata"]["name"])] = Sample(
                 value, time_of(item.get("timestamp")), float(parse_duration(item.get("window") or "0"))
             )
@@ -55,9 +57,17 @@ def custom_samples(answer: Mapping[str, Any]) -> Reading:
     return PodSamples({str(one["describedObject"]["name"]): _sample(one) for one in items})
 
 
+def _thousandths(value: object) -> int:
+    """Raises ValueError."""
+    found = milli(str(value))
+    if abs(found) > _HIGHEST:
+        raise ValueError(f"{str(value)[:40]} is more than a number of 64 bits")
+    return found
+
+
 def _sample(item: Mapping[str, Any]) -> Sample:
     window = item.get("windowSeconds", item.get("window"))
-    return Sample(milli(str(item["value"])), time_of(item.get("timestamp")), _CUSTOM_WINDOW if window is None else float(window))
+    return Sample(_thousandths(item["value"]), time_of(item.get("timestamp")), _CUSTOM_WINDOW if window is None else float(window))
 
 
 def custom_total(answer: Mapping[str, Any]) -> Reading:
@@ -65,7 +75,7 @@ def custom_total(answer: Mapping[str, Any]) -> Reading:
     items = answer.get("items") or []
     if len(items) != 1:
         return no_answer(CUSTOM, f"the custom metrics API server returned {len(items)} results when we asked for exactly one")
-    return Total((milli(str(items[0]["value"])),), time_of(items[0].get("timestamp")))
+    return Total((_thousandths(items[0]["value"]),), time_of(items[0].get("timestamp")))
 
 
 def external_total(answer: Mapping[str, Any]) -> Reading:
@@ -73,7 +83,7 @@ def external_total(answer: Mapping[str, Any]) -> Reading:
     items = answer.get("items") or []
     if not items:
         return NoReading("no metrics returned from external metrics API")
-    return Total(tuple(milli(str(one["value"])) for one in items), time_of(items[0].get("timestamp")))
+    return Total(tuple(_thousandths(one["value"]) for one in items), time_of(items[0].get("timestamp")))
 
 
 def selector_text(selector: Mapping[str, Any] | None) -> str:

@@ -17,6 +17,7 @@ from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import Target, World
 from roles.engine.autoscaling.room import limit_problems, quota_problems
+from roles.engine.autoscaling.vertical import VPA
 from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
 
 Severity = Literal["critical", "warning", "note"]
@@ -33,6 +34,10 @@ RULES = (
     "not-handled",
     "disabled-at-zero",
     "vertical-autoscaler",
+    "two-vertical-autoscalers",
+    "no-recommendation",
+    "updater-waits",
+    "no-in-place",
     "fixed",
     "replicas-owner",
     "quota",
@@ -42,7 +47,6 @@ RULES = (
     "at-maximum",
     "starts-slowly",
 )
-VPA = "VerticalPodAutoscaler"
 _FEW = 4
 _WHAT = {
     RESOURCE: "install metrics-server, and see why it does not serve: kubectl get apiservice v1beta1.metrics.k8s.io -o yaml",
@@ -156,7 +160,9 @@ def _metrics(look: _Look) -> Iterator[Problem]:
         if API_OF.get(metric.type) in broken:
             continue
         if isinstance(reading, NoReading):
-            if not metric.is_resource or look.pods:
+            if metric.is_resource and look.pods and not _started(look):
+                yield _none_counts(look, metric, [str(pod["metadata"]["name"]) for pod in look.pods])
+            elif not metric.is_resource or look.pods:
                 yield _no_metric(look, metric, reading)
         elif row := next((one for one in look.decision.rows if one.metric is metric), None):
             yield from _samples(look, metric, row.groups.missing, row.groups.unready, row.message)
@@ -243,15 +249,24 @@ def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: S
     if unready and "pods might be unready" in message:
         waits = [name for name in unready if name not in _ready(look)]
         if waits:
-            yield look.problem(
-                "no-sample", "critical", f"{metric.title}: none of its pods counts: {_few(waits)} is Pending, or not Ready since its start",
-                f"see why: kubectl describe pod -n {look.item.namespace} {waits[0]}", look.workload,
-            )  # fmt: skip
+            yield _none_counts(look, metric, waits)
         else:
             yield look.problem(
                 "no-sample", "warning", f"{metric.title}: no pod counts yet: {_few(unready)} became Ready a moment ago",
                 "wait until they have a whole sample since then", look.workload,
             )  # fmt: skip
+
+
+def _none_counts(look: _Look, metric: MetricSpec, waits: Sequence[str]) -> Problem:
+    return look.problem(
+        "no-sample", "critical", f"{metric.title}: none of its pods counts: {_few(waits)} is Pending, or not Ready since its start",
+        f"see why: kubectl describe pod -n {look.item.namespace} {waits[0]}", look.workload,
+    )  # fmt: skip
+
+
+def _started(look: _Look) -> bool:
+    """One of the pods runs, so that there is something to measure."""
+    return any((pod.get("status") or {}).get("phase") == "Running" for pod in look.pods)
 
 
 def _ready(look: _Look) -> set[str]:

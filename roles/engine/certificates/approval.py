@@ -11,10 +11,11 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
 
-from roles.engine.certificates.x509 import CertificateError, CertificateRequest, SubjectNames, parse_request, usual_addresses
+from roles.engine.certificates.x509 import Certificate, CertificateError, CertificateRequest, SubjectNames, parse_request, usual_addresses
 from roles.engine.harmless import one_line
 
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
@@ -22,6 +23,10 @@ _USER = "system:node:"
 _GROUP = "system:nodes"
 #: pkg/apis/certificates/helpers.go: kubeletServingRequiredUsages, and the same without keyEncipherment.
 _USAGES = (frozenset({"digital signature", "key encipherment", "server auth"}), frozenset({"digital signature", "server auth"}))
+#: How long before it was signed a certificate begins to be valid (pkg/controller/certificates/signer/signer.go: Backdate).
+_BACKDATE = timedelta(minutes=5)
+#: The part of a certificate's time after which a kubelet renews it at the earliest (client-go/util/certificate: jitteryDuration).
+_RENEWS = 0.7
 _DECIDED = ("Approved", "Denied", "Failed")
 #: Names of the API server, which kubeadm puts into its certificate (pkiutil.GetAPIServerAltNames), and of nobody.
 _NEVER = frozenset(("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"))
@@ -72,11 +77,11 @@ def expected_names(identity: NodeIdentity, taken: Claims) -> ExpectedNames:
 
 
 def _dns_problem(identity: NodeIdentity, text: str, kind: str, taken: Claims) -> str:
-    shown = one_line(text)
-    if text.lower().rstrip(".") in _NEVER or "*" in text:
+    shown, usual = one_line(text), text.lower().rstrip(".")
+    if usual in _NEVER or "*" in text or ".svc." in f"{usual}.":
         return f"its Node object lists {shown} ({kind}), which is no node's name"
-    if text.lower() in taken:
-        return f"its Node object lists {shown} ({kind}), which is {taken[text.lower()]}"
+    if usual in taken:
+        return f"its Node object lists {shown} ({kind}), which is {taken[usual]}"
     if text in (identity.hostname, identity.hostname.lower(), identity.name) or text in identity.vouched:
         return ""
     return f"its Node object lists {shown} ({kind}), but its host name is {one_line(identity.hostname)}"
@@ -95,16 +100,21 @@ def _ip_problem(identity: NodeIdentity, text: str, kind: str, taken: Claims) -> 
 
 def claimed_by_others(name: str, nodes: Iterable[Mapping[str, Any]], seen: Mapping[str, Iterable[str]], api: Mapping[str, str]) -> Claims:
     """What a node's certificate must not name. `nodes`: all Node objects; `seen`: the addresses and host names that other hosts have over
-    SSH, by host, without those that are on every node; `api`: the addresses of the API, with what they are."""
+    SSH, by host, without those that are on every node; `api`: the names and addresses of the API and of Services, with what they are."""
     found: dict[str, str] = {}
     for host, names in seen.items():
-        found |= {text.lower(): f"seen on {host}" for text in names}
+        found |= {_usual(text): f"seen on {host}" for text in names}
     for node in nodes:
         other = str(node["metadata"]["name"])
         if other != name:
             listed = [str(entry.get("address", "")) for entry in (node.get("status") or {}).get("addresses") or ()]
-            found |= {text.lower(): f"also listed by node {one_line(other)}" for text in [*listed, *usual_addresses(listed), other] if text}
-    return {**found, **{address.lower(): what for address, what in api.items()}}
+            found |= {_usual(text): f"also listed by node {one_line(other)}" for text in [*listed, *usual_addresses(listed), other] if text}
+    return {**found, **{_usual(address): what for address, what in api.items()}}
+
+
+def _usual(name: str) -> str:
+    """A name as clients compare it: an address in its usual form, a DNS name without case and last dot."""
+    return next(iter(usual_addresses([name])), name.lower().rstrip("."))
 
 
 # ---- a request
@@ -125,6 +135,29 @@ def is_pending(item: Mapping[str, Any]) -> bool:
     status = item.get("status") or {}
     decided = any(one.get("type") in _DECIDED for one in status.get("conditions") or ())
     return not decided and not status.get("certificate")
+
+
+def given_up(item: Mapping[str, Any], certificate: Certificate) -> bool:
+    """The kubelet that has this certificate no longer waits for this request: it has had the certificate signed since. A kubelet that waits
+    asks again every 15 minutes, and takes only what its newest request gets (client-go/util/certificate: rotateCerts)."""
+    created = _created(item)
+    return created is not None and created <= certificate.not_before + _BACKDATE
+
+
+def is_due(item: Mapping[str, Any], certificate: Certificate, names: SubjectNames) -> bool:
+    """The kubelet that has this certificate may have made this request: near the end of its time, or since its node has names that the
+    certificate has not (client-go/util/certificate: nextRotationDeadline)."""
+    created, served = _created(item), {*certificate.names.dns, *certificate.names.ips}
+    due = certificate.not_before + _RENEWS * (certificate.not_after - certificate.not_before)
+    return created is not None and (created >= due or not {*names.dns, *names.ips} <= served)
+
+
+def _created(item: Mapping[str, Any]) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(item["metadata"].get("creationTimestamp")))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def request_of(item: Mapping[str, Any]) -> CertificateRequest:

@@ -23,6 +23,8 @@ MOST_BYTES = 16 * 1024
 _PEM = re.compile(rb"-----BEGIN (?P<kind>[A-Z0-9 ]+)-----[A-Za-z0-9+/=\s]+?-----END (?P=kind)-----")
 _REQUEST = re.compile(rb"\s*-----BEGIN CERTIFICATE REQUEST-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE REQUEST-----\s*")
 _LEAST_RSA_BITS = 2048
+#: PKCS#9 extensionRequest (RFC 2985), the only attribute that a kubelet's request has.
+_EXTENSION_REQUEST = "1.2.840.113549.1.9.14"
 _ERRORS = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
 
 
@@ -103,13 +105,18 @@ def is_issued_by(one: Certificate, authority: Certificate) -> bool:
 
 def parse_request(text: bytes) -> CertificateRequest:
     """A certificate request: exactly one PEM block, as pkg/apis/certificates/helpers.go (ParseCSR) reads the first. Raises
-    CertificateError."""
+    CertificateError.
+
+    Go's signer collects the names from every attribute extensionRequest and from no other; the library here stops at the first, and also
+    takes Microsoft's attribute for one. So exactly one attribute is accepted: with two, what is judged here might not be what is signed.
+    """
     if len(text) > MOST_BYTES:
         raise CertificateError(f"it has {len(text)} bytes, and a kubelet's has about 500")
     if not _REQUEST.fullmatch(text):
         raise CertificateError("it is not one PEM block of the type CERTIFICATE REQUEST, and nothing else")
     try:
         found = x509.load_pem_x509_csr(text)
+        attributes = [one.oid.dotted_string for one in found.attributes]
         names, extensions = SubjectNames(), []
         for one in found.extensions:
             if one.oid == ExtensionOID.SUBJECT_ALTERNATIVE_NAME and isinstance(one.value, x509.SubjectAlternativeName):
@@ -123,6 +130,8 @@ def parse_request(text: bytes) -> CertificateRequest:
         public = found.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     except _ERRORS as error:
         raise CertificateError(f"it is not a certificate request ({error})") from None
+    if attributes not in ([], [_EXTENSION_REQUEST]):
+        raise CertificateError(f"its attributes are {', '.join(attributes)}, and a kubelet's request has one, {_EXTENSION_REQUEST}")
     return CertificateRequest(subject, names, tuple(extensions), key, public, weak)
 
 
@@ -131,10 +140,15 @@ def usual_addresses(addresses: Collection[str]) -> frozenset[str]:
     found = set()
     for text in addresses:
         try:
-            found.add(str(ip_address(text)))
+            found.add(_usual(ip_address(text)))
         except ValueError:
             continue
     return frozenset(found)
+
+
+def _usual(address: object) -> str:
+    """An IPv4 address in IPv6 (::ffff:192.0.2.1) is the same address to Go's TLS clients (net.IP.Equal), so it is here too."""
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _loaded(pem: bytes) -> x509.Certificate:
@@ -174,7 +188,7 @@ def _names(found: x509.SubjectAlternativeName) -> SubjectNames:
         if isinstance(one, x509.DNSName):
             dns.append(one.value)
         elif isinstance(one, x509.IPAddress):
-            ips.append(str(one.value))
+            ips.append(_usual(one.value))
         else:
             others.append(f"{type(one).__name__} {getattr(one, 'value', '')}".strip())
     return SubjectNames(tuple(dns), tuple(ips), tuple(others))

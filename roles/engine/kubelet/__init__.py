@@ -1,6 +1,18 @@
 """The kubelet of a node: where its settings live, and how they are changed."""
 
-from roles.engine.kubelet import allocatable, amounts, ask, blame, drained, kubelet_plan, runtime, schema, settings, thresholds
+from roles.engine.kubelet import (
+    allocatable,
+    amounts,
+    ask,
+    blame,
+    drained,
+    kubelet_plan,
+    runtime,
+    runtime_file,
+    schema,
+    settings,
+    thresholds,
+)
 from roles.engine.kubelet.cgroups import container_of
 from roles.engine.kubelet.facts import Kubelet, find, wanted
 from roles.engine.kubelet.pending import (
@@ -88,6 +100,7 @@ __all__ = [
     "reads_as_unset",
     "restarted",
     "runtime",
+    "runtime_file",
     "same_setting",
     "schema",
     "settings",

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from roles.engine.kubelet.allocatable import reserved_cpus
 from roles.engine.kubelet.values import in_effect, lookup, shown
+from roles.engine.transaction import FileEdit, RuntimeRestart
 
 Configuration = Mapping[str, Any]
 
@@ -139,14 +140,26 @@ FIELDS: Final = frozenset(name for rule in RULES for name in rule.fields)
 
 
 @dataclass(frozen=True)
+class RuntimeEdit:
+    """What brings the runtime to the wanted `driver`: its restart, its new `file` (None: it has that driver), and a `note` for the plan."""
+
+    driver: str
+    restart: RuntimeRestart
+    file: FileEdit | None
+    note: str
+
+
+@dataclass(frozen=True)
 class Needed:
     """What a change needs besides a restart. `why`: by field, as sentences; `checkpoints`: by the name of a file, the policy that a new one
-    must have; `notes`: what stays different all the same; `recreates`: the new kubelet creates the remaining pods again."""
+    must have; `notes`: what stays different all the same; `recreates`: the new kubelet creates the remaining pods again; `runtime`: how the
+    container runtime takes part in it (None: it runs on)."""
 
     why: tuple[str, ...]
     checkpoints: Mapping[str, str]
     notes: tuple[str, ...] = ()
     recreates: bool = False
+    runtime: RuntimeEdit | None = None
 
 
 def needed(before: Configuration, after: Configuration, *, swap_on: bool = True) -> Needed | None:

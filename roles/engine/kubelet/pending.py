@@ -29,8 +29,10 @@ EMPTY_IS_DEFAULT = frozenset(
 )
 # Pointers to durations: 0 means 0.
 ZERO_COUNTS = frozenset({"cpuCFSQuotaPeriod", "containerLogMonitorInterval"})
-# The container runtime sets the driver; klog's flags have many forms.
-_SET_ELSEWHERE = ("cgroupDriver", "logging.")
+# klog's flags have many forms.
+_SET_ELSEWHERE = ("logging.",)
+# From this minor on /configz shows the driver that the container runtime reports, whatever the files say (KEP-4033).
+_DRIVER, _RUNTIMES_DRIVER = "cgroupDriver", 35
 # If no source sets these, the kubelet uses 0, and /configz omits them.
 EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
 # Defaults that depend on another field (config/v1beta1/defaults.go), or on the node's cgroups.
@@ -62,8 +64,8 @@ class Pending:
 
 
 def pending_settings(kubelet: Kubelet, running: Mapping[str, Any]) -> list[Pending]:
-    """Settings whose sources differ from the running kubelet (`running`: its /configz). Lists of maps are not compared, nor what the
-    container runtime or klog's own flags may set."""
+    """Settings whose sources differ from the running kubelet (`running`: its /configz). Lists of maps are not compared, nor what klog's own
+    flags may set. A driver that the container runtime may have set counts only if a file was written after the process had started."""
     younger = bool(younger_files(kubelet))
     found = []
     for name, known in schema.fields(kubelet.minor).items():
@@ -103,6 +105,8 @@ def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.Kubelet
     name, flag, now = known.path, known.flag, lookup(running, known.path)
     argv = [word.text for word in kubelet.service.argv]
     text = on_flags(kubelet.minor, flag, argv) if flag and name != GATES else None
+    if name == _DRIVER and kubelet.minor >= _RUNTIMES_DRIVER and not (younger and lookup(kubelet.configuration, name)):
+        return None
     if text is not None and known.kind in SPECIAL_SYNTAX:
         return None  # its flag has a syntax of its own, `header:value` once for each
     meant = kubelet.gates if name == GATES else _read(known.kind, flag or "", text) if text is not None else None

@@ -20,6 +20,7 @@ from typing import Any, Final
 from roles.engine.editing import flags
 from roles.engine.harmless import one_line
 from roles.engine.kubelet.facts import Kubelet
+from roles.engine.node import File
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
@@ -27,6 +28,8 @@ SYSTEMD: Final = "systemd"
 CGROUPFS: Final = "cgroupfs"
 #: Where the kubelet keeps the cgroups of pods, by driver (pkg/kubelet/cm/cgroup_manager_linux.go).
 DIRECTORIES: Final[Mapping[str, str]] = {SYSTEMD: "kubepods.slice", CGROUPFS: "kubepods"}
+#: The unit of containerd, as its own packages install it.
+CONTAINERD: Final = "containerd.service"
 # Time limits: of one call, and of the whole question.
 CALL_SECONDS = 10
 SECONDS = 60
@@ -44,7 +47,8 @@ class Runtime:
     """What a container runtime says of itself, one line each. `reported`: the driver that it reports to kubelets (None: it has no such
     method, or leaves it open); `handlers`: the driver of each of its handlers that start runc, as it runs with them; `places`: where that
     is set (FILE:LINE: TEXT); `processes`: how many processes of pods are in each driver's directory; `problem`: why its driver is not known
-    ("": it is)."""
+    ("": it is). `unit`: containerd's own systemd unit, if that serves the kubelet ("": it does not), with the `path` of its configuration
+    file, when its process `started` (seconds of the node's clock), and the `file` itself (None: it was not read)."""
 
     name: str = "the container runtime"
     reported: str | None = None
@@ -52,6 +56,10 @@ class Runtime:
     places: tuple[str, ...] = ()
     processes: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
+    unit: str = ""
+    path: str = ""
+    started: int = 0
+    file: File | None = None
 
     @property
     def drivers(self) -> frozenset[str]:
@@ -97,7 +105,9 @@ def _parse(records: list[list[str]], single: Mapping[str, list[str]]) -> Runtime
     handlers = dict(_handlers(_decoded(single["handlers"][1]).decode("utf-8", "replace")))
     if not problem and reported is None and not handlers:
         problem = "it does not report its cgroup driver to kubelets (CRI RuntimeConfig), and shows none in its status"
-    return Runtime(name, reported, handlers, places, counted, problem)
+    path, started = single.get("unit", ("", "0"))
+    unit = CONTAINERD if path else ""
+    return Runtime(name, reported, handlers, places, counted, problem, unit, _text(_decoded(path)), int(started))
 
 
 def _name(status: str, data: str) -> tuple[str, str]:

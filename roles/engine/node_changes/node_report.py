@@ -61,7 +61,17 @@ def _groups(stages: Sequence[Stage[NodeStep]]) -> list[tuple[Stage[NodeStep], li
 def _shape(step: NodeStep) -> tuple[object, ...]:
     change, drained = step.change, (step.drain is not None, step.recreates_pods)
     files = tuple((edit.path, edit.before, edit.after) for edit in change.files)
-    return change.component, change.summary, change.unit, change.daemon_reload, change.confirm_timeout, change.checkpoints, drained, files
+    return (
+        change.component,
+        change.summary,
+        change.unit,
+        change.daemon_reload,
+        change.confirm_timeout,
+        change.checkpoints,
+        change.runtime,
+        drained,
+        files,
+    )
 
 
 def _cluster_objects(run: NodeRun) -> str:
@@ -87,6 +97,11 @@ def _description(change: Change, apiservers: int, drained: bool = False, recreat
         if change.checkpoints:
             paths = " and ".join(change.checkpoints)
             restart = f"systemctl stop {change.unit}, {paths} removed (a revert restores it), {reload}systemctl start {change.unit}"
+        if change.runtime:
+            restart = (
+                f"systemctl stop {change.unit}, all pods of the node end, the files are placed, systemctl restart"
+                f" {change.runtime.unit}, {reload}systemctl start {change.unit}"
+            )
         pods = "the pods that are left are ended and created again" if recreates_pods else "pods keep running"
         lines.append(f"    restarts: {restart}; {pods}")
     else:

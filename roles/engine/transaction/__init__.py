@@ -21,6 +21,7 @@ from roles.engine.transaction.model import (
     STABLE_SECONDS,
     Change,
     FileEdit,
+    RuntimeRestart,
     change_id,
     cmdline_sha256,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "Refusal",
     "RunInfo",
     "RunRecord",
+    "RuntimeRestart",
     "Status",
     "Unrecorded",
     "change_id",

@@ -75,6 +75,8 @@ def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:
                 for edit in change.files
             ],
             checkpoints=change.checkpoints,
+            runtime=change.runtime.unit if change.runtime else "",
+            grace_seconds=model.POD_SECONDS,
             health_url=change.health_url,
             old_arguments=change.old_arguments,
             new_arguments=change.new_arguments,

@@ -42,6 +42,10 @@ BOOT_RETRY_SECONDS = 10
 PROOF_SECONDS = 120
 # The shortest confirm_timeout: a kubelet's start, STABLE_SECONDS, and a moment for the proof.
 LEAST_CONFIRM_SECONDS = 45
+# What is left of a pod this long after it was asked to end is killed, as the kubelet does by default (terminationGracePeriodSeconds). The
+# runtime then restarts: a change with it has more time until its deadline.
+POD_SECONDS = 30
+RUNTIME_SECONDS = 60
 # How many ended changes a node keeps.
 KEEP = 50
 
@@ -116,6 +120,14 @@ def change_id(run_id: str, host: str, component: str) -> str:
 
 
 @dataclass(frozen=True)
+class RuntimeRestart:
+    """The container runtime that restarts in the same change: its `unit`, and the `path` of its own file, which is one of the change's."""
+
+    unit: str
+    path: str
+
+
+@dataclass(frozen=True)
 class Change:
     """The change of one node in one phase, and how to recognize that it worked.
 
@@ -123,7 +135,8 @@ class Change:
     `arguments_sha256` are the checksums of both if only those are known ("": unknown). `patience` multiplies the waits.
     `pod` is NAMESPACE_NAME of a static pod as the kubelet names its log directory, and `container` its container. `checkpoints` are the
     paths of files that the kubelet itself writes, and that must not exist when it starts with another policy: it is stopped, they are
-    moved away as they are then, and a revert puts them back while no kubelet runs.
+    moved away as they are then, and a revert puts them back while no kubelet runs. With a `runtime` no pod runs either when the files are
+    placed: all are ended, the runtime restarts with its new file, and then the kubelet starts; a revert does the same with the old ones.
     """
 
     id: str
@@ -144,6 +157,7 @@ class Change:
     arguments_sha256: tuple[str, str] | None = None
     patience: float = 1.0
     checkpoints: tuple[str, ...] = ()
+    runtime: RuntimeRestart | None = None
 
     @property
     def old_arguments(self) -> str:
@@ -156,7 +170,7 @@ class Change:
     @property
     def confirm_timeout(self) -> int:
         """Seconds from the first touch until the node reverts what is not confirmed; includes the soak."""
-        default = self._start_timeout + self._patient(PROOF_SECONDS)
+        default = self._start_timeout + self._patient(PROOF_SECONDS + (RUNTIME_SECONDS if self.runtime else 0))
         return (default if self.wanted_confirm_timeout is None else self.wanted_confirm_timeout) + self.soak
 
     @property

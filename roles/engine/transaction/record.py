@@ -161,6 +161,7 @@ def plan_record(info: RunInfo, order: int, change: Change, effective: Effective,
         "pod": change.pod,
         "container": change.container,
         **({"checkpoints": list(change.checkpoints)} if change.checkpoints else {}),
+        **({"runtime": asdict(change.runtime)} if change.runtime else {}),
         **effective.recorded(),
     }
 

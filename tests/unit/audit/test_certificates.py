@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, reports, uses, waiting
+from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, reports, serving, uses, waiting
 from roles.audit.model import Severity
 from roles.engine.certificates import Certificate, SubjectNames
 from roles.kubelet_certificates import parse_files
 from tests.unit.api.world import Authority
 from tests.unit.audit.fleet import control_plane, make
-from tests.unit.certificates.requests import request
+from tests.unit.certificates.requests import pem, request
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -82,10 +83,24 @@ def test_requests_that_wait() -> None:
     old, new = request(name="old", created="2026-03-01T09:00:00Z"), request(name="new", created="2026-03-01T11:50:00Z")
     done = request(name="done", conditions=[{"type": "Approved", "status": "True"}])
     stranger = request(name="stranger", signer="example.com/x", user="\x1b[2Jme", created="2026-03-01T11:55:00Z")
-    found = list(waiting([new, done, old, stranger], NOW))
+    found = list(waiting([new, done, old, stranger], NOW, {}))
     assert [one.name for one in found] == ["old", "new", "stranger"]
     assert "since 3 hours" in found[0].rule and "since 10 minutes" in found[1].rule
     assert "deploys/kubelet_certificates.py" in found[0].way_out and "deploys/" not in found[2].way_out
     assert "\x1b" not in (found[2].value or "")
-    many = list(waiting([request(name=f"r{number}") for number in range(40)], NOW))
+    many = list(waiting([request(name=f"r{number}") for number in range(40)], NOW, {}))
     assert len(many) == 10 and "(and 30 more)" in (many[0].value or "")
+
+
+def test_what_a_kubelet_has_given_up_does_not_wait() -> None:
+    """It was made before the certificate was signed, five minutes after that begins; another node's certificate says nothing about it."""
+    begins, names = datetime(2026, 3, 1, 11, 0, tzinfo=UTC), SubjectNames(("w1",), ("192.0.2.11",))
+    made = Certificate("CN=a", "CN=ca", "system:node:w1", names, begins, NOW + timedelta(days=300), False, b"")
+    own = NodeCertificate("kubelet", "serving", "/pki/a.pem", made, renews=True)
+    foreign = request(pem(("w1", "kubernetes")), name="foreign", created="2026-03-01T11:05:00Z")
+    requests = [request(name="old", created="2026-03-01T11:05:00Z"), request(name="new", created="2026-03-01T11:06:00Z"), foreign]
+    view = make("w1")
+    assert view.kubelet is not None
+    view = replace(view, kubelet=replace(view.kubelet, node_name="w1"))
+    assert [one.name for one in waiting(requests, NOW, serving([view], {"w1": [own]}))] == ["foreign", "new"]
+    assert serving([make("w2")], {"w2": [own]}) == {} and serving([view], {"w1": [held(100, renews=True)]}) == {}

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roles.autoscaler_status import report
+from roles.autoscalers.agreement import agreement
 from roles.autoscalers.fields import path_of, restoring, values
 from roles.autoscalers.model import DesiredAutoscalers, read_desired
-from roles.autoscalers.plan import AutoscalerAction, check_only, explain, planned, settling, with_result
+from roles.autoscalers.plan import AutoscalerAction, check_only, explain, explain_vertical, planned, settling, with_result
 from roles.autoscalers.way_back import paths, plan_way_back
-from roles.autoscalers.write import agreement, changed
+from roles.autoscalers.write import changed
 from roles.engine import disruption
-from roles.engine.autoscaling import HPA, LAST_APPLIED, RULES, Autoscaler, History, Judged, NoReading, Scale, Scene, Target, World, judge
+from roles.engine.autoscaling import (
+    HPA,
+    LAST_APPLIED,
+    RULES,
+    Autoscaler,
+    History,
+    Judged,
+    Look,
+    NoReading,
+    Scale,
+    Scene,
+    Target,
+    Vertical,
+    VerticalScene,
+    World,
+    judge,
+    judge_vertical,
+)
 from roles.engine.object_changes import ObjectPlan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.autoscaling.world import KCM, NOW, hpa, pods, samples
@@ -261,6 +280,8 @@ def test_the_annotation_is_restored_if_it_is_as_written() -> None:
     assert not plan_way_back(made, {path: item}, force=False).actions
     for other in (record("update", field, path="/p", kind="Deployment"), record("update", field, path=path, kind="Secret")):
         assert "another path" in plan_way_back(other, {path: item, "/p": item}, force=True).refusals[0]
+    damaged = replace(made, objects=tuple(replace(one, fields=()) for one in made.objects))
+    assert "undo it by hand" in plan_way_back(damaged, {path: {**item, "metadata": {**item["metadata"]}}}, force=True).refusals[0]
     assert paths(made) == [path] and paths(record("update", field, path="/api/v1/../x y")) == []
 
 
@@ -278,7 +299,7 @@ def test_a_line_for_each_metric_and_its_json() -> None:
     lines = report.rows([good, bad], KCM)
     assert lines[0] == ["shop/web", "Deployment/web", "2", "1-10", "cpu", "50%/50%", "2", "stays at 2; up above 55%, down below 25%"]
     assert lines[1][5:7] == ["<unknown>/50%", "nothing"] and "FailedGetResourceMetric" in lines[1][7]
-    found = report.as_json([good, bad], KCM, ["x"], NOW)
+    found = report.as_json(Look(NOW, KCM, World(not_known=("x",)), (good, bad)))
     assert [one["works"] for one in found["autoscalers"]] == [True, False]
     assert found["autoscalers"][0]["metrics"][0]["up_above"] == "55%" and found["not_known"] == ["x"]
     json.dumps(found)
@@ -296,3 +317,50 @@ def test_each_rule_has_a_row_in_the_documentation() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/autoscaling.md").read_text()
     rows = re.findall(r"^\| (`[^|]*`) \|", page[page.index("| rule |") : page.index("A budget that needs")], re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == set(RULES)
+
+
+# ---- vertical ones
+
+
+def test_a_vertical_one_that_cannot_work_is_refused_unless_consented() -> None:
+    data = read_desired([("cp1", {"vertical_autoscalers": {"shop/deployment/web": {"mode": "InPlaceOrRecreate", "min_replicas": 1}}}.get)])
+    assert data is not None
+    made, plan = action_of(data, None)
+    assert made is not None and made.manifest is not None
+    assert made.manifest["spec"]["updatePolicy"] == {"updateMode": "InPlaceOrRecreate", "minReplicas": 1}
+    item = Vertical.of({**made.manifest, "metadata": {"namespace": "shop", "name": "web", "creationTimestamp": "2026-03-01T11:59:59Z"}})
+    good = VerticalScene(item, pods=pods(2), minor=36)
+    found = explain_vertical(made, judge_vertical(good, NOW), plan, consent=False)
+    # It is new: the proof asks for the recommendation.
+    assert not plan.refusals and found.notes == ("now: there is no recommendation yet",)
+    old = judge_vertical(VerticalScene(item, pods=pods(2), minor=32), NOW)
+    explain_vertical(made, old, plan, consent=False)
+    assert "no-in-place: mode InPlaceOrRecreate needs Kubernetes 1.33 or later, and this is 1.32" in plan.refusals[0]
+    assert "--data allow_problems=true" in plan.refusals[0]
+    plan.refusals.clear()
+    assert explain_vertical(made, old, plan, consent=True).unproven == ("no-in-place",) and not plan.refusals
+
+
+def test_the_table_and_the_json_of_vertical_ones() -> None:
+    advice = {
+        "containerName": "app",
+        "target": {"cpu": "150m", "memory": "64Mi"},
+        "lowerBound": {"cpu": "100m"},
+        "upperBound": {"cpu": "1"},
+    }
+    raw = {
+        "metadata": {"namespace": "shop", "name": "web", "creationTimestamp": "2026-03-01T11:00:00Z"},
+        "spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "updatePolicy": {"updateMode": "Off"}},
+        "status": {
+            "conditions": [{"type": "RecommendationProvided", "status": "True"}],
+            "recommendation": {"containerRecommendations": [advice]},
+        },
+    }
+    one = judge_vertical(VerticalScene(Vertical.of(raw), pods=pods(1), minor=36), NOW)
+    recommended = "app cpu 150m (100m to 1000m), memory 64.0Mi"
+    assert report.vertical_rows([one]) == [
+        ["shop/web", "Deployment/web", "Off", recommended, "mode Off: it recommends, and changes no pod"]
+    ]  # fmt: skip
+    found = report.as_json(Look(NOW, KCM, World(), (), (one,)))["vertical_autoscalers"]
+    assert found[0]["works"] and found[0]["state"] == "off" and found[0]["recommended"][0]["target"] == {"cpu": 0.15, "memory": 2**26}
+    json.dumps(found)

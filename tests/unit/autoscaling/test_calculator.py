@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roles.engine.autoscaling.calculator import MetricResult
 from roles.engine.autoscaling.model import Controller, NoReading, PodSamples, Sample, Total
@@ -286,6 +290,64 @@ def test_a_total_that_is_not_there_names_the_metric() -> None:
 def test_more_pods_than_a_number_of_32_bits_are_cut() -> None:
     huge = result(hpa(external({"type": "Value", "value": "1m"})), 2, Total((2**62,)))
     assert huge.proposal == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "reason"),
+    [
+        (utilization(), "FailedGetResourceMetric"),
+        (utilization(container="app"), "FailedGetContainerResourceMetric"),
+        (pods_metric(), "FailedGetPodsMetric"),
+        (object_metric(IN_ALL), "FailedGetObjectMetric"),
+        (external(EACH), "FailedGetExternalMetric"),
+        ({"type": "Moon"}, "InvalidMetricSourceType"),
+    ],
+)
+def test_each_kind_of_metric_has_its_reason(metric: dict[str, object], reason: str) -> None:
+    found = result(hpa(metric), 1, NoReading("x"))
+    assert (found.proposal, found.reason) == (None, reason)
+
+
+def test_one_that_has_succeeded_is_a_pod_without_a_sample() -> None:
+    """The controller leaves out only pods that are ending or Failed."""
+    group = [*pods(2), pod("web-2", phase="Succeeded")]
+    assert result(hpa(), 3, samples(100, 100), group).groups.missing == ("web-2",)
+
+
+AMOUNTS = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 1, 49, 50, 51, 100])
+
+
+@given(st.lists(AMOUNTS | st.none(), min_size=1, max_size=6), st.integers(1, 12), st.sampled_from(["Running", "Pending", "Failed"]))
+def test_no_number_of_a_metric_stops_the_computation(values: list[int | None], current: int, phase: str) -> None:
+    """Whatever a metrics API or a pod says: a count within the bounds, or a reason for none."""
+    group = [*pods(len(values)), pod("last", phase=phase)]
+    totals = Total(tuple(one for one in values if one is not None))
+    each = samples(*values)
+    for metric, reading in (
+        (utilization(), each),
+        (average(), each),
+        (utilization("memory", 80), each),
+        (pods_metric(), each),
+        (object_metric(IN_ALL), totals),
+        (external(IN_ALL), totals),
+        (external(EACH), totals),
+    ):
+        for behavior in ({}, {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}):
+            found = decided(hpa(metric, minimum=2, maximum=9, **behavior), current, reading, group)
+            assert found.failed or 2 <= found.lowest <= found.highest <= 9
+            assert all((row.proposal or 0) <= 2**31 - 1 for row in found.rows)
+            assert found.text and all(row.now for row in found.rows)
+
+
+@given(st.integers(1, 500), st.integers(1, 20), st.integers(1, 100))
+def test_when_all_use_the_same_the_count_is_the_rule_s_own(used: int, current: int, percent: int) -> None:
+    """ceil(ratio x pods), and none within the tolerance (horizontal pod autoscaling: algorithm details)."""
+    found = result(hpa(utilization(percent=percent), maximum=10**6), current, samples(*[used] * current))
+    ratio = Fraction(used, percent)
+    if abs(ratio - 1) < Fraction(99, 1000):
+        assert found.proposal == current
+    elif abs(ratio - 1) > Fraction(101, 1000):
+        assert found.proposal == math.ceil(ratio * current) or abs(math.ceil(ratio * current) - float(ratio * current)) < 1e-9
 
 
 def test_the_current_value_is_shown_with_its_target() -> None:

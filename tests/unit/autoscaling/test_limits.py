@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roles.engine.autoscaling.limits import History, Limited, Past, limit, rate_limit
 from roles.engine.autoscaling.model import Autoscaler, Policy, Rules
@@ -115,6 +117,49 @@ def test_with_behavior_the_minimum_is_a_limit_only_when_scaling_down() -> None:
     assert (found.desired, found.conditions[1].reason) == ((3, 3), "TooFewReplicas")
     found = limited(12, 8, behavior=behavior)
     assert (found.desired, found.conditions[1].reason) == ((10, 10), "TooManyReplicas")
+
+
+POLICY = st.fixed_dictionaries(
+    {"type": st.sampled_from(["Pods", "Percent"]), "value": st.integers(1, 200), "periodSeconds": st.integers(1, 1800)}
+)
+DIRECTION = st.fixed_dictionaries(
+    {},
+    optional={
+        "stabilizationWindowSeconds": st.integers(0, 3600),
+        "selectPolicy": st.sampled_from(["Max", "Min", "Disabled"]),
+        "policies": st.lists(POLICY, min_size=1, max_size=3),
+    },
+)
+BEHAVIOR = st.none() | st.fixed_dictionaries({}, optional={"scaleUp": DIRECTION, "scaleDown": DIRECTION})
+EVENTS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 30)), max_size=6)
+
+
+@given(BEHAVIOR, st.integers(0, 30), st.integers(1, 30), st.integers(0, 5), st.integers(0, 25), EVENTS, EVENTS, EVENTS)
+def test_what_is_not_known_makes_a_range_that_has_the_truth(
+    behavior: dict[str, Any] | None,
+    wanted: int,
+    current: int,
+    least: int,
+    more: int,
+    asked: list[tuple[int, int]],
+    ups: list[tuple[int, int]],
+    downs: list[tuple[int, int]],
+) -> None:
+    """Whatever the controller's memory has: what daytwo says without knowing it contains what the controller does."""
+    past, up, down = (tuple(Past(ago(age), number) for age, number in one) for one in (asked, ups, downs))
+    known = replace(EMPTY, recommendations=past, ups=up, downs=down)
+    given_behavior = {} if behavior is None else {"behavior": behavior}
+    bounds = {"minimum": least, "maximum": max(1, least + more), **given_behavior}
+    current = min(max(current, bounds["minimum"], 1), bounds["maximum"])
+    truth = limited(wanted, current, known, **bounds)
+    assert truth.desired[0] == truth.desired[1] and not truth.unknown
+    assert bounds["minimum"] <= truth.desired[0] <= bounds["maximum"]
+    ceiling = max([wanted, *(one.number for one in past)])
+    for partly in (History(), History(ceiling=ceiling), replace(known, recommendations_since=None), replace(known, changes_since=None)):
+        found = limited(wanted, current, partly, **bounds)
+        assert found.desired[0] <= truth.desired[0] <= found.desired[1]
+        assert bounds["minimum"] <= found.desired[0] <= found.desired[1] <= bounds["maximum"]
+        assert found.desired[0] == found.desired[1] or found.unknown
 
 
 # ---- what is not known

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles.engine.api import ApiConnectionLost, ApiError, Invalid, NotFound, Unreachable
-from roles.engine.autoscaling import Controller, NoReading, PodSamples, Total, World, judge, read_autoscalers
+from roles.engine.autoscaling import Controller, NoReading, PodSamples, Total, World, judge, read_autoscalers, read_verticals
 from tests.unit.autoscaling.world import EACH, IN_ALL, NOW, ago, external, hpa, object_metric, pod, pods_metric, text, utilization
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -106,12 +106,26 @@ def test_an_older_custom_metrics_api_is_asked_too() -> None:
     assert isinstance(found.scenes[0].readings[0], PodSamples)
 
 
+def one_answer(cpu: str = "50m", timestamp: str = text(ago(5)), window: str = "15s") -> dict[str, Any]:
+    containers = [{"name": "app", "usage": {"cpu": cpu}}]
+    item = {"metadata": {"name": "web-0"}, "timestamp": timestamp, "window": window, "containers": containers}
+    return {"items": [item]}
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
         (Unreachable("cp1", "/", "HTTP 503: not ready", "try again"), "unable to fetch metrics from resource metrics API: HTTP 503"),
         ({"items": []}, "no metrics returned from resource metrics API"),
         ({"items": "x"}, "its answer has another shape"),
+        (one_answer(cpu="9" * 400), "out of the range"),
+        (one_answer(cpu="9" * 30), "more than a number of 64 bits"),
+        (one_answer(cpu="1e100"), "more than a number of 64 bits"),
+        (one_answer(cpu="1e999999999"), "out of the range"),
+        (one_answer(cpu="NaN"), "is not a quantity"),
+        (one_answer(timestamp="2026-03-01T11:59:50"), "a time without a zone"),
+        (one_answer(timestamp="tomorrow"), "its answer has another shape"),
+        (one_answer(window="9999999h"), "longer than a duration can be"),
     ],
 )
 def test_a_metrics_api_may_answer_anything(answer: Any, words: str) -> None:
@@ -171,3 +185,53 @@ def test_an_autoscaler_that_cannot_be_read_hides_no_other() -> None:
 
 def test_totals_are_typed() -> None:
     assert Total((1,)).oldest is None
+
+
+# ---- vertical ones
+
+VPAS = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
+ADMISSION = "/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3Dvpa-admission-controller"
+
+
+def vertical(name: str, target: str = "web", kind: str = "Deployment") -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": name}, "spec": {"targetRef": {"kind": kind, "name": target}}}
+
+
+def test_all_that_decides_about_vertical_ones() -> None:
+    workload = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}
+    leases = [{"metadata": {}, "spec": {"renewTime": text(ago(one))}} for one in (90, 5)]
+    api = Answers(
+        {
+            VPAS: {"items": [vertical("two"), vertical("one"), vertical("lost", "gone"), vertical("cron", "x", "CronJob")]},
+            HPAS: {"items": [hpa()]},
+            "/api/v1/limitranges": Unreachable("cp1", "x", "timed out", "check it"),
+            ADMISSION: {"items": leases},
+            WEB: workload,
+            "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb": {
+                "items": [pod("web-0"), {**pod("web-1"), "status": {"phase": "Failed"}}]
+            },
+        }
+    )
+    found = read_verticals(api, 36)  # type: ignore[arg-type]
+    assert found.installed and [one.vertical.name for one in found.scenes] == ["cron", "lost", "one", "two"]
+    cron, lost, one, two = found.scenes
+    assert [other.name for other in one.others] == ["two"] and [other.name for other in two.others] == ["one"]
+    assert [item["metadata"]["name"] for item in one.pods] == ["web-0"] and one.lease == ago(5)
+    assert [auto.key for auto in one.autoscalers] == ["shop/web"] and not lost.autoscalers
+    assert lost.problem == "it does not exist" and not cron.problem
+    assert any("the pods of a CronJob are not looked at" in text for text in found.not_known)
+    assert any(text.startswith("limitranges: ") for text in found.not_known)
+
+
+def test_a_cluster_without_vertical_ones() -> None:
+    assert not read_verticals(Answers({}), 36).installed  # type: ignore[arg-type]
+    denied = read_verticals(Answers({VPAS: Unreachable("cp1", "x", "timed out", "check it")}), 36)  # type: ignore[arg-type]
+    assert denied.installed and not denied.scenes and "verticalpodautoscalers" in denied.not_known[0]
+    with pytest.raises(ApiConnectionLost):
+        read_verticals(Answers({VPAS: ApiConnectionLost("cp1", "x", "gone", "again")}), 36)  # type: ignore[arg-type]
+
+
+def test_planned_ones_stand_for_those_of_the_cluster() -> None:
+    api = Answers({WEB: {"metadata": {"name": "web"}, "spec": {}}})
+    found = read_verticals(api, 36, {"shop"}, [vertical("new")], [])  # type: ignore[arg-type]
+    assert [one.vertical.name for one in found.scenes] == ["new"] and not any("verticalpod" in path for path in api.asked)

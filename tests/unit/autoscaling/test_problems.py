@@ -204,11 +204,47 @@ def test_a_quota_that_ends_before_the_maximum() -> None:
     assert "quota" not in found(world={"quotas": [quota({"pods": "9"}, {"pods": "2"}, scopes=["BestEffort"])]})
 
 
+def limited(*limits: dict[str, Any]) -> dict[str, Any]:
+    return {"limit_ranges": [{"metadata": {"namespace": "shop", "name": "l"}, "spec": {"limits": list(limits)}}]}
+
+
+def test_a_new_pod_has_what_is_filled_in_when_it_is_created() -> None:
+    """A limit counts as the request, and the default of a limit range too: a template has neither."""
+    only_limit = target({"name": "app", "resources": {"limits": {"cpu": "1"}}})
+    tight = {"quotas": [quota({"requests.cpu": "1500m"}, {"requests.cpu": "0"})]}
+    assert "each pod takes 1000m requests.cpu: 1 more fit" in found(of_target=only_limit, world=tight)["quota"].why
+    bare = target({"name": "app"})
+    by_default = limited({"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "750m"}})
+    assert "each pod takes 750m requests.cpu: 2 more fit" in found(of_target=bare, world=tight | by_default)["quota"].why
+    # Without any value, a quota of CPU refuses each new pod.
+    refused = found(of_target=bare, world=tight)["quota"]
+    assert "refuses new pods: it limits requests.cpu, and container app has none" in refused.why and "LimitRange" in refused.way_out
+
+
+def test_a_limit_range_of_pods_and_of_ratios() -> None:
+    """The pod's containers together, and init containers too."""
+    two = target(container("app"), container("proxy"))
+    assert "the pod has no limit of cpu" in found(of_target=two, world=limited({"type": "Pod", "max": {"cpu": "150m"}}))["limit-range"].why
+    assert "the pod requests 200m cpu" in found(of_target=two, world=limited({"type": "Pod", "min": {"cpu": "1"}}))["limit-range"].why
+    wide = target({"name": "app", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}})
+    ratio = limited({"type": "Container", "maxLimitRequestRatio": {"cpu": "4"}})
+    assert "at most 4 times the request" in found(of_target=wide, world=ratio)["limit-range"].why
+    assert "limit-range" not in found(of_target=wide, world=limited({"type": "Container", "maxLimitRequestRatio": {"cpu": "10"}}))
+
+
+def test_no_pod_has_started() -> None:
+    """Nothing to measure yet: the pods are the reason, and not the metrics API."""
+    waiting = [{**one, "status": {"phase": "Pending"}} for one in pods(2)]
+    listed = found(readings=[GONE], of=waiting)
+    assert "is Pending" in listed["no-sample"].why and "kubectl describe pod -n shop" in listed["no-sample"].way_out
+    assert "no-metric" not in listed and "no-metric" in found(readings=[GONE], of=pods(2))
+
+
 def test_a_limit_range_that_refuses_new_pods() -> None:
     rule = {"metadata": {"namespace": "shop", "name": "l"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "50m"}}]}}
-    assert "container app has 0.1 cpu, and at most 0.05" in found(world={"limit_ranges": [rule]})["limit-range"].why
+    assert "container app has 100m cpu, and at most 50m cpu" in found(world={"limit_ranges": [rule]})["limit-range"].why
     rule = {"metadata": {"namespace": "shop", "name": "l"}, "spec": {"limits": [{"type": "Container", "min": {"cpu": "200m"}}]}}
-    assert "at least 0.2" in found(world={"limit_ranges": [rule]})["limit-range"].why
+    assert "at least 200m cpu" in found(world={"limit_ranges": [rule]})["limit-range"].why
 
 
 def test_memory_is_noted_and_early_pods_too() -> None:
@@ -249,6 +285,9 @@ def test_a_server_side_applier_resets_or_conflicts() -> None:
     assert one is not None and "conflicts with the autoscaler" in one.why("x")
     one = replicas_owner(owned(managedFields=[entry("kubectl-create"), entry("kube-controller-manager", "Update", "scale")]))
     assert one is not None and not one.resets
+    for odd in ("[" * 200_000, '{"spec": {"replicas": ' + "9" * 5000 + "}}", '{"spec": []}', '{"spec": {"replicas": true}}'):
+        one = replicas_owner(owned(annotations={LAST_APPLIED: odd}))
+        assert one is not None and one.last_applied is None and not one.resets
     assert replicas_owner(None) is None and replicas_owner(owned(annotations={LAST_APPLIED: "{"})) is not None
 
 
@@ -279,6 +318,33 @@ def test_the_maximum_must_fit_the_nodes(cpu: str, fits: bool) -> None:
     assert (rooms == []) == fits and judged.works
     if rooms:
         assert "needs 8 more pods, and the nodes have room for 3" in rooms[0].why
+
+
+def room(count: int, **spec: Any) -> list[str]:
+    """What is said of room for 10 pods of 100m, 2 of which run on the first of some nodes of 300m."""
+    there = [{**one, "spec": {**one["spec"], "nodeName": "w1"}} for one in pods(2)]
+    scene = Scene(Autoscaler.of(with_status(hpa())), Scale(2, 2, "app=web"), "", there, [samples(50, 50)])
+    has = target()
+    assert has.item is not None
+    has.item["spec"]["template"]["spec"].update(spec)
+    named = [node("300m") for _ in range(count)]
+    for number, one in enumerate(named, 1):
+        one["metadata"] = {"name": f"w{number}", "labels": {"kubernetes.io/hostname": f"w{number}"}}
+    (judged,) = judge(World((scene,), {"shop/web": has}), KCM, NOW, ClusterView(named, there))
+    return [one.why for one in judged.problems if one.rule == "no-room"]
+
+
+def test_several_nodes_have_room_for_like_pods() -> None:
+    """Each pod fits somewhere if it comes first; all of them do not."""
+    (why,) = room(3)
+    assert "needs 8 more pods, and the nodes have room for 7: 3 x cpu" in why
+    assert room(4) == []
+    apart = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    (why,) = room(5, affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}})
+    assert "room for 5: 5 x a pod is there that" in why
+    # Pods that are spread over the nodes need not be on one of them.
+    spread = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname", "maxSkew": 1}
+    assert room(9, topologySpreadConstraints=[{**spread, "whenUnsatisfiable": "DoNotSchedule"}]) == []
 
 
 def test_turns_say_when_the_count_changes() -> None:

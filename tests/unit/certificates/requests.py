@@ -11,7 +11,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
 USAGES = ("digital signature", "server auth")
@@ -40,6 +40,34 @@ def pem(
     for one in extensions:
         made = made.add_extension(one, critical=False)
     return made.sign(signed_with or key(), hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+EXTENSION_REQUEST, MICROSOFT = "2a864886f70d01090e", "2b060104018237" + "02010e"
+
+
+def pem_of_attributes(*attributes: tuple[str, Sequence[str]]) -> bytes:
+    """A signed request of w1 whose attributes are these: an OID in hex, and the names that it asks for."""
+    groups = (x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"), x509.NameAttribute(NameOID.COMMON_NAME, "system:node:w1"))
+    public = key().public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    parts = sorted(_attribute(bytes.fromhex(oid), names) for oid, names in attributes)
+    info = _der(0x30, _der(0x02, b"\0"), x509.Name(groups).public_bytes(), public, _der(0xA0, *parts))
+    algorithm = _der(0x30, _der(0x06, bytes.fromhex("2a8648ce3d040302")))
+    whole = _der(0x30, info, algorithm, _der(0x03, b"\0", key().sign(info, ec.ECDSA(hashes.SHA256()))))
+    return b"-----BEGIN CERTIFICATE REQUEST-----\n" + base64.encodebytes(whole) + b"-----END CERTIFICATE REQUEST-----\n"
+
+
+def _attribute(oid: bytes, names: Sequence[str]) -> bytes:
+    wanted = x509.SubjectAlternativeName([general(name) for name in names]).public_bytes()
+    extension = _der(0x30, _der(0x06, bytes.fromhex("551d11")), _der(0x04, wanted))
+    return _der(0x30, _der(0x06, oid), _der(0x31, _der(0x30, extension)))
+
+
+def _der(tag: int, *parts: bytes) -> bytes:
+    """Tag, length, value (X.690)."""
+    value = b"".join(parts)
+    size = len(value)
+    length = [size] if size < 128 else [0x81, size] if size < 256 else [0x82, size >> 8, size & 255]
+    return bytes([tag, *length]) + value
 
 
 def general(name: str | x509.GeneralName) -> x509.GeneralName:

@@ -10,8 +10,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from roles.engine.certificates import ExpectedNames, NodeIdentity, SubjectNames, claimed_by_others, expected_names, is_pending, objections
-from tests.unit.certificates.requests import node, pem, request
+from roles.engine.certificates import (
+    ExpectedNames,
+    NodeIdentity,
+    SubjectNames,
+    claimed_by_others,
+    expected_names,
+    is_pending,
+    objections,
+    usual_addresses,
+)
+from tests.unit.certificates.requests import EXTENSION_REQUEST, MICROSOFT, NAMES, node, pem, pem_of_attributes, request
 
 EXPECTED = ExpectedNames(SubjectNames(("w1",), ("192.0.2.11",)))
 
@@ -87,6 +96,26 @@ def test_a_request_that_its_own_key_did_not_sign() -> None:
     assert objections(request(made), "w1", expected) == ["its signature is not by its own key"]
 
 
+@pytest.mark.parametrize("other", [EXTENSION_REQUEST, MICROSOFT])
+def test_names_in_an_attribute_that_only_the_signer_would_read(other: str) -> None:
+    """Go reads every extensionRequest and no other attribute; the library reads the first of either kind."""
+    assert objections(request(pem_of_attributes((EXTENSION_REQUEST, NAMES))), "w1", EXPECTED) == []
+    foreign = ("kubernetes", "kubernetes.default", "192.0.2.10")
+    for first, second in (((other, NAMES), (EXTENSION_REQUEST, foreign)), ((EXTENSION_REQUEST, NAMES), (other, foreign))):
+        (why,) = objections(request(pem_of_attributes(first, second)), "w1", EXPECTED)
+        assert "its attributes are" in why
+    assert objections(request(pem_of_attributes((MICROSOFT, NAMES))), "w1", EXPECTED)
+
+
+def test_an_ipv4_address_in_ipv6_is_the_same_address() -> None:
+    mapped = "::ffff:192.0.2.10"
+    assert "asks for 192.0.2.10" in objections(request(pem(("w1", "192.0.2.11", mapped))), "w1", EXPECTED)[0]
+    has = NodeIdentity("w1", node("w1", ("InternalIP", mapped)), "w1", usual_addresses([mapped]))
+    taken = claimed_by_others("w1", [node("w1"), node("w2", ("InternalIP", "192.0.2.10"))], {}, {})
+    assert "also listed by node w2" in expected_names(has, taken).problems[0]
+    assert "a name of" in expected_names(has, claimed_by_others("w1", [], {}, {"192.0.2.10": "a name of the API server"})).problems[0]
+
+
 def test_names_of_terminals_are_shown_harmless() -> None:
     (why,) = objections(request(user="system:node:\x1b[2Jw9"), "w1", EXPECTED)
     assert "\x1b" not in why and "\\x1b[2Jw9 made it" in why
@@ -126,6 +155,8 @@ def test_the_names_that_a_kubelet_asks_for() -> None:
         (("Hostname", "kubernetes.default.svc"), "no node's name"),
         (("InternalDNS", "*.example.com"), "no node's name"),
         (("ExternalDNS", "localhost"), "no node's name"),
+        (("Hostname", "metrics-server.kube-system.svc"), "no node's name"),
+        (("Hostname", "db.shop.svc.cluster.local"), "no node's name"),
     ],
 )
 def test_a_name_that_only_the_node_object_has(address: tuple[str, str], why: str) -> None:
@@ -148,6 +179,8 @@ def test_a_name_that_others_have_is_refused_even_if_the_node_has_it_too() -> Non
     assert "a name of the API server" in expected_names(identity(), taken).problems[0]
     taken = claimed_by_others("w1", [node("w1"), node("W2")], {}, {})
     found = identity(("InternalIP", "192.0.2.11"), ("InternalDNS", "w2"), hostname="w2")
+    assert "also listed by node W2" in expected_names(found, taken).problems[0]
+    found = identity(("InternalIP", "192.0.2.11"), ("InternalDNS", "W2."), hostname="W2.")
     assert "also listed by node W2" in expected_names(found, taken).problems[0]
 
 

@@ -315,6 +315,32 @@ def test_a_refusal_of_the_binary_is_a_refusal_of_the_plan() -> None:
     assert refusals == [] and any("allow_unknown_gates" in warning for warning in warnings)
 
 
+RESIZE = DesiredGates(feature_gates={"InPlacePodVerticalScaling": True}, components=("kubelet",), allow_hazards="InPlacePodVerticalScaling")
+
+
+@pytest.mark.parametrize(
+    ("minor", "before", "told"),
+    [(32, None, True), (32, False, True), (32, True, False), (33, False, False)],
+    ids=["by-default-off", "off", "on-already", "without-the-default"],
+)
+def test_a_kubelets_gate_that_recreates_static_pods_is_announced(minor: int, before: bool | None, told: bool) -> None:
+    def planned(**more: Any) -> NodeGates:
+        # The kubelet's version comes in a line of its own.
+        version = node.b64(f"Kubernetes v1.{minor}.0")
+        told = [re.sub(r"^version 100 .*", f"version 100 {version}=", line) for line in node.answer(**more)]
+        return plan_gates("r1", parse("n1", told), RESIZE)
+
+    made = planned(manifests=MANIFESTS, components=CONTROL_PLANE)
+    metrics = {} if before is None else {"kubelet": {"InPlacePodVerticalScaling": GateMetric("ALPHA", before)}}
+    warnings, refusals = judged(made, {"kubelet": ""}, RESIZE, metrics=metrics)
+    assert refusals == []
+    found = [text for text in warnings if "recreates this node's static pods" in text]
+    assert bool(found) is told and (not told or "kube-apiserver, kube-controller-manager, kube-scheduler, and etcd" in found[0])
+    # A worker has none of them.
+    warnings, _ = judged(planned(), {"kubelet": ""}, RESIZE, metrics=metrics)
+    assert not [text for text in warnings if "static pods" in text]
+
+
 CLASHING = {
     "files": {
         "/etc/default/kubelet": b"# ours\nKUBELET_EXTRA_ARGS='--v=2 --feature-gates=Gone=true'\n",

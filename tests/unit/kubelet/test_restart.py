@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine.kubelet import kubelet_plan, pending, schema
-from roles.engine.kubelet.facts import Kubelet
+from roles.engine.kubelet.facts import Kubelet, find
 from tests.unit.kubelet import samples
 from tests.unit.kubelet.test_settings import MAIN, kubelet, written
 
@@ -133,6 +133,17 @@ def test_thresholds_of_the_file_drop_the_defaults_it_leaves_out(main: str, merge
         if found.name == "evictionHard"
     ]
     assert dropin.brought == {"memory.available": "1Gi", "nodefs.available": "10%"}
+
+
+def test_a_driver_that_somebody_has_written_by_hand_is_compared() -> None:
+    """The container runtime may have set another one than the file: only a younger file, or a kubelet before 1.35, tells that it is new."""
+    found = kubelet("cgroupDriver: systemd\n")
+    (text,) = pending.pending_sentences(younger(found), {"cgroupDriver": "cgroupfs"})
+    assert text == "cgroupDriver is systemd in its files, but the kubelet runs with cgroupfs"
+    assert pending.pending_sentences(found, {"cgroupDriver": "cgroupfs"}) == []
+    assert pending.pending_sentences(younger(kubelet()), {"cgroupDriver": "systemd"}) == []
+    older = find(found.seen.with_versions({found.process.pid: "v1.34.2"}))
+    assert [one.name for one in pending.pending_settings(older, {"cgroupDriver": "cgroupfs"})] == ["cgroupDriver"]
 
 
 def test_what_is_not_compared_is_told_where_its_file_is_younger() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from roles.engine.certificates import Certificate, NodeIdentity, SubjectNames
 from roles.kubelet_certificates.facts import ClusterFacts, FactsError, Presented, SeenNames, address_of, parse_names
 from roles.kubelet_certificates.model import CertificateKeys
-from roles.kubelet_certificates.plan import NodeStanding, listed, refusals, standing, strangers, unsigned
+from roles.kubelet_certificates.plan import NodeStanding, given_files, listed, refusals, standing, strangers, unsigned
 from tests.unit.certificates.requests import node, pem, request
 from tests.unit.node.node import b64
 
@@ -20,7 +21,7 @@ WHERE = "192.0.2.11:10250"
 
 def certificate(issuer: str = "CN=kubernetes") -> Certificate:
     dates = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    return Certificate("CN=system:node:w1", issuer, "system:node:w1", SubjectNames(), *dates, False, b"")
+    return Certificate("CN=system:node:w1", issuer, "system:node:w1", SubjectNames(("w1",), ("192.0.2.11",)), *dates, False, b"")
 
 
 SIGNED = Presented(WHERE, certificate(), "")
@@ -53,8 +54,27 @@ def test_the_newest_fitting_request_is_approved_and_others_are_named() -> None:
     others = request(name="others", user="system:node:w2"), request(name="done", certificate="x")
     found = one(NONE, old, new, bad, *others, asks=True)
     assert found.request is new
-    assert found.not_approved == ("bad: it asks for 192.0.2.10, which is not w1's",)
+    assert found.not_approved == (
+        "bad: it asks for 192.0.2.10, which is not w1's",
+        "old: its kubelet has given it up: it has asked again",
+    )
     assert refusals(found, bootstrap=False) == []
+
+
+def test_what_a_kubelet_does_not_wait_for_is_not_approved() -> None:
+    """Its certificate begins five minutes before it was signed; a kubelet without serverTLSBootstrap asks for nothing."""
+    asked = request(name="asked", created="2026-01-01T00:05:00Z")
+    found = one(SIGNED, asked, asks=True)
+    assert found.request is None and "older than the certificate that it serves" in found.not_approved[0]
+    early, later = request(name="early", created="2026-01-01T00:05:01Z"), request(name="later", created="2026-09-14T00:00:00Z")
+    found = one(SIGNED, early, asks=True)
+    assert found.request is None and "not yet due, so something else uses the node's credential" in found.not_approved[0]
+    assert one(SIGNED, later, asks=True).request is later
+    # Its node has a name that the certificate has not: then it asks at once.
+    assert one(Presented(WHERE, replace(certificate(), names=SubjectNames(("w1",))), ""), early, asks=True).request is early
+    for shown in (SIGNED, SELF):
+        found = one(shown, later)
+        assert found.request is None and "serverTLSBootstrap is not set" in found.not_approved[0]
 
 
 def test_names_that_are_not_its_own_are_refused_before_the_restart() -> None:
@@ -62,6 +82,11 @@ def test_names_that_are_not_its_own_are_refused_before_the_restart() -> None:
     (why,) = refusals(found, bootstrap=True)
     assert "names that are not proven to be its own" in str(why) and "also listed by node w2" in str(why) and "serving_names" in str(why)
     assert refusals(one(SIGNED, taken={"192.0.2.11": "x"}, asks=True), bootstrap=False) == []
+
+
+def test_certificate_files_of_somebody_else() -> None:
+    assert given_files(("kubelet", "--config=/x"), {"rotateCertificates": True}) == []
+    assert given_files(("kubelet", "--tls-cert-file=/own.crt"), {"tlsPrivateKeyFile": "/own.key"}) == ["tlsCertFile", "tlsPrivateKeyFile"]
 
 
 def test_a_kubelet_that_waits_without_a_request_is_named() -> None:
@@ -125,6 +150,9 @@ def test_what_others_have_does_not_count_for_a_node_that_runs_the_api() -> None:
     assert cluster.taken("w1", "w1", serves_api=False) == {"192.0.2.11": "a name of the API server"}
     assert cluster.taken("w1", "w1", serves_api=True) == {}
     assert cluster.taken("w9", "w9", serves_api=True)["192.0.2.11"] == "also listed by node w1"
+    cluster.services = {"10.96.0.10": "the address of the Service kube-system/kube-dns"}
+    for serves_api in (True, False):
+        assert cluster.taken("w1", "w1", serves_api=serves_api)["10.96.0.10"] == "the address of the Service kube-system/kube-dns"
 
 
 def test_where_a_kubelet_is_reached() -> None:

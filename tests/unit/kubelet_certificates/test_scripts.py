@@ -36,6 +36,7 @@ def test_only_certificates_leave_a_node(tmp_path: Path, shell: str) -> None:
         "path.conf": b"    client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem\n",
         "it's.crt": certificate,
         "empty": b"",
+        "half.crt": certificate.rpartition(b"-----END")[0] + key,
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from roles.engine.kubelet.drained import RuntimeEdit
 from roles.engine.kubelet.runtime import Runtime
 from roles.engine.kubelet.state import KubeletState
+from roles.engine.node.model import File
 from roles.engine.node_changes import node_report
 from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.transaction.model import FileEdit, RuntimeRestart
 from roles.engine.transaction.refusal import Refusal
 from roles.kubelet_config import carry_out, cgroups
 from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest
@@ -58,6 +61,73 @@ def test_it_needs_a_drained_node() -> None:
         plan(replace(state(cgroupDriver="cgroupfs"), runtime=OLD), TO_SYSTEMD)
     (made,) = plan(replace(state(cgroupDriver="cgroupfs"), runtime=OLD), TO_SYSTEMD, may_drain=True).planned
     assert made.needs_drain
+
+
+CONFIG = b"""version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = true
+"""
+PATH = "/etc/containerd/config.toml"
+FILE = File(PATH, "file", 0o644, mtime=900, data=CONFIG)
+SERVED = replace(OLD, unit="containerd.service", path=PATH, started=1000, file=FILE)
+
+
+@pytest.mark.parametrize("found", [SERVED, replace(SERVED, reported="systemd")], ids=["not-reported", "reported"])
+def test_kubelet_and_containerd_change_in_one_transaction(found: Runtime) -> None:
+    whole = plan(given(found, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "cgroupfs"}, may_drain=True)
+    (made,) = whole.planned
+    assert made.change is not None and made.recreates_pods and made.needs_drain
+    assert made.change.runtime == RuntimeRestart("containerd.service", PATH)
+    first, second = made.change.files
+    assert b"cgroupDriver: cgroupfs" in (first.after or b"") and second.path == PATH and (second.mode, second.owner) == (0o644, "")
+    assert (second.before, second.after) == (CONFIG, CONFIG.replace(b"= true", b"= false"))
+    assert any("containerd 1.7.24 changes to cgroupfs, too" in warning and PLACE in warning for warning in whole.warnings)
+    lines = "\n".join(node_report._description(made.change, 1, recreates_pods=True))
+    assert "all pods of the node end, the files are placed, systemctl restart containerd.service, systemctl start kubelet.service" in lines
+    # Pods and runtime have time of their own before the kubelet starts.
+    assert made.change.confirm_timeout == replace(made.change, runtime=None).confirm_timeout + 60
+    with pytest.raises(Refusal, match="it is not cordoned and 2 pods run there"):
+        plan(replace(state("cgroupDriver: systemd\n", cgroupDriver="systemd"), runtime=found), {"cgroupDriver": "cgroupfs"})
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"unit": ""}, "it is not containerd with a unit containerd.service that serves the kubelet's socket"),
+        ({"file": None}, "is no file that can be read"),
+        ({"file": replace(FILE, kind="link")}, "is a symbolic link"),
+        ({"file": replace(FILE, mtime=1100)}, "was written after the runtime had started"),
+        ({"places": (PLACE, "/etc/containerd/conf.d/a.toml:1: SystemdCgroup = true")}, "another file sets it, too"),
+        ({"file": replace(FILE, data=CONFIG.replace(b"true", b"false"))}, "does not say what it runs with"),
+        ({"file": replace(FILE, data=b"[")}, "cannot be parsed as TOML"),
+    ],
+    ids=["unit", "unread", "link", "younger", "conf.d", "differs", "no-toml"],
+)
+def test_a_runtime_that_daytwo_cannot_change_is_the_operators(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        plan(given(replace(SERVED, **more), "systemd"), {"cgroupDriver": "cgroupfs"})
+    assert f"; daytwo does not change it: {'' if 'unit' in more else PATH if 'places' not in more else ''}" in str(refused.value)
+    assert words in str(refused.value) and "the runtime first: `deploys/drain.py --data nodes=n1`" in str(refused.value)
+
+
+def test_an_undo_that_has_the_runtimes_file_restarts_it_with_that() -> None:
+    restart, new = RuntimeRestart("containerd.service", PATH), CONFIG.replace(b"true", b"false")
+    (made,) = plan(given(SERVED, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "cgroupfs"}).planned
+    assert made.change is not None
+    back = FileEdit(PATH, new, b"# older\n" + CONFIG)
+    undo = replace(made.change, files=(made.change.files[0], back), runtime=None)
+    wanted = FileEdit(PATH, new, CONFIG)
+    assert cgroups.with_runtime_edit(undo, RuntimeEdit("systemd", restart, wanted, "")) == replace(undo, runtime=restart)
+    with pytest.raises(Refusal, match="as it was before, has another cgroup driver"):
+        cgroups.with_runtime_edit(replace(undo, files=(FileEdit(PATH, CONFIG, new),)), RuntimeEdit("systemd", restart, None, ""))
+
+
+def test_a_containerd_that_has_the_driver_restarts_without_a_new_file() -> None:
+    (made,) = plan(given(SERVED), TO_SYSTEMD).planned
+    assert made.change is not None and [edit.path for edit in made.change.files] == ["/var/lib/kubelet/config.yaml"]
+    assert made.change.runtime == RuntimeRestart("containerd.service", PATH)
 
 
 MIXED = replace(OLD, handlers={"runc": "systemd", "nvidia": "cgroupfs"})

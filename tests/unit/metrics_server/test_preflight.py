@@ -35,9 +35,16 @@ def kubelet(name: str = "w1", problem: str = "", **configuration: Any) -> Kubele
     return KubeletFacts(name, {**WEBHOOK, **configuration}, Presented("192.0.2.1:10250", certificate, problem))
 
 
+FRONT_PROXY = Authority("front-proxy-ca")
+
+
+def server(flags: dict[str, str | None] | None = None, *, reaches: bool = True, **changed: Any) -> ApiServer:
+    (own,), authority = parse_certificates(FRONT_PROXY.issue("front-proxy-client")[0]), tuple(parse_certificates(FRONT_PROXY.pem))
+    return replace(ApiServer("cp1", flags or FLAGS, 36, reaches, own, authority), **changed)
+
+
 def needs(**changed: Any) -> ClusterNeeds:
-    server = ApiServer("cp1", FLAGS, 36, True)
-    whole = ClusterNeeds([server], [node("w1"), node("w2")], [kubelet()], {"data": {"requestheader-client-ca-file": "pem"}})
+    whole = ClusterNeeds([server()], [node("w1"), node("w2")], [kubelet()], {"data": {"requestheader-client-ca-file": "pem"}})
     return replace(whole, **changed)
 
 
@@ -58,11 +65,11 @@ def test_a_cluster_that_has_all() -> None:
     ("changed", "words"),
     [
         ({"servers": []}, "no kube-apiserver of the inventory"),
-        ({"servers": [ApiServer("cp1", {**FLAGS, "proxy-client-cert-file": None}, 36, True)]}, "no --proxy-client-cert-file"),
+        ({"servers": [server({**FLAGS, "proxy-client-cert-file": None})]}, "no --proxy-client-cert-file"),
         ({"published": None}, "does not publish the CA"),
         ({"published": {"data": {"client-ca-file": "x"}}}, "does not publish the CA"),
-        ({"servers": [ApiServer("cp1", FLAGS, 36, False)]}, "set enable-aggregator-routing=true with deploys/control_plane_flags.py"),
-        ({"servers": [ApiServer("cp1", {**FLAGS, "enable-aggregator-routing": "false"}, 36, False)]}, "cannot reach Services"),
+        ({"servers": [server(reaches=False)]}, "set enable-aggregator-routing=true with deploys/control_plane_flags.py"),
+        ({"servers": [server({**FLAGS, "enable-aggregator-routing": "false"}, reaches=False)]}, "cannot reach Services"),
         ({"kubelets": [kubelet(authentication={"webhook": {"enabled": False}})]}, "no webhook authentication"),
         ({"kubelets": [kubelet(problem="self-signed certificate")]}, r"certificates that the cluster's CA does not prove (self-signed"),
         ({"kubelets": [KubeletFacts("w1", None, None, "no route")]}, "the kubelets of w1 cannot be read: no route"),
@@ -73,6 +80,14 @@ def test_what_is_missing_is_named_with_the_way_out(changed: dict[str, Any], word
     found = judged(needs(**changed)).refusals
     assert any(words in one for one in found), found
     assert all(";" in one for one in found)
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("value", [None, ""])
+def test_each_flag_of_the_aggregation_is_needed(flag: str, value: str | None) -> None:
+    found = judged(needs(servers=[server({**FLAGS, flag: value})]))
+    assert any(f"--{flag} (" in text and "control_plane_flags" in text for text in found.refusals)
+    assert not any("aggregation" in text for text in found.fine)
 
 
 def test_the_certificate_of_the_front_proxy() -> None:
@@ -91,8 +106,22 @@ def test_the_certificate_of_the_front_proxy() -> None:
     assert "is for front-proxy-client, and --requestheader-allowed-names has a, b" in said(**{"requestheader-allowed-names": "a, b"})[0]
 
 
+def test_a_certificate_that_was_not_read_is_not_called_valid() -> None:
+    for changed in ({"proxy": None}, {"proxy_ca": ()}):
+        found = judged(needs(servers=[server(**changed)]))
+        assert found.refusals == [] and len(found.warnings) == 1 and "cp1: x (--" in found.warnings[0]
+        assert not [text for text in found.fine if "valid certificate" in text]
+    assert any("and a valid certificate" in text for text in judged().fine)
+
+
+@pytest.mark.parametrize(("mode", "webhook", "fine"), [("Webhook", True, True), ("Webhook", False, False), ("AlwaysAllow", False, True)])
+def test_how_a_kubelet_knows_a_metrics_server(mode: str, webhook: bool, fine: bool) -> None:
+    one = kubelet(authentication={"webhook": {"enabled": webhook}}, authorization={"mode": mode})
+    assert (judged(needs(kubelets=[one])).refusals == []) == fine
+
+
 def test_an_api_server_that_routes_to_pods_need_not_reach_services() -> None:
-    assert judged(needs(servers=[ApiServer("cp1", {**FLAGS, "enable-aggregator-routing": "true"}, 36, False)])).refusals == []
+    assert judged(needs(servers=[server({**FLAGS, "enable-aggregator-routing": "true"}, reaches=False)])).refusals == []
 
 
 def test_many_kubelets_share_a_line() -> None:
@@ -104,16 +133,17 @@ def test_many_kubelets_share_a_line() -> None:
     ("image", "minor", "words"),
     [
         ("r.example.com/m:v0.9.0", 33, "metrics-server 0.9 is made for Kubernetes 1.34 and later, and this is 1.33; use 0.8.x"),
+        ("r.example.com/m:v0.9.0", 32, "and this is 1.32, where it was seen to work all the same; use 0.8.x"),
         ("r.example.com/m:v0.8.1", 30, "use 0.7.x"),
         ("r.example.com/m:stable", 36, "set metrics_server.version"),
         (f"r.example.com/m@sha256:{'a' * 64}", 36, "set metrics_server.version"),
     ],
 )
 def test_versions(image: str, minor: int, words: str) -> None:
-    (text,) = judged(needs(servers=[ApiServer("cp1", FLAGS, minor, True)]), desired(image)).refusals
+    (text,) = judged(needs(servers=[server(minor=minor)]), desired(image)).refusals
     assert words in text
-    if "made for" in words:
-        found = judged(needs(servers=[ApiServer("cp1", FLAGS, minor, True)]), desired(image, allow_unsupported=True))
+    if "use 0" in words:
+        found = judged(needs(servers=[server(minor=minor)]), desired(image, allow_unsupported=True))
         assert found.refusals == [] and "made for" in found.warnings[0]
 
 
@@ -271,6 +301,9 @@ def test_the_metrics_api_works() -> None:
         ([metrics("w1")], [{}], "no metrics of w2, which is Ready"),
         ([metrics("w1"), metrics("w2", 90)], [{}], "the metrics of w2 are old: 90 s"),
         ([metrics("w1"), {**metrics("w2"), "timestamp": "soon"}], [{}], "the metrics of w2 are old"),
+        ([metrics("w1"), {**metrics("w2"), "timestamp": "2026-03-01T12:00:00"}], [{}], "the metrics of w2 are old"),
+        ([metrics("w1"), metrics("w2", -7200)], [{}], "the metrics of w2 are of the future, by 7200 s: check the clocks"),
+        (["w1", None, metrics("w1")], [{}], "no metrics of w2, which is Ready"),
         ([metrics("w1"), metrics("w2")], [], "no metrics of any pod"),
     ],
 )

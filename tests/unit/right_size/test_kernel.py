@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from roles.engine.node import ObservationError
@@ -59,9 +59,11 @@ class Node:
         for name, text in files.items():
             (self.root / folder.lstrip("/") / name).write_text(text)
 
-    def look(self, shell: str = "sh") -> NodeUse:
+    def look(self, shell: str = "sh", stack: str = "8192") -> NodeUse:
         text = kernel.script().replace("/proc/", f"{self.root}/proc/")
-        done = subprocess.run([shell, "-s"], input=text, text=True, capture_output=True, check=True)
+        done = subprocess.run(
+            ["sh", "-c", f"ulimit -S -s {stack}; exec {shell} -s"], input=text, text=True, capture_output=True, check=True
+        )
         assert not done.stderr
         found = kernel.parse("n1", done.stdout.splitlines())
         assert abs(found.clock - time.time()) < 600 and found.boot == "b1"
@@ -131,6 +133,15 @@ def test_a_flood_of_containers_is_cut_and_said(tmp_path: Path, monkeypatch: pyte
     assert found.cut and len(found.containers) == 2
 
 
+def test_more_processes_than_one_command_line_has_room_for(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    for pid in range(1000, 10_000, 3):
+        node.process(pid, f"0::{CGROUPFS}")
+    # The kernel allows a quarter of the stack for arguments, and 128 KiB at least.
+    assert set(node.look("sh", stack="256").containers) == {(UID, ID)}
+
+
 def test_a_container_that_ended_meanwhile_has_no_values(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
@@ -167,6 +178,23 @@ def test_any_lines_end_in_a_result_or_its_error(lines: list[str]) -> None:
 def test_shellcheck_finds_nothing() -> None:
     done = subprocess.run(["shellcheck", "-s", "sh", "-"], input=kernel.script(), text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "-1", "1e300"])
+def test_times_that_cannot_be_are_malformed(time: str) -> None:
+    for lines in ([f"boot b1 {time}", "end"], ["boot b1 1", f"use v2 {time} memory.current=1 {CGROUPFS}", "end"]):
+        with pytest.raises(ObservationError, match="malformed"):
+            kernel.parse("w1", lines)
+
+
+@given(st.from_regex(r"[0-9]{1,6000}", fullmatch=True))
+@example("9" * 5000)
+@example("9223372036854771712")
+def test_a_number_of_any_length_is_one_or_unknown(number: str) -> None:
+    values = " ".join(f"{name}={number}" for name in ("memory.current", "memory.peak", "usage_usec", "oom_kill", "memory.pressure"))
+    [use] = kernel.parse("w1", ["boot b1 1", f"use v2 5 {values} {CGROUPFS}", "end"]).containers.values()
+    assert use.memory is None or use.memory == int(number) < 10**19
+    assert use.cpu is None or use.cpu < 10**19
 
 
 def test_the_time_is_that_of_the_counter() -> None:

@@ -114,6 +114,12 @@ def test_the_kubelets_read_of_the_life_before_does_not_count(world: World) -> No
     assert len(world.collect().seen[OTHER].reads) == 2, "of four: the others are older than the container"
 
 
+def test_no_container_is_older_than_the_boot_of_its_node(world: World) -> None:
+    world.pods[0]["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "1970-01-01T00:00:09Z"}}
+    read = world.collect(watch=0).seen[ID].reads[0]
+    assert read.age == read.clock and read.age is not None and read.age < 10_000
+
+
 def test_a_container_that_was_restarted_has_two_lives(world: World) -> None:
     def restart(world: World) -> None:
         world.id = NEXT

@@ -71,6 +71,17 @@ def test_page_cache_in_the_peak_is_not_needed() -> None:
     assert memory.high == 110 * MI and evidence(history(life(every))).kernel_peak == 900 * MI
 
 
+def test_a_limit_is_not_lowered_below_a_peak_that_may_not_have_been_cache() -> None:
+    """A start needed 900 MiB, and the cache came later: the kernel's peak does not say which it was."""
+    every = [replace(read, cache=790 * MI) for read in reads(120, 5, peak=900 * MI)]
+    found = history(life(every))
+    _, memory = judged(found, now(None, 2048 * MI, None, 2048 * MI))
+    assert memory.decision == "lower" and memory.request is not None and memory.request <= 128 * MI
+    assert memory.limit is not None and 900 * MI <= memory.limit <= 960 * MI and "peak with page cache, 900Mi" in memory.why
+    _, memory = judged(found, now(None, 850 * MI, None, 850 * MI, True))
+    assert (memory.request, memory.limit) == (850 * MI, 850 * MI), "nor raised for it"
+
+
 @pytest.mark.parametrize("share", [0.0, 0.02])
 @pytest.mark.parametrize("teeth", [0, 20])
 def test_a_leak_is_never_called_steady(share: float, teeth: int) -> None:

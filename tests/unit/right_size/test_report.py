@@ -106,7 +106,7 @@ def test_autoscalers_are_named() -> None:
     assert found.cpu.request == 110
     text = "\n".join(report.lines([found], []))
     assert "the HorizontalPodAutoscaler h keeps 50 % of the cpu request: with the new request, 25 % keeps as many pods" in text
-    assert "the VerticalPodAutoscaler v recommends cpu 25m (- to -), memory 100Mi" in text and "v (Auto) sets its requests" in text
+    assert "the VerticalPodAutoscaler v recommends cpu 25m (- to -), memory 100Mi" in text and "v (Recreate) sets its requests" in text
 
 
 def test_the_page() -> None:

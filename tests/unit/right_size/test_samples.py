@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.right_size import samples
-from roles.right_size.samples import DAY, FINE, History, Kill, Read, added, bucket, middle, percentile, total, union_seconds
+from roles.right_size.evidence import evidence
+from roles.right_size.samples import DAY, FINE, ClockError, History, Kill, Read, added, bucket, middle, percentile, total, union_seconds
 from tests.unit.right_size.world import ID, MI, OTHER, START, history, life, reads
 
 
@@ -86,9 +88,56 @@ def test_what_is_kept_has_a_bound() -> None:
     assert len(span.points) <= samples.MOST_POINTS
     assert span.points[0].least == 0 and span.points[-1].most == samples.MOST_POINTS * 50, "nothing is lost but detail"
     lives = [life(reads(10, 5, begun=START + 100 * number), f"{number:064x}") for number in range(samples.MOST_SPANS + 9)]
-    kept = history(*lives, kills=[Kill(f"{n:064x}", START + n) for n in range(samples.MOST_KILLS + 9)], now=START)
-    assert len(kept.spans) == samples.MOST_SPANS and kept.spans[-1].id == lives[-1].id
+    kept = added(history(*lives, now=START), [life(reads(10, 5, begun=START + 90_000))], [], START)
+    assert len(kept.spans) == samples.MOST_SPANS + 1 and kept.spans[-2].id == lives[-1].id and kept.spans[-1].id == ID
+    kept = history(kills=[Kill(f"{n:064x}", START + n) for n in range(samples.MOST_KILLS + 9)], now=START)
     assert len(kept.kills) == samples.MOST_KILLS
+
+
+def test_every_replica_that_runs_is_kept_from_run_to_run() -> None:
+    """Else the worst one may be missing from the advice, and no rate would ever be over more than one run."""
+    count = samples.MOST_SPANS + 30
+    found = History()
+    for run in range(3):
+        begun = START + 3600 * run
+        lives = [life(reads(20, 5, memory=lambda _, n=n: (500 if n == 3 else 100) * MI, begun=begun), f"{n:064x}") for n in range(count)]  # type: ignore[misc]
+        found = added(found, lives, [], begun + 20)
+        assert len(found.spans) == count and {span.first for span in found.spans} == {START}
+    assert evidence(found).memory_highest == 500 * MI
+    assert len(added(found, [], [Kill(OTHER, begun)], begun + 20).spans) == count, "a kill that is added says nothing of the others"
+    many = [life(reads(10, 5, memory=lambda _, n=n: (n + 1) * MI), f"{n:064x}") for n in range(samples.MOST_LIVING + 5)]  # type: ignore[misc]
+    kept = added(History(), many, [], START + 10)
+    assert len(kept.spans) == samples.MOST_LIVING and evidence(kept).memory_highest == (samples.MOST_LIVING + 5) * MI
+
+
+def test_samples_of_the_future_are_an_error() -> None:
+    """A machine whose clock is wrong must not remove what others keep, nor stop what they read from counting without a word."""
+    ahead = history(life(reads(60, 5, begun=START + 300 * DAY)))
+    with pytest.raises(ClockError, match="300 days in the future"):
+        added(ahead, [life(reads(60, 5))], [], START + 60)
+
+
+def test_a_kill_of_a_node_whose_clock_is_ahead_is_forgotten_like_others() -> None:
+    found = history(kills=[Kill(OTHER, START + 9999 * DAY)], now=START)
+    assert found.kills[0].at == START
+    assert not added(found, [], [], START + 31 * DAY).kills
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e5)), max_size=30))
+def test_time_covered_is_never_more_than_all_of_it(pieces: list[tuple[float, float]]) -> None:
+    whole = [(begun, begun + length) for begun, length in pieces]
+    found = union_seconds(whole)
+    assert found <= sum(end - begun for begun, end in whole) + 1e-3
+    assert found <= max((end for _, end in whole), default=0) - min((begun for begun, _ in whole), default=0) + 1e-3
+    assert found >= max((end - begun for begun, end in whole), default=0) - 1e-3
+
+
+@given(st.lists(st.integers(0, 2**40), min_size=1, max_size=900))
+def test_thinned_points_keep_the_most_and_the_least(sizes: list[int]) -> None:
+    [span] = history(life([Read(START + n, "kernel b1", memory=size) for n, size in enumerate(sizes)])).spans
+    assert len(span.points) <= samples.MOST_POINTS
+    assert max(point.most for point in span.points) == max(sizes) and min(point.least for point in span.points) == min(sizes)
+    assert all(one.at < two.at for one, two in pairwise(span.points)) and span.points[-1].at == START + len(sizes) - 1
 
 
 def test_old_samples_are_dropped() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from roles.engine.kubelet import parse_quantity
+from roles.engine.timeouts import Deadline
 from roles.right_size import autoscaling, prometheus, resource_metrics
 from roles.right_size.autoscaling import UtilizationTarget, corrected
 from roles.right_size.evidence import evidence
@@ -63,6 +66,9 @@ def test_one_that_was_killed_and_waits() -> None:
             {"ownerReferences": [{"kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]},
             Workload("ReplicaSet", "shop", "gone"),
         ),
+        # A Deployment has its pods through ReplicaSets: who may create pods cannot make one count as a replica.
+        ({"ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}, Workload("Pod", "shop", "p")),
+        ({"ownerReferences": [{"kind": "CronJob", "name": "b", "uid": "c", "controller": True}]}, Workload("Pod", "shop", "p")),
         ({"ownerReferences": [{"kind": "Job", "name": "b-1", "uid": "j", "controller": True}]}, Workload("CronJob", "shop", "b")),
         (
             {"annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "8a" * 16}},
@@ -107,6 +113,28 @@ def test_the_kubelets_metrics() -> None:
     assert found == {("shop", "web-1", "app"): KubeletUse(START + 0.5, 12.5, 5 * MI), ("shop", "db-0", "db"): KubeletUse(memory=7)}
 
 
+def test_no_container_is_older_than_its_pod() -> None:
+    """A node that got its time only after the start says years ago: that would be years of evidence."""
+    state = {"state": {"running": {"startedAt": "1970-01-01T00:00:09Z"}}}
+    created = {"creationTimestamp": "2023-11-14T22:13:20Z"}
+    [found] = containers([pod("web-1-x", state=state, meta=created)], BETWEEN)
+    assert found.started == START
+
+
+def test_names_of_owners_are_any_text() -> None:
+    owner = {"kind": "Set\nIn danger", "name": "x\x1b[2J", "uid": "u", "controller": True}
+    [found] = containers([pod("p", meta={"ownerReferences": [owner]})], BETWEEN)
+    assert str(found.workload) == "Set\\nIn danger shop/x\\x1b[2J"
+
+
+@pytest.mark.parametrize("number", ["1e300", "+Inf", "NaN", "9" * 400, "-0.5"])
+def test_numbers_that_no_container_has(number: str) -> None:
+    text = f'container_memory_working_set_bytes{{container="a",namespace="n",pod="p"}} {number} 1700000000500\n'
+    assert not resource_metrics.parse(text)
+    text = f'container_cpu_usage_seconds_total{{container="a",namespace="n",pod="p"}} 1 {"9" * 400}\n'
+    assert not resource_metrics.parse(text)
+
+
 @given(st.text())
 def test_any_text_gives_numbers_or_nothing(text: str) -> None:
     assert all(one.cpu is None or one.cpu >= 0 for one in resource_metrics.parse(METRICS + text).values())
@@ -149,11 +177,16 @@ def test_utilization_targets_and_their_correction() -> None:
 
 class Server(BaseHTTPRequestHandler):
     asked: ClassVar[list[str]] = []
-    body = b""
+    body, status = b"", 200
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
-        self.send_response(200)
+        if not self.status:
+            self.wfile.write(b"SSH-2.0\r\n\r\n")
+            return
+        self.send_response(self.status)
+        if self.status == 302:
+            self.send_header("Location", "/elsewhere")
         self.end_headers()
         memory = b"max_over_time" in self.path.encode()
         value = f"{100 * MI}" if memory else "0.25"
@@ -166,7 +199,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    Server.asked, Server.body = [], b""
+    Server.asked, Server.body, Server.status = [], b"", 200
     with HTTPServer(("127.0.0.1", 0), Server) as found:
         thread = threading.Thread(target=found.serve_forever, daemon=True)
         thread.start()
@@ -192,6 +225,45 @@ def test_an_odd_answer_is_an_error_with_a_way_out(server: str, body: bytes) -> N
         prometheus.spans(server, ["shop"], START)
 
 
+@pytest.mark.parametrize("value", ["1e300", "1e999", "NaN", "-1"])
+@pytest.mark.parametrize("at", [START, 1e300, -1, START + 400 * 86400])
+def test_numbers_and_times_that_cannot_be_are_left_out(server: str, value: str, at: float) -> None:
+    values = [[START, "1"], [at, value], [START + 400 * 86400, "1"], [-5, "1"]]
+    Server.body = json.dumps(
+        {"status": "success", "data": {"result": [{"metric": {"pod": "web-1", "container": "app"}, "values": values}]}}
+    ).encode()
+    [span] = prometheus.spans(server, ["shop"], START).values()
+    assert (span.first, span.last.at, span.last.memory) == (START, START, 1)
+
+
+def test_time_without_points_was_not_seen(server: str) -> None:
+    values = [[START + 300 * n, "0.1"] for n in (0, 1, 2, 2000, 2001)]
+    Server.body = json.dumps(
+        {"status": "success", "data": {"result": [{"metric": {"pod": "p", "container": "app"}, "values": values}]}}
+    ).encode()
+    found = evidence(History(tuple(prometheus.spans(server, ["shop"], START + 300 * 2002).values())))
+    assert found.cpu_seconds == found.memory_seconds == 3 * 300 + 900
+
+
+def test_a_redirect_is_not_followed(server: str) -> None:
+    Server.status = 302
+    with pytest.raises(PrometheusError, match="302"):
+        prometheus.spans(server, ["shop"], START)
+    assert len(Server.asked) == 1
+
+
+def test_an_answer_that_is_no_http(server: str) -> None:
+    Server.status = 0
+    with pytest.raises(PrometheusError, match="check the address"):
+        prometheus.spans(server, ["shop"], START)
+
+
+def test_an_answer_that_never_ends(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "Deadline", lambda seconds: Deadline(0, as_given=True))
+    with pytest.raises(PrometheusError, match="no whole answer within 0 s"):
+        prometheus.get(f"{server}/api/v1/query_range")
+
+
 def test_a_prometheus_that_is_not_there() -> None:
     with pytest.raises(PrometheusError, match="check the address"):
         prometheus.spans("http://127.0.0.1:1", ["shop"], START)
@@ -210,6 +282,7 @@ def test_a_prometheus_that_is_not_there() -> None:
         ({"prometheus": "file:///etc/passwd"}, "write http://HOST:9090"),
         ({"prometheus": "http://u:p@host"}, "a URL with a password"),
         ({"prometheus": "http://h:x"}, "write http://HOST:9090"),
+        ({"prometheus": "http://h/\nx"}, "write http://HOST:9090"),
         ({"format": "jsn"}, "did you mean 'json'"),
         ({"only": "shop/web"}, "not NAMESPACE/KIND/NAME"),
         ({"only": "shop/job/web"}, "is not one of Deployment"),
@@ -220,6 +293,13 @@ def test_a_prometheus_that_is_not_there() -> None:
 def test_bad_data(data: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         RightSizeOptions(**data)
+
+
+@pytest.mark.parametrize("url", ["http://u:hunter2@host:99999", "http://u:hunter2@[host", "http://host/?token=hunter2", "http://h#hunter2"])
+def test_a_secret_in_an_address_is_not_shown(url: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        RightSizeOptions(prometheus=url)
+    assert all("hunter2" not in item["msg"] for item in error.value.errors())
 
 
 def test_the_workloads_of_a_run() -> None:
@@ -244,6 +324,25 @@ def test_rounding_goes_up_and_not_far(amount: float) -> None:
     size = amount * MI
     assert size <= round_memory(size) + 1 and round_memory(size) <= max(size * 1.07, size + MI)
     assert round_memory(size) % MI == 0
+
+
+@given(st.floats(0.01, 1e6), st.floats(1, 1e14))
+def test_what_is_rounded_is_written_as_the_quantity_that_it_is(millis: float, size: float) -> None:
+    """An advice is shown, and applied, as text."""
+    assert parse_quantity(cpu_text(round_cpu(millis))) * 1000 == round_cpu(millis)
+    assert parse_quantity(memory_text(round_memory(size))) == round_memory(size)
+    assert round_cpu(round_cpu(millis)) == round_cpu(millis) and round_memory(round_memory(size)) == round_memory(size)
+
+
+@given(st.integers(1, 1000), st.integers(5, 10**6), st.integers(5, 10**6), st.integers(1, 10**7))
+def test_a_corrected_target_keeps_the_count(percent: int, before: int, after: int, used: int) -> None:
+    """Use over request by target is the ratio by which an autoscaler scales: with both changed it is the same, but for rounding."""
+    new = corrected(UtilizationTarget("h", "cpu", percent), before, after)
+    assert new >= 1
+    exact = Fraction(percent * before, after)
+    assert abs(new - exact) <= Fraction(1, 2) or (new == 1 and exact < 1)
+    if exact >= 20:
+        assert float(Fraction(used, after * new) / Fraction(used, before * percent)) == pytest.approx(1, rel=0.03)
 
 
 def test_amounts_as_text() -> None:

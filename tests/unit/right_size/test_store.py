@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+import roles.right_size as right_size
 from roles.right_size import store
+from roles.right_size.collected import Collected
 from roles.right_size.samples import History, Kill, added
 from roles.right_size.store import Store, StoreError
 from roles.right_size.workloads import Workload
+from tests.unit.right_size.test_report import container
 from tests.unit.right_size.world import DAY, MI, START, history, life, reads
 
 WEB = Workload("Deployment", "shop", "web")
@@ -81,6 +84,32 @@ def test_values_that_are_not_numbers_are_an_error(kept: Store) -> None:
         kept.read(WEB)
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-1e999"])
+@pytest.mark.parametrize("place", ["first", "reads", "point", "peak", "highest"])
+def test_numbers_that_daytwo_does_not_write_are_an_error(kept: Store, place: str, number: str) -> None:
+    kept.update(WEB, lambda _: {"app": history(life(reads(20, 5)))})
+    found = json.loads(kept.path(WEB).read_text())
+    span = found["containers"]["app"]["spans"][0]
+    match place:
+        case "point":
+            span["points"][0][1] = "HERE"
+        case "peak":
+            span["last"]["peak"] = "HERE"
+        case _:
+            span[place] = "HERE"
+    kept.path(WEB).write_text(json.dumps(found).replace('"HERE"', number))
+    with pytest.raises(StoreError, match="move the file away"):
+        kept.read(WEB)
+
+
+def test_samples_of_the_future_stay_and_are_named(kept: Store) -> None:
+    kept.update(WEB, lambda _: {"app": history(life(reads(20, 5)))})
+    before = kept.path(WEB).read_bytes()
+    with pytest.raises(StoreError, match="in the future") as error:
+        kept.update(WEB, lambda known: {"app": added(known["app"], [], [], START - 99 * DAY)})
+    assert str(kept.path(WEB)) in str(error.value) and kept.path(WEB).read_bytes() == before
+
+
 def test_a_failed_change_leaves_the_file(kept: Store) -> None:
     kept.update(WEB, lambda _: {"app": history(life(reads(20, 5)))})
     before = kept.path(WEB).read_bytes()
@@ -117,6 +146,19 @@ def test_a_lock_that_is_held_is_not_waited_for_forever(kept: Store, monkeypatch:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="another run has held it"):
             kept.update(WEB, lambda _: {})
+
+
+def test_a_lock_that_is_held_is_waited_for_once(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.3)
+    ones = [replace(container(f"w{number}"), id=f"{number:064x}") for number in range(9)]
+    seen = Collected("11111111-2222-3333-4444-555555555555", ones, ones, {})
+    kept.update(WEB, lambda _: {})
+    with (kept.folder / "lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        found = right_size._kept(seen)
+    [problem] = seen.problems
+    assert "another run has held it" in problem and "only this run's own reads count" in problem
+    assert set(found) == {one.workload for one in ones}
 
 
 def test_a_directory_that_cannot_be_written_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

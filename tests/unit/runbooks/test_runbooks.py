@@ -30,6 +30,8 @@ ASKED = {
     "static-cpu-manager",
     "reboot",
     "metrics-api",
+    "autoscaler-unknown",
+    "scale-on-cpu",
     "right-size",
 }
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from roles.engine.node.look import rendered
 from roles.engine.transaction import change_script, report
 from roles.engine.transaction.change_script import Holder, render, stage_script
-from roles.engine.transaction.model import Change, FileEdit, cmdline_sha256
+from roles.engine.transaction.model import Change, FileEdit, RuntimeRestart, cmdline_sha256
 
 HOLDER = Holder("r1", "somebody@somewhere", "pyinfra inventory deploy")
 EDIT = FileEdit("/etc/default/kubelet", b"A=1\n", b"A=1\nB=2\n")
@@ -41,6 +41,9 @@ def change(**other: object) -> Change:
 
 KUBELET = change()
 STATIC_POD = change(kind="static-pod", component="kube-controller-manager", pod="kube-system_kcm-cp1", container="kube-controller-manager")
+# Its steps are run in the lab only: here they would end pods of this machine.
+RUNTIME = change(runtime=RuntimeRestart("containerd.service", EDIT.path))
+RUNTIME_TOO = change(runtime=RuntimeRestart("containerd.service", EDIT.path), checkpoints=("/var/lib/kubelet/cpu_manager_state",))
 HOSTILE = change(
     summary="a\nrm -rf /\n$(reboot)",
     unit="kube'let $(reboot).service",
@@ -48,7 +51,9 @@ HOSTILE = change(
 )
 
 
-@pytest.mark.parametrize("made", [KUBELET, STATIC_POD, HOSTILE], ids=["kubelet", "static-pod", "hostile"])
+@pytest.mark.parametrize(
+    "made", [KUBELET, STATIC_POD, RUNTIME, RUNTIME_TOO, HOSTILE], ids=["kubelet", "static-pod", "runtime", "runtime-too", "hostile"]
+)
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_the_script_parses(made: Change, shell: str) -> None:
     for text in (render(made), stage_script(made, HOLDER, {})):
@@ -69,7 +74,7 @@ def test_the_script_is_named_where_it_stays(tmp_path: Path, there: set[str], nam
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-@pytest.mark.parametrize("made", [KUBELET, STATIC_POD], ids=["kubelet", "static-pod"])
+@pytest.mark.parametrize("made", [KUBELET, STATIC_POD, RUNTIME, RUNTIME_TOO], ids=["kubelet", "static-pod", "runtime", "runtime-too"])
 def test_shellcheck_has_nothing_to_say(made: Change) -> None:
     told = subprocess.run(
         ["shellcheck", "--shell=sh", "--severity=info", "-"], input=render(made), text=True, capture_output=True, check=False
