@@ -50,7 +50,7 @@ def plan_run(
 ) -> ObjectRun:
     """Plan and show the run that applies the advice. Raises DeployError if a workload that the data name is refused, or
     if nothing can be said of it yet."""
-    wanted, left, waiting = applying.wanted(found)
+    wanted, left, waiting = applying.wanted(found, system=options.read_namespaces is not None)
     if options.only is not None:
         left += waiting
     resizer = Resizer(fleet, reached, allow_restarts=options.allow_restarts, template=options.template == "update")

@@ -21,6 +21,8 @@ from roles.right_size.recommend import Advice
 from roles.right_size.workloads import Amounts, Workload
 
 _TEXT = {"cpu": cpu_text, "memory": memory_text}
+#: The namespace of the cluster's own workloads.
+SYSTEM = "kube-system"
 # Decisions that change nothing, though something may be wrong.
 _NOT_YET = ("wait", "fix", "unknown")
 
@@ -70,9 +72,9 @@ def hpa_path(namespace: str, name: str) -> str:
     return f"{head}/namespaces/{quote(namespace, safe='')}/{kind}/{quote(name, safe='')}"
 
 
-def wanted(found: Iterable[Judged]) -> tuple[list[Wanted], list[tuple[str, str]], list[tuple[str, str]]]:
+def wanted(found: Iterable[Judged], *, system: bool = True) -> tuple[list[Wanted], list[tuple[str, str]], list[tuple[str, str]]]:
     """The workloads whose containers should change, those in danger first; those that this run leaves, with the reason; and those of which
-    too little is known, or which leak, so that nothing changes."""
+    too little is known, or which leak, so that nothing changes. `system`: also those of SYSTEM."""
     by_workload: dict[Workload, list[Judged]] = {}
     for one in found:
         by_workload.setdefault(one.workload, []).append(one)
@@ -83,7 +85,8 @@ def wanted(found: Iterable[Judged]) -> tuple[list[Wanted], list[tuple[str, str]]
             if why := "; ".join(_not_yet(ones)):
                 waiting.append((str(workload), why))
             continue
-        if why := _why_left(workload, [one for one in ones if one.container in resources]):
+        why = "" if system or workload.namespace != SYSTEM else f"the cluster's own: name it if you mean it: --data namespaces={SYSTEM}"
+        if why := why or _why_left(workload, [one for one in ones if one.container in resources]):
             left.append((str(workload), why))
         else:
             changes.append(Wanted(workload, resources, ones))

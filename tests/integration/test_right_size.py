@@ -32,6 +32,8 @@ STEADY = {"cpu": 60, "memory": 96}
 SPIKY = {"cpu": 10, "burst": 100, "every": 24, "for": 12, "memory": 32}
 LEAKING = {"memory": 24, "leak": 0.5}
 KILLED = {"memory": 56}
+# It has a CPU limit.
+LIMITED = {"cpu": 20, "memory": 16}
 # Seconds between two reads, and how many there are.
 INTERVAL, READS = 6, 15
 
@@ -109,10 +111,11 @@ def loads(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 ),
                 deployment("spiky", image, "cp1", {"requests": {"cpu": "40m", "memory": "36Mi"}}, **SPIKY),
                 deployment("leaking", image, "w1", {"requests": {"memory": "32Mi"}, "limits": {"memory": "600Mi"}}, **LEAKING),
+                deployment("limited", image, "w1", {"requests": {"cpu": "200m", "memory": "24Mi"}, "limits": {"cpu": "400m"}}, **LIMITED),
                 deployment("killed", image, "cp1", {"requests": {"memory": "48Mi"}, "limits": {"memory": "48Mi"}}, **KILLED),
             ]
             lab.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-            for name in ("steady", "spiky", "leaking"):
+            for name in ("steady", "spiky", "leaking", "limited"):
                 lab.kubectl("rollout", "status", "-n", NAMESPACE, f"deployment/{name}", "--timeout=280s")
             wait_for(lambda: "OOMKilled" in lab.kubectl("get", "pods", "-n", NAMESPACE, "-l", "app=killed", "-o", "json"), "the OOM kill")
             yield lab
@@ -236,9 +239,9 @@ def test_later_runs_know_what_earlier_ones_saw(first: First, tmp_path: Path) -> 
     flat = " ".join(told.out.split())
     assert "w1: not read over SSH" in flat and "only the kubelet's rates are known" in flat
     assert "not lowered before 7 d were seen" in flat and "keep (later" in flat
-    shown = browser.open_page(written, tmp_path, "t-size steady", "leaking")
+    shown = browser.open_page(written, tmp_path, "t-size/steady", "leaking")
     assert shown.console == [] and shown.told["requests"] == [] and not shown.told["wide"]
-    assert shown.told["all"]["bars"] == 4 and shown.told["answers"]["t-size steady"]["bars"] == 3
+    assert shown.told["all"]["bars"] == 5 and shown.told["answers"]["t-size/steady"]["bars"] == 1
     assert shown.told["answers"]["leaking"]["bars"] == 1
     before, found = first.found, by_name(right_size(watch="0", format="json"))
     for name in ("steady", "spiky"):
@@ -288,6 +291,13 @@ def run_of(told: Outcome) -> str:
     found = re.search(r"rollback\.py --data run=(\S+)", told.out)
     assert found, told.all
     return found.group(1)
+
+
+def ask(lab: Lab, pod: dict[str, Any], **use: float) -> None:
+    """The load server of a pod uses that much from now on."""
+    wanted = "&".join(f"{name}={value:g}" for name, value in use.items())
+    url = f"http://{pod['status']['podIP']}:{loadserver.PORT}/set?{wanted}"
+    assert lab.run(pod["spec"]["nodeName"], f"curl -sS --max-time 20 -X POST {shlex.quote(url)}").stdout == "ok\n"
 
 
 def undo(run: str) -> Outcome:
@@ -444,6 +454,24 @@ def test_the_template_makes_it_last(hpa: Lab, first: First) -> None:
 
 
 @slow
+def test_what_its_cpu_limit_stops_is_put_back(first: First, loads: Lab) -> None:
+    pod = the_pod(loads, "limited")
+    was = pod["spec"]["containers"][0]["resources"]
+    run = Started("right_size", *data(only=f"{NAMESPACE}/deployment/limited", apply="true", soak="120", watch="0", min_span="0"), "-y")
+    run.wait_for("watching for")
+    assert the_pod(loads, "limited")["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "100m"}
+    ask(loads, pod, cpu=180)
+    told = run.end()
+    ask(loads, pod, cpu=LIMITED["cpu"])
+    assert told.code == 1, told.all
+    flat = " ".join(told.out.split())
+    assert "reverted" in flat and "its CPU limit stopped it in" in flat, told.all
+    after = the_pod(loads, "limited")
+    assert identities([after]) == identities([pod]) and after["spec"]["containers"][0]["resources"] == was
+    assert live(loads, "deployment/limited")["spec"]["template"]["spec"]["containers"][0]["resources"] == was
+
+
+@slow
 def test_a_quota_without_room_refuses_the_plan(first: First, loads: Lab) -> None:
     pod = the_pod(loads, "spiky")
     quota = {
@@ -468,8 +496,7 @@ def test_what_is_too_small_is_put_back(hpa: Lab, first: First) -> None:
     pod = the_pod(hpa)
     run = Started("right_size", *apply(soak=120, min_span="0"))
     run.wait_for("watching for")
-    ask = f"curl -sS --max-time 20 -X POST 'http://{pod['status']['podIP']}:{loadserver.PORT}/set?memory=300'"
-    assert hpa.run("w1", ask).stdout == "ok\n"
+    ask(hpa, pod, memory=300)
     told = run.end()
     assert told.code == 1, told.all
     flat = " ".join(told.out.split())

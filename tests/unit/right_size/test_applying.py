@@ -66,6 +66,13 @@ def test_what_is_left_has_a_reason() -> None:
     assert "by hand" in left[0][1] and "updateMode to Off" in left[1][1] and "sidecar" in left[2][1]
 
 
+def test_the_clusters_own_workloads_must_be_named() -> None:
+    own = replace(one(), workload=Workload("DaemonSet", "kube-system", "proxy"))
+    assert [str(change.workload) for change in wanted([own])[0]] == ["DaemonSet kube-system/proxy"]
+    changes, left, _ = wanted([own], system=False)
+    assert not changes and "--data namespaces=kube-system" in left[0][1]
+
+
 # ---- autoscalers
 
 
