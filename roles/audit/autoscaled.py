@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from roles.audit.model import Finding, Severity
-from roles.engine.autoscaling import Judged, JudgedVertical
+from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 
 
-def findings(autoscalers: Sequence[Judged | JudgedVertical]) -> Iterator[Finding]:
+def findings(autoscalers: Sequence[JudgedAutoscaler | JudgedVertical]) -> Iterator[Finding]:
     """One for each problem, for the cluster and not for a node: `value` is `RULE: OBJECTS`."""
     for judged in autoscalers:
         for problem in judged.problems:

@@ -12,7 +12,7 @@ from roles.audit.drift import HostDesired
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiError, GateMetric, list_objects
-from roles.engine.autoscaling import Judged, JudgedVertical, any_autoscaler, look_at, managers_of
+from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
 from roles.engine.kubeadm_config import StoredSettings
@@ -36,7 +36,7 @@ class Collected:
     lasting: StoredSettings | None = None
     resized: list[pod_resize.Drift] = field(default_factory=list)
     disruption: list[Problem] = field(default_factory=list)
-    autoscalers: list[Judged | JudgedVertical] = field(default_factory=list)
+    autoscalers: list[JudgedAutoscaler | JudgedVertical] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
     held: dict[str, tuple[NodeCertificate, ...]] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)

@@ -11,7 +11,7 @@ from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, 
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
-from roles.engine.autoscaling import Judged, JudgedVertical
+from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
@@ -31,7 +31,7 @@ def report(
     target: int | None = None,
     drifts: Sequence[Drift] = (),
     disruption: Sequence[Problem] = (),
-    autoscalers: Sequence[Judged | JudgedVertical] = (),
+    autoscalers: Sequence[JudgedAutoscaler | JudgedVertical] = (),
     orders: Sequence[NodeOrder] = (),
     held: Mapping[str, Sequence[certificates.NodeCertificate]] | None = None,
     requests: Sequence[Mapping[str, Any]] = (),

@@ -6,7 +6,7 @@ from roles.autoscaler_status import report
 from roles.autoscaler_status.model import StatusOptions
 from roles.engine import bridge
 from roles.engine.api import ApiError
-from roles.engine.autoscaling import Judged, Look, look_at, managers_of
+from roles.engine.autoscaling import AutoscalerLook, JudgedAutoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared
@@ -41,7 +41,7 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
     return None if all(one.works for one in seen.all) else DOES_NOT_WORK
 
 
-def _show(seen: Look) -> None:
+def _show(seen: AutoscalerLook) -> None:
     if not seen.all:
         show("\nThere is no HorizontalPodAutoscaler.")
     if seen.judged:
@@ -51,7 +51,7 @@ def _show(seen: Look) -> None:
         show("\nVertical autoscalers: what is recommended, and what the updater does next")
         show_lines(table.render(report.VERTICAL_HEADERS, report.vertical_rows(seen.verticals)))
     for found in seen.all:
-        differs = found.differs if isinstance(found, Judged) else ""
+        differs = found.differs if isinstance(found, JudgedAutoscaler) else ""
         for text in filter(None, [*(f"{problem.severity}: {problem}" for problem in found.problems), differs]):
             show(f"\n{one_line(report.name(found))}: {one_line(text)}")
     for text in seen.not_known:

@@ -7,7 +7,15 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.autoscaling import Controller, Judged, JudgedVertical, Look, MetricResult, Problem, turns
+from roles.engine.autoscaling import (
+    AutoscalerLook,
+    JudgedAutoscaler,
+    JudgedVertical,
+    MetricResult,
+    ScalingController,
+    ScalingProblem,
+    turns,
+)
 
 HEADERS = ("autoscaler", "target", "pods", "min-max", "metric", "now/target", "asks for", "why")
 
@@ -15,8 +23,8 @@ HEADERS = ("autoscaler", "target", "pods", "min-max", "metric", "now/target", "a
 VERTICAL_HEADERS = ("autoscaler", "target", "mode", "recommended", "next")
 
 
-def name(one: Judged | JudgedVertical) -> str:
-    return one.autoscaler.key if isinstance(one, Judged) else str(one.vertical)
+def name(one: JudgedAutoscaler | JudgedVertical) -> str:
+    return one.autoscaler.key if isinstance(one, JudgedAutoscaler) else str(one.vertical)
 
 
 def vertical_rows(found: Sequence[JudgedVertical]) -> list[list[str]]:
@@ -33,12 +41,12 @@ def vertical_rows(found: Sequence[JudgedVertical]) -> list[list[str]]:
     ]
 
 
-def rows(found: Sequence[Judged], controller: Controller) -> list[list[str]]:
+def rows(found: Sequence[JudgedAutoscaler], controller: ScalingController) -> list[list[str]]:
     """One for each metric of each autoscaler; one for an autoscaler whose metrics are not asked."""
     return [line for judged in found for line in _rows(judged, controller)]
 
 
-def _rows(judged: Judged, controller: Controller) -> Iterator[list[str]]:
+def _rows(judged: JudgedAutoscaler, controller: ScalingController) -> Iterator[list[str]]:
     item, decision = judged.autoscaler, judged.decision
     pods = "?" if decision.current is None else str(decision.current)
     head = [item.key, str(item.target), pods, f"{item.minimum}-{item.maximum}"]
@@ -55,7 +63,7 @@ def _short(row: MetricResult) -> str:
     return f"{row.reason}: {row.message.rpartition('count: ')[2]}"
 
 
-def why(judged: Judged) -> str:
+def why(judged: JudgedAutoscaler) -> str:
     """Why it has this count, in a few words."""
     decision = judged.decision
     text = decision.text
@@ -76,7 +84,7 @@ def why(judged: Judged) -> str:
     return text
 
 
-def as_json(seen: Look) -> dict[str, Any]:
+def as_json(seen: AutoscalerLook) -> dict[str, Any]:
     controller, now = seen.controller, seen.now
     return {
         "now": now.isoformat(timespec="seconds"),
@@ -95,7 +103,7 @@ def as_json(seen: Look) -> dict[str, Any]:
     }
 
 
-def _problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
+def _problems(found: Sequence[ScalingProblem]) -> list[dict[str, Any]]:
     return [
         {"rule": one.rule, "severity": one.severity, "objects": list(one.objects), "why": one.why, "way_out": one.way_out} for one in found
     ]
@@ -125,7 +133,7 @@ def _amounts(found: Mapping[str, Fraction]) -> dict[str, float]:
     return {resource: float(amount) for resource, amount in found.items()}
 
 
-def _one(judged: Judged, controller: Controller, now: datetime) -> dict[str, Any]:
+def _one(judged: JudgedAutoscaler, controller: ScalingController, now: datetime) -> dict[str, Any]:
     item, decision = judged.autoscaler, judged.decision
     return {
         "namespace": item.namespace,
@@ -151,7 +159,7 @@ def _one(judged: Judged, controller: Controller, now: datetime) -> dict[str, Any
     }
 
 
-def _metric(row: MetricResult, judged: Judged, controller: Controller, now: datetime) -> dict[str, Any]:
+def _metric(row: MetricResult, judged: JudgedAutoscaler, controller: ScalingController, now: datetime) -> dict[str, Any]:
     turn = turns(row, judged, controller)
     return {
         "type": row.metric.type,

@@ -30,9 +30,9 @@ from roles.engine.autoscaling import (
     HPA,
     IN_PLACE,
     VPA,
-    Controller,
+    ScalingController,
+    ScalingWorld,
     VerticalWorld,
-    World,
     judge,
     judge_vertical,
     managers_of,
@@ -94,7 +94,7 @@ def autoscalers(fleet: Fleet, asked: tuple[Options, DesiredAutoscalers]) -> Turn
 @dataclass(frozen=True)
 class _Cluster:
     session: Session
-    controller: Controller
+    controller: ScalingController
     now: datetime
 
 
@@ -200,7 +200,7 @@ class _Planned:
         return cls(listed.get(HPA), listed.get(VPA), {entry.namespace for entry in desired.entries})
 
 
-def _planned_world(api: Api, cluster: _Cluster, planned: _Planned) -> tuple[World, VerticalWorld]:
+def _planned_world(api: Api, cluster: _Cluster, planned: _Planned) -> tuple[ScalingWorld, VerticalWorld]:
     """The autoscalers as they will be, with what their controllers would read. Raises ApiError."""
     horizontal = planned.horizontal or ()
     spaces = {namespace_and_name(item)[0] for item in horizontal}
@@ -211,7 +211,7 @@ def _planned_world(api: Api, cluster: _Cluster, planned: _Planned) -> tuple[Worl
     return replace(world, vpas=planned.vertical), verticals
 
 
-def _settled(world: World, desired: DesiredAutoscalers) -> list[AutoscalerAction]:
+def _settled(world: ScalingWorld, desired: DesiredAutoscalers) -> list[AutoscalerAction]:
     if not desired.settle_replicas:
         return []
     keys = {entry.key for entry in desired.entries if kind_of(entry) == HPA and not entry.absent}
@@ -221,7 +221,7 @@ def _settled(world: World, desired: DesiredAutoscalers) -> list[AutoscalerAction
 
 def _explained(
     actions: Sequence[AutoscalerAction],
-    world: World,
+    world: ScalingWorld,
     cluster: _Cluster,
     plan: ObjectPlan[AutoscalerAction],
     desired: DesiredAutoscalers,
@@ -259,7 +259,7 @@ def _explained_verticals(
     ]
 
 
-def _budgets(api: Api, world: World, now: datetime) -> list[disruption.Problem]:
+def _budgets(api: Api, world: ScalingWorld, now: datetime) -> list[disruption.Problem]:
     """Budgets that allow no eviction when an autoscaler is at its minimum. Raises ApiError."""
     planned_ones = [scene.autoscaler.raw for scene in world.scenes]
     live = disruption.read_disruption(api, {scene.autoscaler.namespace for scene in world.scenes}, known={HPA: planned_ones})

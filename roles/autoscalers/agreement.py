@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.autoscaling import PROVIDED, Judged, JudgedVertical, requests_of
+from roles.engine.autoscaling import PROVIDED, JudgedAutoscaler, JudgedVertical, requests_of
 from roles.engine.kubelet import amounts
 from roles.engine.object_changes import Object, uid
 
@@ -21,7 +21,7 @@ class Agreement:
     missing: str = ""
 
 
-def agreement(judged: Judged, *, new_sync: bool) -> Agreement:
+def agreement(judged: JudgedAutoscaler, *, new_sync: bool) -> Agreement:
     """Compare the status with the own computation. `new_sync`: the controller has surely looked at it since the write. Pure."""
     status, decision = judged.autoscaler.status, judged.decision
     able, active, limited = (status.condition(one) for one in (_ABLE, _ACTIVE, _LIMITED))
@@ -50,12 +50,12 @@ def agreement(judged: Judged, *, new_sync: bool) -> Agreement:
     )
 
 
-def _computed(judged: Judged) -> str:
+def _computed(judged: JudgedAutoscaler) -> str:
     found = judged.decision
     return str(found.desired) if found.desired is not None else f"{found.lowest} to {found.highest}, as far as its memory is known"
 
 
-def _not_fresh(judged: Judged) -> str:
+def _not_fresh(judged: JudgedAutoscaler) -> str:
     """Why status.currentMetrics are not those of the spec."""
     shown = judged.autoscaler.status.metrics
     wanted = judged.autoscaler.metrics

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from roles.autoscalers.fields import changes, creators, is_ours, manifest_of, path_of, values
 from roles.autoscalers.model import DesiredAutoscalers, HorizontalAutoscaler, VerticalAutoscaler
 from roles.engine import disruption
-from roles.engine.autoscaling import HPA, LAST_APPLIED, VPA, Controller, Judged, JudgedVertical, turns, without_replicas
+from roles.engine.autoscaling import HPA, LAST_APPLIED, VPA, JudgedAutoscaler, JudgedVertical, ScalingController, turns, without_replicas
 from roles.engine.object_changes import Object, ObjectPath, ObjectPlan, api_object, did_you_mean
 
 What = Literal["create", "update", "remove"]
@@ -134,8 +134,8 @@ def _dropped(action: AutoscalerAction, result: Object) -> str:
 
 def explain(
     action: AutoscalerAction,
-    judged: Judged,
-    controller: Controller,
+    judged: JudgedAutoscaler,
+    controller: ScalingController,
     plan: ObjectPlan[AutoscalerAction],
     budgets: Sequence[disruption.Problem] = (),
     *,

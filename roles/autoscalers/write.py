@@ -13,9 +13,9 @@ from roles.autoscalers.plan import STAYS, AutoscalerAction
 from roles.engine.api import FIELD_MANAGER, Api
 from roles.engine.autoscaling import (
     HPA,
-    Controller,
-    Judged,
+    JudgedAutoscaler,
     JudgedVertical,
+    ScalingController,
     clock,
     judge,
     judge_vertical,
@@ -52,7 +52,7 @@ class AutoscalerWriter:
     """Carries out the actions of one plan. `force`: take over fields of other managers; `proof_seconds`: the time for
     kube-controller-manager to handle an autoscaler."""
 
-    def __init__(self, session: Session, controller: Controller, *, force: bool, proof_seconds: float) -> None:
+    def __init__(self, session: Session, controller: ScalingController, *, force: bool, proof_seconds: float) -> None:
         self.session = session
         self._controller = controller
         self._force = force
@@ -176,7 +176,7 @@ class AutoscalerWriter:
             raise NotDone(f"it cannot be read back: {'; '.join(world.not_known) or 'it is gone'}")
         return judge_vertical(scene, now)
 
-    def _judged(self, api: Api, found: Object) -> list[Judged]:
+    def _judged(self, api: Api, found: Object) -> list[JudgedAutoscaler]:
         now = clock(datetime.now(UTC), read_lease(api))
         return judge(read_autoscalers(api, self._controller, now, known=[found]), self._controller, now)
 

@@ -32,7 +32,7 @@ DEFAULT_PORT = 10250
 _NOT_THE_NODES = frozenset(("lo", "kube-ipvs0"))
 
 
-class FactsError(RemoteError):
+class CertificateFactsError(RemoteError):
     """The answer of a node is incomplete or malformed. Names the host."""
 
 
@@ -83,7 +83,7 @@ def seen_names(remote: Remote) -> SeenNames:
     """Raises RemoteError."""
     answer = remote.run("sh -s", stdin=templates().get_template("addresses.sh.j2").render(), timeout=patient(SECONDS))
     if answer.code != 0:
-        raise FactsError(f"{remote.name}: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
+        raise CertificateFactsError(f"{remote.name}: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
     return parse_names(remote.name, answer.stdout)
 
 
@@ -99,9 +99,9 @@ def parse_names(host: str, lines: Iterable[str]) -> SeenNames:
                 addresses |= usual_addresses([fields[1].partition("/")[0]])
             ended = ended or kind == "end"
     except (IndexError, ValueError, binascii.Error):
-        raise FactsError(f"{host}: its answer about its addresses cannot be parsed") from None
+        raise CertificateFactsError(f"{host}: its answer about its addresses cannot be parsed") from None
     if not ended or not addresses:
-        raise FactsError(f"{host}: its addresses cannot be read; is the program ip (iproute2) installed?")
+        raise CertificateFactsError(f"{host}: its addresses cannot be read; is the program ip (iproute2) installed?")
     return SeenNames(hostname, frozenset(addresses))
 
 

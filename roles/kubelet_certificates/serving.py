@@ -31,7 +31,7 @@ _NOTHING = "no host is in this run; leave --limit and only out, or name a host o
 
 
 @dataclass(frozen=True)
-class Wanted(FieldsRequest):
+class WantedCertificate(FieldsRequest):
     """The desired state of one host; `vouched`: names that the operator gives it."""
 
     vouched: frozenset[str] = frozenset()
@@ -42,9 +42,11 @@ def read_wanted(fleet: Fleet) -> DesiredByHost[Any]:
     return from_data(fleet, _request, _NOTHING)
 
 
-def _request(remote: Remote) -> Wanted:
+def _request(remote: Remote) -> WantedCertificate:
     keys = read_model(remote.name, remote.data, CertificateKeys)
-    return Wanted(keys.model_dump(), _settle, allocatable_impact, keys.only, keys.move_flags, keys.allow_evictions, vouched=keys.vouched)
+    return WantedCertificate(
+        keys.model_dump(), _settle, allocatable_impact, keys.only, keys.move_flags, keys.allow_evictions, vouched=keys.vouched
+    )
 
 
 def _settle(state: KubeletState) -> Settled:

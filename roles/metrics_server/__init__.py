@@ -32,7 +32,7 @@ from roles.metrics_server import facts, health
 from roles.metrics_server.manifests import objects
 from roles.metrics_server.model import DEFAULT_PROOF_SECONDS, DesiredServer, read_server
 from roles.metrics_server.plan import ServerAction, plan_objects, plan_way_back, recorded_path
-from roles.metrics_server.preflight import ClusterNeeds, Judged, judge, places
+from roles.metrics_server.preflight import ClusterNeeds, Preflight, judge, places
 from roles.metrics_server.write import ServerWriter
 
 #: The name in the records of runs that this package undoes.
@@ -166,7 +166,7 @@ def _shown(action: ServerAction, api: Api, *, force: bool) -> str:
 # ---- what is shown
 
 
-def _show_judged(judged: Judged, replicas: int, able: list[str]) -> None:
+def _show_judged(judged: Preflight, replicas: int, able: list[str]) -> None:
     show("\nWhat metrics-server needs:")
     for text in judged.fine:
         show(f"  {text}")
@@ -189,7 +189,7 @@ def _adopted(session: Session, installed: health.Installed, needs: ClusterNeeds)
     return _show_health(found)
 
 
-def _show_health(found: health.Health) -> int:
+def _show_health(found: health.MetricsHealth) -> int:
     rows = [["metrics API", "does not work" if found.problems else "works", "; ".join(found.problems) or found.proof]]
     show_lines("\n" + table.render(["what", "outcome", "proof"], rows))
     return _UNHEALTHY if found.problems else 0

@@ -24,18 +24,18 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True)
-class Health:
+class MetricsHealth:
     """`problems`: why the metrics API does not work, each in a sentence; empty: `proof` says how that was seen."""
 
     problems: tuple[str, ...]
     proof: str = ""
 
 
-def look(session: Session, resolution: float = RESOLUTION_SECONDS) -> Health:
+def look(session: Session, resolution: float = RESOLUTION_SECONDS) -> MetricsHealth:
     """Raises ApiError, NoApi if the API itself cannot be asked."""
     service = session.fetch(API_SERVICE_PATH)
     if problem := unavailable(service):
-        return Health((problem,))
+        return MetricsHealth((problem,))
     nodes = session.fetch_all("/api/v1/nodes")
     try:
         metrics = session.asked(lambda api: api.get_json(f"{METRICS}/nodes")).get("items") or []
@@ -43,7 +43,7 @@ def look(session: Session, resolution: float = RESOLUTION_SECONDS) -> Health:
     except NoApi:
         raise
     except ApiError as error:
-        return Health((f"the metrics API gives no answer: {error.rule}",))
+        return MetricsHealth((f"the metrics API gives no answer: {error.rule}",))
     return judge(nodes, metrics, pods, cluster_time(session), resolution)
 
 
@@ -59,7 +59,7 @@ def unavailable(service: Object | None) -> str:
     return "its APIService has no condition yet"
 
 
-def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], now: datetime, resolution: float) -> Health:
+def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], now: datetime, resolution: float) -> MetricsHealth:
     """Every Ready node must have metrics that are not older than two scrapes."""
     ready = [str(node["metadata"]["name"]) for node in nodes if is_ready(node)]
     # What answers may be anything that somebody registered.
@@ -75,11 +75,12 @@ def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], 
     if not pods:
         problems.append("no metrics of any pod")
     if problems:
-        return Health(tuple(problems))
+        return MetricsHealth(tuple(problems))
     windows = sorted(str(found[name].get("window")) for name in ready)
     oldest = max(0.0, max(ages.values(), default=0.0))
-    return Health((), f"APIService available; {len(ready)} of {len(ready)} Ready nodes, the oldest sample {oldest:.0f} s old, window up to"
-                      f" {one_line(windows[-1]) if windows else '-'}; {len(pods)} pods")  # fmt: skip
+    window = one_line(windows[-1]) if windows else "-"
+    nodes = f"{len(ready)} of {len(ready)} Ready nodes, the oldest sample {oldest:.0f} s old, window up to {window}"
+    return MetricsHealth((), f"APIService available; {nodes}; {len(pods)} pods")
 
 
 def _time(one: Mapping[str, Any]) -> datetime:

@@ -35,7 +35,7 @@ DEPLOYMENT_PATH = f"{COLLECTIONS['Deployment']}/{NAME}"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedServer:
     """One object. `name` as in the table: KIND NAME."""
 
     kind: str
@@ -54,12 +54,12 @@ def path_of(kind: str, name: str) -> str:
     return f"{COLLECTIONS[kind]}/{quote(name, safe=':.-')}"
 
 
-def objects(desired: MetricsServer, replicas: int, nodes: int) -> list[Wanted]:
+def objects(desired: MetricsServer, replicas: int, nodes: int) -> list[WantedServer]:
     """All objects, in the order in which they are written."""
     made = [_service_account(), *_roles(), *_bindings(), _service()]
     if replicas > 1:
         made.append(_budget())
-    return [Wanted(str(one["kind"]), one) for one in (*made, _deployment(desired, replicas, nodes), _api_service())]
+    return [WantedServer(str(one["kind"]), one) for one in (*made, _deployment(desired, replicas, nodes), _api_service())]
 
 
 def requests(nodes: int) -> dict[str, str]:

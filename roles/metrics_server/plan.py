@@ -10,7 +10,7 @@ from typing import Any, Literal
 from roles.engine.api import FIELD_MANAGER
 from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, managers, object_name, uid
 from roles.engine.transaction import ChangedObject, ObjectsRecord
-from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, Wanted, differing, kept, path_of
+from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, WantedServer, differing, kept, path_of
 
 What = Literal["create", "update", "remove"]
 #: The record has one field for an object: what daytwo sets of it.
@@ -48,7 +48,7 @@ def identified(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def plan_objects(wanted: list[Wanted], live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerAction]:
+def plan_objects(wanted: list[WantedServer], live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerAction]:
     """`live`: the objects that exist, by path."""
     plan = ObjectPlan[ServerAction]()
     for one in wanted:
@@ -74,7 +74,7 @@ def plan_objects(wanted: list[Wanted], live: Mapping[str, Object], *, force: boo
     return plan
 
 
-def _dropped(wanted: list[Wanted], live: Mapping[str, Object]) -> list[ServerAction]:
+def _dropped(wanted: list[WantedServer], live: Mapping[str, Object]) -> list[ServerAction]:
     """Objects of daytwo's that one replica does not have: a budget would forbid every drain of its node."""
     paths = {one.path for one in wanted}
     return [

@@ -74,7 +74,7 @@ class ClusterNeeds:
 
 
 @dataclass
-class Judged:
+class Preflight:
     """`refusals`: why it cannot work, with the way out; `warnings`; `fine`: what was checked and holds, for the plan."""
 
     refusals: list[str] = field(default_factory=list)
@@ -82,9 +82,9 @@ class Judged:
     fine: list[str] = field(default_factory=list)
 
 
-def judge(needs: ClusterNeeds, desired: DesiredServer | None, now: datetime) -> Judged:
+def judge(needs: ClusterNeeds, desired: DesiredServer | None, now: datetime) -> Preflight:
     """`now`: for certificates. `desired` None: of an installation that somebody else owns; then its version is not known."""
-    found = Judged()
+    found = Preflight()
     found.refusals += [*_aggregation(needs), *_front_proxy(needs.servers, now)]
     unread = _unread(needs.servers)
     found.warnings += unread
@@ -209,7 +209,7 @@ def _policies(policies: Sequence[Object]) -> Iterator[str]:
         )
 
 
-def _version(servers: Sequence[ApiServer], desired: DesiredServer, found: Judged) -> None:
+def _version(servers: Sequence[ApiServer], desired: DesiredServer, found: Preflight) -> None:
     release, minors = desired.metrics_server.release, [one.minor for one in servers if one.minor is not None]
     if release is None:
         found.refusals.append(

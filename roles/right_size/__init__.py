@@ -19,15 +19,15 @@ from roles.engine.rollout import Options, Turns, deploying, one
 from roles.engine.rollout.options import read_options
 from roles.right_size import apply_deploy, page, prometheus, report
 from roles.right_size.apply_deploy import undo
-from roles.right_size.collected import Collected
-from roles.right_size.judged import Judged
+from roles.right_size.collected import CollectedUse
+from roles.right_size.judged import JudgedContainer
 from roles.right_size.judging import grouped, judge_all, with_reads
 from roles.right_size.model import RightSizeOptions
 from roles.right_size.prometheus import PrometheusError
 from roles.right_size.reading import collect
-from roles.right_size.samples import History, Span
+from roles.right_size.samples import SampleHistory, Span
 from roles.right_size.store import FolderError, Store, StoreError
-from roles.right_size.workloads import Workload
+from roles.right_size.workloads import SizedWorkload
 
 
 def _read(fleet: Fleet) -> tuple[Options, RightSizeOptions]:
@@ -62,7 +62,9 @@ def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns |
     return None
 
 
-def observe(fleet: Fleet, options: RightSizeOptions, session: Session, nodes: Mapping[str, Remote]) -> tuple[Collected, list[Judged]]:
+def observe(
+    fleet: Fleet, options: RightSizeOptions, session: Session, nodes: Mapping[str, Remote]
+) -> tuple[CollectedUse, list[JudgedContainer]]:
     """Read the cluster for `watch` seconds, add that to the samples of earlier runs, and judge each container. `nodes`: those that are read
     over SSH, by name. Raises DeployError."""
     try:
@@ -78,11 +80,11 @@ def observe(fleet: Fleet, options: RightSizeOptions, session: Session, nodes: Ma
     return seen, judge_all(seen, histories, options.min_span_seconds, _more(options, seen))
 
 
-def _kept(seen: Collected) -> dict[Workload, Mapping[str, History]]:
+def _kept(seen: CollectedUse) -> dict[SizedWorkload, Mapping[str, SampleHistory]]:
     """What is known of each workload's containers: this run's reads added to the kept ones. If these cannot be used, only this run's count,
     and `problems` says so."""
     store, now = Store.of(seen.cluster), time.time()
-    found: dict[Workload, Mapping[str, History]] = {}
+    found: dict[SizedWorkload, Mapping[str, SampleHistory]] = {}
     usable = True
     for workload, lives in grouped(seen.lives).items():
         change = partial(with_reads, lives=lives, seen=seen, now=now)
@@ -101,7 +103,7 @@ def _kept(seen: Collected) -> dict[Workload, Mapping[str, History]]:
     return found
 
 
-def _more(options: RightSizeOptions, seen: Collected) -> dict[tuple[str, str, str], Span]:
+def _more(options: RightSizeOptions, seen: CollectedUse) -> dict[tuple[str, str, str], Span]:
     if options.prometheus is None:
         return {}
     try:
@@ -111,7 +113,7 @@ def _more(options: RightSizeOptions, seen: Collected) -> dict[tuple[str, str, st
         return {}
 
 
-def _write(options: RightSizeOptions, seen: Collected, found: Sequence[Judged]) -> None:
+def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[JudgedContainer]) -> None:
     made = datetime.now(UTC)
 
     def text() -> str:

@@ -30,15 +30,15 @@ from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, new_
 from roles.pod_resize import PodStep, Resizer, WorkloadResize, resources_text
 from roles.right_size import applying
 from roles.right_size.apply_run import ACTION, WayBack, WorkloadChange, metrics_of, recorded_targets
-from roles.right_size.applying import TargetChange, Wanted
-from roles.right_size.collected import Collected
-from roles.right_size.judged import Judged
+from roles.right_size.applying import TargetChange, WantedResources
+from roles.right_size.collected import CollectedUse
+from roles.right_size.judged import JudgedContainer
 from roles.right_size.model import RightSizeOptions
 from roles.right_size.reading import look_at
-from roles.right_size.samples import History, Kill, added
+from roles.right_size.samples import Kill, SampleHistory, added
 from roles.right_size.store import Store, StoreError
-from roles.right_size.watching import Look
-from roles.right_size.workloads import Workload
+from roles.right_size.watching import SoakLook
+from roles.right_size.workloads import SizedWorkload
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "right_size"
@@ -46,7 +46,12 @@ _QUOTAS = {"ResourceQuota": "/api/v1/resourcequotas"}
 
 
 def plan_run(
-    fleet: Fleet, options: RightSizeOptions, common: Options, reached: ConnectedCluster, seen: Collected, found: Sequence[Judged]
+    fleet: Fleet,
+    options: RightSizeOptions,
+    common: Options,
+    reached: ConnectedCluster,
+    seen: CollectedUse,
+    found: Sequence[JudgedContainer],
 ) -> ObjectRun:
     """Plan and show the run that applies the advice. Raises DeployError if a workload that the data name is refused, or
     if nothing can be said of it yet."""
@@ -79,8 +84,8 @@ def _planned(
     fleet: Fleet,
     options: RightSizeOptions,
     resizer: Resizer,
-    wanted: Sequence[Wanted],
-    seen: Collected,
+    wanted: Sequence[WantedResources],
+    seen: CollectedUse,
     live: DisruptionObjects,
     left: list[tuple[str, str]],
 ) -> list[WorkloadChange]:
@@ -114,7 +119,7 @@ def _planned(
     return changes
 
 
-def _again(resizer: Resizer, one: Wanted, planned: WorkloadResize) -> WorkloadResize:
+def _again(resizer: Resizer, one: WantedResources, planned: WorkloadResize) -> WorkloadResize:
     """The resize of a workload, planned once more right before it is carried out: an autoscaler may have added pods since. Raises
     WriteRefused or ChangedByOthers if it is refused now, or no longer the change of the plan."""
     workload = one.workload
@@ -131,7 +136,7 @@ def _again(resizer: Resizer, one: Wanted, planned: WorkloadResize) -> WorkloadRe
     return resize
 
 
-def _keep(cluster: str, workload: Workload, found: Look) -> None:
+def _keep(cluster: str, workload: SizedWorkload, found: SoakLook) -> None:
     """Add the kills to the samples while the pods have the limits at which these happened: later, nothing else says so. Best effort."""
     kills: dict[str, list[Kill]] = {}
     for one in found.containers.values():
@@ -139,13 +144,13 @@ def _keep(cluster: str, workload: Workload, found: Look) -> None:
     now = time.time()
     try:
         Store.of(cluster).update(
-            workload, lambda kept: {**kept, **{name: added(kept.get(name, History()), (), of, now) for name, of in kills.items()}}
+            workload, lambda kept: {**kept, **{name: added(kept.get(name, SampleHistory()), (), of, now) for name, of in kills.items()}}
         )
     except StoreError as error:
         show(f"  {workload}: {error}")
 
 
-def _room(resize: WorkloadResize, one: Wanted, steps: Sequence[PodStep], live: DisruptionObjects) -> list[str]:
+def _room(resize: WorkloadResize, one: WantedResources, steps: Sequence[PodStep], live: DisruptionObjects) -> list[str]:
     """Why nodes or quotas have no room for all steps so far."""
     pods = list(live.of("Pod"))
     problems = list(applying.node_problems(steps, live.of("Node"), pods))

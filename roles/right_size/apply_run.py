@@ -16,7 +16,7 @@ from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject
 from roles.pod_resize import WorkloadResize
 from roles.right_size.applying import TargetChange, hpa_path
-from roles.right_size.watching import Look, worse
+from roles.right_size.watching import SoakLook, worse
 
 ACTION = "right size"
 #: The first part of the path of a recorded field that is of an autoscaler: then its name.
@@ -37,10 +37,10 @@ class WorkloadChange:
     targets: Sequence[TargetChange]
     session: Session
     soak: float
-    look: Callable[[], Look]
+    look: Callable[[], SoakLook]
     shares: Mapping[str, float]
     again: Callable[[], WorkloadResize]
-    keep: Callable[[Look], None]
+    keep: Callable[[SoakLook], None]
     written: list[TargetChange] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
 
@@ -81,14 +81,14 @@ class WorkloadChange:
                 raise
             self.written.append(target)
 
-    def _first(self) -> Look:
+    def _first(self) -> SoakLook:
         """Raises WriteRefused: without it nothing is changed."""
         try:
             return self.look()
         except (ApiError, NoApi, RemoteError, ObservationError) as error:
             raise WriteRefused(f"it cannot be watched, so nothing was changed: {error}") from error
 
-    def _watched(self, before: Look | None) -> str:
+    def _watched(self, before: SoakLook | None) -> str:
         """Why it is worse off than `before`, or than right now; "" if it is not. The last look is after the whole time."""
         if not self.soak:
             return ""

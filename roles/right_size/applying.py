@@ -15,10 +15,10 @@ from roles.engine.object_changes import RESOURCES_OF_KINDS, Object
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, Resources, WorkloadResize
 from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets
-from roles.right_size.judged import Judged
+from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text
 from roles.right_size.recommend import Advice
-from roles.right_size.workloads import Amounts, Workload
+from roles.right_size.workloads import Amounts, SizedWorkload
 
 _TEXT = {"cpu": cpu_text, "memory": memory_text}
 #: The namespace of the cluster's own workloads.
@@ -28,12 +28,12 @@ _NOT_YET = ("wait", "fix", "unknown")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedResources:
     """A workload to change: the new resources of its containers, without what stays."""
 
-    workload: Workload
+    workload: SizedWorkload
     resources: Mapping[str, Resources]
-    judged: Sequence[Judged]
+    judged: Sequence[JudgedContainer]
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,12 @@ def hpa_path(namespace: str, name: str) -> str:
     return f"{head}/namespaces/{quote(namespace, safe='')}/{kind}/{quote(name, safe='')}"
 
 
-def wanted(found: Iterable[Judged], *, system: bool = True) -> tuple[list[Wanted], list[tuple[str, str]], list[tuple[str, str]]]:
+def wanted(
+    found: Iterable[JudgedContainer], *, system: bool = True
+) -> tuple[list[WantedResources], list[tuple[str, str]], list[tuple[str, str]]]:
     """The workloads whose containers should change, those in danger first; those that this run leaves, with the reason; and those of which
     too little is known, or which leak, so that nothing changes. `system`: also those of SYSTEM."""
-    by_workload: dict[Workload, list[Judged]] = {}
+    by_workload: dict[SizedWorkload, list[JudgedContainer]] = {}
     for one in found:
         by_workload.setdefault(one.workload, []).append(one)
     changes, left, waiting = [], [], []
@@ -89,18 +91,18 @@ def wanted(found: Iterable[Judged], *, system: bool = True) -> tuple[list[Wanted
         if why := why or _why_left(workload, [one for one in ones if one.container in resources]):
             left.append((str(workload), why))
         else:
-            changes.append(Wanted(workload, resources, ones))
+            changes.append(WantedResources(workload, resources, ones))
     return changes, left, waiting
 
 
-def _not_yet(ones: Iterable[Judged]) -> Iterator[str]:
+def _not_yet(ones: Iterable[JudgedContainer]) -> Iterator[str]:
     for one in ones:
         for advice in one.advices:
             if advice.decision in _NOT_YET:
                 yield f"{one.container} {advice.resource}: {advice.why}"
 
 
-def new_resources(one: Judged) -> dict[str, dict[str, str]]:
+def new_resources(one: JudgedContainer) -> dict[str, dict[str, str]]:
     """The values of a container that its advice changes; empty if it changes none."""
     new: dict[str, dict[str, str]] = {}
     for advice in one.advices:
@@ -112,7 +114,7 @@ def new_resources(one: Judged) -> dict[str, dict[str, str]]:
     return new
 
 
-def _why_left(workload: Workload, ones: Sequence[Judged]) -> str:
+def _why_left(workload: SizedWorkload, ones: Sequence[JudgedContainer]) -> str:
     if workload.kind not in RESOURCES_OF_KINDS:
         return f"daytwo changes Deployments, StatefulSets and DaemonSets; change the template of this {workload.kind} by hand"
     if sidecars := [one.container for one in ones if one.sidecar]:
@@ -123,7 +125,7 @@ def _why_left(workload: Workload, ones: Sequence[Judged]) -> str:
     return ""
 
 
-def target_changes(of: Wanted, items: Iterable[Object]) -> list[TargetChange]:
+def target_changes(of: WantedResources, items: Iterable[Object]) -> list[TargetChange]:
     """The autoscalers of a workload whose utilization targets have to change with its requests."""
     before = {one.container: one.now.requests for one in of.judged}
     after = {one.container: _requests(one) for one in of.judged}
@@ -141,7 +143,7 @@ def target_changes(of: Wanted, items: Iterable[Object]) -> list[TargetChange]:
     return found
 
 
-def _requests(one: Judged) -> Amounts:
+def _requests(one: JudgedContainer) -> Amounts:
     def of(advice: Advice) -> int | None:
         return advice.request if advice.decision in ("raise", "lower") else getattr(one.now.requests, advice.resource)
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from roles.engine.autoscaling import HPAS_PATH, VPAS_PATH
 from roles.engine.object_changes import Object
-from roles.right_size.workloads import Amounts, Workload, amounts
+from roles.right_size.workloads import Amounts, SizedWorkload, amounts
 
 VPA_PATH, HPA_PATH = VPAS_PATH, HPAS_PATH
 #: What a VerticalPodAutoscaler without a mode does (its CRD's default; Auto is the old name of it).
@@ -41,7 +41,7 @@ class UtilizationTarget:
     container: str = ""
 
 
-def recommendations(items: Iterable[Object]) -> dict[tuple[Workload, str], Recommended]:
+def recommendations(items: Iterable[Object]) -> dict[tuple[SizedWorkload, str], Recommended]:
     """By workload and container. What cannot be read of one is left out."""
     found = {}
     for item in items:
@@ -57,9 +57,9 @@ def recommendations(items: Iterable[Object]) -> dict[tuple[Workload, str], Recom
     return found
 
 
-def utilization_targets(items: Iterable[Object]) -> dict[Workload, list[UtilizationTarget]]:
+def utilization_targets(items: Iterable[Object]) -> dict[SizedWorkload, list[UtilizationTarget]]:
     """By workload. What cannot be read of one is left out."""
-    found: dict[Workload, list[UtilizationTarget]] = {}
+    found: dict[SizedWorkload, list[UtilizationTarget]] = {}
     for item in items:
         try:
             workload, name = _target(item, "scaleTargetRef"), str(item["metadata"]["name"])
@@ -75,9 +75,9 @@ def utilization_targets(items: Iterable[Object]) -> dict[Workload, list[Utilizat
     return found
 
 
-def _target(item: Object, key: str) -> Workload:
+def _target(item: Object, key: str) -> SizedWorkload:
     target = item["spec"][key]
-    return Workload(str(target["kind"]), str(item["metadata"].get("namespace") or "default"), str(target["name"]))
+    return SizedWorkload(str(target["kind"]), str(item["metadata"].get("namespace") or "default"), str(target["name"]))
 
 
 def corrected(target: UtilizationTarget, before: int, after: int) -> int:

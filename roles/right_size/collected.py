@@ -10,7 +10,7 @@ from roles.right_size.workloads import ContainerNow
 
 
 @dataclass
-class Collected:
+class CollectedUse:
     """`containers` as they were at the end of the reads; `lives`: with those that ended meanwhile; `seen`: what was read of each, by its
     container ID. `notes`: what is known less well, and why; `problems`: what could not be read."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from roles.right_size.samples import THROTTLED, History, Point, Span, percentile, total, union_seconds
+from roles.right_size.samples import THROTTLED, Point, SampleHistory, Span, percentile, total, union_seconds
 
 #: Rates and reads of memory below which nothing is called steady, and nothing recommended.
 LEAST_RATES, LEAST_POINTS = 5, 12
@@ -30,7 +30,7 @@ class Trend:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class UseEvidence:
     """CPU in thousandths of a core, memory in bytes, times in seconds. None: not known.
 
     CPU: `cpu_seconds` are between the first and the last read of all lives together; `cpu_median` over all of them, `cpu_p95` and
@@ -72,7 +72,7 @@ class Evidence:
     kill_lived: float | None = None
 
 
-def evidence(history: History) -> Evidence:
+def evidence(history: SampleHistory) -> UseEvidence:
     spans = history.spans
     cpu, worst = _cpu(spans)
     kills = len(history.kills)
@@ -84,7 +84,7 @@ def evidence(history: History) -> Evidence:
     present = _of_newest_image(spans)
     throttled_at, throttled = _throttled(spans)
     trends = [found for span in present if (found := trend(span.points, span.started))]
-    return Evidence(
+    return UseEvidence(
         cpu_seconds=union_seconds((span.first, span.last.at) for span in spans if span.reads > 1),
         memory_seconds=union_seconds((span.started if span.last.peak is not None else span.first, span.last.at) for span in spans),
         reads=sum(span.reads for span in spans),

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.right_size.autoscaling import Recommended, UtilizationTarget, corrected
-from roles.right_size.evidence import Evidence
+from roles.right_size.evidence import UseEvidence
 from roles.right_size.quantities import cpu_text, memory_text, rate_text
 from roles.right_size.recommend import CLOSE, Advice, Present, advise
 from roles.right_size.samples import THROTTLED
-from roles.right_size.workloads import STATIC, Amounts, ContainerNow, Workload
+from roles.right_size.workloads import STATIC, Amounts, ContainerNow, SizedWorkload
 
 #: From this share of its memory limit on, a container is in danger.
 NEAR_LIMIT = 0.9
 
 
 @dataclass(frozen=True)
-class Total:
+class UseTotal:
     """What all nodes can give to pods: thousandths of a core and bytes."""
 
     cpu: int
@@ -26,17 +26,17 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedContainer:
     """One container of a workload. `pods`: those that it has now. `now` is what most of them have; `differ`: not all have the same.
     `restarts` of its containers that are there now; `sidecar`: an init container that keeps running. `wasted`: the share of the cluster
     that its pods request and do not need; `dangers`: sentences, the worst first; `critical`: it was killed, or it leaks."""
 
-    workload: Workload
+    workload: SizedWorkload
     container: str
     pods: tuple[str, ...]
     now: Present
     restarts: int
-    found: Evidence
+    found: UseEvidence
     cpu: Advice
     memory: Advice
     vpa: Recommended | None = None
@@ -55,16 +55,16 @@ class Judged:
 
 
 def judge(
-    workload: Workload,
+    workload: SizedWorkload,
     container: str,
     now: Sequence[ContainerNow],
-    found: Evidence,
-    total: Total,
+    found: UseEvidence,
+    total: UseTotal,
     min_span: float,
     vpa: Recommended | None = None,
     targets: Iterable[UtilizationTarget] = (),
     requested: Mapping[str, Amounts] | None = None,
-) -> Judged:
+) -> JudgedContainer:
     """`now`: the container in each pod. `requested`: the requests of all containers of a pod, by name, for autoscalers that count them
     together."""
     kinds: dict[Present, int] = {}
@@ -76,7 +76,7 @@ def judge(
     wasted_cpu = _wasted(present.requests.cpu, cpu) * len(now)
     wasted_memory = _wasted(present.requests.memory, memory) * len(now)
     dangers = tuple(_dangers(found, present, cpu, memory, evicted=not all(one.critical for one in now)))
-    return Judged(
+    return JudgedContainer(
         workload,
         container,
         tuple(one.pod for one in now),
@@ -97,7 +97,7 @@ def judge(
     )
 
 
-def in_order(found: Iterable[Judged]) -> list[Judged]:
+def in_order(found: Iterable[JudgedContainer]) -> list[JudgedContainer]:
     """The critical ones first, then those in danger, then by what is wasted."""
     return sorted(found, key=lambda one: (not one.critical, not one.dangers, -one.wasted, str(one.workload), one.container))
 
@@ -108,7 +108,7 @@ def _wasted(request: int | None, advice: Advice) -> int:
     return request - advice.target
 
 
-def _dangers(found: Evidence, now: Present, cpu: Advice, memory: Advice, *, evicted: bool) -> Iterator[str]:
+def _dangers(found: UseEvidence, now: Present, cpu: Advice, memory: Advice, *, evicted: bool) -> Iterator[str]:
     """`evicted`: its pods can be evicted for lack of memory."""
     if memory.pattern == "OOM-killed" and memory.decision != "keep":
         yield f"the kernel killed it for its memory, {found.kills} times" if found.kills > 1 else "the kernel killed it for its memory"
@@ -130,7 +130,7 @@ def _dangers(found: Evidence, now: Present, cpu: Advice, memory: Advice, *, evic
 
 
 def _notes(
-    workload: Workload,
+    workload: SizedWorkload,
     container: str,
     now: Sequence[ContainerNow],
     advices: tuple[Advice, Advice],

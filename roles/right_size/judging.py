@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from roles.engine.object_changes import Object
 from roles.right_size import autoscaling
-from roles.right_size.collected import Collected
+from roles.right_size.collected import CollectedUse
 from roles.right_size.evidence import evidence
-from roles.right_size.judged import Judged, Total, in_order, judge
-from roles.right_size.samples import History, Span, added
-from roles.right_size.workloads import Amounts, ContainerNow, Workload, amounts
+from roles.right_size.judged import JudgedContainer, UseTotal, in_order, judge
+from roles.right_size.samples import SampleHistory, Span, added
+from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload, amounts
 
 #: Containers of a workload, by name; each in several pods.
-Grouped = dict[Workload, dict[str, list[ContainerNow]]]
+Grouped = dict[SizedWorkload, dict[str, list[ContainerNow]]]
 
 
 def grouped(containers: Iterable[ContainerNow]) -> Grouped:
@@ -23,12 +23,14 @@ def grouped(containers: Iterable[ContainerNow]) -> Grouped:
     return found
 
 
-def with_reads(kept: Mapping[str, History], lives: Mapping[str, Sequence[ContainerNow]], seen: Collected, now: float) -> dict[str, History]:
+def with_reads(
+    kept: Mapping[str, SampleHistory], lives: Mapping[str, Sequence[ContainerNow]], seen: CollectedUse, now: float
+) -> dict[str, SampleHistory]:
     """The samples of a workload's containers, with this run's: `lives` are its containers by name. Containers that it no longer has are
     dropped."""
     return {
         name: added(
-            kept.get(name, History()),
+            kept.get(name, SampleHistory()),
             [seen.seen[one.id] for one in ones if one.id in seen.seen],
             [kill for one in ones for kill in one.kills],
             now,
@@ -38,8 +40,11 @@ def with_reads(kept: Mapping[str, History], lives: Mapping[str, Sequence[Contain
 
 
 def judge_all(
-    seen: Collected, histories: Mapping[Workload, Mapping[str, History]], min_span: float, more: Mapping[tuple[str, str, str], Span]
-) -> list[Judged]:
+    seen: CollectedUse,
+    histories: Mapping[SizedWorkload, Mapping[str, SampleHistory]],
+    min_span: float,
+    more: Mapping[tuple[str, str, str], Span],
+) -> list[JudgedContainer]:
     """In the order of the report. `more`: spans of another source, by namespace, pod and container."""
     vpas, targets = autoscaling.recommendations(seen.vpas), autoscaling.utilization_targets(seen.hpas)
     total = allocatable(seen.nodes)
@@ -47,18 +52,18 @@ def judge_all(
     for workload, by_name in grouped(seen.containers).items():
         requested = {name: ones[0].requests for name, ones in by_name.items()}
         for name, ones in by_name.items():
-            history = histories.get(workload, {}).get(name, History())
+            history = histories.get(workload, {}).get(name, SampleHistory())
             spans = [more[place] for one in ones if (place := (workload.namespace, one.pod, name)) in more]
             found.append(
                 judge(
-                    workload, name, ones, evidence(History((*history.spans, *spans), history.kills)), total, min_span,
+                    workload, name, ones, evidence(SampleHistory((*history.spans, *spans), history.kills)), total, min_span,
                     vpas.get((workload, name)), targets.get(workload, ()), requested,
                 )
             )  # fmt: skip
     return in_order(found)
 
 
-def allocatable(nodes: Iterable[Object]) -> Total:
+def allocatable(nodes: Iterable[Object]) -> UseTotal:
     """Of all nodes together; what cannot be read of one counts as nothing."""
     cpu = memory = 0
     for node in nodes:
@@ -67,4 +72,4 @@ def allocatable(nodes: Iterable[Object]) -> Total:
         except ValueError:
             found = Amounts()
         cpu, memory = cpu + (found.cpu or 0), memory + (found.memory or 0)
-    return Total(cpu, memory)
+    return UseTotal(cpu, memory)

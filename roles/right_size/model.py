@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, file_path, names
 from roles.engine.kubelet import parse_duration
 from roles.engine.object_changes import did_you_mean, kind_name, namespace_name, object_name
-from roles.right_size.workloads import Workload
+from roles.right_size.workloads import SizedWorkload
 
 FORMATS = ("table", "json", "html")
 DAY = 86400
@@ -168,7 +168,7 @@ class RightSizeOptions(Frozen):
             return self.namespaces
         return tuple(dict.fromkeys(one.partition("/")[0] for one in self.only))
 
-    def chosen(self, workload: Workload) -> bool:
+    def chosen(self, workload: SizedWorkload) -> bool:
         """Whether a workload is in this run."""
         named = f"{workload.namespace}/{workload.kind}/{workload.name}"
         return (self.only is None or named in self.only) and (self.namespaces is None or workload.namespace in self.namespaces)

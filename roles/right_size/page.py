@@ -9,13 +9,13 @@ from typing import Any
 import jinja2
 
 from roles.engine.scripts import pages
-from roles.right_size.judged import Judged
+from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text
 from roles.right_size.recommend import Advice, Present
 from roles.right_size.report import advice_text, basis, more_notes, now_of, pair, seen_text, text_of
 
 
-def page(found: Sequence[Judged], *, made: str, notes: Sequence[str] = (), problems: Sequence[str] = ()) -> str:
+def page(found: Sequence[JudgedContainer], *, made: str, notes: Sequence[str] = (), problems: Sequence[str] = ()) -> str:
     """The containers in the order given. `made` says when they were read."""
     danger = sum(1 for one in found if one.dangers)
     return _template().render(
@@ -34,7 +34,7 @@ def _template() -> jinja2.Template:
     return pages().get_template("right_size.html.j2")
 
 
-def _row(one: Judged) -> dict[str, Any]:
+def _row(one: JudgedContainer) -> dict[str, Any]:
     return {
         "kind": one.workload.kind,
         "namespace": one.workload.namespace,
@@ -50,7 +50,7 @@ def _row(one: Judged) -> dict[str, Any]:
     }
 
 
-def _bar(advice: Advice, one: Judged) -> dict[str, Any]:
+def _bar(advice: Advice, one: JudgedContainer) -> dict[str, Any]:
     """All lengths are percent of the largest of its amounts."""
     request, limit = now_of(advice, one.now)
     used = _used(advice, one)
@@ -75,7 +75,7 @@ def _bar(advice: Advice, one: Judged) -> dict[str, Any]:
     }
 
 
-def _used(advice: Advice, one: Judged) -> int | None:
+def _used(advice: Advice, one: JudgedContainer) -> int | None:
     if advice.resource == "memory":
         return one.found.memory_p95
     return None if one.found.cpu_p95 is None else round(one.found.cpu_p95)

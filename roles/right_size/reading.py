@@ -14,12 +14,12 @@ from roles.engine.object_changes import Object, Session
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import Deadline
 from roles.right_size import autoscaling, kernel, resource_metrics
-from roles.right_size.collected import Collected
+from roles.right_size.collected import CollectedUse
 from roles.right_size.kernel import NodeUse
 from roles.right_size.resource_metrics import KubeletUse
 from roles.right_size.samples import Read, Seen
-from roles.right_size.watching import Look, places
-from roles.right_size.workloads import BETWEEN, ContainerNow, Workload, containers, failure
+from roles.right_size.watching import SoakLook, places
+from roles.right_size.workloads import BETWEEN, ContainerNow, SizedWorkload, containers, failure
 
 #: Reads in one run, at most: a longer `watch` reads less often.
 MOST_READS = 120
@@ -59,7 +59,7 @@ def _listed(api: Api, namespaces: Collection[str] | None) -> tuple[list[Object],
 
 def collect(
     fleet: Fleet, session: Session, nodes: Mapping[str, Remote], watch: float, interval: float, namespaces: Collection[str] | None
-) -> Collected:
+) -> CollectedUse:
     """`nodes`: those that are read over SSH, by their names in the cluster. Raises ApiError, NoApi, ValueError."""
     before = session.asked(lambda api: list_containers(api, namespaces), "plan")
     used = {one.node for one in before if one.node}
@@ -81,7 +81,7 @@ def collect(
     # A container that was restarted meanwhile has two IDs, and both lives count.
     known = {one.id: one for one in (*before, *now) if one.id}
     seen = {one.id: reads_of for one in known.values() if (reads_of := _seen(one, reads))}
-    found = Collected(session.asked(cluster_uid, "plan"), now, _lives(before, now), seen)
+    found = CollectedUse(session.asked(cluster_uid, "plan"), now, _lives(before, now), seen)
     if others:
         notes[
             f"{', '.join(others)}: not read over SSH (not in the inventory, or left out by --limit), so only the kubelet's rates are "
@@ -97,7 +97,7 @@ def collect(
     return found
 
 
-def look_at(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], workload: Workload) -> Look:
+def look_at(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], workload: SizedWorkload) -> SoakLook:
     """The containers of one workload now, and what the kernel has counted of each. Raises ApiError, NoApi, RemoteError and
     ObservationError."""
     pods, between = session.asked(lambda api: _listed(api, [workload.namespace]))
@@ -111,7 +111,7 @@ def look_at(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], workloa
             raise answer
         kernels[remotes[host]] = answer
     read = ReadAt(at, kernels, {})
-    return Look(places(mine), {(one.pod, one.name): seen for one in mine if (seen := _read(one, read)) is not None}, failed)
+    return SoakLook(places(mine), {(one.pod, one.name): seen for one in mine if (seen := _read(one, read)) is not None}, failed)
 
 
 def _lives(before: Sequence[ContainerNow], now: Sequence[ContainerNow]) -> list[ContainerNow]:

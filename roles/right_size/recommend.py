@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from roles.right_size.evidence import LEAST_POINTS, LEAST_RATES, Evidence
+from roles.right_size.evidence import LEAST_POINTS, LEAST_RATES, UseEvidence
 from roles.right_size.quantities import cpu_text, memory_text, rate_text, round_cpu, round_memory, span_text
 from roles.right_size.samples import THROTTLED
 from roles.right_size.workloads import Amounts
@@ -62,7 +62,7 @@ class Present:
     guaranteed: bool = False
 
 
-def advise(found: Evidence, now: Present, min_span: float) -> tuple[Advice, Advice]:
+def advise(found: UseEvidence, now: Present, min_span: float) -> tuple[Advice, Advice]:
     """For CPU and for memory. `min_span` in seconds."""
     return _cpu(found, now, min_span), _memory(found, now, min_span)
 
@@ -70,7 +70,7 @@ def advise(found: Evidence, now: Present, min_span: float) -> tuple[Advice, Advi
 # ---- CPU
 
 
-def cpu_pattern(found: Evidence) -> Pattern:
+def cpu_pattern(found: UseEvidence) -> Pattern:
     if found.rates < LEAST_RATES or found.cpu_median is None or found.cpu_p95 is None or found.cpu_highest is None:
         return "unknown"
     spike = found.cpu_highest >= SPIKE * found.cpu_median and found.cpu_highest - found.cpu_median >= _SPIKE_CPU
@@ -78,7 +78,7 @@ def cpu_pattern(found: Evidence) -> Pattern:
     return "spiky" if spike or (found.throttled or 0) >= THROTTLED else "steady"
 
 
-def _cpu(found: Evidence, now: Present, min_span: float) -> Advice:
+def _cpu(found: UseEvidence, now: Present, min_span: float) -> Advice:
     pattern = cpu_pattern(found)
     has, most = now.requests.cpu, now.limits.cpu
     if pattern == "unknown" or found.cpu_p95 is None or found.cpu_highest is None or found.cpu_median is None:
@@ -100,7 +100,7 @@ def _cpu(found: Evidence, now: Present, min_span: float) -> Advice:
 # ---- memory
 
 
-def memory_pattern(found: Evidence) -> Pattern:
+def memory_pattern(found: UseEvidence) -> Pattern:
     if found.kills and (found.trend is None or (found.kill_lived or 0.0) < _LEAK_LIFE):
         return "OOM-killed"
     if found.trend is not None:
@@ -114,7 +114,7 @@ def memory_pattern(found: Evidence) -> Pattern:
     return "spiky" if spike else "steady"
 
 
-def _memory(found: Evidence, now: Present, min_span: float) -> Advice:
+def _memory(found: UseEvidence, now: Present, min_span: float) -> Advice:
     pattern = memory_pattern(found)
     has, most = now.requests.memory, now.limits.memory
     seen = max((one for one in (found.memory_highest, found.peak) if one is not None), default=None)
@@ -143,7 +143,7 @@ def _memory(found: Evidence, now: Present, min_span: float) -> Advice:
     return _decided("memory", pattern, why, (found.memory_p95, seen), (has, most), (request, limit), found.memory_seconds, min_span)
 
 
-def _leak(found: Evidence, limit: int | None) -> Iterator[str]:
+def _leak(found: UseEvidence, limit: int | None) -> Iterator[str]:
     assert found.trend is not None
     rising = found.trend
     yield f"its memory rose in each part of {span_text(rising.seconds)}, by {rate_text(rising.rate)}"
@@ -154,7 +154,7 @@ def _leak(found: Evidence, limit: int | None) -> Iterator[str]:
     yield "no request fits it: fix the program"
 
 
-def _after_oom(found: Evidence, now: Present, seen: int | None) -> Advice:
+def _after_oom(found: UseEvidence, now: Present, seen: int | None) -> Advice:
     has, most = now.requests.memory, now.limits.memory
     killed = max(found.kill_limit or 0, 0) or most or seen
     times = f"the kernel killed it for its memory {found.kills} times" if found.kills > 1 else "the kernel killed it for its memory"

@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.engine.harmless import one_line
 from roles.engine.rollout import table
-from roles.right_size.judged import Judged
+from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text, span_text
 from roles.right_size.recommend import Advice, Present
 from roles.right_size.workloads import Amounts
@@ -50,7 +50,7 @@ def advice_text(advice: Advice, now: Present) -> str:
     return f"{advice.decision}{wanted}"
 
 
-def basis(one: Judged) -> str:
+def basis(one: JudgedContainer) -> str:
     """What the advice rests on: `3 d, 412 reads, 2 pods, 1 restart, worst shop-web-1`."""
     found = one.found
     parts = [
@@ -69,7 +69,7 @@ def basis(one: Judged) -> str:
     return ", ".join(parts)
 
 
-def rows(found: Sequence[Judged]) -> list[list[str]]:
+def rows(found: Sequence[JudgedContainer]) -> list[list[str]]:
     """Two lines for each container."""
     lines = []
     for one in found:
@@ -82,7 +82,7 @@ def rows(found: Sequence[Judged]) -> list[list[str]]:
     return lines
 
 
-def lines(found: Sequence[Judged], notes: Sequence[str]) -> Iterator[str]:
+def lines(found: Sequence[JudgedContainer], notes: Sequence[str]) -> Iterator[str]:
     """The whole report for a terminal."""
     if not found:
         yield "\nNo container runs in the chosen namespaces."
@@ -100,7 +100,7 @@ def lines(found: Sequence[Judged], notes: Sequence[str]) -> Iterator[str]:
         yield f"\nRequested and not seen to be needed: {cpu_text(cpu)} of CPU, {memory_text(memory)} of memory."
 
 
-def more_notes(one: Judged) -> Iterator[str]:
+def more_notes(one: JudgedContainer) -> Iterator[str]:
     if one.differ:
         yield "its pods have different requests or limits; those of most of them are shown (deploys/resize_drift.py lists them)"
     if one.vpa is not None:
@@ -115,7 +115,7 @@ def _amounts(found: Amounts, resource: str) -> str:
     return text_of(resource, getattr(found, resource))
 
 
-def as_json(found: Sequence[Judged], *, made: str, cluster: str, notes: Sequence[str], problems: Sequence[str]) -> dict[str, Any]:
+def as_json(found: Sequence[JudgedContainer], *, made: str, cluster: str, notes: Sequence[str], problems: Sequence[str]) -> dict[str, Any]:
     """CPU in thousandths of a core, memory in bytes, times in seconds."""
     return {
         "form": FORM,
@@ -127,7 +127,7 @@ def as_json(found: Sequence[Judged], *, made: str, cluster: str, notes: Sequence
     }
 
 
-def _container(one: Judged) -> dict[str, Any]:
+def _container(one: JudgedContainer) -> dict[str, Any]:
     return {
         "kind": one.workload.kind,
         "namespace": one.workload.namespace,

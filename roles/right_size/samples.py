@@ -116,7 +116,7 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class History:
+class SampleHistory:
     """All that is known of one container of a workload, over all its pods and lives."""
 
     spans: tuple[Span, ...] = ()
@@ -223,7 +223,7 @@ def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
     return (*(Point(two.at, max(one.most, two.most), min(one.least, two.least)) for one, two in pairs), *points[half:])
 
 
-def pruned(history: History, now: float, living: Collection[str] = ()) -> History:
+def pruned(history: SampleHistory, now: float, living: Collection[str] = ()) -> SampleHistory:
     """Without what is older than KEEP_DAYS, and without the oldest lives if too many have ended. `living`: the IDs of those that go on:
     all replicas count, or the worst one may be missing."""
     oldest = now - KEEP_DAYS * DAY
@@ -235,7 +235,7 @@ def pruned(history: History, now: float, living: Collection[str] = ()) -> Histor
     kept = {span.id for span in (*ended, *going_on)}
     spans = [span for span in spans if span.id in kept]
     kills = sorted((kill for kill in history.kills if kill.at >= oldest), key=lambda kill: kill.at)[-MOST_KILLS:]
-    return History(tuple(spans), tuple(kills))
+    return SampleHistory(tuple(spans), tuple(kills))
 
 
 def _memory(span: Span) -> int:
@@ -251,7 +251,7 @@ def _without_old(span: Span, oldest: float) -> Span:
     return replace(span, fine=kept(span.fine), slow=kept(span.slow), points=tuple(one for one in span.points if one.at >= oldest))
 
 
-def added(history: History, seen: Iterable[Seen], kills: Iterable[Kill], now: float) -> History:
+def added(history: SampleHistory, seen: Iterable[Seen], kills: Iterable[Kill], now: float) -> SampleHistory:
     """The history with what one run saw. A span that is known, also from another operator, is extended; a kill that is known stays as it
     is. Raises ClockError."""
     ahead = max((span.last.at - now for span in history.spans), default=0.0)
@@ -266,7 +266,7 @@ def added(history: History, seen: Iterable[Seen], kills: Iterable[Kill], now: fl
             known[one.id] = begin(one, read) if there is None else extended(there, read)
     # The time of a kill is by the node's clock.
     killed = {kill.id: kill for kill in (*(replace(one, at=min(one.at, now)) for one in kills), *history.kills)}
-    return pruned(History(tuple(known.values()), tuple(killed.values())), now, living)
+    return pruned(SampleHistory(tuple(known.values()), tuple(killed.values())), now, living)
 
 
 def union_seconds(pieces: Iterable[tuple[float, float]]) -> float:

@@ -21,8 +21,8 @@ from typing import Any
 
 from roles.engine.files import write_whole
 from roles.engine.timeouts import Deadline
-from roles.right_size.samples import DAY, KEEP_DAYS, ClockError, History, Kill, Point, Read, Span
-from roles.right_size.workloads import Workload
+from roles.right_size.samples import DAY, KEEP_DAYS, ClockError, Kill, Point, Read, SampleHistory, Span
+from roles.right_size.workloads import SizedWorkload
 
 #: The format of the files. Files of a newer one are neither read nor written.
 FORMAT = 1
@@ -52,11 +52,11 @@ class Store:
         state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
         return cls(Path(state) / "daytwo/use" / hashlib.sha256(cluster.encode()).hexdigest()[:16])
 
-    def path(self, workload: Workload) -> Path:
+    def path(self, workload: SizedWorkload) -> Path:
         whole = "\0".join((workload.kind, workload.namespace, workload.name))
         return self.folder / f"{hashlib.sha256(whole.encode()).hexdigest()[:40]}.json"
 
-    def read(self, workload: Workload) -> dict[str, History]:
+    def read(self, workload: SizedWorkload) -> dict[str, SampleHistory]:
         """By container; empty if nothing is kept. Raises StoreError."""
         path = self.path(workload)
         try:
@@ -72,14 +72,16 @@ class Store:
         if isinstance(found, dict) and isinstance(found.get("format"), int) and found["format"] > FORMAT:
             raise StoreError(f"{path}: a newer daytwo wrote it (format {found['format']}); use that one, or a later one")
         try:
-            if Workload(**found["workload"]) != workload:
+            if SizedWorkload(**found["workload"]) != workload:
                 raise ValueError("it is of another workload")
             return {str(name): _history(one) for name, one in found["containers"].items()}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             why = f"{type(error).__name__}: {error}"
             raise StoreError(f"{path}: earlier samples cannot be read ({why}); move the file away") from None
 
-    def update(self, workload: Workload, change: Callable[[Mapping[str, History]], Mapping[str, History]]) -> dict[str, History]:
+    def update(
+        self, workload: SizedWorkload, change: Callable[[Mapping[str, SampleHistory]], Mapping[str, SampleHistory]]
+    ) -> dict[str, SampleHistory]:
         """Read, change and replace the samples of a workload, under the lock of the cluster's directory; returns the new ones. Raises
         StoreError, and then the file is as it was; FolderError if no other workload's could be kept either."""
         try:
@@ -130,7 +132,7 @@ class Store:
             os.close(descriptor)
 
 
-def _plain(history: History) -> dict[str, Any]:
+def _plain(history: SampleHistory) -> dict[str, Any]:
     return {"spans": [_plain_span(span) for span in history.spans], "kills": [asdict(kill) for kill in history.kills]}
 
 
@@ -138,9 +140,9 @@ def _plain_span(span: Span) -> dict[str, Any]:
     return {**asdict(span), "points": [[round(point.at, 1), point.most, point.least] for point in span.points]}
 
 
-def _history(found: Mapping[str, Any]) -> History:
+def _history(found: Mapping[str, Any]) -> SampleHistory:
     """Raises KeyError, TypeError, ValueError, AttributeError, OverflowError."""
-    return History(tuple(_span(one) for one in found["spans"]), tuple(_kill(one) for one in found["kills"]))
+    return SampleHistory(tuple(_span(one) for one in found["spans"]), tuple(_kill(one) for one in found["kills"]))
 
 
 def _span(found: Mapping[str, Any]) -> Span:

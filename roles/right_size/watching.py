@@ -15,7 +15,7 @@ _MORE = 0.05
 
 
 @dataclass(frozen=True)
-class Look:
+class SoakLook:
     """Containers by pod and name: as the API has them, and what the kernel has counted of each that runs. `failed`: pods that ended, with
     the reason (Evicted)."""
 
@@ -24,7 +24,7 @@ class Look:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-def worse(before: Look, now: Look, shares: Mapping[str, float]) -> Iterator[str]:
+def worse(before: SoakLook, now: SoakLook, shares: Mapping[str, float]) -> Iterator[str]:
     """Sentences. `before`: right before the resize; `shares`: the share of throttled periods before it, by container. Pods that are gone
     are not judged, since someone else deleted them; but if none is left, that is a sentence too."""
     if before.containers and not any(place in now.containers for place in before.containers):

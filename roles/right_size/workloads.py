@@ -24,7 +24,7 @@ _OOM = "OOMKilled"
 
 
 @dataclass(frozen=True)
-class Workload:
+class SizedWorkload:
     """What creates pods: a Deployment, or whatever the pods' controllers name, which may be any text; or a pod without a controller."""
 
     kind: str
@@ -49,7 +49,7 @@ class ContainerNow:
     epoch. `kills`: the ends of its last lives that the pod's status has. `sidecar`: an init container that keeps running. `critical`: its
     pod is never evicted for lack of memory."""
 
-    workload: Workload
+    workload: SizedWorkload
     pod: str
     uid: str
     node: str
@@ -79,20 +79,20 @@ def failure(pod: Object) -> str:
     return str(status.get("reason") or "Failed") if status.get("phase") == "Failed" else ""
 
 
-def workload_of(pod: Object, owners: Mapping[str, Object]) -> Workload:
+def workload_of(pod: Object, owners: Mapping[str, Object]) -> SizedWorkload:
     """`owners`: ReplicaSets and Jobs by UID."""
     meta = pod["metadata"]
     namespace = str(meta.get("namespace") or "default")
     if is_static(pod):
-        return Workload(STATIC, namespace, str(meta["name"]))
+        return SizedWorkload(STATIC, namespace, str(meta["name"]))
     found = _controller(pod)
     if found is None:
-        return Workload(POD, namespace, str(meta["name"]))
+        return SizedWorkload(POD, namespace, str(meta["name"]))
     if (item := owners.get(str(found.get("uid")))) is not None:
         found = _controller(item) or found
     elif str(found.get("kind")) in _THROUGH_OTHERS:
-        return Workload(POD, namespace, str(meta["name"]))
-    return Workload(str(found.get("kind")), namespace, str(found.get("name")))
+        return SizedWorkload(POD, namespace, str(meta["name"]))
+    return SizedWorkload(str(found.get("kind")), namespace, str(found.get("name")))
 
 
 def _controller(item: Object) -> Object | None:

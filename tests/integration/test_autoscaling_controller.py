@@ -22,7 +22,7 @@ from roles.autoscalers.way_back import plan_way_back
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine.api import errors
 from roles.engine.api.client import Base
-from roles.engine.autoscaling import Controller, Judged, clock, judge, leader, read_autoscalers, read_lease
+from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, clock, judge, leader, read_autoscalers, read_lease
 from roles.engine.object_changes import ObjectPlan, Session, Undone
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
@@ -121,11 +121,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shadow, 
             yield api, metrics
 
 
-def looked(api: Shadow) -> Judged:
+def looked(api: Shadow) -> JudgedAutoscaler:
     reading = ShadowApi(api)
     lease = read_lease(reading)
     now = clock(datetime.now(UTC), lease)
-    controller = Controller(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
+    controller = ScalingController(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
     (found,) = judge(read_autoscalers(reading, controller, now), controller, now)
     return found
 
@@ -176,7 +176,7 @@ def test_each_count_is_one_that_daytwo_computes(cluster: tuple[Shadow, MetricsAp
 def carried_out(session: Session, action: AutoscalerAction, *, seconds: float = 60) -> tuple[str, ObjectsRecord]:
     """The proof of one action, and its record."""
     lease = read_lease(session.asked(lambda api: api))
-    controller = Controller(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
+    controller = ScalingController(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
     writer = AutoscalerWriter(session, controller, force=False, proof_seconds=seconds)
     (step,) = writer.steps([action])
     fields: list[Any] = []

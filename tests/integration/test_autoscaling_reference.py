@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from roles.engine.autoscaling.decide import Decision, Scene, decide
-from roles.engine.autoscaling.limits import History, Past
-from roles.engine.autoscaling.model import Autoscaler, Controller, NoReading, PodSamples, Reading, Sample, Scale, Total
+from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
+from roles.engine.autoscaling.limits import Past, ScalingHistory
+from roles.engine.autoscaling.model import Autoscaler, LiveScale, NoReading, PodSamples, Reading, Sample, ScalingController, Total
 from tests.integration.hpa_reference import answers
 
 pytestmark = [pytest.mark.slow, pytest.mark.binaries]
@@ -192,18 +192,18 @@ class Case:
         }  # fmt: skip
 
     def decision(self) -> Decision:
-        controller = Controller(
+        controller = ScalingController(
             self.minor, self.tolerance, self.times["downscale"], self.times["cpu"], self.times["readiness"], gates=self.gates
         )
         listed = [_past(one) for one in (self.recommendations, self.ups, self.downs)]
-        history = History(*listed, recommendations_since=_ago(10**6), changes_since=_ago(10**6))
+        history = ScalingHistory(*listed, recommendations_since=_ago(10**6), changes_since=_ago(10**6))
         if not history.recommendations:
             # The controller has just recorded the count that it found.
             history = replace(history, recommendations=(Past(_ago(0.001), self.current),))
-        scale = Scale(self.current, self.existing, self.selector)
+        scale = LiveScale(self.current, self.existing, self.selector)
         readings = [self._reading(one) for one in self.metrics]
         pods = [self._as_read(pod) for pod in self.pods]
-        return decide(Scene(Autoscaler.of(self.hpa), scale, "", pods, readings, history=history), controller, NOW)
+        return decide(ScalingScene(Autoscaler.of(self.hpa), scale, "", pods, readings, history=history), controller, NOW)
 
     def _as_read(self, pod: dict[str, Any]) -> dict[str, Any]:
         ages = self.ages[pod["metadata"]["name"]]

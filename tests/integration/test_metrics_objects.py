@@ -17,7 +17,7 @@ from roles.engine.api.client import Base
 from roles.engine.object_changes import Object, Session
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.metrics_server import _live, _shown, facts, health
-from roles.metrics_server.manifests import DEPLOYMENT_PATH, Wanted, objects
+from roles.metrics_server.manifests import DEPLOYMENT_PATH, WantedServer, objects
 from roles.metrics_server.model import MetricsServer
 from roles.metrics_server.plan import ServerAction, plan_objects, plan_way_back
 from roles.metrics_server.write import ServerWriter
@@ -82,7 +82,7 @@ def live(session: Session) -> dict[str, Object]:
     return _live(session, [one.path for one in TWO])
 
 
-def planned(session: Session, wanted: list[Wanted]) -> list[ServerAction]:
+def planned(session: Session, wanted: list[WantedServer]) -> list[ServerAction]:
     """With the diff of the API server's dry run."""
     plan = plan_objects(wanted, live(session), force=False)
     assert plan.refusals == []

@@ -2,36 +2,46 @@
 
 from roles.engine.autoscaling.calculator import Groups, MetricResult
 from roles.engine.autoscaling.controller import LEASE, clock, leader, read_controller, read_lease, tuned
-from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, Scene, decide, next_history, shared
-from roles.engine.autoscaling.judge import Judged, TurningPoints, judge, turns
-from roles.engine.autoscaling.limits import History, Limited, Past, limit
-from roles.engine.autoscaling.look import Look, any_autoscaler, look_at, managers_of, see_controller
+from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, ScalingScene, decide, next_history, shared
+from roles.engine.autoscaling.judge import JudgedAutoscaler, TurningPoints, judge, turns
+from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit
+from roles.engine.autoscaling.look import AutoscalerLook, any_autoscaler, look_at, managers_of, see_controller
 from roles.engine.autoscaling.model import (
     HPA,
     Autoscaler,
+    AutoscalerState,
     Behavior,
     Condition,
-    Controller,
+    LiveScale,
     MetricSpec,
     NoReading,
     PodSamples,
     Policy,
     Reading,
     Ref,
-    Rules,
     Sample,
-    Scale,
-    Status,
+    ScalingController,
+    ScalingRules,
     Total,
     amount,
     milli,
 )
 from roles.engine.autoscaling.owners import LAST_APPLIED, ReplicasOwner, replicas_owner, without_replicas
 from roles.engine.autoscaling.past import history_of
-from roles.engine.autoscaling.problems import RULES, Problem, problems, vertical_resources
-from roles.engine.autoscaling.read import APISERVICES_PATH, HPAS_PATH, VPAS_PATH, Target, World, read_autoscalers
+from roles.engine.autoscaling.problems import RULES, ScalingProblem, problems, vertical_resources
+from roles.engine.autoscaling.read import APISERVICES_PATH, HPAS_PATH, VPAS_PATH, ScalingWorld, Target, read_autoscalers
 from roles.engine.autoscaling.room import more_pods, room_problem, template_of
-from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, VPA, Advice, Outlook, Vertical, VerticalScene, outlook, requests_of
+from roles.engine.autoscaling.vertical import (
+    IN_PLACE,
+    PROVIDED,
+    VPA,
+    Outlook,
+    Vertical,
+    VerticalAdvice,
+    VerticalScene,
+    outlook,
+    requests_of,
+)
 from roles.engine.autoscaling.vertical_problems import JudgedVertical, judge_vertical
 from roles.engine.autoscaling.vertical_read import VerticalWorld, read_verticals
 
@@ -48,18 +58,17 @@ __all__ = [
     "RULES",
     "VPA",
     "VPAS_PATH",
-    "Advice",
     "Autoscaler",
+    "AutoscalerLook",
+    "AutoscalerState",
     "Behavior",
     "Condition",
-    "Controller",
     "Decision",
     "Groups",
-    "History",
-    "Judged",
+    "JudgedAutoscaler",
     "JudgedVertical",
     "Limited",
-    "Look",
+    "LiveScale",
     "MetricResult",
     "MetricSpec",
     "NoReading",
@@ -67,22 +76,23 @@ __all__ = [
     "Past",
     "PodSamples",
     "Policy",
-    "Problem",
     "Reading",
     "Ref",
     "ReplicasOwner",
-    "Rules",
     "Sample",
-    "Scale",
-    "Scene",
-    "Status",
+    "ScalingController",
+    "ScalingHistory",
+    "ScalingProblem",
+    "ScalingRules",
+    "ScalingScene",
+    "ScalingWorld",
     "Target",
     "Total",
     "TurningPoints",
     "Vertical",
+    "VerticalAdvice",
     "VerticalScene",
     "VerticalWorld",
-    "World",
     "amount",
     "any_autoscaler",
     "clock",

@@ -15,13 +15,13 @@ from typing import Any
 from roles.engine.autoscaling.model import (
     MAX_REPLICAS,
     Autoscaler,
-    Controller,
+    LiveScale,
     MetricSpec,
     NoReading,
     PodSamples,
     Reading,
     Sample,
-    Scale,
+    ScalingController,
     Total,
     amount,
     milli,
@@ -106,9 +106,9 @@ def calculate(
     metric: MetricSpec,
     reading: Reading,
     autoscaler: Autoscaler,
-    scale: Scale,
+    scale: LiveScale,
     pods: Sequence[Object],
-    controller: Controller,
+    controller: ScalingController,
     now: datetime,
 ) -> MetricResult:
     """What one metric asks for. `pods`: all that the target's selector matches, also ending and finished ones."""
@@ -124,9 +124,9 @@ def calculate(
 class _Calculation:
     metric: MetricSpec
     autoscaler: Autoscaler
-    scale: Scale
+    scale: LiveScale
     pods: Sequence[Object]
-    controller: Controller
+    controller: ScalingController
     now: datetime
     groups: Groups = Groups(0)
 
@@ -327,7 +327,7 @@ def _usage_ratio(values: Mapping[str, int], target: int) -> tuple[float, int]:
 # ---- pods
 
 
-def group(pods: Sequence[Object], samples: Mapping[str, Sample], resource: str, controller: Controller, now: datetime) -> Groups:
+def group(pods: Sequence[Object], samples: Mapping[str, Sample], resource: str, controller: ScalingController, now: datetime) -> Groups:
     """Which pods count (groupPods)."""
     ready, unready, missing, ignored = 0, list[str](), list[str](), list[str]()
     for pod in pods:
@@ -345,7 +345,7 @@ def group(pods: Sequence[Object], samples: Mapping[str, Sample], resource: str, 
     return Groups(ready, tuple(unready), tuple(missing), tuple(ignored))
 
 
-def _not_ready_for_cpu(pod: Object, sample: Sample, controller: Controller, now: datetime) -> bool:
+def _not_ready_for_cpu(pod: Object, sample: Sample, controller: ScalingController, now: datetime) -> bool:
     status = pod.get("status") or {}
     condition = ready_condition(pod)
     started = time_of(status.get("startTime"))
@@ -370,7 +370,7 @@ def is_running_and_ready(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") == "Running" and condition is not None and condition.get("status") == "True"
 
 
-def requests(pods: Sequence[Object], container: str, resource: str, controller: Controller) -> dict[str, int]:
+def requests(pods: Sequence[Object], container: str, resource: str, controller: ScalingController) -> dict[str, int]:
     """The request of each pod, in thousandths (calculateRequests): also of pods that are ending or finished. Raises NoCount if one has
     none."""
     return {str(pod["metadata"]["name"]): _request(pod, container, resource, controller) for pod in pods}
@@ -389,7 +389,7 @@ def has_pod_level_requests(pod: Object) -> bool:
     return any(one in (CPU, "memory") or one.startswith("hugepages-") for one in found)
 
 
-def _request(pod: Object, container: str, resource: str, controller: Controller) -> int:
+def _request(pod: Object, container: str, resource: str, controller: ScalingController) -> int:
     name = pod["metadata"]["name"]
     if not container and controller.pod_level_requests and has_pod_level_requests(pod):
         found = pod_requests({"spec": pod["spec"]})

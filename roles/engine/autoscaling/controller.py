@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from roles.engine.api import Api, ApiError, find_object
-from roles.engine.autoscaling.model import Controller, time_of
+from roles.engine.autoscaling.model import ScalingController, time_of
 from roles.engine.bridge import RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
@@ -29,7 +29,7 @@ _DURATIONS = {
 SKEW_SECONDS = 15.0
 
 
-def tuned(controller: Controller, argv: tuple[str, ...]) -> Controller:
+def tuned(controller: ScalingController, argv: tuple[str, ...]) -> ScalingController:
     """The controller with the flags of its process. Raises ValueError for a value that it cannot have started with. Pure."""
     found: dict[str, Any] = {}
     for flag, field in _DURATIONS.items():
@@ -67,7 +67,9 @@ def read_lease(api: Api) -> dict[str, Any] | None:
         return None
 
 
-def read_controller(cluster: Cluster, components: Mapping[str, Component], lease: Mapping[str, Any] | None, api_version: str) -> Controller:
+def read_controller(
+    cluster: Cluster, components: Mapping[str, Component], lease: Mapping[str, Any] | None, api_version: str
+) -> ScalingController:
     """The controller. `components`: kube-controller-manager by host, of the nodes that were read; `api_version`: of the API server, which
     stands for what cannot be read. Raises nothing: what is not known is in `assumed`."""
     assumed = []
@@ -83,9 +85,9 @@ def read_controller(cluster: Cluster, components: Mapping[str, Component], lease
     minor = minor_of(api_version) or 0
     if not own:
         text = "the flags and gates of the leading kube-controller-manager are not known, so defaults stand for them"
-        return Controller(minor, leads_since=since, assumed=(*assumed, text))
+        return ScalingController(minor, leads_since=since, assumed=(*assumed, text))
     one = own[0]
-    controller = Controller(one.process.minor or minor, leads_since=since)
+    controller = ScalingController(one.process.minor or minor, leads_since=since)
     try:
         controller = tuned(controller, tuple(one.process.argv))
     except ValueError as error:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from roles.engine.autoscaling.calculator import MetricResult, calculate
-from roles.engine.autoscaling.limits import ABLE, History, limit
-from roles.engine.autoscaling.model import Autoscaler, Condition, Controller, NoReading, Reading, Scale
+from roles.engine.autoscaling.limits import ABLE, ScalingHistory, limit
+from roles.engine.autoscaling.model import Autoscaler, Condition, LiveScale, NoReading, Reading, ScalingController
 from roles.engine.object_changes import Object, namespace_and_name
 
 ACTIVE, ZERO = "ScalingActive", "ScaledToZero"
@@ -22,19 +22,19 @@ ALL_BELOW = "All metrics below target"
 
 
 @dataclass(frozen=True)
-class Scene:
+class ScalingScene:
     """What one decision is made from. `scale`: None if it could not be read, then `scale_problem` says why; `pods`: all that the target's
     selector matches; `readings`: of the metrics, in their order; `shared_with`: other autoscalers that select some of these pods
     (NAMESPACE/NAME); `selector_problem`: why the selector of the scale cannot be read."""
 
     autoscaler: Autoscaler
-    scale: Scale | None = None
+    scale: LiveScale | None = None
     scale_problem: str = ""
     pods: Sequence[Object] = ()
     readings: Sequence[Reading] = ()
     shared_with: tuple[str, ...] = ()
     selector_problem: str = ""
-    history: History = field(default_factory=History)
+    history: ScalingHistory = field(default_factory=ScalingHistory)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Decision:
         return f"sets between {self.lowest} and {self.highest} (now {self.current})"
 
 
-def decide(scene: Scene, controller: Controller, now: datetime) -> Decision:
+def decide(scene: ScalingScene, controller: ScalingController, now: datetime) -> Decision:
     """The decision at `now`, which is the time of the control plane, with its zone."""
     item = scene.autoscaler
     if scene.scale is None:
@@ -103,7 +103,7 @@ def decide(scene: Scene, controller: Controller, now: datetime) -> Decision:
     return _by_metrics(scene, scene.scale, controller, now, able)
 
 
-def _asks_at_zero(item: Autoscaler, controller: Controller) -> bool:
+def _asks_at_zero(item: Autoscaler, controller: ScalingController) -> bool:
     """At 0 pods the metrics count (shouldComputeMetricsForZeroReplicas)."""
     if not controller.marks_scale_to_zero:
         return item.minimum == 0
@@ -112,7 +112,7 @@ def _asks_at_zero(item: Autoscaler, controller: Controller) -> bool:
     return by_controller and (item.minimum != 0 or item.may_be_zero)
 
 
-def _by_metrics(scene: Scene, scale: Scale, controller: Controller, now: datetime, able: Condition) -> Decision:
+def _by_metrics(scene: ScalingScene, scale: LiveScale, controller: ScalingController, now: datetime, able: Condition) -> Decision:
     item, current = scene.autoscaler, scale.spec
     broken = _selector_condition(scene, scale)
     if broken is not None:
@@ -144,13 +144,13 @@ def _by_metrics(scene: Scene, scale: Scale, controller: Controller, now: datetim
     )  # fmt: skip
 
 
-def _readings(scene: Scene) -> Sequence[Reading]:
+def _readings(scene: ScalingScene) -> Sequence[Reading]:
     """A reading for each metric."""
     missing = len(scene.autoscaler.metrics) - len(scene.readings)
     return [*scene.readings, *[NoReading("it was not read")] * missing][: len(scene.autoscaler.metrics)]
 
 
-def _selector_condition(scene: Scene, scale: Scale) -> Condition | None:
+def _selector_condition(scene: ScalingScene, scale: LiveScale) -> Condition | None:
     """Why the pods of the target are not known, or not its own (validateAndParseSelector); None if they are."""
     if not scale.selector:
         return Condition(ACTIVE, False, "InvalidSelector", "the HPA target's scale is missing a selector")
@@ -164,7 +164,7 @@ def _selector_condition(scene: Scene, scale: Scale) -> Condition | None:
     return None
 
 
-def next_history(history: History, decision: Decision, now: datetime) -> History:
+def next_history(history: ScalingHistory, decision: Decision, now: datetime) -> ScalingHistory:
     """The controller's memory after a decision that is certain, for the next one."""
     if decision.desired is None or decision.current is None:
         return history

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from roles.engine.autoscaling.calculator import MetricResult
-from roles.engine.autoscaling.decide import Decision, Scene, decide
-from roles.engine.autoscaling.model import Autoscaler, Controller, amount
-from roles.engine.autoscaling.problems import Problem, problems
-from roles.engine.autoscaling.read import World
+from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
+from roles.engine.autoscaling.model import Autoscaler, ScalingController, amount
+from roles.engine.autoscaling.problems import ScalingProblem, problems
+from roles.engine.autoscaling.read import ScalingWorld
 from roles.engine.autoscaling.room import room_problem
 from roles.engine.placement import ClusterView
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedAutoscaler:
     """One autoscaler. `problems`: the worst first."""
 
-    scene: Scene
+    scene: ScalingScene
     decision: Decision
-    problems: tuple[Problem, ...]
+    problems: tuple[ScalingProblem, ...]
 
     @property
     def autoscaler(self) -> Autoscaler:
@@ -42,7 +42,7 @@ class Judged:
         return f"the controller set {said} when it last looked, and daytwo computes now: {found.text}"
 
 
-def judge(world: World, controller: Controller, now: datetime, view: ClusterView | None = None) -> list[Judged]:
+def judge(world: ScalingWorld, controller: ScalingController, now: datetime, view: ClusterView | None = None) -> list[JudgedAutoscaler]:
     """All autoscalers that were read. `view`: the nodes and pods of the cluster; without it, no room is looked for."""
     found = []
     for scene in world.scenes:
@@ -52,8 +52,8 @@ def judge(world: World, controller: Controller, now: datetime, view: ClusterView
             room = room_problem(scene, world, view)
             if room is not None:
                 rule, severity, why, way_out, other = room
-                listed = [*listed, Problem(rule, severity, (str(scene.autoscaler), other), why, way_out)]
-        found.append(Judged(scene, decision, tuple(sorted(listed, key=lambda one: _ORDER[one.severity]))))
+                listed = [*listed, ScalingProblem(rule, severity, (str(scene.autoscaler), other), why, way_out)]
+        found.append(JudgedAutoscaler(scene, decision, tuple(sorted(listed, key=lambda one: _ORDER[one.severity]))))
     return found
 
 
@@ -73,7 +73,7 @@ class TurningPoints:
         return ", ".join(filter(None, parts)) or "no value of it changes the count"
 
 
-def turns(row: MetricResult, judged: Judged, controller: Controller) -> TurningPoints:
+def turns(row: MetricResult, judged: JudgedAutoscaler, controller: ScalingController) -> TurningPoints:
     """What would change the count, by this metric alone: the tolerance, and the rounding up to whole pods."""
     item, current = judged.autoscaler, judged.decision.current or 0
     shared = row.metric.average is not None and row.metric.type in ("Object", "External")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from roles.engine.autoscaling.model import Autoscaler, Condition, Controller, Rules
+from roles.engine.autoscaling.model import Autoscaler, Condition, ScalingController, ScalingRules
 
 ABLE, LIMITED = "AbleToScale", "ScalingLimited"
 READY_FOR_SCALE, UP_STABILIZED, DOWN_STABILIZED = "ReadyForNewScale", "ScaleUpStabilized", "ScaleDownStabilized"
@@ -30,7 +30,7 @@ class Past:
 
 
 @dataclass(frozen=True)
-class History:
+class ScalingHistory:
     """What is known of the controller's memory about one autoscaler.
 
     `recommendations`: what the metrics asked for; `ups`, `downs`: changes of the count. `recommendations_since`, `changes_since`: from then
@@ -46,7 +46,7 @@ class History:
     ceiling: int | None = None
 
     @classmethod
-    def fresh(cls, now: datetime, current: int) -> History:
+    def fresh(cls, now: datetime, current: int) -> ScalingHistory:
         """Of an autoscaler that the controller sees for the first time (recordInitialRecommendation)."""
         before = now - timedelta(days=365)
         return cls((Past(now, current),), recommendations_since=before, changes_since=before)
@@ -59,7 +59,7 @@ class History:
         """No change of the last `seconds` is missing."""
         return _covers(self.changes_since, now, seconds)
 
-    def after(self, recommendation: int | None, current: int, desired: int, now: datetime) -> History:
+    def after(self, recommendation: int | None, current: int, desired: int, now: datetime) -> ScalingHistory:
         """The history after the controller has recommended, and set `desired` in place of `current` (storeScaleEvent)."""
         found = self
         if recommendation is not None:
@@ -87,7 +87,7 @@ class Limited:
 
 
 def limit(
-    recommended: int, current: int, autoscaler: Autoscaler, controller: Controller, history: History, now: datetime
+    recommended: int, current: int, autoscaler: Autoscaler, controller: ScalingController, history: ScalingHistory, now: datetime
 ) -> Limited:  # fmt: skip
     """Stabilize and limit what the metrics ask for."""
     if autoscaler.behavior is None:
@@ -131,7 +131,7 @@ def _unknown(window: float) -> str:
 
 
 def _by_flags(
-    recommended: int, current: int, autoscaler: Autoscaler, controller: Controller, history: History, now: datetime
+    recommended: int, current: int, autoscaler: Autoscaler, controller: ScalingController, history: ScalingHistory, now: datetime
 ) -> Limited:  # fmt: skip
     window = controller.downscale_stabilization
     cutoff = now - timedelta(seconds=window)
@@ -160,7 +160,7 @@ def _by_rules(desired: int, current: int, autoscaler: Autoscaler) -> tuple[int, 
 
 
 def _by_behavior(
-    recommended: int, current: int, autoscaler: Autoscaler, controller: Controller, history: History, now: datetime
+    recommended: int, current: int, autoscaler: Autoscaler, controller: ScalingController, history: ScalingHistory, now: datetime
 ) -> Limited:  # fmt: skip
     assert autoscaler.behavior is not None
     up, down = autoscaler.behavior.up, autoscaler.behavior.down
@@ -196,7 +196,7 @@ def _between(current: int, up: int, down: int) -> int:
 
 
 def _by_rate(
-    desired: int, current: int, autoscaler: Autoscaler, history: History, now: datetime, *, lowest: bool
+    desired: int, current: int, autoscaler: Autoscaler, history: ScalingHistory, now: datetime, *, lowest: bool
 ) -> tuple[tuple[int, str, str], bool]:
     """convertDesiredReplicasWithBehaviorRate, and whether enough of the history is known. If not: the lowest or the highest count that is
     possible."""
@@ -222,7 +222,7 @@ def _by_rate(
     return (desired, WITHIN_RANGE, _LIMIT_MESSAGES[WITHIN_RANGE]), exact
 
 
-def rate_limit(current: int, rules: Rules, history: History, now: datetime, *, up: bool) -> int:
+def rate_limit(current: int, rules: ScalingRules, history: ScalingHistory, now: datetime, *, up: bool) -> int:
     """The highest (`up`) or lowest count that the policies allow now (calculateScaleUpLimitWithScalingRules,
     calculateScaleDownLimitWithBehaviors)."""
     if rules.select == "Disabled":

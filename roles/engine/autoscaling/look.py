@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from roles.engine.api import Api, NotFound, list_objects
 from roles.engine.autoscaling.controller import NAME, clock, read_controller, read_lease
-from roles.engine.autoscaling.judge import Judged, judge
-from roles.engine.autoscaling.model import Controller
-from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, World, read_autoscalers
+from roles.engine.autoscaling.judge import JudgedAutoscaler, judge
+from roles.engine.autoscaling.model import ScalingController
+from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, ScalingWorld, read_autoscalers
 from roles.engine.autoscaling.vertical_problems import JudgedVertical, judge_vertical
 from roles.engine.autoscaling.vertical_read import VerticalWorld, read_verticals
 from roles.engine.control_plane import Component
@@ -20,13 +20,13 @@ from roles.engine.proof import Cluster
 
 
 @dataclass(frozen=True)
-class Look:
+class AutoscalerLook:
     """`now`: the time of the control plane; `not_known`: what could not be read, with the reason."""
 
     now: datetime
-    controller: Controller
-    world: World
-    judged: tuple[Judged, ...]
+    controller: ScalingController
+    world: ScalingWorld
+    judged: tuple[JudgedAutoscaler, ...]
     verticals: tuple[JudgedVertical, ...] = ()
     vertical_world: VerticalWorld = field(default_factory=VerticalWorld)
 
@@ -35,7 +35,7 @@ class Look:
         return tuple(dict.fromkeys((*self.controller.assumed, *self.world.not_known, *self.vertical_world.not_known)))
 
     @property
-    def all(self) -> tuple[Judged | JudgedVertical, ...]:
+    def all(self) -> tuple[JudgedAutoscaler | JudgedVertical, ...]:
         return (*self.judged, *self.verticals)
 
 
@@ -44,7 +44,7 @@ def managers_of(components: Mapping[str, Mapping[str, Component]]) -> dict[str, 
     return {host: found[NAME] for host, found in components.items() if NAME in found}
 
 
-def see_controller(api: Api, cluster: Cluster, managers: Mapping[str, Component]) -> tuple[Controller, datetime]:
+def see_controller(api: Api, cluster: Cluster, managers: Mapping[str, Component]) -> tuple[ScalingController, datetime]:
     """The leading kube-controller-manager, and the time of the control plane. Raises ApiError."""
     lease = read_lease(api)
     version = str(api.get_json("/version").get("gitVersion") or "")
@@ -57,7 +57,7 @@ def look_at(
     managers: Mapping[str, Component],
     namespaces: Collection[str] | None = None,
     pods: Sequence[Object] | None = None,
-) -> Look:
+) -> AutoscalerLook:
     """All autoscalers, also vertical ones, or those of some namespaces. `managers`: kube-controller-manager by host; `pods`: all of the
     cluster, if the caller has read them. Raises ApiError, ValueError."""
     controller, now = see_controller(api, cluster, managers)
@@ -67,7 +67,7 @@ def look_at(
         view = ClusterView(list_objects(api, "/api/v1/nodes"), list_objects(api, "/api/v1/pods") if pods is None else pods)
     verticals = read_verticals(api, controller.minor, namespaces)
     found = tuple(judge_vertical(scene, now) for scene in verticals.scenes)
-    return Look(now, controller, world, tuple(judge(world, controller, now, view)), found, verticals)
+    return AutoscalerLook(now, controller, world, tuple(judge(world, controller, now, view)), found, verticals)
 
 
 def any_autoscaler(api: Api) -> bool:

@@ -179,7 +179,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Rules:
+class ScalingRules:
     """The rules of one direction. `window` in seconds, None: the flag's; `select`: Max, Min or Disabled; `tolerance` None: the flag's."""
 
     window: int | None
@@ -193,16 +193,16 @@ class Rules:
         return max((one.period for one in self.policies), default=0)
 
 
-UP_DEFAULTS = Rules(0, "Max", (Policy("Pods", 4, 15), Policy("Percent", 100, 15)))
-DOWN_DEFAULTS = Rules(None, "Max", (Policy("Percent", 100, 15),))
+UP_DEFAULTS = ScalingRules(0, "Max", (Policy("Pods", 4, 15), Policy("Percent", 100, 15)))
+DOWN_DEFAULTS = ScalingRules(None, "Max", (Policy("Percent", 100, 15),))
 
 
 @dataclass(frozen=True)
 class Behavior:
     """spec.behavior, with the defaults of the API server for what it does not set."""
 
-    up: Rules = UP_DEFAULTS
-    down: Rules = DOWN_DEFAULTS
+    up: ScalingRules = UP_DEFAULTS
+    down: ScalingRules = DOWN_DEFAULTS
 
     @classmethod
     def of(cls, raw: Mapping[str, Any] | None) -> Behavior | None:
@@ -212,11 +212,11 @@ class Behavior:
         return cls(_rules(raw.get("scaleUp"), UP_DEFAULTS), _rules(raw.get("scaleDown"), DOWN_DEFAULTS))
 
 
-def _rules(raw: Mapping[str, Any] | None, default: Rules) -> Rules:
+def _rules(raw: Mapping[str, Any] | None, default: ScalingRules) -> ScalingRules:
     if raw is None:
         return default
     window, tolerance, policies = raw.get("stabilizationWindowSeconds"), raw.get("tolerance"), raw.get("policies")
-    return Rules(
+    return ScalingRules(
         default.window if window is None else int(window),
         str(raw.get("selectPolicy") or default.select),
         default.policies
@@ -243,7 +243,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Status:
+class AutoscalerState:
     """The status of an autoscaler as the API has it."""
 
     current: int | None = None
@@ -267,7 +267,7 @@ class Autoscaler:
     maximum: int
     metrics: tuple[MetricSpec, ...]
     behavior: Behavior | None
-    status: Status
+    status: AutoscalerState
     created: datetime | None = None
     raw: Object = field(default_factory=dict, repr=False, compare=False)
 
@@ -285,7 +285,7 @@ class Autoscaler:
             int(spec.get("maxReplicas") or 0),
             tuple(MetricSpec.of(one) for one in spec.get("metrics") or ()),
             Behavior.of(spec.get("behavior")),
-            Status(
+            AutoscalerState(
                 _integer(status.get("currentReplicas")),
                 _integer(status.get("desiredReplicas")),
                 time_of(status.get("lastScaleTime")),
@@ -315,7 +315,7 @@ class Autoscaler:
 
 
 @dataclass(frozen=True)
-class Scale:
+class LiveScale:
     """The scale subresource of a target. `spec`: wanted pods; `status`: existing pods; `selector`: in the form of a query."""
 
     spec: int
@@ -323,13 +323,13 @@ class Scale:
     selector: str
 
     @classmethod
-    def of(cls, raw: Object) -> Scale:
+    def of(cls, raw: Object) -> LiveScale:
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
         return cls(int(spec.get("replicas") or 0), int(status.get("replicas") or 0), str(status.get("selector") or ""))
 
 
 @dataclass(frozen=True)
-class Controller:
+class ScalingController:
     """The running kube-controller-manager, as far as it decides about autoscalers. `minor`: of its version; times in seconds; `gates`: the
     effective ones; `leads_since`: when the leader got its lease, None if that is not known; `assumed`: what could not be read, so that
     defaults stand for it."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from roles.engine.autoscaling.decide import BELOW_MINIMUM
-from roles.engine.autoscaling.limits import ABLE, LIMITED, TOO_MANY, UP_LIMIT, History, Past
-from roles.engine.autoscaling.model import Autoscaler, Controller, Scale, time_of
+from roles.engine.autoscaling.limits import ABLE, LIMITED, TOO_MANY, UP_LIMIT, Past, ScalingHistory
+from roles.engine.autoscaling.model import Autoscaler, LiveScale, ScalingController, time_of
 from roles.engine.object_changes import Object
 
 #: The reason of the event that the controller writes with each change of the count.
@@ -18,7 +18,9 @@ _MESSAGE = re.compile(r"New size: (\d+); reason: (.*)", re.DOTALL)
 _SECOND = timedelta(seconds=1)
 
 
-def history_of(autoscaler: Autoscaler, scale: Scale, controller: Controller, events: Sequence[Object], now: datetime) -> History:
+def history_of(
+    autoscaler: Autoscaler, scale: LiveScale, controller: ScalingController, events: Sequence[Object], now: datetime
+) -> ScalingHistory:
     """What is surely in the controller's memory, and since when nothing is missing. `events`: of the autoscaler, of reason EVENT. Raises
     nothing: an event that cannot be read counts for nothing."""
     status = autoscaler.status
@@ -35,7 +37,7 @@ def history_of(autoscaler: Autoscaler, scale: Scale, controller: Controller, eve
     raised = _raised_to(scale.spec, events, last) if alone else None
     if raised is not None and (started is None or raised >= started):
         recommendations.append(Past(raised, scale.spec))
-    return History(
+    return ScalingHistory(
         tuple(recommendations), changes_since=_changes_since(last, started), ceiling=scale.spec if alone and _bounded(autoscaler) else None
     )
 

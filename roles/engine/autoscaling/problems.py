@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from roles.engine.autoscaling.calculator import has_pod_level_requests, is_running_and_ready, requesting_containers
-from roles.engine.autoscaling.decide import Decision, Scene
-from roles.engine.autoscaling.model import Autoscaler, Controller, MetricSpec, NoReading
+from roles.engine.autoscaling.decide import Decision, ScalingScene
+from roles.engine.autoscaling.model import Autoscaler, MetricSpec, NoReading, ScalingController
 from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
-from roles.engine.autoscaling.read import Target, World
+from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.autoscaling.room import limit_problems, quota_problems
 from roles.engine.autoscaling.vertical import VPA
 from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
@@ -56,7 +56,7 @@ _WHAT = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class ScalingProblem:
     """One finding. `rule`: one of RULES; `objects`: `KIND NAMESPACE/NAME`, the autoscaler first."""
 
     rule: str
@@ -71,10 +71,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class _Look:
-    scene: Scene
+    scene: ScalingScene
     decision: Decision
-    controller: Controller
-    world: World
+    controller: ScalingController
+    world: ScalingWorld
     target: Target = field(default_factory=Target)
 
     @property
@@ -90,11 +90,11 @@ class _Look:
         """The pods that live."""
         return [pod for pod in self.scene.pods if not is_over(pod) and not is_ending(pod)]
 
-    def problem(self, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> Problem:
-        return Problem(rule, severity, (str(self.item), *others), why, way_out)
+    def problem(self, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> ScalingProblem:
+        return ScalingProblem(rule, severity, (str(self.item), *others), why, way_out)
 
 
-def problems(scene: Scene, decision: Decision, controller: Controller, world: World) -> list[Problem]:
+def problems(scene: ScalingScene, decision: Decision, controller: ScalingController, world: ScalingWorld) -> list[ScalingProblem]:
     """All problems of one autoscaler, the worst first."""
     look = _Look(scene, decision, controller, world, world.targets.get(scene.autoscaler.key, Target()))
     if scene.scale is None:
@@ -114,7 +114,7 @@ def _few(names: Sequence[str]) -> str:
 # ---- target and pods
 
 
-def _no_target(look: _Look) -> Iterator[Problem]:
+def _no_target(look: _Look) -> Iterator[ScalingProblem]:
     target = look.item.target
     yield look.problem(
         "no-target", "critical", f"the scale of {target.kind} {target.name} ({target.api_version}) cannot be read: "
@@ -125,7 +125,7 @@ def _no_target(look: _Look) -> Iterator[Problem]:
     )  # fmt: skip
 
 
-def _selector(look: _Look) -> Iterator[Problem]:
+def _selector(look: _Look) -> Iterator[ScalingProblem]:
     assert look.scene.scale is not None
     if not look.scene.scale.selector or look.scene.selector_problem:
         why = f"cannot be read ({look.scene.selector_problem})" if look.scene.selector_problem else "is empty"
@@ -148,7 +148,7 @@ def _selector(look: _Look) -> Iterator[Problem]:
 # ---- metrics
 
 
-def _metrics(look: _Look) -> Iterator[Problem]:
+def _metrics(look: _Look) -> Iterator[ScalingProblem]:
     groups = {API_OF[one.type] for one in look.item.metrics if one.type in API_OF}
     broken = {group: why for group in sorted(groups) if (why := look.world.metrics_apis.get(group, ""))}
     for group, why in broken.items():
@@ -168,7 +168,7 @@ def _metrics(look: _Look) -> Iterator[Problem]:
             yield from _samples(look, metric, row.groups.missing, row.groups.unready, row.message)
 
 
-def _no_metric(look: _Look, metric: MetricSpec, reading: NoReading) -> Problem:
+def _no_metric(look: _Look, metric: MetricSpec, reading: NoReading) -> ScalingProblem:
     group = API_OF.get(metric.type, RESOURCE)
     if metric.is_resource:
         way_out = (
@@ -181,7 +181,7 @@ def _no_metric(look: _Look, metric: MetricSpec, reading: NoReading) -> Problem:
     return look.problem("no-metric", "critical", f"{metric.title}: {reading.why}", way_out)
 
 
-def _requests(look: _Look, metric: MetricSpec) -> Iterator[Problem]:
+def _requests(look: _Look, metric: MetricSpec) -> Iterator[ScalingProblem]:
     """Requests that a Utilization needs, in pods and in the template; and the container of a ContainerResource."""
     template = _template(look.target.item)
     places = [*((f"pod {pod['metadata']['name']}", pod) for pod in look.scene.pods), *([("the template", template)] if template else [])]
@@ -214,7 +214,7 @@ def _requests(look: _Look, metric: MetricSpec) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def without_request(pod: Object, metric: MetricSpec, controller: Controller) -> list[str]:
+def without_request(pod: Object, metric: MetricSpec, controller: ScalingController) -> list[str]:
     """The containers that stop a Utilization metric."""
     if not metric.container and controller.pod_level_requests and has_pod_level_requests(pod):
         level = ((pod.get("spec") or {}).get("resources") or {}).get("requests") or {}
@@ -236,7 +236,7 @@ def _template(item: Object | None) -> dict[str, Any] | None:
     return {"metadata": {"name": "template"}, "spec": template.get("spec") or {}} if isinstance(template, Mapping) else None
 
 
-def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: Sequence[str], message: str) -> Iterator[Problem]:
+def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: Sequence[str], message: str) -> Iterator[ScalingProblem]:
     alive = {str(pod["metadata"]["name"]) for pod in look.pods}
     lost = [name for name in missing if name in alive]
     if lost:
@@ -257,7 +257,7 @@ def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: S
             )  # fmt: skip
 
 
-def _none_counts(look: _Look, metric: MetricSpec, waits: Sequence[str]) -> Problem:
+def _none_counts(look: _Look, metric: MetricSpec, waits: Sequence[str]) -> ScalingProblem:
     return look.problem(
         "no-sample", "critical", f"{metric.title}: none of its pods counts: {_few(waits)} is Pending, or not Ready since its start",
         f"see why: kubectl describe pod -n {look.item.namespace} {waits[0]}", look.workload,
@@ -277,7 +277,7 @@ def _ready(look: _Look) -> set[str]:
 # ---- the controller
 
 
-def _handled(look: _Look) -> Iterator[Problem]:
+def _handled(look: _Look) -> Iterator[ScalingProblem]:
     if not look.item.status.conditions:
         yield look.problem(
             "not-handled", "critical", "the controller has not set any condition on it",
@@ -293,7 +293,7 @@ def _handled(look: _Look) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _bounds(look: _Look) -> Iterator[Problem]:
+def _bounds(look: _Look) -> Iterator[ScalingProblem]:
     item = look.item
     if item.minimum == item.maximum:
         yield look.problem(
@@ -309,7 +309,7 @@ def _bounds(look: _Look) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _vertical(look: _Look) -> Iterator[Problem]:
+def _vertical(look: _Look) -> Iterator[ScalingProblem]:
     for vpa in look.world.vpas or ():
         namespace, name = namespace_and_name(vpa)
         spec = vpa.get("spec") or {}
@@ -342,13 +342,13 @@ def vertical_resources(spec: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _owner(look: _Look) -> Iterator[Problem]:
+def _owner(look: _Look) -> Iterator[ScalingProblem]:
     owner = replicas_owner(look.target.item)
     if owner is not None and owner.resets:
         yield look.problem("replicas-owner", "warning", owner.why(look.workload), owner.way_out(look.workload), look.workload)
 
 
-def _habits(look: _Look) -> Iterator[Problem]:
+def _habits(look: _Look) -> Iterator[ScalingProblem]:
     for metric in look.item.metrics:
         if metric.is_resource and metric.name == "memory":
             yield look.problem(

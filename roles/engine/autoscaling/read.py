@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from roles.engine.api import Api, ApiConnectionLost, ApiError, Invalid, NotFound, find_object, list_objects
-from roles.engine.autoscaling.decide import Scene, shared
-from roles.engine.autoscaling.model import Autoscaler, Controller, MetricSpec, NoReading, Reading, Ref, Scale
+from roles.engine.autoscaling.decide import ScalingScene, shared
+from roles.engine.autoscaling.model import Autoscaler, LiveScale, MetricSpec, NoReading, Reading, Ref, ScalingController
 from roles.engine.autoscaling.parse import (
     API_OF,
     CUSTOM,
@@ -42,12 +42,12 @@ class Target:
 
 
 @dataclass(frozen=True)
-class World:
+class ScalingWorld:
     """What was read. `scenes`: one for each autoscaler, sorted; `targets`: by the autoscaler's key; `metrics_apis`: why a metrics API does
     not serve, by group, "" if it does; `vpas`, `quotas`, `limit_ranges`: None if they could not be read. `not_known`: what could not be
     read, with the reason."""
 
-    scenes: tuple[Scene, ...] = ()
+    scenes: tuple[ScalingScene, ...] = ()
     targets: Mapping[str, Target] = field(default_factory=dict)
     metrics_apis: Mapping[str, str] = field(default_factory=dict)
     vpas: Sequence[Object] | None = None
@@ -57,8 +57,8 @@ class World:
 
 
 def read_autoscalers(
-    api: Api, controller: Controller, now: datetime, namespaces: Collection[str] | None = None, known: Sequence[Object] | None = None
-) -> World:  # fmt: skip
+    api: Api, controller: ScalingController, now: datetime, namespaces: Collection[str] | None = None, known: Sequence[Object] | None = None
+) -> ScalingWorld:  # fmt: skip
     """All autoscalers, or those of some namespaces, with what the controller would read for them. `known`: autoscalers that are read
     already, or that are planned. Raises ApiError if the autoscalers themselves cannot be read, and ApiConnectionLost."""
     listed = list(known) if known is not None else [item for path in _places(HPAS_PATH, namespaces) for item in list_objects(api, path)]
@@ -75,7 +75,7 @@ def read_autoscalers(
     by_key = shared({one.autoscaler.key: one.pods for one in scenes})
     scenes = [replace(one, shared_with=by_key[one.autoscaler.key]) for one in scenes]
     spaces = {one.autoscaler.namespace for one in scenes}
-    return World(
+    return ScalingWorld(
         tuple(scenes),
         targets,
         reader.metrics_apis({API_OF[metric.type] for one in scenes for metric in one.autoscaler.metrics if metric.type in API_OF}),
@@ -94,7 +94,7 @@ def _places(path: str, namespaces: Collection[str] | None) -> list[str]:
 
 
 class _Reader:
-    def __init__(self, api: Api, controller: Controller, now: datetime) -> None:
+    def __init__(self, api: Api, controller: ScalingController, now: datetime) -> None:
         self.not_known: list[str] = []
         self._api, self._controller, self._now = api, controller, now
         self._resources: dict[str, list[Mapping[str, Any]]] = {}
@@ -114,15 +114,15 @@ class _Reader:
 
     # ---- the target
 
-    def scene(self, autoscaler: Autoscaler) -> tuple[Scene, Target]:
+    def scene(self, autoscaler: Autoscaler) -> tuple[ScalingScene, Target]:
         try:
             path = self._path(autoscaler.namespace, autoscaler.target)
             raw = self._api.get_json(f"{path}/scale")
-            scale = Scale.of(raw)
+            scale = LiveScale.of(raw)
         except ApiConnectionLost:
             raise
         except (ApiError, _Unknown, ValueError) as error:
-            return Scene(autoscaler, scale_problem=str(error)), Target()
+            return ScalingScene(autoscaler, scale_problem=str(error)), Target()
         pods: list[dict[str, Any]] = []
         problem = ""
         try:
@@ -132,7 +132,7 @@ class _Reader:
             problem = error.rule
         readings = tuple(self._reading(metric, autoscaler, scale) for metric in autoscaler.metrics)
         history = history_of(autoscaler, scale, self._controller, self._rescales(autoscaler), self._now)
-        return Scene(autoscaler, scale, "", pods, readings, (), problem, history), Target(path, self._item(path))
+        return ScalingScene(autoscaler, scale, "", pods, readings, (), problem, history), Target(path, self._item(path))
 
     def _item(self, path: str) -> dict[str, Any] | None:
         try:
@@ -213,7 +213,7 @@ class _Reader:
             why = f"APIService {version}.{group} is not available{where}: {said}"
         return why
 
-    def _reading(self, metric: MetricSpec, autoscaler: Autoscaler, scale: Scale) -> Reading:
+    def _reading(self, metric: MetricSpec, autoscaler: Autoscaler, scale: LiveScale) -> Reading:
         group = API_OF.get(metric.type)
         if group is None:
             return NoReading("")
@@ -231,7 +231,7 @@ class _Reader:
                 return no_answer(group, f"its answer has another shape ({type(error).__name__}: {error})")
         return no_answer(group, why)
 
-    def _asked(self, root: str, metric: MetricSpec, autoscaler: Autoscaler, scale: Scale) -> Reading:
+    def _asked(self, root: str, metric: MetricSpec, autoscaler: Autoscaler, scale: LiveScale) -> Reading:
         """Raises _Unknown, ApiError, and what the parsers raise."""
         where, own = f"{root}/namespaces/{_part(autoscaler.namespace)}", selector_text(metric.selector)
         match metric.type:

@@ -9,14 +9,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from roles.engine.autoscaling.created import CONTAINERS, as_created, quantity, refused
-from roles.engine.autoscaling.decide import Scene
+from roles.engine.autoscaling.decide import ScalingScene
 from roles.engine.kubelet import amounts
 from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
 from roles.engine.placement import ClusterView, place_all
 from roles.engine.placement import requests as pod_requests
 
 if TYPE_CHECKING:
-    from roles.engine.autoscaling.read import World
+    from roles.engine.autoscaling.read import ScalingWorld
 
 #: The fields of a problem: rule, severity, why, way out, further objects.
 Found = tuple[str, Literal["critical", "warning", "note"], str, str, str]
@@ -27,7 +27,7 @@ _FEW_REASONS = 3
 _OF_EACH = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 
 
-def template_of(scene: Scene, item: Object | None, world: World) -> dict[str, Any] | None:
+def template_of(scene: ScalingScene, item: Object | None, world: ScalingWorld) -> dict[str, Any] | None:
     """A pod as it is created from the target's template; None if the target has no pod template."""
     template = ((item or {}).get("spec") or {}).get("template")
     if not isinstance(template, Mapping):
@@ -39,7 +39,7 @@ def template_of(scene: Scene, item: Object | None, world: World) -> dict[str, An
     return {"metadata": {"namespace": namespace, "name": "new", **kept}, "spec": as_created(template.get("spec") or {}, ranges)}
 
 
-def more_pods(scene: Scene) -> int:
+def more_pods(scene: ScalingScene) -> int:
     """How many pods maxReplicas is away from what exists."""
     alive = sum(not is_over(pod) and not is_ending(pod) for pod in scene.pods)
     return max(0, scene.autoscaler.maximum - alive)
@@ -48,7 +48,7 @@ def more_pods(scene: Scene) -> int:
 # ---- quotas
 
 
-def quota_problems(scene: Scene, world: World) -> Iterator[Found]:
+def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Found]:
     """Quotas that end before maxReplicas."""
     pod = _pod(scene, world)
     count = more_pods(scene)
@@ -107,7 +107,7 @@ def _unnamed(pod: Object, resource: str) -> list[str]:
     ]
 
 
-def _pod(scene: Scene, world: World) -> dict[str, Any] | None:
+def _pod(scene: ScalingScene, world: ScalingWorld) -> dict[str, Any] | None:
     target = world.targets.get(scene.autoscaler.key)
     return template_of(scene, target.item if target else None, world)
 
@@ -126,7 +126,7 @@ def _counted(pod: Object) -> dict[str, Fraction]:
 # ---- limit ranges
 
 
-def limit_problems(scene: Scene, world: World) -> Iterator[Found]:
+def limit_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Found]:
     """Limit ranges that refuse a new pod of the template (plugin/pkg/admission/limitranger)."""
     pod = _pod(scene, world)
     if pod is None:
@@ -146,7 +146,7 @@ def limit_problems(scene: Scene, world: World) -> Iterator[Found]:
 # ---- nodes
 
 
-def room_problem(scene: Scene, world: World, view: ClusterView) -> Found | None:
+def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) -> Found | None:
     """Pods up to maxReplicas that no node can take. None too if daytwo cannot judge it."""
     pod = _pod(scene, world)
     count = min(more_pods(scene), MOST_PLACED)

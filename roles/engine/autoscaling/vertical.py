@@ -33,7 +33,7 @@ _RESIZING = ("PodResizePending", "PodResizeInProgress")
 
 
 @dataclass(frozen=True)
-class Advice:
+class VerticalAdvice:
     """What is recommended for one container: amounts by resource."""
 
     container: str
@@ -64,7 +64,7 @@ class Vertical:
     target: Ref
     mode: str
     least: int | None
-    advice: tuple[Advice, ...] | None
+    advice: tuple[VerticalAdvice, ...] | None
     conditions: tuple[Condition, ...] = ()
     created: datetime | None = None
     raw: Object = field(default_factory=dict, repr=False, compare=False)
@@ -114,10 +114,10 @@ class Vertical:
         return list(((self.raw.get("spec") or {}).get("resourcePolicy") or {}).get("containerPolicies") or ())
 
 
-def _advice(recommended: Mapping[str, Any]) -> Iterator[Advice]:
+def _advice(recommended: Mapping[str, Any]) -> Iterator[VerticalAdvice]:
     for one in recommended.get("containerRecommendations") or ():
         fields = (amounts.listed(one.get(part)) for part in ("target", "lowerBound", "upperBound"))
-        yield Advice(str(one.get("containerName")), *fields)
+        yield VerticalAdvice(str(one.get("containerName")), *fields)
 
 
 @dataclass(frozen=True)

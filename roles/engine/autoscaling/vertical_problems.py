@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from roles.engine.autoscaling.problems import Problem, Severity, vertical_resources
+from roles.engine.autoscaling.problems import ScalingProblem, Severity, vertical_resources
 from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
 from roles.engine.kubelet import amounts
 from roles.engine.object_changes import Object, namespace_and_name
@@ -27,7 +27,7 @@ class JudgedVertical:
 
     scene: VerticalScene
     outlook: Outlook
-    problems: tuple[Problem, ...]
+    problems: tuple[ScalingProblem, ...]
 
     @property
     def vertical(self) -> Vertical:
@@ -47,8 +47,8 @@ def judge_vertical(scene: VerticalScene, now: datetime) -> JudgedVertical:
     return JudgedVertical(scene, seen, tuple(sorted(found, key=lambda one: order.index(one.severity))))
 
 
-def _problem(scene: VerticalScene, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> Problem:
-    return Problem(rule, severity, (str(scene.vertical), *others), why, way_out)
+def _problem(scene: VerticalScene, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> ScalingProblem:
+    return ScalingProblem(rule, severity, (str(scene.vertical), *others), why, way_out)
 
 
 def _way_on(scene: VerticalScene, seen: Outlook) -> str:
@@ -59,7 +59,7 @@ def _way_on(scene: VerticalScene, seen: Outlook) -> str:
     return f"see the pods: kubectl describe pods -n {scene.vertical.namespace}"
 
 
-def _workload(scene: VerticalScene) -> Iterator[Problem]:
+def _workload(scene: VerticalScene) -> Iterator[ScalingProblem]:
     item = scene.vertical
     if scene.problem:
         yield _problem(
@@ -68,7 +68,7 @@ def _workload(scene: VerticalScene) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _two(scene: VerticalScene) -> Iterator[Problem]:
+def _two(scene: VerticalScene) -> Iterator[ScalingProblem]:
     if not scene.others:
         return
     first = min((scene.vertical, *scene.others), key=lambda one: one.age)
@@ -84,7 +84,7 @@ def _two(scene: VerticalScene) -> Iterator[Problem]:
     )  # fmt: skip
 
 
-def _horizontal(scene: VerticalScene) -> Iterator[Problem]:
+def _horizontal(scene: VerticalScene) -> Iterator[ScalingProblem]:
     item = scene.vertical
     if item.mode == "Off":
         return
@@ -104,7 +104,7 @@ def _horizontal(scene: VerticalScene) -> Iterator[Problem]:
 # ---- bounds, and the namespace's LimitRanges
 
 
-def _bounds(scene: VerticalScene) -> Iterator[Problem]:
+def _bounds(scene: VerticalScene) -> Iterator[ScalingProblem]:
     """What the bounds force is not lowered to a LimitRange (capping.go: the policy is applied last), and the API server then refuses the
     pod: one that was evicted does not come back."""
     item = scene.vertical
@@ -150,7 +150,7 @@ def _beyond(least: _Amounts, most: _Amounts, high: _Amounts, low: _Amounts) -> I
 # ---- in place, and the recommender
 
 
-def _in_place(scene: VerticalScene) -> Iterator[Problem]:
+def _in_place(scene: VerticalScene) -> Iterator[ScalingProblem]:
     item = scene.vertical
     if item.mode != IN_PLACE:
         return
@@ -176,7 +176,7 @@ def _in_place(scene: VerticalScene) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _advised(scene: VerticalScene, now: datetime) -> Iterator[Problem]:
+def _advised(scene: VerticalScene, now: datetime) -> Iterator[ScalingProblem]:
     item = scene.vertical
     found = item.condition(PROVIDED)
     if scene.problem or (item.advice is not None and found is not None and found.status):

@@ -23,16 +23,16 @@ from roles.engine.autoscaling import (
     LAST_APPLIED,
     RULES,
     Autoscaler,
-    History,
-    Judged,
-    Look,
+    AutoscalerLook,
+    JudgedAutoscaler,
+    LiveScale,
     NoReading,
-    Scale,
-    Scene,
+    ScalingHistory,
+    ScalingScene,
+    ScalingWorld,
     Target,
     Vertical,
     VerticalScene,
-    World,
     judge,
     judge_vertical,
 )
@@ -115,13 +115,15 @@ def test_two_entries_of_one_name_and_unknown_names() -> None:
 # ---- what it means
 
 
-def judged(item: dict[str, Any], reading: Any = None, current: int = 2) -> Judged:
+def judged(item: dict[str, Any], reading: Any = None, current: int = 2) -> JudgedAutoscaler:
     autoscaler = Autoscaler.of(item)
     readings = [samples(*[50] * current) if reading is None else reading]
     # Nobody else changes the count.
-    scene = Scene(autoscaler, Scale(current, current, "app=web"), "", pods(current), readings, history=History(ceiling=current))
+    scene = ScalingScene(
+        autoscaler, LiveScale(current, current, "app=web"), "", pods(current), readings, history=ScalingHistory(ceiling=current)
+    )
     template = {"spec": {"template": {"spec": pods(1)[0]["spec"]}}, "metadata": {"namespace": "shop", "name": "web"}}
-    (found,) = judge(World((scene,), {autoscaler.key: Target("/p", template)}), KCM, NOW)
+    (found,) = judge(ScalingWorld((scene,), {autoscaler.key: Target("/p", template)}), KCM, NOW)
     return found
 
 
@@ -299,7 +301,7 @@ def test_a_line_for_each_metric_and_its_json() -> None:
     lines = report.rows([good, bad], KCM)
     assert lines[0] == ["shop/web", "Deployment/web", "2", "1-10", "cpu", "50%/50%", "2", "stays at 2; up above 55%, down below 25%"]
     assert lines[1][5:7] == ["<unknown>/50%", "nothing"] and "FailedGetResourceMetric" in lines[1][7]
-    found = report.as_json(Look(NOW, KCM, World(not_known=("x",)), (good, bad)))
+    found = report.as_json(AutoscalerLook(NOW, KCM, ScalingWorld(not_known=("x",)), (good, bad)))
     assert [one["works"] for one in found["autoscalers"]] == [True, False]
     assert found["autoscalers"][0]["metrics"][0]["up_above"] == "55%" and found["not_known"] == ["x"]
     json.dumps(found)
@@ -361,6 +363,6 @@ def test_the_table_and_the_json_of_vertical_ones() -> None:
     assert report.vertical_rows([one]) == [
         ["shop/web", "Deployment/web", "Off", recommended, "mode Off: it recommends, and changes no pod"]
     ]  # fmt: skip
-    found = report.as_json(Look(NOW, KCM, World(), (), (one,)))["vertical_autoscalers"]
+    found = report.as_json(AutoscalerLook(NOW, KCM, ScalingWorld(), (), (one,)))["vertical_autoscalers"]
     assert found[0]["works"] and found[0]["state"] == "off" and found[0]["recommended"][0]["target"] == {"cpu": 0.15, "memory": 2**26}
     json.dumps(found)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine.autoscaling.calculator import MetricResult
-from roles.engine.autoscaling.model import Controller, NoReading, PodSamples, Sample, Total
+from roles.engine.autoscaling.model import NoReading, PodSamples, Sample, ScalingController, Total
 from tests.unit.autoscaling.world import (
     EACH,
     IN_ALL,
@@ -60,10 +60,10 @@ def test_the_flag_and_the_autoscaler_set_the_tolerance() -> None:
     assert result(asked, 10, up).proposal == 11
     assert result(asked, 10, down).proposal == 10
     # The gate is off by default before 1.35: the flag counts, and daytwo must not believe the field.
-    for controller in (Controller(34), OLDER, replace(KCM, gates={"HPAConfigurableTolerance": False})):
+    for controller in (ScalingController(34), OLDER, replace(KCM, gates={"HPAConfigurableTolerance": False})):
         assert result(asked, 10, up, controller=controller).proposal == 10
         assert result(asked, 10, down, controller=controller).proposal == 8
-    assert result(asked, 10, up, controller=Controller(34, gates={"HPAConfigurableTolerance": True})).proposal == 11
+    assert result(asked, 10, up, controller=ScalingController(34, gates={"HPAConfigurableTolerance": True})).proposal == 11
     assert result(hpa(), 10, up, controller=replace(KCM, tolerance=0.01)).proposal == 11
 
 
@@ -146,7 +146,7 @@ def test_the_first_minutes_of_a_pod_count_only_once_a_whole_window_is_after_it_b
 
 
 def test_later_a_pod_is_left_out_only_if_it_was_never_ready() -> None:
-    def unready(started: float, changed: float, ready: str, controller: Controller = KCM) -> bool:
+    def unready(started: float, changed: float, ready: str, controller: ScalingController = KCM) -> bool:
         group = [pod("web-0", started=started, changed=changed, ready=ready), pod("web-1")]
         return result(hpa(), 2, samples(100, 50), group, controller=controller).groups.unready == ("web-0",)
 
@@ -203,7 +203,7 @@ def test_sidecars_count_and_init_containers_that_end_do_not() -> None:
 def test_pod_level_requests_count_from_1_34_on() -> None:
     one = pod("web-0", container(cpu=None), resources={"requests": {"cpu": "400m"}})
     assert result(hpa(), 1, samples(100), [one]).utilization == 25
-    assert not result(hpa(), 1, samples(100), [one], controller=Controller(33)).valid
+    assert not result(hpa(), 1, samples(100), [one], controller=ScalingController(33)).valid
     assert not result(hpa(), 1, samples(100), [one], controller=replace(KCM, gates={"PodLevelResources": False})).valid
     # Only memory for the pod: then the containers' cpu counts, if they have some.
     one = pod("web-0", container(cpu=None), resources={"requests": {"memory": "1Gi"}})
@@ -226,7 +226,7 @@ def test_a_container_resource_looks_at_one_container_only() -> None:
         "container gone not found in Pod web-0",
     )
     # Before 1.35 it was no request.
-    assert result(asked, 1, samples(80), group, controller=Controller(34)).message.endswith("no metrics returned matched known pods")
+    assert result(asked, 1, samples(80), group, controller=ScalingController(34)).message.endswith("no metrics returned matched known pods")
 
 
 def test_requests_of_zero_give_no_utilization() -> None:
@@ -282,7 +282,7 @@ def test_a_total_that_is_not_there_names_the_metric() -> None:
     why = NoReading("unable to fetch metrics from custom metrics API: x")
     found = result(hpa(object_metric(IN_ALL)), 2, why)
     assert found.message.endswith("unable to get metric hits: Ingress on shop main/unable to fetch metrics from custom metrics API: x")
-    found = result(hpa(object_metric(IN_ALL)), 2, why, controller=Controller(37))
+    found = result(hpa(object_metric(IN_ALL)), 2, why, controller=ScalingController(37))
     assert found.message.endswith("unable to get metric hits on Ingress shop/main: unable to fetch metrics from custom metrics API: x")
     assert result(hpa(object_metric({"type": "Value"})), 2, Total((1,))).message.endswith("nor an average value target was set")
 

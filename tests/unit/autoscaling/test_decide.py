@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from roles.engine.autoscaling.decide import Scene, decide, next_history, shared
-from roles.engine.autoscaling.limits import History
-from roles.engine.autoscaling.model import Autoscaler, Controller, NoReading, Scale, Total
+from roles.engine.autoscaling.decide import ScalingScene, decide, next_history, shared
+from roles.engine.autoscaling.limits import ScalingHistory
+from roles.engine.autoscaling.model import Autoscaler, LiveScale, NoReading, ScalingController, Total
 from tests.unit.autoscaling.world import (
     IN_ALL,
     KCM,
@@ -80,14 +80,14 @@ def test_zero_replicas_disable_it() -> None:
 def test_from_1_36_on_only_the_controller_s_own_zero_wakes_up(minor: int, wakes: bool) -> None:
     asked = hpa(external(IN_ALL), minimum=0)
     on = {"HPAScaleToZero": True}
-    found = decided(asked, 0, Total((250000,)), controller=Controller(minor, gates=on))
+    found = decided(asked, 0, Total((250000,)), controller=ScalingController(minor, gates=on))
     assert found.desired == (3 if wakes else 0)
     marked = {**asked, "status": {"conditions": [{"type": "ScaledToZero", "status": "True", "reason": "ScaledToZero"}]}}
     if minor >= 36:
-        assert decided(marked, 0, Total((250000,)), controller=Controller(minor, gates=on)).desired == 3
-        assert decided(marked, 0, Total((250000,)), controller=Controller(minor, gates={"HPAScaleToZero": False})).desired == 0
+        assert decided(marked, 0, Total((250000,)), controller=ScalingController(minor, gates=on)).desired == 3
+        assert decided(marked, 0, Total((250000,)), controller=ScalingController(minor, gates={"HPAScaleToZero": False})).desired == 0
         raised = {**marked, "spec": {**asked["spec"], "minReplicas": 5}}
-        assert decided(raised, 0, Total((100000,)), controller=Controller(minor, gates=on)).desired == 5
+        assert decided(raised, 0, Total((100000,)), controller=ScalingController(minor, gates=on)).desired == 5
 
 
 def test_a_total_of_zero_scales_to_zero_only_by_minimum() -> None:
@@ -96,7 +96,7 @@ def test_a_total_of_zero_scales_to_zero_only_by_minimum() -> None:
 
 
 def test_a_target_without_scale_fails() -> None:
-    scene = Scene(Autoscaler.of(hpa()), None, 'deployments.apps "web" not found')
+    scene = ScalingScene(Autoscaler.of(hpa()), None, 'deployments.apps "web" not found')
     found = decide(scene, KCM, NOW)
     assert (found.desired, found.works, found.text) == (None, False, "cannot read its target")
     assert reasons(found) == {"AbleToScale": "FailedGetScale"}
@@ -109,9 +109,9 @@ def test_pods_under_two_autoscalers_stop_both() -> None:
 
 
 def test_a_selector_must_be_there_and_readable() -> None:
-    scene = Scene(Autoscaler.of(hpa()), Scale(2, 2, ""), "", pods(2), [samples(90, 90)])
+    scene = ScalingScene(Autoscaler.of(hpa()), LiveScale(2, 2, ""), "", pods(2), [samples(90, 90)])
     assert reasons(decide(scene, KCM, NOW))["ScalingActive"] == "InvalidSelector"
-    scene = replace(scene, scale=Scale(2, 2, "a=b=c"), selector_problem="found '=', expected: ',' or 'end of string'")
+    scene = replace(scene, scale=LiveScale(2, 2, "a=b=c"), selector_problem="found '=', expected: ',' or 'end of string'")
     assert "couldn't convert selector" in decide(scene, KCM, NOW).failed
 
 
@@ -126,7 +126,7 @@ def test_who_shares_pods() -> None:
 
 
 def test_a_memory_of_its_own_follows_the_controller() -> None:
-    memory = History.fresh(ago(3600), 1)
+    memory = ScalingHistory.fresh(ago(3600), 1)
     first = decided(hpa(), 1, samples(400), history=memory)
     assert first.desired == 4
     memory = next_history(memory, first, ago(15))
@@ -135,6 +135,6 @@ def test_a_memory_of_its_own_follows_the_controller() -> None:
 
 
 def test_a_range_is_said_as_one() -> None:
-    found = decided(hpa(), 4, samples(5, 5, 5, 5), history=History(ceiling=4))
+    found = decided(hpa(), 4, samples(5, 5, 5, 5), history=ScalingHistory(ceiling=4))
     assert (found.desired, found.text) == (None, "sets between 1 and 4 (now 4)")
     assert found.unknown

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.autoscaling.limits import History, Limited, Past, limit, rate_limit
-from roles.engine.autoscaling.model import Autoscaler, Policy, Rules
+from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit, rate_limit
+from roles.engine.autoscaling.model import Autoscaler, Policy, ScalingRules
 from tests.unit.autoscaling.world import KCM, NOW, ago, hpa
 
-EMPTY = History(recommendations_since=ago(7200), changes_since=ago(7200))
+EMPTY = ScalingHistory(recommendations_since=ago(7200), changes_since=ago(7200))
 
 
-def recommended(*pairs: tuple[float, int]) -> History:
+def recommended(*pairs: tuple[float, int]) -> ScalingHistory:
     """(seconds ago, pods), and nothing else."""
     return replace(EMPTY, recommendations=tuple(Past(ago(age), number) for age, number in pairs))
 
 
-def limited(wanted: int, current: int, history: History = EMPTY, **more: Any) -> Limited:
+def limited(wanted: int, current: int, history: ScalingHistory = EMPTY, **more: Any) -> Limited:
     return limit(wanted, current, Autoscaler.of(hpa(**more)), KCM, history, NOW)
 
 
@@ -85,14 +85,14 @@ def test_changes_in_the_period_of_a_policy_count_against_it() -> None:
 
 @pytest.mark.parametrize(("select", "up", "down"), [("Max", 14, 5), ("Min", 12, 8), ("Disabled", 10, 10)])
 def test_select_policy(select: str, up: int, down: int) -> None:
-    rules = Rules(0, select, (Policy("Pods", 2, 60), Policy("Percent", 40, 60)))
+    rules = ScalingRules(0, select, (Policy("Pods", 2, 60), Policy("Percent", 40, 60)))
     assert rate_limit(10, rules, EMPTY, NOW, up=True) == up
-    rules = Rules(0, select, (Policy("Pods", 2, 60), Policy("Percent", 45, 60)))
+    rules = ScalingRules(0, select, (Policy("Pods", 2, 60), Policy("Percent", 45, 60)))
     assert rate_limit(10, rules, EMPTY, NOW, up=False) == down
 
 
 def test_a_percentage_is_rounded_up_when_scaling_up_and_cut_when_scaling_down() -> None:
-    ten = Rules(0, "Max", (Policy("Percent", 10, 60),))
+    ten = ScalingRules(0, "Max", (Policy("Percent", 10, 60),))
     assert rate_limit(1, ten, EMPTY, NOW, up=True) == 2
     assert rate_limit(15, ten, EMPTY, NOW, up=False) == 13
 
@@ -155,7 +155,12 @@ def test_what_is_not_known_makes_a_range_that_has_the_truth(
     assert truth.desired[0] == truth.desired[1] and not truth.unknown
     assert bounds["minimum"] <= truth.desired[0] <= bounds["maximum"]
     ceiling = max([wanted, *(one.number for one in past)])
-    for partly in (History(), History(ceiling=ceiling), replace(known, recommendations_since=None), replace(known, changes_since=None)):
+    for partly in (
+        ScalingHistory(),
+        ScalingHistory(ceiling=ceiling),
+        replace(known, recommendations_since=None),
+        replace(known, changes_since=None),
+    ):
         found = limited(wanted, current, partly, **bounds)
         assert found.desired[0] <= truth.desired[0] <= found.desired[1]
         assert bounds["minimum"] <= found.desired[0] <= found.desired[1] <= bounds["maximum"]
@@ -166,21 +171,21 @@ def test_what_is_not_known_makes_a_range_that_has_the_truth(
 
 
 def test_scaling_up_needs_no_memory_unless_there_is_a_window() -> None:
-    nothing = History()
-    assert limited(8, 4, History(ceiling=4)).desired == (8, 8)
+    nothing = ScalingHistory()
+    assert limited(8, 4, ScalingHistory(ceiling=4)).desired == (8, 8)
     assert limited(8, 4, nothing, maximum=8).desired == (8, 8)
     found = limited(8, 4, nothing, behavior={"scaleUp": {"stabilizationWindowSeconds": 60}})
     assert (found.desired, len(found.unknown)) == ((4, 8), 2)
 
 
 def test_scaling_down_depends_on_what_was_recommended_before() -> None:
-    found = limited(2, 5, History(ceiling=5))
+    found = limited(2, 5, ScalingHistory(ceiling=5))
     assert (found.desired, found.unknown) == ((2, 5), ("recommendations of the last 300 s, which only the controller's memory has",))
     # One that is known to be as high as now makes it certain.
-    assert limited(2, 5, History((Past(ago(200), 5),), ceiling=5)).desired == (5, 5)
-    assert limited(2, 5, History((Past(ago(400), 5),), recommendations_since=ago(400))).desired == (2, 2)
+    assert limited(2, 5, ScalingHistory((Past(ago(200), 5),), ceiling=5)).desired == (5, 5)
+    assert limited(2, 5, ScalingHistory((Past(ago(400), 5),), recommendations_since=ago(400))).desired == (2, 2)
     # Somebody else changed the count: a higher recommendation may be in the window.
-    assert limited(2, 5, History()).desired == (2, 10)
+    assert limited(2, 5, ScalingHistory()).desired == (2, 10)
 
 
 def test_changes_that_are_not_known_make_a_range() -> None:
@@ -191,7 +196,7 @@ def test_changes_that_are_not_known_make_a_range() -> None:
 
 
 def test_the_memory_grows_by_what_is_decided() -> None:
-    past = History.fresh(ago(30), 2).after(5, 2, 4, ago(15)).after(1, 4, 3, NOW)
+    past = ScalingHistory.fresh(ago(30), 2).after(5, 2, 4, ago(15)).after(1, 4, 3, NOW)
     assert [one.number for one in past.recommendations] == [2, 5, 1]
     assert ([one.number for one in past.ups], [one.number for one in past.downs]) == ([2], [1])
     assert past.has_recommendations(NOW, 3600) and past.has_changes(NOW, 3600)

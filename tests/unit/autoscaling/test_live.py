@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles.engine.api import ApiConnectionLost, ApiError, Invalid, NotFound, Unreachable
-from roles.engine.autoscaling import Controller, NoReading, PodSamples, Total, World, judge, read_autoscalers, read_verticals
+from roles.engine.autoscaling import NoReading, PodSamples, ScalingController, ScalingWorld, Total, judge, read_autoscalers, read_verticals
 from tests.unit.autoscaling.world import EACH, IN_ALL, NOW, ago, external, hpa, object_metric, pod, pods_metric, text, utilization
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -34,7 +34,7 @@ class Answers:
         return dict(answer)
 
 
-def world(item: dict[str, Any], **more: Any) -> tuple[World, Answers]:
+def world(item: dict[str, Any], **more: Any) -> tuple[ScalingWorld, Answers]:
     pods_path = "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb"
     found: dict[str, Any] = {
         HPAS: {"items": [item]},
@@ -57,7 +57,7 @@ def world(item: dict[str, Any], **more: Any) -> tuple[World, Answers]:
         **more.pop("answers", {}),
     }
     api = Answers(found)
-    return read_autoscalers(api, Controller(36, leads_since=ago(9000)), NOW, **more), api  # type: ignore[arg-type]
+    return read_autoscalers(api, ScalingController(36, leads_since=ago(9000)), NOW, **more), api  # type: ignore[arg-type]
 
 
 def test_all_that_the_controller_reads() -> None:
@@ -68,7 +68,7 @@ def test_all_that_the_controller_reads() -> None:
     (reading,) = scene.readings
     assert isinstance(reading, PodSamples) and reading.samples["web-0"].value == 50
     assert found.metrics_apis == {"metrics.k8s.io": ""} and found.vpas == [] and found.not_known == ()
-    (judged,) = judge(found, Controller(36), NOW)
+    (judged,) = judge(found, ScalingController(36), NOW)
     # New to the controller: it has not set a condition.
     assert [one.rule for one in judged.problems] == ["not-handled"] and judged.decision.rows[0].utilization == 50
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from roles.engine.autoscaling.decide import Scene, decide
+from roles.engine.autoscaling.decide import ScalingScene, decide
 from roles.engine.autoscaling.judge import judge, turns
-from roles.engine.autoscaling.model import Autoscaler, Controller, NoReading, Reading, Scale
+from roles.engine.autoscaling.model import Autoscaler, LiveScale, NoReading, Reading, ScalingController
 from roles.engine.autoscaling.owners import LAST_APPLIED, replicas_owner, without_replicas
-from roles.engine.autoscaling.problems import RULES, Problem, problems
-from roles.engine.autoscaling.read import Target, World
+from roles.engine.autoscaling.problems import RULES, ScalingProblem, problems
+from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.placement import ClusterView
 from tests.unit.autoscaling.world import (
     IN_ALL,
@@ -46,16 +46,18 @@ def found(
     of: Sequence[Mapping[str, Any]] | None = None,
     *,
     current: int = 2,
-    scale: Scale | None = None,
+    scale: LiveScale | None = None,
     of_target: Target | None = None,
-    controller: Controller = KCM,
+    controller: ScalingController = KCM,
     world: Mapping[str, Any] | None = None,
     **more: Any,
-) -> dict[str, Problem]:
+) -> dict[str, ScalingProblem]:
     autoscaler = Autoscaler.of({**hpa(), "status": SEEN} if item is None else {"status": SEEN, **item})
     all_pods = pods(current) if of is None else of
-    scene = Scene(autoscaler, scale or Scale(current, current, "app=web"), "", all_pods, readings or [samples(50, 50, 50)], **more)
-    seen = World((scene,), {autoscaler.key: of_target or target()}, **(world or {}))
+    scene = ScalingScene(
+        autoscaler, scale or LiveScale(current, current, "app=web"), "", all_pods, readings or [samples(50, 50, 50)], **more
+    )
+    seen = ScalingWorld((scene,), {autoscaler.key: of_target or target()}, **(world or {}))
     listed = problems(scene, decide(scene, controller, NOW), controller, seen)
     assert all(one.rule in RULES and one.why and one.way_out and one.objects[0] == "HorizontalPodAutoscaler shop/web" for one in listed)
     return {one.rule: one for one in listed}
@@ -70,8 +72,8 @@ def test_an_autoscaler_that_is_well_has_none() -> None:
 
 
 def test_a_target_that_is_not_there() -> None:
-    scene = Scene(Autoscaler.of(hpa()), None, 'deployments.apps "web" not found')
-    (one,) = problems(scene, decide(scene, KCM, NOW), KCM, World((scene,)))
+    scene = ScalingScene(Autoscaler.of(hpa()), None, 'deployments.apps "web" not found')
+    (one,) = problems(scene, decide(scene, KCM, NOW), KCM, ScalingWorld((scene,)))
     assert (one.rule, one.severity, one.objects[1]) == ("no-target", "critical", "Deployment shop/web")
     assert "not found" in one.why
 
@@ -83,7 +85,7 @@ def test_two_autoscalers_name_each_other() -> None:
 
 
 def test_an_empty_selector() -> None:
-    assert "is empty" in found(scale=Scale(2, 2, ""))["no-selector"].why
+    assert "is empty" in found(scale=LiveScale(2, 2, ""))["no-selector"].why
     assert "cannot be read (x)" in found(selector_problem="x")["no-selector"].why
 
 
@@ -128,7 +130,7 @@ def test_pod_level_requests_are_requests() -> None:
     level = {"requests": {"cpu": "1"}}
     bare = pods(2, container(cpu=None), resources=level)
     assert "missing-request" not in found(of=bare)
-    assert "missing-request" in found(of=bare, controller=Controller(33))
+    assert "missing-request" in found(of=bare, controller=ScalingController(33))
 
 
 def test_a_container_that_is_not_there() -> None:
@@ -311,8 +313,8 @@ def node(cpu: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("cpu", "fits"), [("2", True), ("500m", False)])
 def test_the_maximum_must_fit_the_nodes(cpu: str, fits: bool) -> None:
     there = [{**one, "spec": {**one["spec"], "nodeName": "w1"}} for one in pods(2)]
-    scene = Scene(Autoscaler.of(with_status(hpa())), Scale(2, 2, "app=web"), "", there, [samples(50, 50)])
-    world = World((scene,), {"shop/web": target()})
+    scene = ScalingScene(Autoscaler.of(with_status(hpa())), LiveScale(2, 2, "app=web"), "", there, [samples(50, 50)])
+    world = ScalingWorld((scene,), {"shop/web": target()})
     (judged,) = judge(world, KCM, NOW, ClusterView([node(cpu)], there))
     rooms = [one for one in judged.problems if one.rule == "no-room"]
     assert (rooms == []) == fits and judged.works
@@ -323,14 +325,14 @@ def test_the_maximum_must_fit_the_nodes(cpu: str, fits: bool) -> None:
 def room(count: int, **spec: Any) -> list[str]:
     """What is said of room for 10 pods of 100m, 2 of which run on the first of some nodes of 300m."""
     there = [{**one, "spec": {**one["spec"], "nodeName": "w1"}} for one in pods(2)]
-    scene = Scene(Autoscaler.of(with_status(hpa())), Scale(2, 2, "app=web"), "", there, [samples(50, 50)])
+    scene = ScalingScene(Autoscaler.of(with_status(hpa())), LiveScale(2, 2, "app=web"), "", there, [samples(50, 50)])
     has = target()
     assert has.item is not None
     has.item["spec"]["template"]["spec"].update(spec)
     named = [node("300m") for _ in range(count)]
     for number, one in enumerate(named, 1):
         one["metadata"] = {"name": f"w{number}", "labels": {"kubernetes.io/hostname": f"w{number}"}}
-    (judged,) = judge(World((scene,), {"shop/web": has}), KCM, NOW, ClusterView(named, there))
+    (judged,) = judge(ScalingWorld((scene,), {"shop/web": has}), KCM, NOW, ClusterView(named, there))
     return [one.why for one in judged.problems if one.rule == "no-room"]
 
 
@@ -348,19 +350,19 @@ def test_several_nodes_have_room_for_like_pods() -> None:
 
 
 def test_turns_say_when_the_count_changes() -> None:
-    scene = Scene(Autoscaler.of(with_status(hpa(minimum=1))), Scale(3, 3, "app=web"), "", pods(3), [samples(50, 50, 50)])
-    (judged,) = judge(World((scene,), {"shop/web": target()}), KCM, NOW)
+    scene = ScalingScene(Autoscaler.of(with_status(hpa(minimum=1))), LiveScale(3, 3, "app=web"), "", pods(3), [samples(50, 50, 50)])
+    (judged,) = judge(ScalingWorld((scene,), {"shop/web": target()}), KCM, NOW)
     (row,) = judged.decision.rows
     assert str(turns(row, judged, KCM)) == "up above 55%, down below 33.3%"
-    alone = Scene(Autoscaler.of(with_status(hpa(average()))), Scale(1, 1, "app=web"), "", pods(1), [samples(50)])
-    (judged,) = judge(World((alone,), {"shop/web": target()}), KCM, NOW)
+    alone = ScalingScene(Autoscaler.of(with_status(hpa(average()))), LiveScale(1, 1, "app=web"), "", pods(1), [samples(50)])
+    (judged,) = judge(ScalingWorld((alone,), {"shop/web": target()}), KCM, NOW)
     assert str(turns(judged.decision.rows[0], judged, KCM)) == "up above 110m"
     assert judged.differs == ""
 
 
 def test_a_count_that_the_controller_set_and_daytwo_does_not_compute() -> None:
     item = {**hpa(), "status": {**SEEN, "desiredReplicas": 9}}
-    scene = Scene(Autoscaler.of(item), Scale(3, 3, "app=web"), "", pods(3), [samples(90, 90, 90)])
-    (judged,) = judge(World((scene,), {"shop/web": target()}), KCM, NOW)
+    scene = ScalingScene(Autoscaler.of(item), LiveScale(3, 3, "app=web"), "", pods(3), [samples(90, 90, 90)])
+    (judged,) = judge(ScalingWorld((scene,), {"shop/web": target()}), KCM, NOW)
     assert judged.differs == "the controller set 9 when it last looked, and daytwo computes now: scales from 3 to 6"
     assert text(ago(0)) == "2026-03-01T12:00:00Z"

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from roles.engine.autoscaling.controller import clock, leader, tuned
-from roles.engine.autoscaling.model import Autoscaler, Controller, MetricSpec, NoReading, PodSamples, Scale, Total, approximate, milli
+from roles.engine.autoscaling.model import (
+    Autoscaler,
+    LiveScale,
+    MetricSpec,
+    NoReading,
+    PodSamples,
+    ScalingController,
+    Total,
+    approximate,
+    milli,
+)
 from roles.engine.autoscaling.parse import custom_samples, custom_total, external_total, resource_samples, selector_text
 from roles.engine.autoscaling.past import history_of
 from tests.unit.autoscaling.world import NOW, ago, hpa, text, utilization
@@ -86,10 +96,10 @@ def test_flags_of_the_running_process() -> None:
         "--horizontal-pod-autoscaler-cpu-initialization-period=1m30s",
         "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
     )
-    found = tuned(Controller(36), argv)
+    found = tuned(ScalingController(36), argv)
     assert (found.downscale_stabilization, found.tolerance, found.sync_period) == (120, 0.05, 30)
     assert (found.cpu_initialization, found.readiness_delay) == (90, 0)
-    assert tuned(Controller(36), ("kube-controller-manager",)) == Controller(36)
+    assert tuned(ScalingController(36), ("kube-controller-manager",)) == ScalingController(36)
 
 
 def lease(acquired: float, renewed: float) -> dict[str, Any]:
@@ -116,8 +126,8 @@ def event(size: int, seconds: float, reason: str = "cpu resource utilization (pe
 
 
 def remembered(found: Autoscaler, current: int, events: tuple[dict[str, Any], ...] = (), leads: float | None = 10000) -> Any:
-    controller = Controller(36, leads_since=None if leads is None else ago(leads))
-    return history_of(found, Scale(current, current, "app=web"), controller, events, NOW)
+    controller = ScalingController(36, leads_since=None if leads is None else ago(leads))
+    return history_of(found, LiveScale(current, current, "app=web"), controller, events, NOW)
 
 
 def test_a_new_leader_remembers_the_count_that_it_found() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from roles.engine.autoscaling.decide import Decision, Scene, decide
-from roles.engine.autoscaling.limits import History
-from roles.engine.autoscaling.model import Autoscaler, Controller, PodSamples, Reading, Sample, Scale
+from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
+from roles.engine.autoscaling.limits import ScalingHistory
+from roles.engine.autoscaling.model import Autoscaler, LiveScale, PodSamples, Reading, Sample, ScalingController
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-KCM = Controller(36)
-OLDER = Controller(32)
+KCM = ScalingController(36)
+OLDER = ScalingController(32)
 
 
 def ago(seconds: float) -> datetime:
@@ -106,8 +106,8 @@ def decided(
     readings: Sequence[Reading] | Reading,
     of: Sequence[Mapping[str, Any]] | None = None,
     *,
-    controller: Controller = KCM,
-    history: History | None = None,
+    controller: ScalingController = KCM,
+    history: ScalingHistory | None = None,
     existing: int | None = None,
     **more: Any,
 ) -> Decision:
@@ -115,6 +115,6 @@ def decided(
     ago."""
     found = pods(current) if of is None else of
     listed = [readings] if not isinstance(readings, Sequence) else readings
-    past = History.fresh(ago(3600), current) if history is None else history
-    scale = Scale(current, len(found) if existing is None else existing, "app=web")
-    return decide(Scene(Autoscaler.of(autoscaler), scale, "", found, listed, history=past, **more), controller, NOW)
+    past = ScalingHistory.fresh(ago(3600), current) if history is None else history
+    scale = LiveScale(current, len(found) if existing is None else existing, "app=web")
+    return decide(ScalingScene(Autoscaler.of(autoscaler), scale, "", found, listed, history=past, **more), controller, NOW)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from roles.engine.certificates import Certificate, NodeIdentity, SubjectNames
-from roles.kubelet_certificates.facts import ClusterFacts, FactsError, Presented, SeenNames, address_of, parse_names
+from roles.kubelet_certificates.facts import CertificateFactsError, ClusterFacts, Presented, SeenNames, address_of, parse_names
 from roles.kubelet_certificates.model import CertificateKeys
 from roles.kubelet_certificates.plan import NodeStanding, given_files, listed, refusals, standing, strangers, unsigned
 from tests.unit.certificates.requests import node, pem, request
@@ -139,7 +139,7 @@ def test_the_addresses_of_a_node() -> None:
 
 @pytest.mark.parametrize("lines", [[], ["hostname dzE=-"], ["hostname dzE=-", "end"], ["address eth0", "end"], ["hostname !-", "end"]])
 def test_an_answer_that_cannot_be_used(lines: list[str]) -> None:
-    with pytest.raises(FactsError, match="w1: its"):
+    with pytest.raises(CertificateFactsError, match="w1: its"):
         parse_names("w1", lines)
 
 

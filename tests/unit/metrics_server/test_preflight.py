@@ -14,10 +14,10 @@ from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.kubelet_certificates import Presented
 from roles.metrics_server.health import Installed, remarks, resolution, unavailable
 from roles.metrics_server.health import judge as health
-from roles.metrics_server.manifests import Wanted, differing, kept, objects, requests
+from roles.metrics_server.manifests import WantedServer, differing, kept, objects, requests
 from roles.metrics_server.model import DesiredServer, MetricsServer, read_server
 from roles.metrics_server.plan import plan_objects, plan_way_back
-from roles.metrics_server.preflight import ApiServer, ClusterNeeds, Judged, KubeletFacts, judge, places
+from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts, Preflight, judge, places
 from tests.unit.api.world import Authority
 
 IMAGE = "registry.example.com/metrics-server:v0.9.0"
@@ -52,7 +52,7 @@ def desired(image: str = IMAGE, **more: Any) -> DesiredServer:
     return DesiredServer(metrics_server=image, **more)  # type: ignore[arg-type]
 
 
-def judged(found: ClusterNeeds | None = None, wanted: DesiredServer | None = None) -> Judged:
+def judged(found: ClusterNeeds | None = None, wanted: DesiredServer | None = None) -> Preflight:
     return judge(found or needs(), wanted or desired(), NOW)
 
 
@@ -208,7 +208,7 @@ def test_the_objects() -> None:
     assert (requests(100), requests(250)) == ({"cpu": "100m", "memory": "200Mi"}, {"cpu": "250m", "memory": "500Mi"})
 
 
-def live(one: Wanted, uid: str = "u1", manager: str = "daytwo") -> dict[str, Any]:
+def live(one: WantedServer, uid: str = "u1", manager: str = "daytwo") -> dict[str, Any]:
     """As the API server gives it back: with defaults, and who has applied it."""
     found = {**one.manifest, "status": {}}
     found["metadata"] = {**one.manifest["metadata"], "uid": uid, "managedFields": [{"manager": manager, "operation": "Apply"}]}
@@ -242,7 +242,7 @@ def test_defaults_of_the_api_server_are_no_difference() -> None:
     assert kept(manifest, {"spec": {"ports": [{"port": 444, "x": 1}], "y": 2}}) == {"spec": {"ports": [{"port": 444}]}}
 
 
-def recorded(one: Wanted, action: str, before: Any, after: Any) -> ChangedObject:
+def recorded(one: WantedServer, action: str, before: Any, after: Any) -> ChangedObject:
     about = {
         "path": one.path,
         "uid": "",

@@ -19,7 +19,7 @@ from roles.pod_resize import WorkloadResize
 from roles.right_size.apply_run import WayBack, WorkloadChange, recorded_targets, target_field, write_target
 from roles.right_size.applying import TargetChange
 from roles.right_size.samples import Kill
-from roles.right_size.watching import Look
+from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import Amounts
 from tests.unit.clock import Clock
 from tests.unit.right_size.test_report import container
@@ -35,8 +35,8 @@ OLD, NEW = utilization(60), utilization(120)
 PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
 TARGET = TargetChange("h", PATH, "u", OLD, NEW, "cpu 60 % -> 120 %")
 NOW = container("web", limits=Amounts(None, 128 * MI))
-WELL = Look({("web-1", "app"): NOW}, {})
-KILLED = Look({("web-1", "app"): replace(NOW, restarts=1, kills=(Kill("f" * 64, START, 64 * MI, 1.0),))}, {})
+WELL = SoakLook({("web-1", "app"): NOW}, {})
+KILLED = SoakLook({("web-1", "app"): replace(NOW, restarts=1, kills=(Kill("f" * 64, START, 64 * MI, 1.0),))}, {})
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Resize:
     restarts: bool = False
     done: list[str] = field(default_factory=list)
     refuses: Exception | None = None
-    kept: list[Look] = field(default_factory=list)
+    kept: list[SoakLook] = field(default_factory=list)
 
     def fields(self) -> list[dict[str, Any]]:
         return []
@@ -115,10 +115,12 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "time", Clock())
 
 
-def change(cluster: Cluster, resize: Resize, *looks: Look | Exception, soak: float = 20.0, target: TargetChange = TARGET) -> WorkloadChange:
+def change(
+    cluster: Cluster, resize: Resize, *looks: SoakLook | Exception, soak: float = 20.0, target: TargetChange = TARGET
+) -> WorkloadChange:
     left = list(looks)
 
-    def look() -> Look:
+    def look() -> SoakLook:
         found = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(found, Exception):
             raise found
@@ -243,7 +245,7 @@ def test_a_target_that_cannot_be_put_back_is_loud() -> None:
     cluster, resize = Cluster(), Resize()
     worse = iter([WELL, KILLED])
 
-    def look() -> Look:
+    def look() -> SoakLook:
         found = next(worse)
         if found is KILLED and cluster.item is not None:
             cluster.item["spec"]["metrics"] = [{"theirs": 1}]

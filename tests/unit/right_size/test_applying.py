@@ -13,7 +13,7 @@ from roles.pod_resize import PodStep, WorkloadResize
 from roles.pod_resize.plan import ResourceChange
 from roles.pod_resize.templates import Template
 from roles.right_size.applying import (
-    Wanted,
+    WantedResources,
     changed_since,
     grown,
     new_resources,
@@ -24,17 +24,17 @@ from roles.right_size.applying import (
     wanted,
 )
 from roles.right_size.autoscaling import Recommended
-from roles.right_size.judged import Judged
+from roles.right_size.judged import JudgedContainer
 from roles.right_size.samples import Kill
-from roles.right_size.watching import Look, worse
-from roles.right_size.workloads import Amounts, ContainerNow, Workload
+from roles.right_size.watching import SoakLook, worse
+from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload
 from tests.unit.right_size.test_report import container, judged
 from tests.unit.right_size.world import MI, START, reads
 
 BIG = Amounts(None, 400 * MI)
 
 
-def one(cpu: int | None = 1000, memory: int | None = 384 * MI, **more: Any) -> Judged:
+def one(cpu: int | None = 1000, memory: int | None = 384 * MI, **more: Any) -> JudgedContainer:
     """A container that uses 100m and 100Mi."""
     return judged((container("web", cpu, memory, **more), reads(120, 5)))[0]
 
@@ -51,14 +51,14 @@ def test_what_is_left_has_a_reason() -> None:
     vpa = Recommended("v", "Recreate", Amounts(), Amounts(), Amounts())
     found = [
         one(),
-        replace(one(), workload=Workload("static pod", "kube-system", "etcd")),
-        replace(one(), workload=Workload("StatefulSet", "shop", "db"), vpa=vpa),
-        replace(one(), workload=Workload("DaemonSet", "shop", "logs"), sidecar=True),
-        replace(one(110, 112 * MI), workload=Workload("Deployment", "shop", "fits")),
-        replace(one(), workload=Workload("Deployment", "shop", "off"), vpa=replace(vpa, mode="Off")),
+        replace(one(), workload=SizedWorkload("static pod", "kube-system", "etcd")),
+        replace(one(), workload=SizedWorkload("StatefulSet", "shop", "db"), vpa=vpa),
+        replace(one(), workload=SizedWorkload("DaemonSet", "shop", "logs"), sidecar=True),
+        replace(one(110, 112 * MI), workload=SizedWorkload("Deployment", "shop", "fits")),
+        replace(one(), workload=SizedWorkload("Deployment", "shop", "off"), vpa=replace(vpa, mode="Off")),
     ]
     waits = judged((container("web", 1000), reads(120, 5)), min_span=7 * 86400)[0]
-    changes, left, waiting = wanted([*found, replace(waits, workload=Workload("Deployment", "shop", "young"))])
+    changes, left, waiting = wanted([*found, replace(waits, workload=SizedWorkload("Deployment", "shop", "young"))])
     [(name, why)] = waiting
     assert name == "Deployment shop/young" and "app cpu: " in why and "not lowered before 7 d were seen" in why
     assert [str(change.workload) for change in changes] == ["Deployment shop/web", "Deployment shop/off"]
@@ -67,7 +67,7 @@ def test_what_is_left_has_a_reason() -> None:
 
 
 def test_the_clusters_own_workloads_must_be_named() -> None:
-    own = replace(one(), workload=Workload("DaemonSet", "kube-system", "proxy"))
+    own = replace(one(), workload=SizedWorkload("DaemonSet", "kube-system", "proxy"))
     assert [str(change.workload) for change in wanted([own])[0]] == ["DaemonSet kube-system/proxy"]
     changes, left, _ = wanted([own], system=False)
     assert not changes and "--data namespaces=kube-system" in left[0][1]
@@ -90,7 +90,7 @@ def utilization(percent: int, name: str = "cpu", container: str = "") -> dict[st
 
 def test_utilization_targets_follow_the_request() -> None:
     found = one(55)
-    change = Wanted(found.workload, {"app": new_resources(found)}, [found])
+    change = WantedResources(found.workload, {"app": new_resources(found)}, [found])
     value = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "50m"}}}
     item = autoscaler(utilization(60), value, utilization(70, container="other"), utilization(80, container="app"))
     [target] = target_changes(change, [item])
@@ -103,7 +103,7 @@ def test_utilization_targets_follow_the_request() -> None:
 
 def test_all_containers_of_the_pod_count() -> None:
     found, proxy = one(55), replace(one(110, 112 * MI), container="proxy")
-    change = Wanted(found.workload, {"app": new_resources(found)}, [found, proxy])
+    change = WantedResources(found.workload, {"app": new_resources(found)}, [found, proxy])
     [target] = target_changes(change, [autoscaler(utilization(60))])
     assert target.after[0] == utilization(45), "from 165m to 220m"
     unknown = replace(proxy, now=replace(proxy.now, requests=Amounts()))
@@ -114,7 +114,7 @@ def test_all_containers_of_the_pod_count() -> None:
 
 def test_others_stay() -> None:
     found = one(110)
-    change = Wanted(found.workload, {"app": new_resources(found)}, [found])
+    change = WantedResources(found.workload, {"app": new_resources(found)}, [found])
     assert target_changes(change, [autoscaler(utilization(60)), {"metadata": {}, "spec": {}}]) == [], "only memory changes"
     assert len(target_changes(change, [autoscaler(utilization(60, "memory"))])) == 1
 
@@ -199,9 +199,9 @@ def test_a_pod_that_no_node_can_take_again() -> None:
 # ---- the watch
 
 
-def look(now: ContainerNow, **use: Any) -> Look:
+def look(now: ContainerNow, **use: Any) -> SoakLook:
     [read] = reads(0, 5, **use)
-    return Look({(now.pod, now.name): now}, {(now.pod, now.name): read})
+    return SoakLook({(now.pod, now.name): now}, {(now.pod, now.name): read})
 
 
 NOW = container("web", limits=Amounts(200, 128 * MI))
@@ -218,7 +218,7 @@ def test_what_is_worse_than_before() -> None:
     other = replace(NOW, pod="web-2")
     both = replace(before, containers={**before.containers, ("web-2", "app"): other})
     assert list(worse(both, before, {})) == [], "a pod is gone: an autoscaler or an operator removed it"
-    assert list(worse(before, Look({}, {}), {})) == ["none of its pods is left to be watched: someone else deleted them"]
+    assert list(worse(before, SoakLook({}, {}), {})) == ["none of its pods is left to be watched: someone else deleted them"]
     assert list(worse(both, replace(before, failed={"web-2": "Evicted", "other": "Evicted"}), {})) == ["web-2: it has ended: Evicted"]
 
 

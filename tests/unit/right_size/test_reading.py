@@ -14,15 +14,15 @@ from roles.engine.api import Forbidden, NotFound
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.object_changes import Session
 from roles.right_size import reading as module
-from roles.right_size.collected import Collected
+from roles.right_size.collected import CollectedUse
 from roles.right_size.kernel import KernelUse, NodeUse
 from roles.right_size.reading import collect, look_at
-from roles.right_size.workloads import Workload
+from roles.right_size.workloads import SizedWorkload
 from tests.unit.clock import Clock as Monotonic
 from tests.unit.right_size.world import ID, MI, OTHER, REPLICA_SET, START, pod
 
 NEXT = "9" * 64
-WEB = Workload("Deployment", "shop", "web")
+WEB = SizedWorkload("Deployment", "shop", "web")
 KUBELET = """container_cpu_usage_seconds_total{{container="app",namespace="shop",pod="far"}} {cpu} {at}
 container_memory_working_set_bytes{{container="app",namespace="shop",pod="far"}} 7 {at}
 """
@@ -84,7 +84,7 @@ class World:
         now = self.clock.monotonic()
         return KUBELET.format(cpu=5 + now / 10, at=int((START + now) * 1000)).encode()
 
-    def collect(self, watch: float = 30, interval: float = 10, namespaces: Sequence[str] | None = None) -> Collected:
+    def collect(self, watch: float = 30, interval: float = 10, namespaces: Sequence[str] | None = None) -> CollectedUse:
         nodes = {"w1": cast(Remote, Host()), "w2": cast(Remote, object())}
         return collect(cast(Fleet, self), cast(Session, self), nodes, watch, interval, namespaces)
 

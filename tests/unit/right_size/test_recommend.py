@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.right_size.evidence import Evidence, evidence, trend
+from roles.right_size.evidence import UseEvidence, evidence, trend
 from roles.right_size.recommend import Advice, Present, advise, cpu_pattern, memory_pattern
-from roles.right_size.samples import History, Kill, Point, added
+from roles.right_size.samples import Kill, Point, SampleHistory, added
 from roles.right_size.workloads import Amounts
 from tests.unit.right_size.world import DAY, ID, MI, OTHER, START, history, life, noise, reads
 
@@ -29,7 +29,7 @@ def now(
     return Present(Amounts(cpu, memory), Amounts(cpu_limit, memory_limit), guaranteed)
 
 
-def judged(found: History, present: Present, min_span: float = 0.0) -> tuple[Advice, Advice]:
+def judged(found: SampleHistory, present: Present, min_span: float = 0.0) -> tuple[Advice, Advice]:
     return advise(evidence(found), present, min_span)
 
 
@@ -99,9 +99,9 @@ def test_a_leak_is_never_called_steady(share: float, teeth: int) -> None:
     assert rising is not None and rising.rate == pytest.approx(MI / 60, rel=0.2)
 
 
-def cron(*runs: float, memory: Callable[[float], float]) -> History:
+def cron(*runs: float, memory: Callable[[float], float]) -> SampleHistory:
     """Runs of a minute each, that begin so many seconds after the container's start."""
-    found = History()
+    found = SampleHistory()
     for begun in runs:
         every = reads(60, 5, memory=lambda at, begun=begun: memory(begun + at), begun=START + begun, age=begun)  # type: ignore[misc]
         found = added(found, [life(every)], [], START + begun + 60)
@@ -177,7 +177,7 @@ def test_too_few_reads_are_unknown_and_change_nothing() -> None:
     cpu, memory = judged(history(life(reads(15, 5))), now(999, 999 * MI))
     assert (cpu.pattern, memory.pattern, cpu.decision, memory.decision) == ("unknown",) * 2 + ("unknown",) * 2
     assert (cpu.request, memory.request) == (999, 999 * MI)
-    cpu, memory = advise(Evidence(), now(), 0)
+    cpu, memory = advise(UseEvidence(), now(), 0)
     assert cpu.request is None and memory.request is None
 
 

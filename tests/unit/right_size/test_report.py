@@ -8,11 +8,11 @@ from typing import Any
 
 from roles.engine.harmless import as_json
 from roles.right_size import page, report
-from roles.right_size.collected import Collected
-from roles.right_size.judged import Judged
+from roles.right_size.collected import CollectedUse
+from roles.right_size.judged import JudgedContainer
 from roles.right_size.judging import grouped, judge_all, with_reads
 from roles.right_size.samples import Kill, Seen
-from roles.right_size.workloads import Amounts, ContainerNow, Workload
+from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload
 from tests.unit.eviction.test_picture import Page
 from tests.unit.right_size.world import DAY, MI, START, life, reads
 
@@ -23,14 +23,22 @@ def container(name: str, cpu: int | None = 100, memory: int | None = 112 * MI, *
     limits = more.pop("limits", Amounts())
     known = {"id": f"{abs(hash(name)):064x}"[:64], "pod": f"{name}-1", "name": "app", **more}
     return ContainerNow(
-        Workload("Deployment", "shop", name), known.pop("pod"), "u", "w1", known.pop("name"), "i", Amounts(cpu, memory), limits, **known
+        SizedWorkload("Deployment", "shop", name),
+        known.pop("pod"),
+        "u",
+        "w1",
+        known.pop("name"),
+        "i",
+        Amounts(cpu, memory),
+        limits,
+        **known,
     )
 
 
-def judged(*of: tuple[ContainerNow, Any], min_span: float = 0.0, **more: Any) -> list[Judged]:
+def judged(*of: tuple[ContainerNow, Any], min_span: float = 0.0, **more: Any) -> list[JudgedContainer]:
     found = [one for one, _ in of]
     seen: dict[str, Seen] = {one.id: life(every, one.id, one.pod) for one, every in of if every}
-    collected = Collected("c", found, found, seen, nodes=[NODE], **more)
+    collected = CollectedUse("c", found, found, seen, nodes=[NODE], **more)
     kept = {workload: with_reads({}, lives, collected, START + 60) for workload, lives in grouped(found).items()}
     return judge_all(collected, kept, min_span, {})
 

@@ -12,11 +12,24 @@ from hypothesis import strategies as st
 
 from roles.right_size import samples
 from roles.right_size.evidence import evidence
-from roles.right_size.samples import DAY, FINE, ClockError, History, Kill, Read, added, bucket, middle, percentile, total, union_seconds
+from roles.right_size.samples import (
+    DAY,
+    FINE,
+    ClockError,
+    Kill,
+    Read,
+    SampleHistory,
+    added,
+    bucket,
+    middle,
+    percentile,
+    total,
+    union_seconds,
+)
 from tests.unit.right_size.world import ID, MI, OTHER, START, history, life, reads
 
 
-def rates(found: History) -> list[float]:
+def rates(found: SampleHistory) -> list[float]:
     return [middle(index) for span in found.spans for index in total(span.fine).elements()]
 
 
@@ -56,9 +69,9 @@ def test_a_read_without_a_counter_does_not_lose_the_one_before() -> None:
 
 def test_another_run_extends_a_life_and_reads_twice_count_once() -> None:
     every = reads(60, 5)
-    one = added(History(), [life(every[:6])], [], START)
+    one = added(SampleHistory(), [life(every[:6])], [], START)
     both = added(one, [life(every[6:])], [], START)
-    assert both == added(History(), [life(every)], [], START)
+    assert both == added(SampleHistory(), [life(every)], [], START)
     # Two operators read at the same time: the second one's older reads are not counted again.
     assert added(both, [life(every)], [], START) == both
 
@@ -97,7 +110,7 @@ def test_what_is_kept_has_a_bound() -> None:
 def test_every_replica_that_runs_is_kept_from_run_to_run() -> None:
     """Else the worst one may be missing from the advice, and no rate would ever be over more than one run."""
     count = samples.MOST_SPANS + 30
-    found = History()
+    found = SampleHistory()
     for run in range(3):
         begun = START + 3600 * run
         lives = [life(reads(20, 5, memory=lambda _, n=n: (500 if n == 3 else 100) * MI, begun=begun), f"{n:064x}") for n in range(count)]  # type: ignore[misc]
@@ -106,7 +119,7 @@ def test_every_replica_that_runs_is_kept_from_run_to_run() -> None:
     assert evidence(found).memory_highest == 500 * MI
     assert len(added(found, [], [Kill(OTHER, begun)], begun + 20).spans) == count, "a kill that is added says nothing of the others"
     many = [life(reads(10, 5, memory=lambda _, n=n: (n + 1) * MI), f"{n:064x}") for n in range(samples.MOST_LIVING + 5)]  # type: ignore[misc]
-    kept = added(History(), many, [], START + 10)
+    kept = added(SampleHistory(), many, [], START + 10)
     assert len(kept.spans) == samples.MOST_LIVING and evidence(kept).memory_highest == (samples.MOST_LIVING + 5) * MI
 
 

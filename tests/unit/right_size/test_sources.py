@@ -23,11 +23,11 @@ from roles.right_size.model import RightSizeOptions
 from roles.right_size.prometheus import PrometheusError
 from roles.right_size.quantities import cpu_text, memory_text, rate_text, round_cpu, round_memory, span_text
 from roles.right_size.resource_metrics import KubeletUse
-from roles.right_size.samples import History, Kill
-from roles.right_size.workloads import Amounts, Workload, containers
+from roles.right_size.samples import Kill, SampleHistory
+from roles.right_size.workloads import Amounts, SizedWorkload, containers
 from tests.unit.right_size.world import ID, MI, OTHER, REPLICA_SET, START, pod
 
-WEB = Workload("Deployment", "shop", "web")
+WEB = SizedWorkload("Deployment", "shop", "web")
 BETWEEN: dict[str, list[Any]] = {"ReplicaSet": [REPLICA_SET], "Job": []}
 
 
@@ -60,23 +60,23 @@ def test_one_that_was_killed_and_waits() -> None:
 @pytest.mark.parametrize(
     ("meta", "workload"),
     [
-        ({"ownerReferences": []}, Workload("Pod", "shop", "p")),
-        ({"ownerReferences": [{"kind": "Rollout", "name": "r", "uid": "u", "controller": True}]}, Workload("Rollout", "shop", "r")),
+        ({"ownerReferences": []}, SizedWorkload("Pod", "shop", "p")),
+        ({"ownerReferences": [{"kind": "Rollout", "name": "r", "uid": "u", "controller": True}]}, SizedWorkload("Rollout", "shop", "r")),
         (
             {"ownerReferences": [{"kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]},
-            Workload("ReplicaSet", "shop", "gone"),
+            SizedWorkload("ReplicaSet", "shop", "gone"),
         ),
         # A Deployment has its pods through ReplicaSets: who may create pods cannot make one count as a replica.
-        ({"ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}, Workload("Pod", "shop", "p")),
-        ({"ownerReferences": [{"kind": "CronJob", "name": "b", "uid": "c", "controller": True}]}, Workload("Pod", "shop", "p")),
-        ({"ownerReferences": [{"kind": "Job", "name": "b-1", "uid": "j", "controller": True}]}, Workload("CronJob", "shop", "b")),
+        ({"ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}, SizedWorkload("Pod", "shop", "p")),
+        ({"ownerReferences": [{"kind": "CronJob", "name": "b", "uid": "c", "controller": True}]}, SizedWorkload("Pod", "shop", "p")),
+        ({"ownerReferences": [{"kind": "Job", "name": "b-1", "uid": "j", "controller": True}]}, SizedWorkload("CronJob", "shop", "b")),
         (
             {"annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "8a" * 16}},
-            Workload("static pod", "shop", "p"),
+            SizedWorkload("static pod", "shop", "p"),
         ),
     ],
 )
-def test_the_workload_of_a_pod(meta: dict[str, Any], workload: Workload) -> None:
+def test_the_workload_of_a_pod(meta: dict[str, Any], workload: SizedWorkload) -> None:
     job = {"metadata": {"name": "b-1", "uid": "j", "ownerReferences": [{"kind": "CronJob", "name": "b", "uid": "c", "controller": True}]}}
     [found] = containers([pod("p", meta=meta)], {**BETWEEN, "Job": [job]})
     assert found.workload == workload
@@ -211,7 +211,7 @@ def test_a_prometheus_is_one_more_source(server: str) -> None:
     found = prometheus.spans(server, ["shop"], START + 300 * 50)
     span = found["shop", "web-1", "app"]
     assert len(Server.asked) == 2 and "namespace%3D%22shop%22" in Server.asked[0]
-    seen = evidence(History((span,)))
+    seen = evidence(SampleHistory((span,)))
     assert seen.cpu_p95 == pytest.approx(250, rel=0.02) and seen.memory_highest == 100 * MI and seen.cpu_seconds == 300 * 49
     assert seen.fine == 0, "means over five minutes show no peak"
 
@@ -241,7 +241,7 @@ def test_time_without_points_was_not_seen(server: str) -> None:
     Server.body = json.dumps(
         {"status": "success", "data": {"result": [{"metric": {"pod": "p", "container": "app"}, "values": values}]}}
     ).encode()
-    found = evidence(History(tuple(prometheus.spans(server, ["shop"], START + 300 * 2002).values())))
+    found = evidence(SampleHistory(tuple(prometheus.spans(server, ["shop"], START + 300 * 2002).values())))
     assert found.cpu_seconds == found.memory_seconds == 3 * 300 + 900
 
 
@@ -305,7 +305,7 @@ def test_a_secret_in_an_address_is_not_shown(url: str) -> None:
 def test_the_workloads_of_a_run() -> None:
     found = RightSizeOptions.model_validate({"only": "shop/deploy/web,blog/sts/db"})
     assert found.only == ("shop/Deployment/web", "blog/StatefulSet/db") and found.read_namespaces == ("shop", "blog")
-    assert found.chosen(WEB) and not found.chosen(Workload("DaemonSet", "shop", "web"))
+    assert found.chosen(WEB) and not found.chosen(SizedWorkload("DaemonSet", "shop", "web"))
     assert not RightSizeOptions.model_validate({"namespaces": "blog"}).chosen(WEB) and RightSizeOptions().chosen(WEB)
 
 

@@ -15,14 +15,14 @@ import pytest
 
 import roles.right_size as right_size
 from roles.right_size import store
-from roles.right_size.collected import Collected
-from roles.right_size.samples import History, Kill, added
+from roles.right_size.collected import CollectedUse
+from roles.right_size.samples import Kill, SampleHistory, added
 from roles.right_size.store import Store, StoreError
-from roles.right_size.workloads import Workload
+from roles.right_size.workloads import SizedWorkload
 from tests.unit.right_size.test_report import container
 from tests.unit.right_size.world import DAY, MI, START, history, life, reads
 
-WEB = Workload("Deployment", "shop", "web")
+WEB = SizedWorkload("Deployment", "shop", "web")
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ def test_what_is_kept_is_read_again(kept: Store, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "", "x" * 300, "\n", "web\0"])
 def test_no_name_of_the_cluster_is_a_path(kept: Store, name: str) -> None:
-    path = kept.path(Workload(name, name, name))
+    path = kept.path(SizedWorkload(name, name, name))
     assert path.parent == kept.folder and len(path.name) < 60
     assert path != kept.path(WEB)
 
 
 def test_names_do_not_run_together(kept: Store) -> None:
-    assert kept.path(Workload("A", "b", "cd")) != kept.path(Workload("A", "bc", "d"))
+    assert kept.path(SizedWorkload("A", "b", "cd")) != kept.path(SizedWorkload("A", "bc", "d"))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_failed_change_leaves_the_file(kept: Store) -> None:
     kept.update(WEB, lambda _: {"app": history(life(reads(20, 5)))})
     before = kept.path(WEB).read_bytes()
 
-    def fails(_: Mapping[str, History]) -> Mapping[str, History]:
+    def fails(_: Mapping[str, SampleHistory]) -> Mapping[str, SampleHistory]:
         raise ValueError
 
     with pytest.raises(ValueError):
@@ -125,7 +125,7 @@ def test_a_failed_change_leaves_the_file(kept: Store) -> None:
 def _add(number: int, turns: int) -> None:
     for turn in range(turns):
         mine = life(reads(10, 5, begun=START + turn), f"{number:032x}{turn:032x}")
-        Store.of("c").update(WEB, lambda before, mine=mine: {"app": added(before.get("app", History()), [mine], [], START)})  # type: ignore[misc]
+        Store.of("c").update(WEB, lambda before, mine=mine: {"app": added(before.get("app", SampleHistory()), [mine], [], START)})  # type: ignore[misc]
 
 
 def test_two_operators_lose_nothing(kept: Store) -> None:
@@ -151,7 +151,7 @@ def test_a_lock_that_is_held_is_not_waited_for_forever(kept: Store, monkeypatch:
 def test_a_lock_that_is_held_is_waited_for_once(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LOCK_SECONDS", 0.3)
     ones = [replace(container(f"w{number}"), id=f"{number:064x}") for number in range(9)]
-    seen = Collected("11111111-2222-3333-4444-555555555555", ones, ones, {})
+    seen = CollectedUse("11111111-2222-3333-4444-555555555555", ones, ones, {})
     kept.update(WEB, lambda _: {})
     with (kept.folder / "lock").open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -169,7 +169,7 @@ def test_a_directory_that_cannot_be_written_names_the_way_out(tmp_path: Path, mo
 
 
 def test_workloads_that_nobody_has_seen_are_forgotten(kept: Store) -> None:
-    old = Workload("Job", "ci", "build-1")
+    old = SizedWorkload("Job", "ci", "build-1")
     for workload in (WEB, old):
         kept.update(workload, lambda _: {})
     os.utime(kept.path(old), (START, START))

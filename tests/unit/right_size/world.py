@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from roles.right_size.samples import History, Kill, Read, Seen, added
+from roles.right_size.samples import Kill, Read, SampleHistory, Seen, added
 
 MI = 2**20
 START = 1_700_000_000.0
@@ -48,9 +48,9 @@ def life(of: Sequence[Read], id: str = ID, pod: str = "web-1", image: str = "i1"
     return Seen(id, pod, "w1", image, of)
 
 
-def history(*lives: Seen, kills: Sequence[Kill] = (), now: float | None = None) -> History:
+def history(*lives: Seen, kills: Sequence[Kill] = (), now: float | None = None) -> SampleHistory:
     end = now if now is not None else max((one.reads[-1].at for one in lives), default=START)
-    return added(History(), lives, kills, end)
+    return added(SampleHistory(), lives, kills, end)
 
 
 def noise(around: float, share: float, seed: int = 1) -> Callable[[float], float]:
