@@ -38,7 +38,10 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
         target=options.target_version,
         drifts=seen.resized,
         disruption=seen.disruption,
+        autoscalers=seen.autoscalers,
         orders=seen.orders,
+        held=seen.held,
+        requests=seen.requests,
         not_known=seen.not_known,
         failures=seen.failures,
     )

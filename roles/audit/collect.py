@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from roles import pod_resize
+from roles.audit.certificates import REQUESTS, NodeCertificate, read_certificates
 from roles.audit.drift import HostDesired
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiError, GateMetric, list_objects
+from roles.engine.autoscaling import Judged, JudgedVertical, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
 from roles.engine.kubeadm_config import StoredSettings
@@ -26,14 +28,18 @@ T = TypeVar("T")
 
 @dataclass
 class Collected:
-    """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined."""
+    """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined;
+    `held`: the certificates of each host; `requests`: for certificates."""
 
     views: list[View] = field(default_factory=list)
     desired: dict[str, HostDesired] = field(default_factory=dict)
     lasting: StoredSettings | None = None
     resized: list[pod_resize.Drift] = field(default_factory=list)
     disruption: list[Problem] = field(default_factory=list)
+    autoscalers: list[Judged | JudgedVertical] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
+    held: dict[str, tuple[NodeCertificate, ...]] = field(default_factory=dict)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     not_known: list[str] = field(default_factory=list)
 
@@ -61,6 +67,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     cluster = cluster.kept()
     found.views += _with_versions(fleet, cluster, views)
     _ask(fleet, cluster, found, with_order)
+    _certificates(fleet, found)
     return found
 
 
@@ -114,8 +121,21 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
     except (ApiError, NoApi, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     _workloads(api, found)
+    _autoscalers(api, cluster, found)
     if with_order:
         _orders(fleet, cluster, remotes, nodes, found)
+
+
+def _certificates(fleet: Fleet, found: Collected) -> None:
+    by_host = {one.host: one for one in found.views if one.kubelet is not None}
+    remotes = [remote for remote in fleet.targets if remote.name in by_host]
+    for host, read in fleet.each(remotes, lambda remote: read_certificates(remote, by_host[remote.name])).items():
+        if isinstance(read, RemoteError):
+            found.not_known.append(f"{host}: certificates: {str(read).removeprefix(f'{host}: ')}")
+        elif isinstance(read, Exception):
+            raise read
+        else:
+            found.held[host] = read
 
 
 def _workloads(api: Api, found: Collected) -> None:
@@ -130,12 +150,27 @@ def _workloads(api: Api, found: Collected) -> None:
     except ValueError as error:
         found.not_known.append(f"pods that differ from their template: {error}")
     try:
+        found.requests = list_objects(api, REQUESTS)
+    except (ApiError, RemoteError) as error:
+        found.not_known.append(f"requests for certificates: {error}")
+    try:
         live, problems = read_lint(api, objects)
         now = cluster_time(api)
         found.disruption = lint(live, budget_states(live, now), now)
         found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
     except (ApiError, RemoteError, ValueError) as error:
         found.not_known.append(f"disruption: {error}")
+
+
+def _autoscalers(api: Api, cluster: Cluster, found: Collected) -> None:
+    """What is wrong with autoscalers. Their controller is read only if there are some."""
+    try:
+        if any_autoscaler(api):
+            seen = look_at(api, cluster, managers_of({one.host: one.components for one in found.views}))
+            found.autoscalers = list(seen.all)
+            found.not_known += [f"autoscalers: {text}" for text in seen.not_known]
+    except (ApiError, NoApi, RemoteError, ValueError) as error:
+        found.not_known.append(f"autoscalers: {error}")
 
 
 _Running = tuple[Mapping[str, Mapping[str, GateMetric]], Mapping[str, Any] | None, list[str]]

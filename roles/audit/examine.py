@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
-from roles.audit import configmaps, disrupted, drift, resized, stale, strays, versions
+from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, resized, stale, strays, versions
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
+from roles.engine.autoscaling import Judged, JudgedVertical
 from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
@@ -28,11 +31,15 @@ def report(
     target: int | None = None,
     drifts: Sequence[Drift] = (),
     disruption: Sequence[Problem] = (),
+    autoscalers: Sequence[Judged | JudgedVertical] = (),
     orders: Sequence[NodeOrder] = (),
+    held: Mapping[str, Sequence[certificates.NodeCertificate]] | None = None,
+    requests: Sequence[Mapping[str, Any]] = (),
     not_known: Sequence[str] = (),
     failures: Sequence[str] = (),
 ) -> Report:
-    """All findings of all nodes. `desired`: by host; `made`: when, RFC 3339; `target`: the minor of the planned upgrade."""
+    """All findings of all nodes. `desired` and `held`, the certificates, by host; `made`: when, RFC 3339; `target`: the minor of the
+    planned upgrade; `requests`: for certificates."""
     found: list[Finding] = []
     for view in views:
         found += _of_node(view, desired.get(view.host, HostDesired()), catalogue, target)
@@ -41,10 +48,15 @@ def report(
         found += configmaps.findings(lasting, views, catalogue, target)
     found += resized.findings(drifts)
     found += disrupted.findings(disruption)
+    found += autoscaled.findings(autoscalers)
+    now, held = datetime.fromisoformat(made), held or {}
+    for host, own in held.items():
+        found += certificates.findings(host, own, now)
+    found += certificates.waiting(requests, now, certificates.serving(views, held))
     return Report(
         made=made,
         target_version=None if target is None else f"v1.{target}",
-        nodes=tuple(_node(view) for view in views),
+        nodes=tuple(_node(view, held.get(view.host, ())) for view in views),
         configmaps=configmaps.settings(lasting) if lasting else (),
         findings=in_order(map(_masked, found), [view.host for view in views]),
         eviction=tuple(order_as_json(order) for order in orders),
@@ -94,7 +106,7 @@ def _not_known(views: Sequence[View], catalogue: Catalogue) -> Iterator[str]:
                 yield f"{view.host} {component}: gates: the catalogue does not have its version ({process.version or 'unknown'})"
 
 
-def _node(view: View) -> NodeReport:
+def _node(view: View, held: Sequence[certificates.NodeCertificate]) -> NodeReport:
     components = [
         ComponentReport(
             name=name,
@@ -117,6 +129,7 @@ def _node(view: View) -> NodeReport:
         settings=view.settings,
         effective=None if configuration is None else {name: shown(value, name) for name, value in sorted(flat(configuration).items())},
         sources=tuple(_sources(view)),
+        certificates=certificates.reports(held),
     )
 
 

@@ -14,8 +14,8 @@ FORM = 1
 
 
 class Severity(StrEnum):
-    """`critical`: the next restart or upgrade breaks something, or the last one did; or a drain can never end. `warning`: something is not
-    what people expect. `note`: no effect today."""
+    """`critical`: the next restart or upgrade breaks something, or the last one did; or a drain can never end, or an autoscaler does
+    nothing. `warning`: something is not what people expect. `note`: no effect today."""
 
     critical = "critical"
     warning = "warning"
@@ -40,6 +40,8 @@ Kind = Literal[
     "split-brain",
     "resize",
     "disruption",
+    "autoscaler",
+    "certificate",
     "inventory",
 ]
 
@@ -60,6 +62,8 @@ TITLES: dict[str, str] = {
     "split-brain": "ConfigMap and node differ",
     "resize": "pods differ from their template",
     "disruption": "disruption",
+    "autoscaler": "autoscaler",
+    "certificate": "certificate",
     "inventory": "invalid data in the inventory",
 }
 
@@ -125,6 +129,17 @@ class ComponentReport(_Model):
     effective: dict[str, bool] | None = None
 
 
+class CertificateReport(_Model):
+    """One certificate in a file of a node. `renews`: the kubelet renews it by itself."""
+
+    component: str
+    use: str = Field(description="what it is for: serving, client, a CA")
+    file: str
+    until: str = Field(description="RFC 3339, UTC")
+    subject: str
+    renews: bool = False
+
+
 class NodeReport(_Model):
     """One node. `settings`: the fields of the kubelet's configuration that its sources set; `effective`: the fields that it runs with
     (/configz, flat, by dotted names), None if unknown."""
@@ -140,6 +155,7 @@ class NodeReport(_Model):
     settings: tuple[SourcedSetting, ...] = ()
     effective: dict[str, str] | None = None
     sources: tuple[Source, ...] = ()
+    certificates: tuple[CertificateReport, ...] = ()
 
     @property
     def version(self) -> str:
@@ -162,8 +178,8 @@ class Report(_Model):
 
     @property
     def code(self) -> int:
-        """The exit code: 1 if a node could not be read, 2 if there are findings that count, else 0. Notes about disruption do not count: a
-        stock cluster has them."""
+        """The exit code: 1 if a node could not be read, 2 if there are findings that count, else 0. Notes about disruption and
+        autoscalers do not count: a cluster that is well has them."""
         return 1 if self.failures else 2 if any(_counts(finding) for finding in self.findings) else 0
 
     def count(self, severity: Severity) -> int:
@@ -171,7 +187,7 @@ class Report(_Model):
 
 
 def _counts(finding: Finding) -> bool:
-    return finding.kind != "disruption" or finding.severity is not Severity.note
+    return finding.kind not in ("disruption", "autoscaler") or finding.severity is not Severity.note
 
 
 def in_order(findings: Iterable[Finding], hosts: Iterable[str]) -> tuple[Finding, ...]:

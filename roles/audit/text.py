@@ -17,7 +17,7 @@ _HEADS = {Severity.critical: "CRITICAL", Severity.warning: "WARNING", Severity.n
 
 def render(report: Report) -> str:
     """The whole text."""
-    return "\n".join([*_findings(report), "", *_nodes(report), *_settings(matrix(report)), *_rest(report)])
+    return "\n".join([*_findings(report), "", *_nodes(report), *_settings(matrix(report)), *_certificates(report), *_rest(report)])
 
 
 def verdict(report: Report) -> str:
@@ -95,6 +95,21 @@ def _settings(found: Matrix) -> Iterator[str]:
     for one in found.groups:
         if len(one.nodes) > 1:
             yield f"identical: {_names([node.name for node in one.nodes])}"
+
+
+def _certificates(report: Report) -> Iterator[str]:
+    """When certificates end: one line for those that end on the same day."""
+    rows: dict[tuple[str, str, str, str], list[str]] = {}
+    for node in report.nodes:
+        for one in node.certificates:
+            key = (one.until[:10], one.component, one.use, "by the kubelet itself" if one.renews else "-")
+            rows.setdefault(key, []).append(node.name)
+    if rows:
+        yield "Certificates, the first to end first"
+        lines = [
+            [until, component, one_line(use), renewed, _names(nodes)] for (until, component, use, renewed), nodes in sorted(rows.items())
+        ]
+        yield table.render(["until", "component", "what", "renewed", "nodes"], lines)
 
 
 _LETTERS = {"default": "", "file": "f", "drop-in": "d", "flag": "F", "manifest": "m"}

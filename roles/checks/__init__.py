@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from roles import control_plane_flags, disruption_budgets, priority_classes
+from roles import autoscalers, control_plane_flags, disruption_budgets, priority_classes
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import ClusterFound, Result
@@ -102,10 +102,12 @@ class Gathered:
 
     def live(self, wanted: ClusterDesired) -> ClusterFound:
         """The cluster's objects that the inventory has something about."""
+        scaled = wanted.scaled
         namespaces = {one.namespace for one in (wanted.budgets and wanted.budgets.disruption_budgets) or ()}
         return ClusterFound(
             self._read(priority_classes.read_live, asked=wanted.classes is not None),
             self._read(partial(disruption_budgets.read_live, namespaces=namespaces), asked=wanted.budgets is not None),
+            self._read(lambda api: autoscalers.read_live(api, scaled.every) if scaled is not None else {}, asked=scaled is not None),
         )
 
     def _read(self, read: Callable[[Api], T], *, asked: bool) -> T | str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from roles import control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
+from roles import autoscalers, control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
 from roles.checks.evidence import KUBELET, Evidence
 from roles.checks.model import ClusterDesired, NodeDesired
 from roles.engine.control_plane import COMPONENTS
@@ -21,6 +21,7 @@ from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import pending_sentences
+from roles.engine.object_changes import Object
 from roles.engine.transaction import Refusal, in_flight
 
 T = TypeVar("T")
@@ -382,6 +383,7 @@ CLUSTER_CHECKS = {
     "priority-classes": "the PriorityClasses match the inventory",
     "workload-classes": "the workloads have the class that the inventory sets",
     "disruption-budgets": "the PodDisruptionBudgets match the inventory",
+    "autoscalers": "the autoscalers match the inventory",
 }
 
 
@@ -391,6 +393,7 @@ class ClusterFound:
 
     classes: priority_classes.ObservedClasses | str = ""
     budgets: DisruptionObjects | str = ""
+    scaled: Mapping[str, Sequence[Object]] | str = ""
 
 
 def node(found: Evidence, desired: NodeDesired) -> list[Result]:
@@ -417,11 +420,12 @@ def node(found: Evidence, desired: NodeDesired) -> list[Result]:
 
 def cluster(desired: ClusterDesired, found: ClusterFound) -> list[Result]:
     """The checks of the cluster's objects."""
-    classes, budgets = desired.classes, desired.budgets
+    classes, budgets, scaled = desired.classes, desired.budgets, desired.scaled
     verdicts = (
         _objects("priority_classes", (classes and classes.priority_classes) or (), found.classes, _unmet_class),
         _objects("workloads", (classes and classes.workloads) or (), found.classes, priority_classes.unmet_workload),
         _objects("disruption_budgets", (budgets and budgets.disruption_budgets) or (), found.budgets, disruption_budgets.unmet_budget),
+        _objects("autoscalers", (scaled and scaled.every) or (), found.scaled, autoscalers.unmet_autoscaler),
     )
     return [
         Result(CLUSTER, name, verdict.outcome, verdict.why, verdict.outcome != "skip")

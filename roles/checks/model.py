@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles import control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
+from roles import autoscalers, control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
 from roles.engine.inputs import TEXT, Frozen, file_path
 
 
@@ -52,9 +52,10 @@ class ClusterDesired:
 
     classes: priority_classes.DesiredClasses | None = None
     budgets: disruption_budgets.DesiredBudgets | None = None
+    scaled: autoscalers.DesiredAutoscalers | None = None
 
 
 def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> ClusterDesired:
     """The objects that the inventory wants. Raises Refusal."""
     hosts = list(hosts)
-    return ClusterDesired(priority_classes.read_classes(hosts), disruption_budgets.read_budgets(hosts))
+    return ClusterDesired(priority_classes.read_classes(hosts), disruption_budgets.read_budgets(hosts), autoscalers.read_desired(hosts))

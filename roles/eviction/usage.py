@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from roles.engine.bridge import Remote
+from roles.engine.kubelet import container_of
 from roles.engine.node import ObservationError
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
 LOOK_SECONDS = 60
-
-# A pod's cgroup and a container's cgroup in it, as the kubelet's two drivers and the runtimes name them:
-#   cgroupfs  .../kubepods/burstable/pod<UID>/<ID>
-#   systemd   .../kubepods-burstable-pod<UID with _ for ->.slice/cri-containerd-<ID>.scope, crio-<ID>.scope, docker-<ID>.scope
-# and .../kubepods-burstable-pod<UID>.slice:cri-containerd:<ID> if the runtime's driver differs from the kubelet's.
-# Static pods have 32 hex digits without dashes.
-_CONTAINER = re.compile(
-    r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?[/:]((?:[a-z]+[-:])*)([0-9a-f]{64})(?:\.scope)?(?:/|$)"
-)
-# CRI-O's monitor of a container has a cgroup next to the container's: crio-conmon-<ID>.scope.
-_MONITOR = "conmon-"
 
 
 @dataclass(frozen=True)
@@ -64,14 +53,6 @@ def parse(host: str, lines: Iterable[str]) -> tuple[ContainerProcess, ...]:
     if not whole:
         raise ObservationError(f"{host}: the answer about the containers was cut short after {len(first)} of them; try again")
     return tuple(ContainerProcess(*place, pid, adjust) for place, (_, pid, adjust) in sorted(first.items()))
-
-
-def container_of(cgroup: str) -> tuple[str, str] | None:
-    """Pod UID and container ID from a path in /proc/PID/cgroup; None if it is not a container's."""
-    found = _CONTAINER.search(cgroup)
-    if found is None or found.group(2).endswith(_MONITOR):
-        return None
-    return found.group(1).replace("_", "-"), found.group(3)
 
 
 def look(remote: Remote) -> tuple[ContainerProcess, ...]:

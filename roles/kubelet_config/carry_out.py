@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from roles.engine import control_plane, kubeadm_config
 from roles.engine.api import ApiError, NotFound
@@ -72,7 +72,7 @@ class FieldsPlan(ComponentPlan):
 class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
     """Fields of the kubelets' configuration, from the data of any deploy."""
 
-    columns = ("node", "setting", "before", "after")
+    columns: ClassVar[tuple[str, ...]] = ("node", "setting", "before", "after")
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
         try:

@@ -1,12 +1,15 @@
-"""In-place resize of pods: the check of the cluster, the resize of a workload, and the pods that differ from their template."""
+"""In-place resize of pods: the check of the cluster, the resize of a workload, also as a part of another run, and the pods that differ from
+their template."""
 
 from roles.engine.inputs import Declared
 from roles.pod_resize.check_deploy import pod_resize_check
 from roles.pod_resize.compliance import NEEDED, Drift, find
 from roles.pod_resize.drift_deploy import resize_drift
 from roles.pod_resize.model import DesiredResources, DriftOptions, ProbeOptions
-from roles.pod_resize.pod_resources import resources_text
+from roles.pod_resize.plan import PodStep
+from roles.pod_resize.pod_resources import Resources, resources_text
 from roles.pod_resize.resize_deploy import resize, undo
+from roles.pod_resize.workload import Resizer, WorkloadResize
 
 DATA_KEYS = (
     Declared(DesiredResources, ("resize",), changes=True, undo=undo),
@@ -18,6 +21,10 @@ __all__ = [
     "DATA_KEYS",
     "NEEDED",
     "Drift",
+    "PodStep",
+    "Resizer",
+    "Resources",
+    "WorkloadResize",
     "find",
     "pod_resize_check",
     "resize",

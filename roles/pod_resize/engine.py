@@ -114,6 +114,11 @@ class Engine:
         self.tell(f"{step.where}: {why}; reverting")
         raise self._revert(step, written, why)
 
+    def put_back(self, step: PodStep, why: str) -> Exception:
+        """Revert a resize that was done, for the reason `why`; its containers may have been restarted since. The error says how it ended:
+        Undone, Gone, ChangedByOthers or RevertFailed."""
+        return self._revert(step, step.after, why, restarts=True)
+
     # ---- the resize
 
     def _request(self, step: PodStep, version: str = "") -> Object:
@@ -149,9 +154,9 @@ class Engine:
             raise Gone("another pod has its name now")
         return pod
 
-    def _seen(self, step: PodStep, before: Object, timeout: float, *, back: bool = False) -> Proven:
-        """Wait until the kubelet reports the resize, then check the cgroups. Raises NotDone, Gone, ApiError, NoApi, RemoteError,
-        ObservationError."""
+    def _seen(self, step: PodStep, before: Object, timeout: float, *, back: bool = False, restarts: bool = False) -> Proven:
+        """Wait until the kubelet reports the resize, then check the cgroups. `restarts`: the containers may be restarted meanwhile. Raises
+        NotDone, Gone, ApiError, NoApi, RemoteError, ObservationError."""
         names = [str(one.get("name")) for one in pod_resources.containers(before)]
         restarting = tuple(name for name, change in step.changes.items() if change.restarts)
         identities = {name: pod_resources.identity(before, name) for name in names}
@@ -159,7 +164,7 @@ class Engine:
         shown, kubelet_checked = "", back
         while True:
             pod = self._there(step)
-            self._no_restart(pod, {name: one for name, one in identities.items() if name not in restarting})
+            self._no_restart(pod, {name: one for name, one in identities.items() if not restarts and name not in restarting})
             state, left, passed = pod_resources.progress(pod), pod_resources.unlike(pod, step.after), clock.passed
             if str(state) != shown and (state.state or shown):
                 shown = str(state)
@@ -258,7 +263,7 @@ class Engine:
 
     # ---- the revert
 
-    def _revert(self, step: PodStep, written: Mapping[str, Resources], why: str) -> Exception:
+    def _revert(self, step: PodStep, written: Mapping[str, Resources], why: str, *, restarts: bool = False) -> Exception:
         """Revert a pod; the error says how that ended. This overwrites only the resources that this run wrote (`written`), and only in the
         version of the pod that was read."""
         back = step.back()
@@ -278,7 +283,7 @@ class Engine:
             )
         try:
             # A container that was restarted meanwhile has another process already.
-            seen = replace(self, known={})._seen(back, pod, min(self.timeout, patient(BACK_SECONDS)), back=True)
+            seen = replace(self, known={})._seen(back, pod, min(self.timeout, patient(BACK_SECONDS)), back=True, restarts=restarts)
         except Gone as error:
             return Gone(f"{why}; and {error}")
         except Exception as error:

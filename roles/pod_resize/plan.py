@@ -99,10 +99,15 @@ class ResizeRefused(Exception):
 
 
 def plan_resize(
-    desired: DesiredResources, pods: Iterable[Object], ability: Ability, held: Mapping[str, ContainerCgroup], reachable: Collection[str]
+    desired: DesiredResources,
+    pods: Iterable[Object],
+    ability: Ability,
+    held: Mapping[str, ContainerCgroup],
+    reachable: Collection[str],
+    wanted: Mapping[str, Resources] | None = None,
 ) -> ResizePlan:
     """The plan for the pods of a workload or selector. `held`: the cgroups of their containers by id, as far as they could be read;
-    `reachable`: the nodes whose cgroups can be read."""
+    `reachable`: the nodes whose cgroups can be read. `wanted`: the resources of containers by name, instead of the amounts in `desired`."""
     plan = ResizePlan()
     refused: dict[str, list[str]] = {}
     alive = []
@@ -115,7 +120,7 @@ def plan_resize(
         alive.append(pod)
     for pod in alive:
         try:
-            changes = _changes(desired, pod)
+            changes = _changes(desired, pod) if wanted is None else _exactly(wanted, pod)
             _check(pod, changes, ability, held, reachable, desired)
             if changes:
                 plan.steps.append(_step(pod, changes))
@@ -224,6 +229,17 @@ def _changes(desired: DesiredResources, pod: Object) -> dict[str, ResourceChange
         after = _after(desired, before, str(spec.get("name")))
         if not pod_resources.alike(before, after):
             changes[str(spec.get("name"))] = ResourceChange(before, after, pod_resources.restarts(spec, before, after))
+    return changes
+
+
+def _exactly(wanted: Mapping[str, Resources], pod: Object) -> dict[str, ResourceChange]:
+    changes = {}
+    for spec in pod_resources.containers(pod):
+        name = str(spec.get("name"))
+        before = pod_resources.of(spec)
+        after = pod_resources.merged(before, wanted.get(name) or {})
+        if not pod_resources.alike(before, after):
+            changes[name] = ResourceChange(before, after, pod_resources.restarts(spec, before, after))
     return changes
 
 

@@ -23,12 +23,14 @@ addEventListener("load", () => setTimeout(() => {
   const visible = (list) => [...document.querySelectorAll(list)].filter((item) => item.getClientRects().length > 0).length;
   const count = () => ({
     findings: visible(".finding"), rows: visible(".matrix tbody tr:not(.title)"), columns: visible(".matrix thead th[data-words]"),
-    orders: visible(".orders > div[data-words]"), chips: visible(".chip"),
+    orders: visible(".orders > div[data-words]"), chips: visible(".chip"), bars: visible("article.row"),
   });
   told.all = count();
   told.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
   told.dark = matchMedia("(prefers-color-scheme: dark)").matches;
   told.background = getComputedStyle(document.body).backgroundColor;
+  told.title = document.title;
+  told.bars = [...document.querySelectorAll("article.row .name")].map((item) => item.innerText);
   told.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
   const q = document.querySelector("#q");
   for (const text of WORDS) {
@@ -53,7 +55,7 @@ addEventListener("load", () => setTimeout(() => {
   const out = document.createElement("script");
   out.type = "application/json";
   out.id = "told";
-  out.textContent = JSON.stringify(told);
+  out.textContent = JSON.stringify(told).replace(/</g, "\\\\u003c");
   document.body.append(out);
 }, 0));
 </script></body>"""

@@ -68,8 +68,9 @@ class Shadow:
 
 
 @contextlib.contextmanager
-def shadow(folder: Path, binaries: Path) -> Iterator[Shadow]:
-    """Started in `folder`, with the binaries of one version."""
+def shadow(folder: Path, binaries: Path, controllers: str = "", *flags: str) -> Iterator[Shadow]:
+    """Started in `folder`, with the binaries of one version. `controllers`: those of kube-controller-manager, with `flags`; without any
+    there is none, but a scheduler."""
     client, peer, port, scheduler = free_ports(4)
     (folder / "tokens.csv").write_text(f'{TOKEN},shadow,1,"system:masters"\n')
     subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
@@ -93,6 +94,12 @@ def shadow(folder: Path, binaries: Path) -> Iterator[Shadow]:
         ["kube-scheduler", f"--kubeconfig={folder}/kubeconfig", "--bind-address=127.0.0.1", f"--secure-port={scheduler}", "--leader-elect=false"]
         + [f"--authentication-kubeconfig={folder}/kubeconfig", f"--authorization-kubeconfig={folder}/kubeconfig", f"--cert-dir={folder}/certs"],
     ]  # fmt: skip
+    if controllers:
+        commands[-1] = [
+            "kube-controller-manager", f"--kubeconfig={folder}/kubeconfig", "--bind-address=127.0.0.1", f"--secure-port={scheduler}",
+            f"--authentication-kubeconfig={folder}/kubeconfig", f"--authorization-kubeconfig={folder}/kubeconfig", f"--cert-dir={folder}/certs",
+            f"--controllers={controllers}", *flags,
+        ]  # fmt: skip
     running: list[subprocess.Popen[bytes]] = []
     api = Shadow(port)
     try:

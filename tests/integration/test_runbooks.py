@@ -6,18 +6,21 @@ disturbed. Each test leaves the nodes as they were.
 
 from __future__ import annotations
 
+import copy
 import json
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration import operator, reading
+from tests.integration import operator, reading, scaling
+from tests.integration.metrics_api import RESOURCE, MetricsApi, register, served_in
 from tests.integration.operator import MANIFESTS, Started, data, pyinfra, wait_for
 from tests.integration.reading import Desk, Reading
-from tests.lab import Lab
+from tests.lab import Lab, loadserver
 
 pytestmark = pytest.mark.lab
 
@@ -28,7 +31,7 @@ HOME = "/var/lib/daytwo"
 # What kubeadm keeps of a cluster's configuration, in kube-system.
 KEPT_BY_KUBEADM = ("kubeadm-config", "kubelet-config")
 # All that any runbook here changes on a node.
-KEPT = f"{CONFIG} /etc/default /etc/kubernetes /etc/systemd/system"
+KEPT = f"{CONFIG} /etc/default /etc/kubernetes /etc/kubernetes-node /etc/systemd/system"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -285,6 +288,22 @@ def test_resize_in_place(desk: Desk, shop: None) -> None:
     open_book(desk, "resize").all()
 
 
+@pytest.mark.slow
+def test_right_size_a_namespace(lab: Lab, desk: Desk) -> None:
+    """Two pods whose use is known."""
+    resources = {"requests": {"cpu": "400m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}}
+    container = {**loadserver.container(loadserver.load(lab), resources, cpu=20, memory=64), "name": "web"}
+    item: dict[str, Any] = copy.deepcopy(WEB)
+    item["spec"]["template"]["spec"]["containers"] = [container]
+    lab.kubectl("create", "namespace", "shop")
+    try:
+        lab.kubectl("apply", "-f", "-", input=json.dumps(item))
+        lab.kubectl("rollout", "status", "deployment/web", "-n", "shop", "--timeout=280s")
+        open_book(desk, "right-size").all()
+    finally:
+        lab.kubectl("delete", "namespace", "shop", "--wait", "--timeout=280s")
+
+
 def test_reboot_the_clusters_nodes(lab: Lab, desk: Desk) -> None:
     lab.run("w1", "echo x >/run/reboot-required; echo linux-image-amd64 >/run/reboot-required.pkgs")
     book = open_book(desk, "reboot")
@@ -307,3 +326,73 @@ def test_an_air_gapped_node(lab: Lab, desk: Desk) -> None:
     lab.run("w1", "base64 -d >/root/change.tgz", input=reading.encoded(medium))
     book.all()
     lab.run("w1", "rm /root/change.tgz")
+
+
+@pytest.mark.slow
+def test_the_metrics_api_from_nothing(lab: Lab, desk: Desk) -> None:
+    """By hand there is what a network plugin and kube-proxy do elsewhere, and the image, which nodes here cannot pull."""
+    lab.connect_pods()
+    lab.load_extra("metrics-server")
+    try:
+        open_book(desk, "metrics-api").all()
+    finally:
+        lab.kubectl("delete", "apiservice", "v1beta1.metrics.k8s.io")
+
+
+SCALED = {"shop/deployment/web": {"max": 4, "cpu": "60%"}}
+
+
+@pytest.fixture
+def measured(lab: Lab, tmp_path: Path) -> Iterator[MetricsApi]:
+    """A namespace shop whose Deployment web has a sidecar, and a metrics API of the test's own."""
+    lab.kubectl("create", "namespace", "shop")
+    wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", "shop", check=False), "the service account")
+    web = scaling.workload("shop", "web", scaling.container("app", "100m"), scaling.container("proxy", None))
+    scaling.apply(lab, web)
+    lab.kubectl("rollout", "status", "-n", "shop", "deployment/web", "--timeout=280s")
+    try:
+        with served_in(lab, tmp_path) as api:
+            api.cpu["web"] = "30m"
+            register(api, lab, RESOURCE)
+            yield api
+    finally:
+        lab.kubectl("delete", "namespace", "shop")
+
+
+@pytest.mark.slow
+def test_an_autoscaler_shows_unknown(lab: Lab, desk: Desk, measured: MetricsApi) -> None:
+    of_eighty = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+    scaling.apply(lab, scaling.hpa("shop", "web", "web"), scaling.hpa("shop", "more", "web", of_eighty, maxReplicas=6))
+    handled = 'jsonpath={.items[*].status.conditions[?(@.type=="ScalingActive")].reason}'
+    wait_for(lambda: lab.kubectl("get", "hpa", "-n", "shop", "-o", handled).split() == ["AmbiguousSelector"] * 2, "the controller")
+    open_book(desk, "autoscaler-unknown").all()
+
+
+@pytest.mark.slow
+def test_from_no_metrics_api_to_four_pods_and_back(lab: Lab, desk: Desk) -> None:
+    """Both runbooks in one, with metrics-server itself, and a load that is one: a program that uses CPU when it is asked to."""
+    lab.connect_pods()
+    lab.load_extra("metrics-server")
+    metrics = open_book(desk, "metrics-api")
+    metrics.section(*(name for name in metrics.book.sections if name not in ("When to stop", "Way back")))
+    used = loadserver.container(loadserver.load(lab), {"requests": {"cpu": "50m", "memory": "16Mi"}}, cpu=10)
+    lab.kubectl("create", "namespace", "shop")
+    try:
+        wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", "shop", check=False), "the service account")
+        scaling.apply(lab, scaling.workload("shop", "web", used))
+        lab.kubectl("rollout", "status", "-n", "shop", "deployment/web", "--timeout=280s")
+        wait_for(lambda: "asks for 1" in scaling.autoscalers(SCALED, "--dry").out, "samples that count", every=2)
+        (pod,) = json.loads(lab.kubectl("get", "pods", "-n", "shop", "-o", "json"))["items"]
+
+        def asked(cpu: int) -> None:
+            lab.run("cp1", f"curl -fsS -X POST 'http://{pod['status']['podIP']}:{loadserver.PORT}/set?cpu={cpu}'")
+
+        book = open_book(desk, "scale-on-cpu")
+        book.section("When", "Before you start", "Commands", "What you should see")
+        asked(600)
+        book.section("With load")
+        asked(5)
+        book.all()
+    finally:
+        lab.kubectl("delete", "namespace", "shop")
+    metrics.all()

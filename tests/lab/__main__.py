@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     verbs.add_parser("status", help="which nodes run")
     fetch = verbs.add_parser("fetch", help="have Kubernetes' binaries in the cache (of the two minors that tests ask, when none is named)")
     fetch.add_argument("version", nargs="*", default=[binaries.DEFAULT_VERSION, binaries.OLDER_VERSION])
+    fetch.add_argument("--extra", default="", help=f"programs beside Kubernetes too, built once: {','.join(binaries.EXTRAS)}")
     reset = verbs.add_parser("reset", help="nodes back to what they were right after `up` (all, when none is named)")
     reset.add_argument("node", nargs="*")
     for verb, text in (
@@ -65,6 +66,8 @@ def main() -> int:
             case "fetch":
                 for version in given.version:
                     say(f"Kubernetes {version}: {binaries.get(version)}")
+                for name in given.extra.split(",") if given.extra else ():
+                    say(f"{name}: {binaries.extra(name)}")
             case "reset":
                 lab.reset(*given.node)
             case "start":

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab.tools import CACHE, LabError, locked, long_step, need_packages, remove_tree, run, say
@@ -19,6 +20,27 @@ DEFAULT_VERSION = "1.36.3"
 OLDER_VERSION = "1.32.5"
 KUBERNETES = ("kubeadm", "kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 RELEASES = "https://dl.k8s.io/release"
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A program beside Kubernetes that some tests run in the cluster. It is built from its Go module, when a test first wants it."""
+
+    module: str
+    version: str
+    package: str
+    # Where its version is stamped; the release's own Makefile says so. "": its source has it.
+    stamped: str = ""
+
+
+VPA = "k8s.io/autoscaler/vertical-pod-autoscaler"
+VPA_VERSION = "v1.8.1"
+EXTRAS = {
+    "metrics-server": Extra(
+        "sigs.k8s.io/metrics-server", "v0.9.0", "sigs.k8s.io/metrics-server/cmd/metrics-server", "k8s.io/client-go/pkg"
+    ),
+    **{f"vpa-{name}": Extra(VPA, VPA_VERSION, f"{VPA}/pkg/{name}") for name in ("recommender", "updater", "admission-controller")},
+}
 # A machine without a way out says so at once; one with a slow way is not waited for.
 REACH_SECONDS = 3
 # Debian's Go may be too old to fetch toolchains by itself; from this one on it can.
@@ -81,6 +103,38 @@ def get(version: str) -> Path:
                 _build(version, folder)
             (folder / "complete").touch()
     return folder
+
+
+def extra(name: str) -> Path:
+    """The binary of one of EXTRAS."""
+    wanted = EXTRAS[name]
+    folder = CACHE / "extras" / f"{name}-{wanted.version}-{architecture()}"
+    with locked(CACHE / "lock", f"another process makes binaries; {name} waits for it"):
+        if not (folder / "complete").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            _build_extra(wanted, folder / name)
+            (folder / "complete").touch()
+    return folder / name
+
+
+def source_of(name: str) -> Path:
+    """The folder with the files of an extra's Go module, such as its CRDs."""
+    return _module(_go(), EXTRAS[name].module, EXTRAS[name].version)
+
+
+def _build_extra(wanted: Extra, binary: Path) -> None:
+    go = _go()
+    module = _module(go, wanted.module, wanted.version)
+    with long_step(f"building {wanted.package} {wanted.version} from its Go module (once)"):
+        _go_build(
+            go,
+            binary.parent,
+            f"require {wanted.module} {wanted.version}\n",
+            [wanted.package],
+            go_line=_go_line(module),
+            ldflags="-s -w" + (f" -X {wanted.stamped}/version.gitVersion={wanted.version}" if wanted.stamped else ""),
+        )
+    (binary.parent / wanted.package.rsplit("/", 1)[1]).rename(binary)
 
 
 def cached(version: str) -> bool:

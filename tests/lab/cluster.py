@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -42,6 +42,8 @@ CONTROL_PLANE_SUITE = "bookworm"  # systemd 252
 KUBEADM_WORKER_SUITE = "bookworm"
 PLAIN_WORKER_SUITE = "trixie"  # systemd 257
 POD_SUBNET = "10.244.{number}.0/24"
+# The first address of kubeadm's default subnet of Services: the API's.
+API_SERVICE = "10.96.0.1"
 ADMIN = "/etc/kubernetes/admin.conf"
 # A shutdown waits 90 s for an API server that has lost its etcd (systemd's DefaultTimeoutStopSec).
 OFF_TIMEOUT = 180
@@ -276,6 +278,39 @@ class Lab:
         }
         self.kubectl("apply", "-f", "-", input=json.dumps(pod))
         self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=280s")
+
+    def load_extra(self, name: str) -> str:
+        """One of binaries.EXTRAS as an image on all nodes, which have no registry; returns its name. It is built once, when it is first
+        wanted."""
+        return self.load_image(f"{images.REPOSITORY}/{name}:{binaries.EXTRAS[name].version}", lambda: binaries.extra(name))
+
+    def load_image(self, image: str, binary: Callable[[], Path]) -> str:
+        """An image of one program on all nodes that do not have it; returns its name. `binary` makes the program when it is wanted."""
+        wanting = [node for node in self.nodes if image not in self.run(node, "ctr -n k8s.io images ls -q").stdout.split()]
+        if wanting:
+            data = images.component_tar(image, binary())
+            with long_step(f"loading {image} on {', '.join(wanting)}"):
+                parallel(*(partial(self._import, node, data) for node in wanting))
+        return image
+
+    def _import(self, node: str, data: bytes) -> None:
+        words = ["ssh", "-F", str(self.ssh_config), "-o", "LogLevel=ERROR", node, "ctr -n k8s.io images import - >/dev/null"]
+        done = subprocess.run(words, input=data, capture_output=True, check=False, timeout=300)
+        if done.returncode:
+            raise LabError(f"{node} cannot import an image: {done.stderr.decode(errors='replace').strip()[-300:]}")
+
+    def connect_pods(self) -> None:
+        """What a network plugin and kube-proxy do on other clusters, and nothing here does: pods reach pods and nodes elsewhere, and the
+        API by its Service. The nodes themselves do not reach Services. It lasts until a node boots."""
+        for node in self.nodes:
+            routes = [
+                f"ip route replace {POD_SUBNET.format(number=number)} via {self.address(other)}"
+                for number, other in enumerate(self.nodes)
+                if other != node
+            ]
+            rule = f"PREROUTING -d {API_SERVICE}/32 -p tcp --dport 443 -j DNAT --to-destination {self.endpoint}"
+            table = "iptables -w -t nat"
+            self.run(node, "; ".join(["set -e", *routes, f"{table} -C {rule} 2>/dev/null || {table} -A {rule}"]))
 
     def start(self, name: str) -> None:
         self.hang_up(name)

@@ -40,6 +40,7 @@ from roles.engine.api.read import (
     node_usage,
     node_with_pods,
 )
+from roles.engine.api.served import Served, served
 from roles.engine.api.tunnel import TunnelApi
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "ProcessMetrics",
     "RbacRefusal",
     "RunCommand",
+    "Served",
     "Timeout",
     "TunnelApi",
     "Unauthorized",
@@ -92,4 +94,5 @@ __all__ = [
     "parse_kubeconfig",
     "parse_start_time",
     "parse_version",
+    "served",
 ]

@@ -65,6 +65,9 @@ class EvictionRefused(ApiError):
 class TLS(ApiError):
     """The server did not prove to be this cluster's API, or the TLS handshake failed."""
 
+    #: Why its certificate is not valid, in OpenSSL's words; "" if the handshake failed for another reason.
+    verify_message = ""
+
 
 class UnverifiedPeer(ApiError):
     """Nothing was sent: the request would have given a secret to a peer that cannot be verified."""

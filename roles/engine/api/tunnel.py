@@ -105,6 +105,17 @@ class Tunnel:
         verb = verb or ("GET" if body is None else "POST")
         return self._exchange(self._open(path, deadline), deadline, verb, path, body, content)
 
+    def handshake(self, deadline: float) -> bytes | None:
+        """The certificate that the server presents in a handshake, as DER; None without TLS. Errors are those of `request`."""
+        stream = self._open("/", deadline)
+        stream.deadline = deadline
+        try:
+            with self._named("/"):
+                stream.handshake()
+                return stream.certificate
+        finally:
+            stream.channel.close()
+
     def _exchange(
         self,
         stream: _ChannelSocket,
@@ -174,12 +185,14 @@ class Tunnel:
         try:
             yield
         except ssl.SSLCertVerificationError as error:
-            raise errors.TLS(
+            refused = errors.TLS(
                 self._host,
                 path,
                 f"the certificate at {self._where} is not valid for {self._name!r} by {self._peer.authority} ({error.verify_message})",
                 tls_way_out(error.verify_message) or self._peer.tls_way_out,
-            ) from error
+            )
+            refused.verify_message = error.verify_message
+            raise refused from error
         except TimeoutError as error:
             raise self._timeout(path, "waiting for an answer from") from error
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
@@ -314,6 +327,11 @@ class _ChannelSocket(io.RawIOBase):
         """Does nothing in plain text, or the second time."""
         if self._tls:
             self._pump(self._tls.do_handshake)
+
+    @property
+    def certificate(self) -> bytes | None:
+        """That of the peer, as DER, after a handshake."""
+        return self._tls.getpeercert(binary_form=True) if self._tls else None
 
     def sendall(self, data: bytes) -> None:
         if self._tls is None:

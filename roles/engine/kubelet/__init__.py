@@ -14,6 +14,7 @@ from roles.engine.kubelet import (
     static_pods,
     thresholds,
 )
+from roles.engine.kubelet.cgroups import container_of
 from roles.engine.kubelet.facts import Kubelet, find, wanted
 from roles.engine.kubelet.pending import (
     EMPTY_BY_DEFAULT,
@@ -83,6 +84,7 @@ __all__ = [
     "as_value",
     "ask",
     "blame",
+    "container_of",
     "drained",
     "effective",
     "find",

@@ -450,7 +450,7 @@ _MORE = (
     More(
         "serverTLSBootstrap",
         "the kubelet serves nothing until its certificate request is approved (or keeps a certificate that is never renewed)",
-        "make sure that requests of signer kubernetes.io/kubelet-serving are approved, then change it by hand",
+        "use deploys/kubelet_certificates.py, which approves the request of that very node",
     ),
     *(
         More(path, _SERVER, "change it by hand, then try `kubectl logs` and `kubectl get --raw /api/v1/nodes/NAME/proxy/healthz`")

@@ -39,6 +39,7 @@ _QUANTITY = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([numkMGTPE]|[KMGTP
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NANO = 10**9
+_MOST_DIGITS = 100
 _PERCENTAGE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _FLOAT32_MAX = (2**24 - 1) * Fraction(2) ** 104
 _DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
@@ -95,8 +96,9 @@ def parse_quantity(text: str) -> Fraction:
     if found is None:
         raise ValueError(f"{text!r} is not a quantity; write a number with or without a suffix: 500Mi, 1.5Gi, 2G, 1000")
     sign, number, suffix, exponent = found.groups()
-    if exponent is not None and not -100 <= int(exponent) <= 100:
-        raise ValueError(f"{text!r} is out of the range of a quantity")
+    # Who may create an object may write any number of digits into some quantities; what is computed of one must stay a number of Python.
+    if len(number) > _MOST_DIGITS or (exponent is not None and not (len(exponent) < 5 and -100 <= int(exponent) <= 100)):
+        raise ValueError(f"{text[:40]!r} is out of the range of a quantity")
     power = int(exponent) if exponent is not None else _POWERS.get(suffix or "", 0)
     size = Fraction(number.rstrip(".")) * (Fraction(2) ** _BINARY[suffix] if suffix in _BINARY else Fraction(10) ** power)
     size = Fraction(math.ceil(size * _NANO), _NANO)

@@ -23,7 +23,7 @@ from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import Proof, Prover, RequiredProof, Survey, SurveyedNode, survey
-from roles.engine.rollout import Options, Turns, options, table, unreachable
+from roles.engine.rollout import ClusterStep, Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, FileEdit, Refusal, Status, new_run_id, this_run
 
@@ -143,6 +143,15 @@ class Capability(ABC, Generic[W, N]):
     def recheck(self, basis: Basis, plan: N, planned: ComponentPlan) -> str | None:
         """Checks a change right before it begins, maybe hours after the plan. Returns a text if it must no longer begin."""
         return None
+
+    def prove_first(self, basis: Basis, plan: N, planned: ComponentPlan) -> Proof:
+        """Evidence that an applied change needs before the engine can prove it; may write to the API what the new process waits for. Its
+        problems revert the change. Called again after a soak."""
+        return Proof("")
+
+    def before(self, basis: Basis, plans: Sequence[N]) -> list[ClusterStep]:
+        """Writes to the API before any node is touched, which no undo takes back; their functions call nothing before they write."""
+        return []
 
     def also_prove(self, basis: Basis, plan: N, planned: ComponentPlan) -> Proof | None:
         """What else must be proven of an applied change, besides the required proofs; None: nothing. It may ask the node."""
@@ -275,6 +284,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
         node_report.show_end(run)
 
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
+    first = [*capability.before(basis, plans), *first]
     run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last, leftovers=drained.leftovers)
     notes = [f"WARNING {detail.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += capability.notes(basis, plans)
@@ -317,7 +327,11 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         return why or readmission.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
 
     def prove(status: Status) -> Proof:
+        first = capability.prove_first(basis, plan, planned)
+        if first.problems:
+            return first
         proof = prover.prove(status)
+        proof = replace(proof, how="; ".join(filter(None, (proof.how, first.how))))
         more = None if proof.problems else capability.also_prove(basis, plan, planned)
         return proof if more is None else Proof(f"{proof.how}; {more.how}" if more.how else proof.how, more.problems)
 

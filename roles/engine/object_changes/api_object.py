@@ -157,8 +157,9 @@ def diff(before: Object | None, after: Object | None, name: str) -> str:
 
 
 def _masked(item: Object) -> str:
-    # A PriorityClass has a `value` that does not belong to an environment variable.
-    return (mask_manifest if "spec" in item else mask_text)(_yaml(_shown(item)))
+    # A PriorityClass and an autoscaler have a `value` that does not belong to an environment variable.
+    plain = "spec" not in item or {"scaleTargetRef", "targetRef"} & set(item["spec"] or ())
+    return (mask_text if plain else mask_manifest)(_yaml(_shown(item)))
 
 
 def _shown(item: Object) -> dict[str, Any]:

@@ -336,6 +336,11 @@ class Cluster:
             self._read[at] = found  # the next question is about its gates
         return found.version
 
+    def doors(self) -> list[tuple[Remote, str, tuple[str, int]]]:
+        """The control-plane nodes that can be asked: each one's connection, the CA of its admin kubeconfig (PEM), and the address of its
+        API server as seen from it."""
+        return [(node.remote, node.credentials.authority, node.components["kube-apiserver"].address) for node in self._nodes.values()]
+
     def kubelet_versions(self) -> dict[str, str]:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
         return {

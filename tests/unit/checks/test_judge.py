@@ -17,6 +17,7 @@ from roles.engine.api.metrics import GateMetric
 from roles.engine.control_plane.facts import COMPONENTS
 from roles.engine.disruption import DisruptionObjects
 from roles.priority_classes.class_facts import ObservedClasses
+from tests.unit.autoscaling.world import hpa
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
 from tests.unit.node import node
 from tests.unit.node.node import parse
@@ -231,7 +232,7 @@ CLASS = {"metadata": {"name": "web", "managedFields": []}, "value": 1000}
 def test_priority_classes(live: dict[str, Any], why: str | None) -> None:
     data = {"priority_classes": {"web": {"value": 1000, "globalDefault": False}}}
     found = judge.cluster(of_the_cluster([("w1", data.get)]), ClusterFound(ObservedClasses(classes=live)))
-    assert [one.outcome for one in found] == ["fail" if why else "pass", "skip", "skip"] and found[0].check == "priority-classes"
+    assert [one.outcome for one in found] == ["fail" if why else "pass", "skip", "skip", "skip"] and found[0].check == "priority-classes"
     assert why is None or found[0].why == why
 
 
@@ -245,7 +246,7 @@ def test_workloads_and_their_class() -> None:
 def test_the_cluster_without_an_api_or_without_desired_objects() -> None:
     desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
     assert desired.classes is not None and desired.budgets is None
-    assert [one.outcome for one in judge.cluster(desired, ClusterFound("the API is away"))] == ["unknown", "skip", "skip"]
+    assert [one.outcome for one in judge.cluster(desired, ClusterFound("the API is away"))] == ["unknown", "skip", "skip", "skip"]
     assert {one.outcome for one in judge.cluster(ClusterDesired(), ClusterFound())} == {"skip"}
 
 
@@ -273,6 +274,15 @@ def test_a_budget_whose_workload_is_gone_and_one_that_should_be() -> None:
     budgets = [{"metadata": {"namespace": "shop", "name": name, "uid": name}, "spec": {}} for name in ("web", "old")]
     told = judge.cluster(of_the_cluster([("w1", data.get)]), ClusterFound(budgets=DisruptionObjects({"PodDisruptionBudget": budgets})))[2]
     assert told.why == "shop/web: Deployment shop/web does not exist; that namespace has none; shop/old: exists, wanted absent"
+
+
+@pytest.mark.parametrize(("maximum", "why"), [(10, None), (9, "shop/web: maxReplicas differs")])
+def test_autoscalers(maximum: int, why: str | None) -> None:
+    """`only` chooses hosts here."""
+    data = {"autoscalers": {"shop/deployment/web": {"max": 10, "cpu": "50%"}}, "only": "w1"}
+    live = {"HorizontalPodAutoscaler": [hpa(maximum=maximum)]}
+    told = judge.cluster(of_the_cluster([("w1", data.get)]), ClusterFound(scaled=live))[3]
+    assert (told.check, told.outcome, why is None or told.why) == ("autoscalers", "fail" if why else "pass", why or True)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from roles.engine.kubelet import thresholds
@@ -35,6 +36,20 @@ def test_a_quantity_is_what_the_api_machinery_reads(text: str, value: int) -> No
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         thresholds.parse_quantity(text)
+
+
+@given(st.from_regex(r"[+-]?[0-9]{1,400}(\.[0-9]{0,400})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,400})?", fullmatch=True))
+@example("9" * 400)
+@example("1e" + "9" * 5000)
+@example("9" * 100 + "e100")
+def test_a_quantity_of_any_length_is_a_number_or_none(text: str) -> None:
+    """The API server keeps any number of digits of some; nothing that is computed of one may stop a run."""
+    try:
+        found = thresholds.parse_quantity(text)
+    except ValueError as error:
+        assert len(str(error)) < 150
+    else:
+        assert math.isfinite(float(found * 1000)) and math.isfinite(thresholds.whole(found) / 2**20)
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,19 @@ def test_a_program_without_a_version_is_refused(monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "kubeadm").write_text("#!/bin/sh\necho hello\n")
     with pytest.raises(LabError, match="tells no version: 'hello"):
         binaries.version()
+
+
+def test_an_extra_program_is_built_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    built = []
+
+    def build(wanted: binaries.Extra, binary: Path) -> None:
+        built.append((wanted.package, wanted.version))
+        binary.touch()
+
+    monkeypatch.setattr(binaries, "CACHE", tmp_path)
+    monkeypatch.setattr(binaries, "_build_extra", build)
+    first = binaries.extra("metrics-server")
+    assert first == binaries.extra("metrics-server") and first.exists()
+    # A name that is not the package's own: one word such as updater says too little.
+    assert binaries.extra("vpa-updater").name == "vpa-updater"
+    assert built == [("sigs.k8s.io/metrics-server/cmd/metrics-server", "v0.9.0"), (f"{binaries.VPA}/pkg/updater", "v1.8.1")]

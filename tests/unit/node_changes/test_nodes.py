@@ -250,6 +250,38 @@ def test_right_before_a_change_the_prover_is_asked_first_and_the_capability_then
     assert step.ready() is None
 
 
+@dataclass(frozen=True)
+class Awaited(Texts):
+    """A change that needs something of the cluster before it can be proven."""
+
+    first: Proof = field(default_factory=lambda: Proof("a request was approved"))
+    approvals: list[ClusterStep] = field(default_factory=list)
+
+    def prove_first(self, basis: Basis, plan: Plan, planned: ComponentPlan) -> Proof:
+        self.said.append(f"prove first {plan.host}")
+        return self.first
+
+    def before(self, basis: Basis, plans: Sequence[Plan]) -> list[ClusterStep]:
+        return self.approvals
+
+
+def test_what_a_change_needs_before_its_proof_comes_first_and_decides_too() -> None:
+    said: list[str] = []
+    (step,) = prepare(fleet(Host("w1", text="1")), texts(Awaited, said=said, first=Proof("", ("not its own",)))).steps
+    status = Status("applied")
+    assert step.prove(status).problems == ("not its own",), "without it nothing else is asked"
+    (step,) = prepare(fleet(Host("w1", text="1")), texts(Awaited, said=said)).steps
+    proof = step.prove(status)
+    assert proof.how.endswith("; a request was approved") and proof.problems, "the API cannot be asked here"
+    assert said[-1] == "prove first w1"
+
+
+def test_what_comes_before_any_node_is_touched() -> None:
+    approval = ClusterStep("csr-1", "approve it", "", lambda begin: "approved", "")
+    run = prepare(fleet(Host("w1", text="done")), texts(Awaited, approvals=[approval]))
+    assert run.first == [approval] and run.involves("w1"), "also without a change of a node"
+
+
 @pytest.mark.parametrize("kind", [Texts, First])
 def test_what_is_the_cluster_s_stands_in_the_table_where_it_is_done(kind: type[Texts], shown: list[str]) -> None:
     step = ClusterStep(

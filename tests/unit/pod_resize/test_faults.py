@@ -461,3 +461,42 @@ def test_a_node_whose_connection_is_lost_in_the_middle() -> None:
     with pytest.raises(RevertFailed, match="that is not proven on w1: w1: the SSH connection was lost"):
         made.resize(STEP)
     assert asked(world) == SMALL
+
+
+# ---- a resize that was done, put back later
+
+
+def test_a_resize_that_was_done_is_put_back() -> None:
+    world = World(idle, World.actuate, idle, World.actuate)
+    line = world.engine()
+    line.resize(STEP)
+    ended = line.put_back(STEP, "it was killed")
+    assert isinstance(ended, Undone) and "it was killed; reverted: app: cpu.shares 102" in str(ended) and asked(world) == SMALL
+
+
+def test_containers_may_have_been_restarted_since() -> None:
+    """Killed for their memory, say: that is why the resize is put back."""
+
+    def restarted(world: World) -> None:
+        world.actuate()
+        world.pod["status"]["containerStatuses"][0]["restartCount"] = 3
+
+    world = World(idle, World.actuate, idle, restarted)
+    line = world.engine()
+    line.resize(STEP)
+    assert isinstance(line.put_back(STEP, "it was killed"), Undone) and asked(world) == SMALL
+
+
+def test_a_resize_that_cannot_be_put_back_is_said() -> None:
+    world = World(idle, World.actuate)
+    line = world.engine()
+    line.resize(STEP)
+    ended = line.put_back(STEP, "it was killed")
+    assert isinstance(ended, RevertFailed) and "not proven on w1" in str(ended)
+
+
+def test_somebody_elses_resources_are_not_put_back() -> None:
+    world = World(idle, World.actuate)
+    world.engine().resize(STEP)
+    world.pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "777m"}}
+    assert isinstance(world.engine().put_back(STEP, "it was killed"), ChangedByOthers)

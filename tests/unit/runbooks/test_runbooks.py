@@ -29,6 +29,10 @@ ASKED = {
     "air-gapped-node",
     "static-cpu-manager",
     "reboot",
+    "metrics-api",
+    "autoscaler-unknown",
+    "scale-on-cpu",
+    "right-size",
 }
 
 

@@ -1,0 +1,13 @@
+"""Show what each container uses, what it requests, and what it should request; with apply=true, change that.
+
+pyinfra inventories/prod.py deploys/right_size.py -y
+pyinfra inventories/prod.py deploys/right_size.py -y --data namespaces=shop --data watch=600
+pyinfra inventories/prod.py deploys/right_size.py -y --data format=json
+pyinfra inventories/prod.py deploys/right_size.py -y --data format=html --data output=right-size.html
+pyinfra inventories/prod.py deploys/right_size.py --data only=shop/deployment/web --data apply=true --dry
+pyinfra inventories/prod.py deploys/right_size.py --data only=shop/deployment/web --data apply=true -y
+"""
+
+from roles.right_size import right_size
+
+right_size()

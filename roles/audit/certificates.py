@@ -1,0 +1,214 @@
+"""When the certificates of a node expire, and requests for certificates that wait. Pure, but for `read_certificates`."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from roles.audit.model import CertificateReport, Finding, Severity
+from roles.audit.view import View
+from roles.engine.bridge import Remote
+from roles.engine.certificates import Certificate, CertificateError, given_up, is_pending, is_serving, request_of, requester
+from roles.engine.editing import last_flag
+from roles.engine.harmless import one_line
+from roles.kubelet_certificates import read_files
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+_MOST_REQUESTS = 10
+_DAY = 86400.0
+#: Days before the end from which it is reported; a CA takes months to replace.
+_SOON, _URGENT, _CA_SOON = 30, 7, 180
+#: A kubelet renews at 70 to 90 % of a certificate's time (client-go/util/certificate, nextRotationDeadline).
+_OVERDUE = 0.1
+_APISERVER = {
+    "tls-cert-file": "serving",
+    "proxy-client-cert-file": "front proxy client",
+    "kubelet-client-certificate": "client for kubelets",
+    "etcd-certfile": "client for etcd",
+    "client-ca-file": "CA of clients",
+    "requestheader-client-ca-file": "CA of the front proxy",
+    "etcd-cafile": "CA of etcd",
+}
+_OTHERS = {"kubeconfig": "client", "cluster-signing-cert-file": "CA that signs", "tls-cert-file": "serving"}
+_KUBEADM = "`kubeadm certs renew {name}` on the node, then restart the static pods that use it; or the tool that created it"
+_NAMES = {
+    "serving": "apiserver",
+    "front proxy client": "front-proxy-client",
+    "client for kubelets": "apiserver-kubelet-client",
+    "client for etcd": "apiserver-etcd-client",
+}
+
+
+@dataclass(frozen=True)
+class NodeCertificate:
+    """One certificate in a file of a node: of a `component`, and what it is for. `renews`: the kubelet renews it itself."""
+
+    component: str
+    use: str
+    path: str
+    certificate: Certificate
+    renews: bool = False
+
+
+def uses(view: View) -> dict[str, tuple[str, str]]:
+    """The files of a node that may hold certificates: by path, whose they are and what for. Paths come from running processes."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, component in view.components.items():
+        for flag, use in (_APISERVER if name == "kube-apiserver" else _OTHERS).items():
+            if path := _path(last_flag(component.process.argv, flag)):
+                found.setdefault(path, (name, use))
+    if view.kubelet is not None:
+        argv = view.kubelet.process.argv
+        folder = _path(last_flag(argv, "cert-dir")) or "/var/lib/kubelet/pki"
+        found[f"{folder}/kubelet-client-current.pem"] = ("kubelet", "client")
+        serving = _path(str(view.kubelet.configuration.get("tlsCertFile") or ""))
+        found[serving or f"{folder}/kubelet-server-current.pem"] = ("kubelet", "serving")
+        if path := _path(last_flag(argv, "kubeconfig")):
+            found.setdefault(path, ("kubelet", "client"))
+    return found
+
+
+def etcd_folder(view: View) -> str | None:
+    """Where kubeadm keeps etcd's certificates: beside the CA by which the API server knows it."""
+    component = view.components.get("kube-apiserver")
+    path = _path(last_flag(component.process.argv, "etcd-cafile")) if component else None
+    return posixpath.dirname(path) if path else None
+
+
+def _path(text: str | None) -> str | None:
+    return posixpath.normpath(text) if text and text.startswith("/") and text.isprintable() else None
+
+
+def read_certificates(remote: Remote, view: View) -> tuple[NodeCertificate, ...]:
+    """Raises RemoteError."""
+    known, folder = uses(view), etcd_folder(view)
+    return tuple(named(read_files(remote, list(known), [folder] if folder else []), known, _renews(view)))
+
+
+def _renews(view: View) -> frozenset[str]:
+    """What the kubelet renews itself."""
+    configuration = view.effective
+    found = {"client"} if configuration.get("rotateCertificates") else set()
+    return frozenset(found | ({"serving"} if configuration.get("serverTLSBootstrap") else set()))
+
+
+def named(
+    files: Mapping[str, Sequence[Certificate]], known: Mapping[str, tuple[str, str]], renews: frozenset[str] = frozenset()
+) -> Iterator[NodeCertificate]:
+    """The first certificate of each file, with what it is for; the others are its chain."""
+    for path, certificates in files.items():
+        component, use = known.get(path) or ("etcd", posixpath.basename(path).removesuffix(".crt"))
+        yield NodeCertificate(component, use, path, certificates[0], component == "kubelet" and use in renews)
+
+
+def reports(found: Sequence[NodeCertificate]) -> tuple[CertificateReport, ...]:
+    return tuple(
+        CertificateReport(
+            component=one.component, use=one.use, file=one.path, until=one.certificate.not_after.isoformat(timespec="seconds"),
+            subject=one_line(one.certificate.subject), renews=one.renews,
+        )
+        for one in found
+    )  # fmt: skip
+
+
+def findings(host: str, found: Sequence[NodeCertificate], now: datetime) -> Iterator[Finding]:
+    """Certificates that have expired, or will soon."""
+    for one in found:
+        certificate, left = one.certificate, one.certificate.left(now)
+        whole = (certificate.not_after - certificate.not_before).total_seconds()
+        days = left / _DAY
+        severity, why = None, ""
+        if left <= 0:
+            severity, why = (
+                Severity.critical,
+                f"it expired {-days:.0f} days ago: what uses it is refused, at the latest after its next restart",
+            )
+        elif one.renews:
+            if left < _OVERDUE * whole:
+                severity, why = Severity.warning, f"it expires in {days:.0f} days, and its kubelet should have renewed it by now"
+        elif days < _URGENT and not certificate.is_ca:
+            severity, why = Severity.critical, f"it expires in {days:.1f} days"
+        elif days < (_CA_SOON if certificate.is_ca else _SOON):
+            severity, why = Severity.warning, f"it expires in {days:.0f} days"
+        if severity is not None:
+            yield Finding(
+                severity=severity,
+                kind="certificate",
+                node=host,
+                component=one.component,
+                name=one.use,
+                file=one.path,
+                value=f"{one.component} {one.use}, until {certificate.not_after:%Y-%m-%d}",
+                rule=why,
+                way_out=_way_out(one),
+            )
+
+
+def _way_out(one: NodeCertificate) -> str:
+    if one.certificate.is_ca:
+        return "replace the CA with your tool's own procedure; plan for weeks"
+    if one.component == "kubelet":
+        if one.use == "serving":
+            return "deploys/kubelet_certificates.py approves the request for a new one"
+        return "see the kubelet's journal and `kubectl get csr`; join the node again if it has expired"
+    return _KUBEADM.format(name=_NAMES.get(one.use, "all"))
+
+
+def serving(views: Sequence[View], held: Mapping[str, Sequence[NodeCertificate]]) -> dict[str, Certificate]:
+    """By node, what its kubelet has got from the cluster; only of its own name, since a node may have anything in its files."""
+    names = {view.host: view.kubelet.node_name for view in views if view.kubelet is not None}
+    return {
+        names[host]: one.certificate
+        for host, own in held.items()
+        for one in own
+        if one.renews and one.use == "serving" and one.certificate.common_name == f"system:node:{names.get(host)}"
+    }
+
+
+def waiting(requests: Sequence[Mapping[str, Any]], now: datetime, kubelets: Mapping[str, Certificate]) -> Iterator[Finding]:
+    """Requests that nobody has approved or denied, the oldest first, but for those that a kubelet has given up. `kubelets`: by node, what
+    its kubelet has got."""
+    pending = [item for item in requests if is_pending(item) and not _given_up(item, kubelets)]
+    pending.sort(key=lambda item: str(item["metadata"].get("creationTimestamp")))
+    for item in pending[:_MOST_REQUESTS]:
+        spec = item.get("spec") or {}
+        more = f" (and {len(pending) - _MOST_REQUESTS} more)" if len(pending) > _MOST_REQUESTS and item is pending[0] else ""
+        serving = spec.get("signerName") == "kubernetes.io/kubelet-serving"
+        yield Finding(
+            severity=Severity.warning,
+            kind="certificate",
+            node=None,
+            name=one_line(str(item["metadata"].get("name"))),
+            value=f"{one_line(str(spec.get('signerName')))}, by {one_line(str(spec.get('username')))}{more}",
+            rule=f"a request for a certificate waits{_since(item, now)}: nobody has approved or denied it",
+            way_out=(
+                "deploys/kubelet_certificates.py approves it if it is exactly its node's own, else it says why not"
+                if serving
+                else "find out who made it; then kubectl certificate approve, or deny"
+            ),
+        )
+
+
+def _given_up(item: Mapping[str, Any], kubelets: Mapping[str, Certificate]) -> bool:
+    """Only one for the same names: what asks for others is nothing that a kubelet has given up."""
+    certificate = kubelets.get(requester(item))
+    try:
+        return (
+            certificate is not None
+            and is_serving(item)
+            and given_up(item, certificate)
+            and {*request_of(item).names.dns, *request_of(item).names.ips} == {*certificate.names.dns, *certificate.names.ips}
+        )
+    except CertificateError:
+        return False
+
+
+def _since(item: Mapping[str, Any], now: datetime) -> str:
+    try:
+        passed = (now - datetime.fromisoformat(str(item["metadata"].get("creationTimestamp")))).total_seconds()
+    except ValueError:
+        return ""
+    return f" since {passed / 3600:.0f} hours" if passed >= 3600 else f" since {max(0.0, passed) / 60:.0f} minutes"

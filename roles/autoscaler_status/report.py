@@ -1,0 +1,173 @@
+"""The report: a line for each autoscaler and metric, and its JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from roles.engine.autoscaling import Controller, Judged, JudgedVertical, Look, MetricResult, Problem, turns
+
+HEADERS = ("autoscaler", "target", "pods", "min-max", "metric", "now/target", "asks for", "why")
+
+
+VERTICAL_HEADERS = ("autoscaler", "target", "mode", "recommended", "next")
+
+
+def name(one: Judged | JudgedVertical) -> str:
+    return one.autoscaler.key if isinstance(one, Judged) else str(one.vertical)
+
+
+def vertical_rows(found: Sequence[JudgedVertical]) -> list[list[str]]:
+    """One for each VerticalPodAutoscaler."""
+    return [
+        [
+            one.vertical.key,
+            str(one.vertical.target),
+            one.vertical.mode,
+            "; ".join(map(str, one.vertical.advice or ())) or "-",
+            one.outlook.text,
+        ]
+        for one in found
+    ]
+
+
+def rows(found: Sequence[Judged], controller: Controller) -> list[list[str]]:
+    """One for each metric of each autoscaler; one for an autoscaler whose metrics are not asked."""
+    return [line for judged in found for line in _rows(judged, controller)]
+
+
+def _rows(judged: Judged, controller: Controller) -> Iterator[list[str]]:
+    item, decision = judged.autoscaler, judged.decision
+    pods = "?" if decision.current is None else str(decision.current)
+    head = [item.key, str(item.target), pods, f"{item.minimum}-{item.maximum}"]
+    if not decision.rows:
+        yield [*head, "-", "-", "-", why(judged)]
+    for number, row in enumerate(decision.rows):
+        asks = "nothing" if row.proposal is None else str(row.proposal)
+        text = why(judged) if number == 0 else ""
+        change = str(turns(row, judged, controller)) if row.valid else _short(row)
+        yield [*(head if number == 0 else [item.key, "", "", ""]), row.metric.title, row.now, asks, "; ".join(filter(None, (text, change)))]
+
+
+def _short(row: MetricResult) -> str:
+    return f"{row.reason}: {row.message.rpartition('count: ')[2]}"
+
+
+def why(judged: Judged) -> str:
+    """Why it has this count, in a few words."""
+    decision = judged.decision
+    text = decision.text
+    limited = decision.condition("ScalingLimited")
+    able = decision.condition("AbleToScale")
+    if decision.failed:
+        return text
+    if decision.reason:
+        text += f" ({decision.reason})"
+    elif not decision.rows and (active := decision.condition("ScalingActive")) is not None:
+        text += f" ({active.message})"
+    elif not decision.unknown and able is not None and able.reason in ("ScaleUpStabilized", "ScaleDownStabilized"):
+        text += f" ({able.message})"
+    if not decision.unknown and limited is not None and limited.status:
+        text += f"; limited: {limited.message}"
+    if decision.unknown:
+        text += f"; not known: {'; '.join(decision.unknown)}"
+    return text
+
+
+def as_json(seen: Look) -> dict[str, Any]:
+    controller, now = seen.controller, seen.now
+    return {
+        "now": now.isoformat(timespec="seconds"),
+        "controller": {
+            "minor": controller.minor,
+            "tolerance": controller.tolerance,
+            "downscale_stabilization_seconds": controller.downscale_stabilization,
+            "cpu_initialization_seconds": controller.cpu_initialization,
+            "readiness_delay_seconds": controller.readiness_delay,
+            "sync_seconds": controller.sync_period,
+            "leads_since": controller.leads_since.isoformat() if controller.leads_since else None,
+        },
+        "autoscalers": [_one(judged, controller, now) for judged in seen.judged],
+        "vertical_autoscalers": [_vertical(judged) for judged in seen.verticals],
+        "not_known": list(seen.not_known),
+    }
+
+
+def _problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
+    return [
+        {"rule": one.rule, "severity": one.severity, "objects": list(one.objects), "why": one.why, "way_out": one.way_out} for one in found
+    ]
+
+
+def _vertical(judged: JudgedVertical) -> dict[str, Any]:
+    item = judged.vertical
+    return {
+        "namespace": item.namespace,
+        "name": item.name,
+        "target": {"kind": item.target.kind, "name": item.target.name},
+        "mode": item.mode,
+        "works": judged.works,
+        "recommended": [
+            {"container": one.container, **{part: _amounts(getattr(one, part)) for part in ("target", "lower", "upper")}}
+            for one in item.advice or ()
+        ],
+        "state": judged.outlook.state,
+        "next": judged.outlook.text,
+        "conditions": [{"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in item.conditions],
+        "problems": _problems(judged.problems),
+    }
+
+
+def _amounts(found: Mapping[str, Fraction]) -> dict[str, float]:
+    """cpu in cores, memory in bytes."""
+    return {resource: float(amount) for resource, amount in found.items()}
+
+
+def _one(judged: Judged, controller: Controller, now: datetime) -> dict[str, Any]:
+    item, decision = judged.autoscaler, judged.decision
+    return {
+        "namespace": item.namespace,
+        "name": item.name,
+        "target": {"kind": item.target.kind, "name": item.target.name},
+        "min": item.minimum,
+        "max": item.maximum,
+        "works": judged.works,
+        "current": decision.current,
+        "desired": decision.desired,
+        "lowest": decision.lowest,
+        "highest": decision.highest,
+        "recommended": decision.recommended,
+        "controller_desired": item.status.desired,
+        "why": why(judged),
+        "failed": decision.failed or None,
+        "conditions": [
+            {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in decision.conditions
+        ],
+        "metrics": [_metric(row, judged, controller, now) for row in decision.rows],
+        "problems": _problems(judged.problems),
+        "not_known": list(decision.unknown),
+    }
+
+
+def _metric(row: MetricResult, judged: Judged, controller: Controller, now: datetime) -> dict[str, Any]:
+    turn = turns(row, judged, controller)
+    return {
+        "type": row.metric.type,
+        "name": row.metric.name,
+        "container": row.metric.container or None,
+        "target": row.metric.target,
+        "now": row.now,
+        "utilization": row.utilization,
+        "value_thousandths": row.current,
+        "asks_for": row.proposal,
+        "up_above": turn.up or None,
+        "down_below": turn.down or None,
+        "counted_pods": row.groups.ready,
+        "unready": list(row.groups.unready),
+        "missing": list(row.groups.missing),
+        "ignored": list(row.groups.ignored),
+        "oldest_sample_seconds": None if row.at is None else round((now - row.at).total_seconds()),
+        "problem": row.message or None,
+    }

@@ -1,0 +1,322 @@
+"""The desired autoscalers: typed; each error has a way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+
+from roles.autoscalers.metrics import METRIC_FIELDS, behavior_of, metrics_of
+from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
+from roles.engine.kubelet import parse_quantity
+from roles.engine.object_changes import RESOURCES_OF_KINDS, did_you_mean, kind_name, namespaced_name, object_name
+from roles.engine.timeouts import unless_set
+
+ABSENT = "absent"
+EXAMPLE = "NAMESPACE/KIND/NAME, such as shop/deployment/web"
+DEFAULT_PROOF_SECONDS = 120
+_MOST_REPLICAS = 2**31 - 1
+_MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto")
+_RESOURCES = ("cpu", "memory")
+#: A DaemonSet has no scale.
+_SCALED = {"Deployment": "apps/v1", "StatefulSet": "apps/v1"}
+
+
+def target_of(key: str, kinds: Iterable[str]) -> dict[str, str]:
+    """Namespace, kind and name of NAMESPACE/KIND/NAME. Raises ValueError."""
+    parts = str(key).split("/")
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(f"{key!r} does not have the form {EXAMPLE}")
+    namespace, kind, name = parts[0], kind_name(parts[1]), parts[2]
+    if kind not in kinds:
+        raise ValueError(f"{key}: a {kind} has no scale; only {' and '.join(kinds)} can be scaled")
+    namespaced_name(namespace, name, EXAMPLE)
+    return {"namespace": namespace, "kind": kind, "target": name}
+
+
+def _replicas(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_REPLICAS:
+        raise ValueError(f"{value!r} is not a number of pods")
+    return value
+
+
+class HorizontalAutoscaler(BaseModel):
+    """One desired HorizontalPodAutoscaler (autoscaling/v2). `name`: the target's, if it is not set. `metrics`: as Kubernetes has them;
+    `behavior` likewise, None: left to the API server, or to the manager that set it. `absent`: remove it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str
+    kind: str
+    target: str
+    name: str = ""
+    min: Annotated[int, BeforeValidator(_replicas)] | None = None
+    max: Annotated[int, BeforeValidator(_replicas)] = 0
+    metrics: tuple[dict[str, Any], ...] = ()
+    behavior: dict[str, Any] | None = None
+    absent: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> HorizontalAutoscaler:
+        if self.absent:
+            return self
+        if not self.max:
+            raise ValueError("give max: the highest number of pods")
+        if (self.min if self.min is not None else 1) > self.max:
+            raise ValueError(f"min {self.min} is more than max {self.max}")
+        if not self.metrics:
+            raise ValueError(f"give a metric: one of {', '.join(METRIC_FIELDS)}, such as 'cpu': '60%'")
+        if self.min == 0 and not any(one["type"] in ("Object", "External") for one in self.metrics):
+            raise ValueError("min 0 needs a metric that exists without pods: object or external")
+        return self
+
+    @property
+    def own_name(self) -> str:
+        return self.name or self.target
+
+    @property
+    def data_key(self) -> str:
+        """As in the data: shop/deployment/web."""
+        return f"{self.namespace}/{self.kind.lower()}/{self.target}"
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.own_name}"
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest to apply: only the fields in the data."""
+        spec: dict[str, Any] = {
+            "scaleTargetRef": {"apiVersion": _SCALED[self.kind], "kind": self.kind, "name": self.target},
+            "maxReplicas": self.max,
+            "metrics": list(self.metrics),
+        }
+        if self.min is not None:
+            spec["minReplicas"] = self.min
+        if self.behavior is not None:
+            spec["behavior"] = self.behavior
+        return spec
+
+
+class VerticalAutoscaler(BaseModel):
+    """One desired VerticalPodAutoscaler (autoscaling.k8s.io/v1). `least`, `most`: bounds by resource, for all containers; `resources`:
+    which ones it changes; `least_pods`: its updater changes none while fewer live."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str
+    kind: str
+    target: str
+    name: str = ""
+    mode: Literal["Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto"] = "Off"
+    least: dict[str, str] | None = Field(default=None, alias="min")
+    most: dict[str, str] | None = Field(default=None, alias="max")
+    resources: tuple[str, ...] | None = None
+    least_pods: Annotated[int, BeforeValidator(_replicas), Field(ge=1)] | None = Field(default=None, alias="min_replicas")
+    absent: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> VerticalAutoscaler:
+        for field, found in (("min", self.least), ("max", self.most)):
+            for resource, amount in (found or {}).items():
+                if resource not in _RESOURCES:
+                    raise ValueError(f"{field}: {resource!r} is neither cpu nor memory")
+                if parse_quantity(amount) <= 0:
+                    raise ValueError(f"{field}: {resource} {amount} is not more than 0")
+        for resource in set(self.least or {}) & set(self.most or {}):
+            if parse_quantity((self.least or {})[resource]) > parse_quantity((self.most or {})[resource]):
+                raise ValueError(f"min {resource} is more than max {resource}")
+        for resource in self.resources or ():
+            if resource not in _RESOURCES:
+                raise ValueError(f"resources: {resource!r} is neither cpu nor memory")
+        return self
+
+    @property
+    def own_name(self) -> str:
+        return self.name or self.target
+
+    @property
+    def data_key(self) -> str:
+        return f"{self.namespace}/{self.kind.lower()}/{self.target}"
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.own_name}"
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest to apply: only the fields in the data."""
+        spec: dict[str, Any] = {
+            "targetRef": {"apiVersion": "apps/v1", "kind": self.kind, "name": self.target},
+            "updatePolicy": {"updateMode": self.mode, **({} if self.least_pods is None else {"minReplicas": self.least_pods})},
+        }
+        policy: dict[str, Any] = {"containerName": "*"}
+        for field, found in (("minAllowed", self.least), ("maxAllowed", self.most), ("controlledResources", self.resources)):
+            if found:
+                policy[field] = list(found) if isinstance(found, tuple) else dict(found)
+        if len(policy) > 1:
+            spec["resourcePolicy"] = {"containerPolicies": [policy]}
+        return spec
+
+
+# ---- the data
+
+
+def _entries(value: Any, kinds: Iterable[str], fields: Any) -> Any:
+    if isinstance(value, str):
+        value = _text(value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{value!r} is not a mapping of {EXAMPLE}, to its fields")
+    entries = []
+    for key, given in value.items():
+        place: dict[str, Any] = target_of(str(key), kinds)
+        if given == ABSENT:
+            entries.append({**place, "absent": True})
+            continue
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{key}: {given!r} is neither `absent` nor a mapping such as {{'min': 2, 'max': 10, 'cpu': '60%'}}")
+        if reserved := [one for one in ("namespace", "kind", "target") if one in given]:
+            raise ValueError(f"{key}: unknown field {reserved[0]!r}: the entry's own name says it")
+        try:
+            more = {str(one): found for one, found in fields(given).items()}
+            if "name" in more:
+                more["name"] = object_name(str(more["name"]))
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+        if given.get("absent") not in (None, True):
+            raise ValueError(f"{key}: absent is true, or left out")
+        entries.append({**more, **place})
+    return tuple(entries)
+
+
+def _horizontal_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises ValueError."""
+    kept = {str(one): found for one, found in given.items() if one not in METRIC_FIELDS and one != "behavior"}
+    if not given.get("absent"):
+        kept["metrics"] = metrics_of(given)
+    if given.get("behavior") is not None:
+        kept["behavior"] = behavior_of(given["behavior"])
+    return kept
+
+
+def _vertical_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    kept = dict(given)
+    if isinstance(kept.get("resources"), str):
+        kept["resources"] = tuple(one.strip() for one in kept["resources"].split(",") if one.strip())
+    for field in ("min", "max"):
+        if isinstance(kept.get(field), Mapping):
+            kept[field] = {str(key): str(value) for key, value in kept[field].items()}
+    return kept
+
+
+def _text(text: str) -> dict[str, Any]:
+    """`shop/deployment/web=absent,...`. (pyinfra itself reads JSON in --data.)"""
+    found = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        key, equals, value = item.partition("=")
+        if not equals or value.strip() != ABSENT:
+            raise ValueError(
+                f"{item!r} is not NAMESPACE/KIND/NAME=absent; write autoscalers into group_data/all.py, or as JSON: "
+                """--data 'autoscalers={"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}'"""
+            )
+        found[key.strip()] = ABSENT
+    return found
+
+
+class DesiredAutoscalers(Frozen):
+    """The data keys of deploys/autoscalers.py."""
+
+    autoscalers: Annotated[
+        tuple[HorizontalAutoscaler, ...] | None,
+        BeforeValidator(lambda value: _entries(value, _SCALED, _horizontal_fields)),
+        WithJsonSchema({"type": ["object", "string"]}),
+        Field(
+            description="HorizontalPodAutoscalers: NAMESPACE/KIND/NAME of what they scale, to `min`, `max`, metrics (`cpu`, `memory`,"
+            " `containers`, `pods`, `object`, `external`, or `metrics` as Kubernetes has them), `behavior` and `name`; or to `absent`; the"
+            " same for all hosts",
+            examples=[{"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}, "shop/deployment/web=absent"],
+        ),
+    ] = None
+    vertical_autoscalers: Annotated[
+        tuple[VerticalAutoscaler, ...] | None,
+        BeforeValidator(lambda value: _entries(value, RESOURCES_OF_KINDS, _vertical_fields)),
+        WithJsonSchema({"type": ["object", "string"]}),
+        Field(
+            description="VerticalPodAutoscalers, where their CRDs are installed: NAMESPACE/KIND/NAME, to `mode`, the bounds `min` and `max`"
+            " by resource, `resources`, `min_replicas` and `name`; or to `absent`; the same for all hosts",
+            examples=[{"shop/deployment/db": {"mode": "Initial", "min": {"memory": "256Mi"}, "max": {"memory": "2Gi"}}}],
+        ),
+    ] = None
+    settle_replicas: Annotated[
+        Boolean,
+        Field(
+            description="consent: take `replicas` out of the annotation of `kubectl apply` on the scaled workloads; an apply without"
+            " it then does not set the count to 1",
+            examples=[True],
+        ),
+    ] = False
+    allow_problems: Annotated[
+        Boolean,
+        Field(description="consent: apply autoscalers that cannot work now; they are then not proven", examples=[True]),
+    ] = False
+    force: Annotated[
+        Boolean, Field(description="consent: take over fields of other managers, remove autoscalers that others created", examples=[True])
+    ] = False
+    only: Annotated[Names, Field(description="only these entries of the data", examples=[["shop/deployment/web"]])] = None
+    proof_timeout: Annotated[
+        int, Field(ge=1, le=3600, description="seconds for kube-controller-manager to handle each autoscaler", examples=[300])
+    ] = DEFAULT_PROOF_SECONDS
+    kubeconfig: Kubeconfig = None
+
+    @property
+    def proof_seconds(self) -> float:
+        return unless_set(self.proof_timeout, "proof_timeout" in self.model_fields_set)
+
+    @property
+    def entries(self) -> tuple[HorizontalAutoscaler | VerticalAutoscaler, ...]:
+        """The autoscalers of this run."""
+        return tuple(one for one in self.every if self.only is None or one.data_key in self.only)
+
+    @property
+    def known(self) -> list[str]:
+        """All entries of the data, by their key there."""
+        return [one.data_key for one in self.every]
+
+    @property
+    def every(self) -> list[HorizontalAutoscaler | VerticalAutoscaler]:
+        """All entries of the data, whatever `only` says."""
+        return [*(self.autoscalers or ()), *(self.vertical_autoscalers or ())]
+
+
+def read_desired(hosts: Iterable[tuple[str, Data]]) -> DesiredAutoscalers | None:
+    """The desired state, from the inventory data of all hosts; None if no host has any. Raises Refusal with all problems."""
+    desired = read_common(hosts, DesiredAutoscalers, "it belongs to the cluster: set it in group_data/all.py", _sentences)[1]
+    return desired if desired.autoscalers is not None or desired.vertical_autoscalers is not None else None
+
+
+def _sentences(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
+    return [_sentence(item, values) for item in error.errors()]
+
+
+def _sentence(item: Any, values: Mapping[str, Any]) -> str:
+    """One problem, in terms of the data: entry, field, value, rule, way out."""
+    key, *rest = [str(part) for part in item["loc"]]
+    place = key
+    if rest and rest[0].isdigit() and isinstance(values[key], Mapping):
+        place += f": {list(values[key])[int(rest[0])]}"
+    field = rest[1] if len(rest) > 1 else ""
+    inside = f"{place}: {field}" if field else place
+    hidden = ("namespace", "kind", "target", "absent")
+    known = [*METRIC_FIELDS, *(one for one in HorizontalAutoscaler.model_fields if one not in hidden)]
+    if key == "vertical_autoscalers":
+        known = ["mode", "min", "max", "resources", "min_replicas", "name"]
+    match item["type"]:
+        case "value_error":
+            return f"{inside}: {str(item['msg']).removeprefix('Value error, ')}"
+        case "extra_forbidden":
+            return f"{place}: unknown field {field!r}{did_you_mean(field, known) or ','} fields are {', '.join(known)}"
+        case "literal_error":
+            return f"{inside} is {item['input']!r}, but must be one of {', '.join(_MODES)}{did_you_mean(str(item['input']), _MODES)}"
+    return f"{inside}: {item['msg']}, but the value is {item['input']!r}"

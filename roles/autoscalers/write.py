@@ -1,0 +1,244 @@
+"""Carries out each change of an autoscaler: writes it, compares the controller's count with its own, or reverts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from roles.autoscalers.agreement import agreement, vertical_agreement
+from roles.autoscalers.fields import changes, restoring, values
+from roles.autoscalers.plan import STAYS, AutoscalerAction
+from roles.engine.api import FIELD_MANAGER, Api
+from roles.engine.autoscaling import (
+    HPA,
+    Controller,
+    Judged,
+    JudgedVertical,
+    clock,
+    judge,
+    judge_vertical,
+    read_autoscalers,
+    read_lease,
+    read_verticals,
+)
+from roles.engine.bridge import show
+from roles.engine.object_changes import (
+    LOOK_AGAIN,
+    ChangedByOthers,
+    Gone,
+    NotDone,
+    Object,
+    ObjectPath,
+    RevertFailed,
+    Session,
+    Undone,
+    Unknown,
+    api_object,
+    changes_text,
+    is_ending,
+    managers,
+)
+from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.timeouts import Deadline
+
+# Seconds: for a deletion with finalizers; more than a sync, for the controller's answer to an update.
+REMOVAL = 30.0
+MARGIN = 2.0
+
+
+class AutoscalerWriter:
+    """Carries out the actions of one plan. `force`: take over fields of other managers; `proof_seconds`: the time for
+    kube-controller-manager to handle an autoscaler."""
+
+    def __init__(self, session: Session, controller: Controller, *, force: bool, proof_seconds: float) -> None:
+        self.session = session
+        self._controller = controller
+        self._force = force
+        self._proof_seconds = proof_seconds
+        self._first: dict[str, Sequence[Object]] = {}
+
+    def steps(self, actions: Sequence[AutoscalerAction]) -> tuple[ClusterStep, ...]:
+        return tuple(
+            ClusterStep(
+                action.name, action.summary, action.shown, partial(self._carry_out, action), "", action=action.what,
+                about={
+                    "path": action.path,
+                    "uid": api_object.uid(action.before) if action.before is not None else "",
+                    "kind": action.kind,
+                    "namespace": action.namespace,
+                    "name": action.own_name,
+                },
+            )
+            for action in actions
+        )  # fmt: skip
+
+    def _carry_out(self, action: AutoscalerAction, begin: Callable[[Fields], None]) -> str:
+        begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in changed(action)])
+        try:
+            if action.patch is not None:
+                return self._patch(action, action.patch)
+            return self._remove(action) if action.manifest is None else self._apply(action)
+        except Unknown as error:
+            look = f"kubectl get {action.kind} -n {action.namespace} {action.own_name} -o yaml --show-managed-fields"
+            raise Unknown(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues") from error
+
+    # ---- the annotation of a workload
+
+    def _patch(self, action: AutoscalerAction, patch: Mapping[str, Any]) -> str:
+        assert action.before is not None
+        ((path, wanted),) = action.after.items()
+        found = self.session.fetch(action.path)
+        if found is None or api_object.uid(found) != api_object.uid(action.before):
+            raise Gone("it was deleted after daytwo read it; run this again")
+        if _at(found, path) != _at(action.before, path):
+            raise NotDone("it was applied again after daytwo read it; run this again")
+        self.session.written(action.path, lambda api: api.patch(action.path, patch), lambda one: _at(one, path) == wanted)
+        found = self.session.fetch(action.path)
+        if found is None or _at(found, path) != wanted:
+            raise NotDone("the annotation is not as written when read back; a webhook or another manager changes it")
+        return "read back: the annotation is as written; the count and the template are not touched"
+
+    # ---- an autoscaler
+
+    def _apply(self, action: AutoscalerAction) -> str:
+        assert action.manifest is not None
+        self._unchanged(action)
+        manifest, wanted = action.manifest, action.after
+
+        def done(found: Object) -> bool:
+            return not changes(values(found), {**values(found), **wanted}) and FIELD_MANAGER in managers(found, "f:spec")
+
+        written: Object | None = action.before
+        try:
+            written = self.session.written(action.path, lambda api: api.apply(action.path, manifest, force=self._force), done)
+            return self._proven(action, api_object.uid(written))
+        except Unknown:
+            raise
+        except Exception as error:
+            if written is None:
+                raise
+            raise self._revert(action, written, error) from error
+
+    def _unchanged(self, action: AutoscalerAction) -> None:
+        """Raises NotDone if the object is not the one that was planned for."""
+        found = self.session.fetch(action.path)
+        if action.before is None:
+            if found is not None:
+                raise NotDone("someone else has created it since daytwo read the autoscalers; run this again")
+        elif found is None or api_object.uid(found) != api_object.uid(action.before):
+            raise Gone("it was deleted after daytwo read it; run this again")
+        elif values(found) != values(action.before):
+            raise NotDone("it was changed after daytwo read it; run this again")
+
+    def _proven(self, action: AutoscalerAction, uid: str) -> str:
+        """Wait until the controller handles it as daytwo computes. Raises NotDone, ApiError."""
+        deadline = Deadline(self._proof_seconds)
+        while True:
+            found = self.session.fetch(action.path)
+            if found is None or api_object.uid(found) != uid:
+                raise Gone("it was applied, but does not exist when read back: someone else deletes it")
+            if wrong := [one.path[-1] for one in changes(values(found), action.after) if one.path[0] == "spec"]:
+                raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")
+            back = f"read back: field manager {FIELD_MANAGER}{'' if FIELD_MANAGER in managers(found, 'f:spec') else ' NOT PROVEN'}"
+            if action.unproven:
+                return f"{back}; NOT PROVEN that it works: {', '.join(action.unproven)}"
+            if action.kind != HPA:
+                if proof := self._vertical(found, deadline):
+                    return f"{back}; {proof}"
+                continue
+            new = action.before is None or deadline.passed > self._controller.sync_period + MARGIN
+            (judged,) = self.session.asked(partial(self._judged, found=found), "proof")
+            one = agreement(judged, new_sync=new)
+            if one.proof:
+                return f"{back}; {one.proof}"
+            if deadline.over:
+                raise NotDone(f"not proven after {deadline.passed:.0f} s: {one.missing}; see deploys/autoscaler_status.py")
+            deadline.pause(LOOK_AGAIN)
+
+    def _vertical(self, found: Object, deadline: Deadline) -> str:
+        """The proof of a VerticalPodAutoscaler, "" if it needs more time. Raises NotDone, ApiError."""
+        judged = self.session.asked(partial(self._judged_vertical, found=found), "proof")
+        first = self._first.setdefault(judged.vertical.key, judged.scene.pods)
+        one = vertical_agreement(judged, late=deadline.over, first=first)
+        if not one.proof and deadline.over:
+            raise NotDone(f"not proven after {deadline.passed:.0f} s: {one.missing}; see deploys/autoscaler_status.py")
+        if not one.proof:
+            deadline.pause(LOOK_AGAIN)
+        return one.proof
+
+    def _judged_vertical(self, api: Api, found: Object) -> JudgedVertical:
+        now = clock(datetime.now(UTC), read_lease(api))
+        world = read_verticals(api, self._controller.minor, {str(found["metadata"]["namespace"])})
+        scene = next((one for one in world.scenes if api_object.uid(one.vertical.raw) == api_object.uid(found)), None)
+        if scene is None:
+            raise NotDone(f"it cannot be read back: {'; '.join(world.not_known) or 'it is gone'}")
+        return judge_vertical(scene, now)
+
+    def _judged(self, api: Api, found: Object) -> list[Judged]:
+        now = clock(datetime.now(UTC), read_lease(api))
+        return judge(read_autoscalers(api, self._controller, now, known=[found]), self._controller, now)
+
+    def _revert(self, action: AutoscalerAction, written: Object, error: Exception) -> Exception:
+        """Revert what this run wrote, but nothing that someone else has set since."""
+        why = str(error) or repr(error)
+        show(f"  {why}")
+        made = changed(action)
+        try:
+            found = self.session.fetch(action.path)
+            if found is None or api_object.uid(found) != api_object.uid(written):
+                return Gone(f"{why}; it was deleted meanwhile, so there is nothing to revert")
+            if other := [one for one in made if values(found).get(one.path) not in (one.before, one.after)]:
+                return ChangedByOthers(f"{why}; changed by someone else meanwhile ({changes_text(other)}): left as it is now")
+            if action.before is None:
+                self.session.deleted(action.path, found)
+                self._gone(action.path, api_object.uid(found))
+                return Undone(f"{why}; what this run created is removed: read back, it is gone")
+            manifest = restoring(action.kind, found, made)
+            self.session.written(
+                action.path, lambda api: api.apply(action.path, manifest, force=True), lambda one: values(one) == values(action.before)
+            )
+            back = self.session.fetch(action.path)
+            if back is None or values(back) != values(action.before):
+                raise NotDone("it differs from the old object when read back")
+        except Exception as other_error:
+            look = f"kubectl get {action.kind} -n {action.namespace} {action.own_name} -o yaml"
+            return RevertFailed(
+                f"{why}; and the revert is not proven: {str(other_error) or repr(other_error)}; STATE UNKNOWN, check: {look}; "
+                f"REPAIR BY HAND: if it has what this run set, undo it: {changes_text(made)}"
+            )
+        return Undone(f"{why}; what this run wrote is reverted: read back, {changes_text(made)}")
+
+    def _remove(self, action: AutoscalerAction) -> str:
+        assert action.before is not None
+        self._unchanged(action)
+        # No resourceVersion: the controller writes the status all the time.
+        self.session.deleted(action.path, action.before)
+        self._gone(action.path, api_object.uid(action.before))
+        return f"read back: it is gone; {STAYS[action.kind]}"
+
+    def _gone(self, path: str, uid: str) -> None:
+        """Wait until the object with this UID is gone. Raises NotDone if it still exists after the time limit."""
+        deadline = Deadline(REMOVAL)
+        while (found := self.session.fetch(path)) is not None and api_object.uid(found) == uid:
+            if deadline.over:
+                finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
+                ending = "deleted, but still exists" if is_ending(found) else "not deleted"
+                raise NotDone(f"it was {ending} after {deadline.seconds:g} s; its finalizers: {finalizers}")
+            deadline.pause(LOOK_AGAIN)
+
+
+def changed(action: AutoscalerAction) -> list[Any]:
+    """The fields that an action changes."""
+    if action.patch is not None:
+        assert action.before is not None
+        return changes({path: _at(action.before, path) for path in action.after}, action.after)
+    return changes(values(action.before), action.after)
+
+
+def _at(item: Object, path: ObjectPath) -> Any:
+    found: Any = item
+    for part in path:
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found

@@ -1,0 +1,54 @@
+"""The certificate that a server presents, and whether it is valid: a TLS handshake through SSH, without a request."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from dataclasses import dataclass
+
+from roles.engine.api import errors
+from roles.engine.api.client import TIMEOUT
+from roles.engine.api.tunnel import Peer, Tunnel
+from roles.engine.bridge import Transport
+from roles.engine.timeouts import patient
+
+
+@dataclass(frozen=True)
+class Served:
+    """The certificate that a server presents, as DER (None: it presents none), and why it is not valid for its address by the given
+    authority ("": it is). `absent`: nothing serves there at all."""
+
+    certificate: bytes | None
+    problem: str = ""
+    absent: bool = False
+
+    @property
+    def verified(self) -> bool:
+        return self.certificate is not None and not self.problem
+
+
+def served(transport: Transport, host: str, server: tuple[str, int], authority: str, what: str, timeout: float = TIMEOUT) -> Served:
+    """Two handshakes with `server` from the node `host`: verified by `authority` (PEM) and by the server's address; if that fails, one that
+    only shows the certificate. `what` is the server, for messages. No client certificate is presented.
+
+    Raises ForwardingForbidden, ApiConnectionLost, Timeout.
+    """
+    problem = ""
+    for verify in (True, False):
+        context = ssl.create_default_context(cadata=authority)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if not verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        peer = Peer(what, "the cluster's CA", "", "another way")
+        tunnel = Tunnel(transport, server, host, context=context, name=server[0], peer=peer)
+        try:
+            return Served(tunnel.handshake(time.monotonic() + patient(timeout)), problem)
+        except errors.TLS as error:
+            problem = problem or error.verify_message or error.rule
+            if verify and error.verify_message:
+                continue
+            return Served(None, problem)
+        except errors.Unreachable as error:
+            return Served(None, error.rule, absent=True)
+    raise AssertionError("the second handshake verifies nothing")

@@ -1,0 +1,93 @@
+"""Who owns `spec.replicas` of a scaled workload, and what happens to it at their next apply. Pure.
+
+Sources: website, reference/using-api/server-side-apply (transferring ownership); kubectl apply (three-way merge with the annotation
+last-applied-configuration); kubernetes#25238.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roles.engine.object_changes import Object
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_CLIENT_SIDE = "kubectl-client-side-apply"
+
+
+@dataclass(frozen=True)
+class ReplicasOwner:
+    """`appliers`: managers that apply `replicas` server-side; `last_applied`: the number in the annotation of `kubectl apply`, None if it
+    has none; `by_scale`: the scale subresource owns it, as the autoscaler does after its first change."""
+
+    appliers: tuple[str, ...] = ()
+    last_applied: int | None = None
+    by_scale: bool = False
+
+    @property
+    def resets(self) -> bool:
+        """Somebody's next apply changes the count, or fails."""
+        return bool(self.appliers) or self.last_applied is not None
+
+    def why(self, workload: str) -> str:
+        parts = []
+        if self.last_applied is not None:
+            parts.append(
+                f"`kubectl apply` last applied replicas {self.last_applied}: each further apply sets {workload} back to it, and the first "
+                "apply without replicas sets it to 1"
+            )
+        if self.appliers:
+            what = "conflicts with the autoscaler, or sets it back if forced" if self.by_scale else f"sets {workload} back to it"
+            drops = "" if self.by_scale else "; the first apply without it sets the count to 1, unless another manager owns it by then"
+            parts.append(f"{', '.join(self.appliers)} applies replicas: each further apply {what}{drops}")
+        return "; ".join(parts)
+
+    def way_out(self, workload: str) -> str:
+        kind, _, name = workload.partition(" ")
+        namespace, _, name = name.partition("/")
+        parts = []
+        if self.last_applied is not None:
+            parts.append(f"remove replicas from the annotation first: kubectl apply edit-last-applied -n {namespace} {kind.lower()}/{name}")
+        if self.appliers and not self.by_scale:
+            parts.append("let the autoscaler change the count once, so that it owns the field")
+        return (
+            ", then ".join([*parts, "remove replicas from the manifest"])
+            + "; deploys/autoscalers.py does the first step with settle_replicas=true"
+        )
+
+
+def replicas_owner(item: Object | None) -> ReplicasOwner | None:
+    """None if there is no object."""
+    if item is None:
+        return None
+    appliers, by_scale = [], False
+    for entry in item["metadata"].get("managedFields") or ():
+        spec = (entry.get("fieldsV1") or {}).get("f:spec")
+        if not isinstance(spec, Mapping) or "f:replicas" not in spec:
+            continue
+        if entry.get("subresource") == "scale":
+            by_scale = True
+        elif entry.get("operation") == "Apply":
+            appliers.append(str(entry.get("manager")))
+    return ReplicasOwner(tuple(appliers), last_applied(item), by_scale)
+
+
+def last_applied(item: Object) -> int | None:
+    """The replicas in the annotation of `kubectl apply`."""
+    text = (item["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        found: Any = json.loads(str(text))["spec"]["replicas"] if text else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None  # whoever may change the workload may write anything there
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def without_replicas(item: Object) -> str | None:
+    """The annotation of `kubectl apply` without replicas; None if it has none."""
+    if last_applied(item) is None:
+        return None
+    found = json.loads(str(item["metadata"]["annotations"][LAST_APPLIED]))
+    del found["spec"]["replicas"]
+    return json.dumps(found, separators=(",", ":")) + "\n"

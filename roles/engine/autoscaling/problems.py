@@ -1,0 +1,370 @@
+"""What keeps an autoscaler from working, or will surprise its owner: each with its objects, the values, the rule, and the way out. Pure.
+
+docs/autoscaling.md has a row for each rule. Critical: the autoscaler does nothing now. Warning: it works in part, or will stop. Note: it
+works otherwise than many expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from roles.engine.autoscaling.calculator import has_pod_level_requests, is_running_and_ready, requesting_containers
+from roles.engine.autoscaling.decide import Decision, Scene
+from roles.engine.autoscaling.model import Autoscaler, Controller, MetricSpec, NoReading
+from roles.engine.autoscaling.owners import replicas_owner
+from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
+from roles.engine.autoscaling.read import Target, World
+from roles.engine.autoscaling.room import limit_problems, quota_problems
+from roles.engine.autoscaling.vertical import VPA
+from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
+
+Severity = Literal["critical", "warning", "note"]
+#: The rules by name; docs/autoscaling.md has a row for each.
+RULES = (
+    "no-target",
+    "no-selector",
+    "two-autoscalers",
+    "metrics-api",
+    "no-metric",
+    "missing-request",
+    "no-container",
+    "no-sample",
+    "not-handled",
+    "disabled-at-zero",
+    "vertical-autoscaler",
+    "two-vertical-autoscalers",
+    "no-recommendation",
+    "updater-waits",
+    "no-in-place",
+    "fixed",
+    "replicas-owner",
+    "quota",
+    "limit-range",
+    "no-room",
+    "memory",
+    "at-maximum",
+    "starts-slowly",
+)
+_FEW = 4
+_WHAT = {
+    RESOURCE: "install metrics-server, and see why it does not serve: kubectl get apiservice v1beta1.metrics.k8s.io -o yaml",
+    CUSTOM: "install an adapter for custom metrics, such as prometheus-adapter, and see its APIService",
+    EXTERNAL: "install an adapter for external metrics, such as KEDA or prometheus-adapter, and see its APIService",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding. `rule`: one of RULES; `objects`: `KIND NAMESPACE/NAME`, the autoscaler first."""
+
+    rule: str
+    severity: Severity
+    objects: tuple[str, ...]
+    why: str
+    way_out: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.why}; {self.way_out}"
+
+
+@dataclass(frozen=True)
+class _Look:
+    scene: Scene
+    decision: Decision
+    controller: Controller
+    world: World
+    target: Target = field(default_factory=Target)
+
+    @property
+    def item(self) -> Autoscaler:
+        return self.scene.autoscaler
+
+    @property
+    def workload(self) -> str:
+        return f"{self.item.target.kind} {self.item.namespace}/{self.item.target.name}"
+
+    @property
+    def pods(self) -> list[Object]:
+        """The pods that live."""
+        return [pod for pod in self.scene.pods if not is_over(pod) and not is_ending(pod)]
+
+    def problem(self, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> Problem:
+        return Problem(rule, severity, (str(self.item), *others), why, way_out)
+
+
+def problems(scene: Scene, decision: Decision, controller: Controller, world: World) -> list[Problem]:
+    """All problems of one autoscaler, the worst first."""
+    look = _Look(scene, decision, controller, world, world.targets.get(scene.autoscaler.key, Target()))
+    if scene.scale is None:
+        return [*_no_target(look)]
+    found = [*_selector(look), *_metrics(look), *_handled(look), *_bounds(look), *_vertical(look), *_owner(look)]
+    found += [look.problem(*one) for one in (*quota_problems(scene, world), *limit_problems(scene, world))]
+    found += _habits(look)
+    order = ("critical", "warning", "note")
+    return sorted(found, key=lambda one: order.index(one.severity))
+
+
+def _few(names: Sequence[str]) -> str:
+    found = sorted(dict.fromkeys(names))
+    return ", ".join(found) if len(found) <= _FEW else f"{', '.join(found[:_FEW])} and {len(found) - _FEW} more"
+
+
+# ---- target and pods
+
+
+def _no_target(look: _Look) -> Iterator[Problem]:
+    target = look.item.target
+    yield look.problem(
+        "no-target", "critical", f"the scale of {target.kind} {target.name} ({target.api_version}) cannot be read: "
+        f"{look.scene.scale_problem}",
+        f"correct scaleTargetRef, create {look.workload}, or remove the autoscaler; a DaemonSet, Job or CRD without a scale cannot "
+        f"be scaled",
+        look.workload,
+    )  # fmt: skip
+
+
+def _selector(look: _Look) -> Iterator[Problem]:
+    assert look.scene.scale is not None
+    if not look.scene.scale.selector or look.scene.selector_problem:
+        why = f"cannot be read ({look.scene.selector_problem})" if look.scene.selector_problem else "is empty"
+        yield look.problem(
+            "no-selector", "critical", f"the selector in the scale of {look.workload} {why}, so no pod and no metric is found",
+            "set status.selector of its scale (of a CRD: labelSelectorPath), or scale another workload", look.workload,
+        )  # fmt: skip
+    if look.scene.shared_with:
+        others = look.scene.shared_with
+        yield look.problem(
+            "two-autoscalers", "critical",
+            f"{_few([f'autoscaler {one}' for one in others])} also selects pods of {look.workload} ({look.scene.scale.selector}): the "
+            "controller stops both (AmbiguousSelector)",
+            f"keep one: put all metrics into it, and remove the other: kubectl delete hpa -n {look.item.namespace} "
+            f"{others[0].partition('/')[2]}; or give the workloads selectors that do not overlap",
+            *(f"HorizontalPodAutoscaler {one}" for one in others),
+        )  # fmt: skip
+
+
+# ---- metrics
+
+
+def _metrics(look: _Look) -> Iterator[Problem]:
+    groups = {API_OF[one.type] for one in look.item.metrics if one.type in API_OF}
+    broken = {group: why for group in sorted(groups) if (why := look.world.metrics_apis.get(group, ""))}
+    for group, why in broken.items():
+        names = _few([one.title for one in look.item.metrics if API_OF.get(one.type) == group])
+        yield look.problem("metrics-api", "critical", f"the metrics API {group} does not serve, which {names} needs: {why}", _WHAT[group])
+    for metric, reading in zip(look.item.metrics, look.scene.readings, strict=False):
+        if metric.is_resource:
+            yield from _requests(look, metric)
+        if API_OF.get(metric.type) in broken:
+            continue
+        if isinstance(reading, NoReading):
+            if metric.is_resource and look.pods and not _started(look):
+                yield _none_counts(look, metric, [str(pod["metadata"]["name"]) for pod in look.pods])
+            elif not metric.is_resource or look.pods:
+                yield _no_metric(look, metric, reading)
+        elif row := next((one for one in look.decision.rows if one.metric is metric), None):
+            yield from _samples(look, metric, row.groups.missing, row.groups.unready, row.message)
+
+
+def _no_metric(look: _Look, metric: MetricSpec, reading: NoReading) -> Problem:
+    group = API_OF.get(metric.type, RESOURCE)
+    if metric.is_resource:
+        way_out = (
+            "check metrics-server: its log, whether it reaches the kubelets on port 10250, and kubectl top pods; new pods need two scrapes"
+        )
+    else:
+        way_out = (
+            f"list what the adapter has: kubectl get --raw /apis/{group}/v1beta1; correct the name or the selector, or the adapter's rules"
+        )
+    return look.problem("no-metric", "critical", f"{metric.title}: {reading.why}", way_out)
+
+
+def _requests(look: _Look, metric: MetricSpec) -> Iterator[Problem]:
+    """Requests that a Utilization needs, in pods and in the template; and the container of a ContainerResource."""
+    template = _template(look.target.item)
+    places = [*((f"pod {pod['metadata']['name']}", pod) for pod in look.scene.pods), *([("the template", template)] if template else [])]
+    if metric.container:
+        without = [place for place, pod in places if metric.container not in [one.get("name") for one in requesting_containers(pod)]]
+        if without:
+            known = _few([str(one.get("name")) for one in requesting_containers(places[-1][1])])
+            yield look.problem(
+                "no-container", "critical" if any(one.startswith("pod ") for one in without) else "warning",
+                f"{metric}: {_few(without)} has no container {metric.container}", f"name one that it has: {known}", look.workload,
+            )  # fmt: skip
+    if metric.utilization is None or metric.average is not None:
+        return
+    missing: dict[str, list[str]] = {}
+    for place, pod in places:
+        for name in without_request(pod, metric, look.controller):
+            missing.setdefault(name, []).append(place)
+    for name, where in missing.items():
+        in_pods = any(one.startswith("pod ") for one in where)
+        if not in_pods and look.scene.pods:
+            # A LimitRange fills it in when a pod is created.
+            continue
+        yield look.problem(
+            "missing-request", "critical" if in_pods else "warning",
+            f"{metric}: container {name} of {_few(where)} has no {metric.name} request; one is enough to stop the whole metric",
+            f"set requests.{metric.name} of container {name} in the template of {look.workload}"
+            + ("" if metric.container else ", or measure one container only (ContainerResource), or use an average value instead of "
+            "a percentage"),
+            look.workload,
+        )  # fmt: skip
+
+
+def without_request(pod: Object, metric: MetricSpec, controller: Controller) -> list[str]:
+    """The containers that stop a Utilization metric."""
+    if not metric.container and controller.pod_level_requests and has_pod_level_requests(pod):
+        level = ((pod.get("spec") or {}).get("resources") or {}).get("requests") or {}
+        containers = requesting_containers(pod)
+        if metric.name in level or any(metric.name in ((one.get("resources") or {}).get("requests") or {}) for one in containers):
+            return []
+    return [
+        str(one.get("name"))
+        for one in requesting_containers(pod)
+        if (not metric.container or one.get("name") == metric.container)
+        and metric.name not in ((one.get("resources") or {}).get("requests") or {})
+        # A limit without a request: the API server sets the request when it creates a pod (pkg/apis/core/v1/defaults.go).
+        and (pod.get("status") or metric.name not in ((one.get("resources") or {}).get("limits") or {}))
+    ]
+
+
+def _template(item: Object | None) -> dict[str, Any] | None:
+    template = ((item or {}).get("spec") or {}).get("template") if item else None
+    return {"metadata": {"name": "template"}, "spec": template.get("spec") or {}} if isinstance(template, Mapping) else None
+
+
+def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: Sequence[str], message: str) -> Iterator[Problem]:
+    alive = {str(pod["metadata"]["name"]) for pod in look.pods}
+    lost = [name for name in missing if name in alive]
+    if lost:
+        yield look.problem(
+            "no-sample", "warning",
+            f"{metric.title}: no sample of {_few(lost)}; such a pod counts as idle when scaling up and as fully used when scaling down",
+            "new pods have one after two scrapes; else check the kubelet of its node: kubectl get --raw "
+            "/api/v1/nodes/NODE/proxy/metrics/resource",
+        )  # fmt: skip
+    if unready and "pods might be unready" in message:
+        waits = [name for name in unready if name not in _ready(look)]
+        if waits:
+            yield _none_counts(look, metric, waits)
+        else:
+            yield look.problem(
+                "no-sample", "warning", f"{metric.title}: no pod counts yet: {_few(unready)} became Ready a moment ago",
+                "wait until they have a whole sample since then", look.workload,
+            )  # fmt: skip
+
+
+def _none_counts(look: _Look, metric: MetricSpec, waits: Sequence[str]) -> Problem:
+    return look.problem(
+        "no-sample", "critical", f"{metric.title}: none of its pods counts: {_few(waits)} is Pending, or not Ready since its start",
+        f"see why: kubectl describe pod -n {look.item.namespace} {waits[0]}", look.workload,
+    )  # fmt: skip
+
+
+def _started(look: _Look) -> bool:
+    """One of the pods runs, so that there is something to measure."""
+    return any((pod.get("status") or {}).get("phase") == "Running" for pod in look.pods)
+
+
+def _ready(look: _Look) -> set[str]:
+    """The names of the pods that are Ready now."""
+    return {str(pod["metadata"]["name"]) for pod in look.pods if is_running_and_ready(pod)}
+
+
+# ---- the controller
+
+
+def _handled(look: _Look) -> Iterator[Problem]:
+    if not look.item.status.conditions:
+        yield look.problem(
+            "not-handled", "critical", "the controller has not set any condition on it",
+            f"a new autoscaler is read within {look.controller.sync_period:g} s; else check kube-controller-manager: its log, its "
+            f"leader, and "
+            "whether --controllers leaves out horizontal-pod-autoscaler-controller",
+        )  # fmt: skip
+    if look.decision.current == 0 and not look.decision.rows:
+        yield look.problem(
+            "disabled-at-zero", "warning", f"{look.workload} has 0 replicas, so the autoscaler is off (ScalingDisabled)",
+            f"to turn it on: kubectl scale -n {look.item.namespace} {look.item.target.kind.lower()}/{look.item.target.name} "
+            f"--replicas={max(look.item.minimum, 1)}", look.workload,
+        )  # fmt: skip
+
+
+def _bounds(look: _Look) -> Iterator[Problem]:
+    item = look.item
+    if item.minimum == item.maximum:
+        yield look.problem(
+            "fixed", "warning", f"minReplicas and maxReplicas are both {item.minimum}: it never scales", "raise maxReplicas, or remove it"
+        )  # fmt: skip
+    recommended = look.decision.recommended
+    if recommended is not None and recommended > item.maximum and look.decision.lowest >= item.maximum:
+        leading = look.decision.leading
+        yield look.problem(
+            "at-maximum", "note",
+            f"the metrics ask for {recommended} pods, and maxReplicas is {item.maximum}" + (f" ({leading.now})" if leading else ""),
+            "raise maxReplicas if nodes and quotas have room, or give each pod more",
+        )  # fmt: skip
+
+
+def _vertical(look: _Look) -> Iterator[Problem]:
+    for vpa in look.world.vpas or ():
+        namespace, name = namespace_and_name(vpa)
+        spec = vpa.get("spec") or {}
+        target = spec.get("targetRef") or {}
+        if (namespace, target.get("kind"), target.get("name")) != (look.item.namespace, look.item.target.kind, look.item.target.name):
+            continue
+        mode = (spec.get("updatePolicy") or {}).get("updateMode") or "Recreate"
+        if mode == "Off":
+            continue
+        both = sorted(vertical_resources(spec) & {one.name for one in look.item.metrics if one.is_resource and one.utilization is not None})
+        if both:
+            yield look.problem(
+                "vertical-autoscaler", "warning",
+                f"{VPA} {namespace}/{name} (mode {mode}) changes the {' and '.join(both)} request of the same pods, by which the "
+                f"autoscaler "
+                "divides: each change of the request changes the count, and the other way round",
+                f"set its updateMode to Off, or its controlledResources to others than {' and '.join(both)}, or scale by another metric",
+                f"{VPA} {namespace}/{name}",
+            )  # fmt: skip
+
+
+def vertical_resources(spec: Mapping[str, Any]) -> set[str]:
+    """The resources that a VerticalPodAutoscaler changes, of any container."""
+    policies = (spec.get("resourcePolicy") or {}).get("containerPolicies") or ()
+    general: Mapping[str, Any] = next((one for one in policies if one.get("containerName") == "*"), {})
+    found: set[str] = set() if general.get("mode") == "Off" else set(general.get("controlledResources") or ("cpu", "memory"))
+    for one in policies:
+        if one.get("containerName") != "*" and one.get("mode") != "Off":
+            found |= set(one.get("controlledResources") or ("cpu", "memory"))
+    return found
+
+
+def _owner(look: _Look) -> Iterator[Problem]:
+    owner = replicas_owner(look.target.item)
+    if owner is not None and owner.resets:
+        yield look.problem("replicas-owner", "warning", owner.why(look.workload), owner.way_out(look.workload), look.workload)
+
+
+def _habits(look: _Look) -> Iterator[Problem]:
+    for metric in look.item.metrics:
+        if metric.is_resource and metric.name == "memory":
+            yield look.problem(
+                "memory", "note", f"{metric}: more pods lower it only if the load is shared; most programs never give memory back, "
+                f"so the count "
+                "goes up and stays up",
+                "use it only for programs whose memory follows their load; watch that the average falls after a scale-up",
+            )  # fmt: skip
+    slow = look.controller.cpu_initialization
+    early = [row for row in look.decision.rows if row.metric.name == "cpu" and row.valid and row.groups.unready]
+    if early:
+        names = [name for row in early for name in row.groups.unready]
+        yield look.problem(
+            "starts-slowly", "note",
+            f"cpu: {_few(names)} does not count yet: Pending, not Ready, or without a whole sample since it became Ready (in the "
+            f"first {slow:g} s)",
+            "it counts as idle when scaling up; --horizontal-pod-autoscaler-cpu-initialization-period of kube-controller-manager "
+            "sets that time",
+        )  # fmt: skip

@@ -1,0 +1,203 @@
+"""Whether maxReplicas can exist: quotas, limit ranges, and room on the nodes. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from roles.engine.autoscaling.created import CONTAINERS, as_created, quantity, refused
+from roles.engine.autoscaling.decide import Scene
+from roles.engine.kubelet import amounts
+from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
+from roles.engine.placement import ClusterView, place_all
+from roles.engine.placement import requests as pod_requests
+
+if TYPE_CHECKING:
+    from roles.engine.autoscaling.read import World
+
+#: The fields of a problem: rule, severity, why, way out, further objects.
+Found = tuple[str, Literal["critical", "warning", "note"], str, str, str]
+#: More pods than these are not placed one by one: what has room for so many has room.
+MOST_PLACED = 60
+_FEW_REASONS = 3
+# Of these, a quota wants a value of each container.
+_OF_EACH = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+
+
+def template_of(scene: Scene, item: Object | None, world: World) -> dict[str, Any] | None:
+    """A pod as it is created from the target's template; None if the target has no pod template."""
+    template = ((item or {}).get("spec") or {}).get("template")
+    if not isinstance(template, Mapping):
+        return None
+    metadata = template.get("metadata") or {}
+    kept = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
+    namespace = scene.autoscaler.namespace
+    ranges = [one for one in world.limit_ranges or () if namespace_and_name(one)[0] == namespace]
+    return {"metadata": {"namespace": namespace, "name": "new", **kept}, "spec": as_created(template.get("spec") or {}, ranges)}
+
+
+def more_pods(scene: Scene) -> int:
+    """How many pods maxReplicas is away from what exists."""
+    alive = sum(not is_over(pod) and not is_ending(pod) for pod in scene.pods)
+    return max(0, scene.autoscaler.maximum - alive)
+
+
+# ---- quotas
+
+
+def quota_problems(scene: Scene, world: World) -> Iterator[Found]:
+    """Quotas that end before maxReplicas."""
+    pod = _pod(scene, world)
+    count = more_pods(scene)
+    if pod is None or not count:
+        return
+    try:
+        each = _counted(pod)
+    except ValueError:
+        return
+    for quota in world.quotas or ():
+        namespace, name = namespace_and_name(quota)
+        # A scope counts only some pods, and which ones is not decided here.
+        if (
+            namespace != scene.autoscaler.namespace
+            or (quota.get("spec") or {}).get("scopes")
+            or (quota.get("spec") or {}).get("scopeSelector")
+        ):
+            continue
+        status = quota.get("status") or {}
+        try:
+            hard, used = amounts.listed(status.get("hard")), amounts.listed(status.get("used"))
+        except ValueError:
+            continue
+        for resource in hard:
+            if without := _unnamed(pod, resource):
+                yield (
+                    "quota", "warning",
+                    f"ResourceQuota {namespace}/{name} refuses new pods: it limits {resource}, and {' and '.join(without)} has none",
+                    f"set it in the template of {scene.autoscaler.target.kind} {namespace}/{scene.autoscaler.target.name}, or give the "
+                    "namespace a LimitRange with a default",
+                    f"ResourceQuota {namespace}/{name}",
+                )  # fmt: skip
+        for resource, limit in hard.items():
+            one, taken = each.get(resource), used.get(resource, Fraction(0))
+            if not one or limit >= taken + one * count:
+                continue
+            fits = max(0, int((limit - taken) / one))
+            yield (
+                "quota", "warning",
+                f"ResourceQuota {namespace}/{name} allows {quantity(resource, limit)}, {quantity(resource, taken)} are used, and each pod "
+                f"takes {quantity(resource, one)}: {fits} more fit, and maxReplicas {scene.autoscaler.maximum} needs {count} more",
+                "raise the quota, or lower maxReplicas", f"ResourceQuota {namespace}/{name}",
+            )  # fmt: skip
+
+
+def _unnamed(pod: Object, resource: str) -> list[str]:
+    """The containers without a resource that a quota asks of each (pods.go, Constraints)."""
+    if resource not in _OF_EACH or (pod["spec"].get("resources") or {}):
+        return []
+    base, key = resource.rpartition(".")[2], "limits" if resource.startswith("limits.") else "requests"
+    return [
+        f"container {one.get('name')}"
+        for kind in CONTAINERS
+        for one in pod["spec"].get(kind) or ()
+        if base not in ((one.get("resources") or {}).get(key) or {})
+    ]
+
+
+def _pod(scene: Scene, world: World) -> dict[str, Any] | None:
+    target = world.targets.get(scene.autoscaler.key)
+    return template_of(scene, target.item if target else None, world)
+
+
+def _counted(pod: Object) -> dict[str, Fraction]:
+    """What one pod counts in a quota (pkg/quota/v1/evaluator/core/pods.go). Raises ValueError."""
+    found: dict[str, Fraction] = {"pods": Fraction(1), "count/pods": Fraction(1)}
+    for resource, amount in pod_requests({"spec": pod["spec"]}).items():
+        found[resource] = found[f"requests.{resource}"] = amount
+    for one in pod["spec"].get("containers") or ():
+        for resource, amount in amounts.listed((one.get("resources") or {}).get("limits")).items():
+            found[f"limits.{resource}"] = found.get(f"limits.{resource}", Fraction(0)) + amount
+    return found
+
+
+# ---- limit ranges
+
+
+def limit_problems(scene: Scene, world: World) -> Iterator[Found]:
+    """Limit ranges that refuse a new pod of the template (plugin/pkg/admission/limitranger)."""
+    pod = _pod(scene, world)
+    if pod is None:
+        return
+    for item in world.limit_ranges or ():
+        namespace, name = namespace_and_name(item)
+        if namespace != scene.autoscaler.namespace:
+            continue
+        for rule in (item.get("spec") or {}).get("limits") or ():
+            for why in refused(pod, rule):
+                yield (
+                    "limit-range", "warning", f"LimitRange {namespace}/{name} refuses new pods: {why}",
+                    "correct the template's resources, or the LimitRange", f"LimitRange {namespace}/{name}",
+                )  # fmt: skip
+
+
+# ---- nodes
+
+
+def room_problem(scene: Scene, world: World, view: ClusterView) -> Found | None:
+    """Pods up to maxReplicas that no node can take. None too if daytwo cannot judge it."""
+    pod = _pod(scene, world)
+    count = min(more_pods(scene), MOST_PLACED)
+    if pod is None or not count:
+        return None
+    wanted = [{**pod, "metadata": {**pod["metadata"], "name": f"{scene.autoscaler.target.name}-new-{number}"}} for number in range(count)]
+    try:
+        fits, why = _on_each_node(wanted, view)
+        if fits >= count:
+            fits, why = _together(wanted, view)
+    except ValueError:
+        return None
+    if fits >= count:
+        return None
+    return (
+        "no-room", "warning",
+        f"maxReplicas {scene.autoscaler.maximum} needs {count} more pods, and the nodes have room for {fits}: {why}",
+        "lower maxReplicas, add nodes, or request less", f"{scene.autoscaler.target.kind} "
+        f"{scene.autoscaler.namespace}/{scene.autoscaler.target.name}",
+    )  # fmt: skip
+
+
+def _on_each_node(wanted: Sequence[Object], view: ClusterView) -> tuple[int, str]:
+    """How many of these like pods all nodes take at most, each node by itself; and why no more, most frequent reason first. What needs a
+    look at several nodes is left out."""
+    alone = [{**pod, "spec": _without_neighbours(pod["spec"])} for pod in wanted]
+    by_node: dict[str, list[Object]] = {}
+    for pod in view.pods:
+        by_node.setdefault(str(pod["spec"].get("nodeName") or ""), []).append(pod)
+    fits, reasons = 0, Counter[str]()
+    for node in view.nodes:
+        found = place_all(alone, replace(view, nodes=[node], pods=by_node.get(str(node["metadata"]["name"]), [])))
+        fits += _placed(found)
+        if fits >= len(wanted):
+            return fits, ""
+        full = next(one for one in found if one.outcome == "nowhere")
+        reasons.update([*dict.fromkeys(why for verdict in full.nodes.values() for why in verdict.why)] or full.why)
+    return fits, "; ".join(f"{count} x {why}" if count > 1 else why for why, count in reasons.most_common(_FEW_REASONS))
+
+
+def _without_neighbours(spec: Mapping[str, Any]) -> dict[str, Any]:
+    affinity = {key: value for key, value in (spec.get("affinity") or {}).items() if key != "podAffinity"}
+    return {**{key: value for key, value in spec.items() if key not in ("affinity", "topologySpreadConstraints")}, "affinity": affinity}
+
+
+def _together(wanted: Sequence[Object], view: ClusterView) -> tuple[int, str]:
+    """The same on all nodes at once: here spread and affinity count. Where it depends on the order, a pod counts as placed."""
+    found = place_all(wanted, view)
+    nowhere = [one for one in found if one.outcome == "nowhere"]
+    return _placed(found), str(nowhere[0]).partition(": ")[2] if nowhere else ""
+
+
+def _placed(found: Sequence[Any]) -> int:
+    return sum(one.outcome != "nowhere" for one in found)

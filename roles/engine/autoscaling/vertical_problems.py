@@ -1,0 +1,196 @@
+"""What keeps a VerticalPodAutoscaler from working, or makes it harmful. Pure.
+
+The rules are among those of problems.py; docs/autoscaling.md has a row for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from roles.engine.autoscaling.problems import Problem, Severity, vertical_resources
+from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
+from roles.engine.kubelet import amounts
+from roles.engine.object_changes import Object, namespace_and_name
+
+#: The first minor of Kubernetes that resizes pods in place by default (KEP-1287).
+IN_PLACE_MINOR = 33
+#: A recommender looks once a minute, and needs samples first.
+NEW = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class JudgedVertical:
+    """One VerticalPodAutoscaler. `problems`: the worst first."""
+
+    scene: VerticalScene
+    outlook: Outlook
+    problems: tuple[Problem, ...]
+
+    @property
+    def vertical(self) -> Vertical:
+        return self.scene.vertical
+
+    @property
+    def works(self) -> bool:
+        return all(one.severity != "critical" for one in self.problems)
+
+
+def judge_vertical(scene: VerticalScene, now: datetime) -> JudgedVertical:
+    order = ("critical", "warning", "note")
+    seen = outlook(scene, now)
+    found = [*_workload(scene), *_two(scene), *_horizontal(scene), *_bounds(scene), *_in_place(scene), *_advised(scene, now)]
+    if seen.state == "waits" and scene.vertical.advice is not None:
+        found.append(_problem(scene, "updater-waits", "warning", seen.text, _way_on(scene, seen)))
+    return JudgedVertical(scene, seen, tuple(sorted(found, key=lambda one: order.index(one.severity))))
+
+
+def _problem(scene: VerticalScene, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> Problem:
+    return Problem(rule, severity, (str(scene.vertical), *others), why, way_out)
+
+
+def _way_on(scene: VerticalScene, seen: Outlook) -> str:
+    if "min_replicas" in seen.text:
+        return "set min_replicas to 1 if one pod may be changed while it is the only one, or run more"
+    if "lease" in seen.text:
+        return "see why the VPA's admission controller does not run: kubectl get lease -n kube-system vpa-admission-controller"
+    return f"see the pods: kubectl describe pods -n {scene.vertical.namespace}"
+
+
+def _workload(scene: VerticalScene) -> Iterator[Problem]:
+    item = scene.vertical
+    if scene.problem:
+        yield _problem(
+            scene, "no-target", "critical", f"its workload {item.workload} cannot be read: {scene.problem}",
+            f"correct targetRef, create {item.workload}, or remove it", item.workload,
+        )  # fmt: skip
+
+
+def _two(scene: VerticalScene) -> Iterator[Problem]:
+    if not scene.others:
+        return
+    first = min((scene.vertical, *scene.others), key=lambda one: one.age)
+    names = ", ".join(sorted(one.key for one in scene.others))
+    mine = first.key == scene.vertical.key
+    yield _problem(
+        scene, "two-vertical-autoscalers", "warning" if mine else "critical",
+        f"{names} {'is' if len(scene.others) == 1 else 'are'} for the same pods of {scene.vertical.workload}: only the oldest counts, "
+        f"{first.key}",
+        f"keep one: kubectl delete vpa -n {scene.vertical.namespace} "
+        f"{scene.vertical.name if not mine else scene.others[0].name}",
+        *(str(one) for one in scene.others),
+    )  # fmt: skip
+
+
+def _horizontal(scene: VerticalScene) -> Iterator[Problem]:
+    item = scene.vertical
+    if item.mode == "Off":
+        return
+    changed = vertical_resources(item.raw.get("spec") or {})
+    for one in scene.autoscalers:
+        both = sorted(changed & {metric.name for metric in one.metrics if metric.is_resource and metric.utilization is not None})
+        if both:
+            text = " and ".join(both)
+            yield _problem(
+                scene, "vertical-autoscaler", "warning",
+                f"{one} scales the same pods by a percentage of their {text} request, which this one changes (mode {item.mode}): each "
+                "change of the request changes the count, and the other way round",
+                f"set its mode to Off, or its resources to others than {text}, or scale by another metric", str(one),
+            )  # fmt: skip
+
+
+# ---- bounds, and the namespace's LimitRanges
+
+
+def _bounds(scene: VerticalScene) -> Iterator[Problem]:
+    """What the bounds force is not lowered to a LimitRange (capping.go: the policy is applied last), and the API server then refuses the
+    pod: one that was evicted does not come back."""
+    item = scene.vertical
+    severity: Severity = "critical" if item.mode != "Off" else "warning"
+    for policy in item.policies:
+        if policy.get("mode") == "Off":
+            continue
+        who = "each container" if policy.get("containerName") == "*" else f"container {policy.get('containerName')}"
+        try:
+            least, most = amounts.listed(policy.get("minAllowed")), amounts.listed(policy.get("maxAllowed"))
+            for place, high, low in _limits(scene.limit_ranges, item.namespace):
+                for one, why in _beyond(least, most, high, low):
+                    yield _problem(
+                        scene, "limit-range", severity,
+                        f"{why} for {who}, and {place} {one}: the API server refuses such a pod, so an evicted one does not come back",
+                        "change the bounds, or the LimitRange", place,
+                    )  # fmt: skip
+        except ValueError:
+            continue
+
+
+_Amounts = Mapping[str, Fraction]
+
+
+def _limits(items: Sequence[Object], namespace: str) -> Iterator[tuple[str, _Amounts, _Amounts]]:
+    """Name, highest and lowest amounts of a container. Raises ValueError."""
+    for item in items:
+        where, name = namespace_and_name(item)
+        for rule in (item.get("spec") or {}).get("limits") or ():
+            if where == namespace and rule.get("type") == "Container":
+                yield f"LimitRange {where}/{name}", amounts.listed(rule.get("max")), amounts.listed(rule.get("min"))
+
+
+def _beyond(least: _Amounts, most: _Amounts, high: _Amounts, low: _Amounts) -> Iterator[tuple[str, str]]:
+    for resource, amount in sorted(least.items()):
+        if resource in high and amount > high[resource]:
+            yield f"allows at most {shown(resource, high[resource])}", f"the bound min is {resource} {shown(resource, amount)}"
+    for resource, amount in sorted(most.items()):
+        if resource in low and amount < low[resource]:
+            yield f"needs at least {shown(resource, low[resource])}", f"the bound max is {resource} {shown(resource, amount)}"
+
+
+# ---- in place, and the recommender
+
+
+def _in_place(scene: VerticalScene) -> Iterator[Problem]:
+    item = scene.vertical
+    if item.mode != IN_PLACE:
+        return
+    if scene.minor < IN_PLACE_MINOR:
+        yield _problem(
+            scene, "no-in-place", "critical",
+            f"mode {IN_PLACE} needs Kubernetes 1.{IN_PLACE_MINOR} or later, and this is 1.{scene.minor}: it evicts pods instead",
+            "mode Initial or Recreate, or upgrade the cluster",
+        )  # fmt: skip
+    template = (((scene.item or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
+    restarted = sorted(
+        {
+            str(one.get("name"))
+            for one in template.get("containers") or ()
+            for rule in one.get("resizePolicy") or ()
+            if rule.get("restartPolicy") == "RestartContainer"
+        }
+    )
+    if restarted:
+        yield _problem(
+            scene, "no-in-place", "note", f"a resize restarts {', '.join(restarted)} (resizePolicy RestartContainer)",
+            "resizePolicy NotRequired, if the program reads its limits while it runs", item.workload,
+        )  # fmt: skip
+
+
+def _advised(scene: VerticalScene, now: datetime) -> Iterator[Problem]:
+    item = scene.vertical
+    found = item.condition(PROVIDED)
+    if scene.problem or (item.advice is not None and found is not None and found.status):
+        return
+    severity: Severity = "critical"
+    if item.created is None or now - item.created < NEW:
+        severity = "note"
+    if not scene.pods:
+        why, way_out, severity = "there is no pod to recommend for", f"scale {item.workload} up", "warning"
+    elif not item.conditions:
+        why = "no recommender has looked at it"
+        way_out = "a recommender needs a minute; else see the pod vpa-recommender: its log, and whether the metrics API serves"
+    else:
+        said = "; ".join(f"{one}{f': {one.message}' if one.message else ''}" for one in item.conditions)
+        why = f"the recommender has no recommendation ({said})"
+        way_out = f"new pods need two minutes; else see kubectl top pods -n {item.namespace}"
+    yield _problem(scene, "no-recommendation", severity, why, way_out, item.workload)

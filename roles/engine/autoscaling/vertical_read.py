@@ -1,0 +1,133 @@
+"""Reads VerticalPodAutoscalers, and what decides about them besides: workloads, pods, horizontal autoscalers, LimitRanges."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from roles.engine.api import Api, ApiConnectionLost, ApiError, NotFound, find_object, list_objects
+from roles.engine.autoscaling.model import Autoscaler, time_of
+from roles.engine.autoscaling.parse import selector_text
+from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH
+from roles.engine.autoscaling.vertical import VPA, Vertical, VerticalScene
+from roles.engine.object_changes import RESOURCES_OF_KINDS, Object, is_ending, is_over, namespace_and_name
+
+LEASES_PATH = "/apis/coordination.k8s.io/v1/leases"
+#: The lease by which the admission controller shows the updater that it runs (pkg/utils/status).
+ADMISSION = "vpa-admission-controller"
+
+
+@dataclass(frozen=True)
+class VerticalWorld:
+    """`scenes`: sorted by name; `installed`: the cluster has the kind; `not_known`: what could not be read, with the reason."""
+
+    scenes: tuple[VerticalScene, ...] = ()
+    installed: bool = False
+    not_known: tuple[str, ...] = ()
+
+
+@dataclass
+class _Reading:
+    api: Api
+    namespaces: Collection[str] | None
+    not_known: list[str] = field(default_factory=list)
+
+    def listed(self, path: str) -> list[dict[str, Any]]:
+        """A collection, of the namespaces. Raises ApiError."""
+        if self.namespaces is None:
+            return list_objects(self.api, path)
+        head, _, resource = path.rpartition("/")
+        places = [f"{head}/namespaces/{quote(one, safe='')}/{resource}" for one in sorted(self.namespaces)]
+        return [item for place in places for item in list_objects(self.api, place)]
+
+    def optional(self, path: str) -> list[dict[str, Any]]:
+        """A collection; none, and a note, if it cannot be read. Raises ApiConnectionLost."""
+        try:
+            return self.listed(path)
+        except ApiConnectionLost:
+            raise
+        except ApiError as error:
+            self.not_known.append(f"{path.rpartition('/')[2]}: {error}")
+            return []
+
+    def lease(self) -> datetime | None:
+        """The last word of an admission controller, in whichever namespace it runs. Raises ApiConnectionLost."""
+        try:
+            found = list_objects(self.api, LEASES_PATH, fields=f"metadata.name={ADMISSION}")
+            words = [time_of((one.get("spec") or {}).get("renewTime") or one["metadata"].get("creationTimestamp")) for one in found]
+            return max((one for one in words if one is not None), default=None)
+        except ApiConnectionLost:
+            raise
+        except (ApiError, ValueError) as error:
+            self.not_known.append(f"the lease {ADMISSION}: {error}")
+            return None
+
+    def workload(self, item: Vertical) -> tuple[Object | None, str, Sequence[Object]]:
+        """The object, why it cannot be read, and its living pods. Raises ApiConnectionLost."""
+        resource = RESOURCES_OF_KINDS.get(item.target.kind)
+        if resource is None:
+            self.not_known.append(f"{item}: the pods of a {item.target.kind} are not looked at")
+            return None, "", ()
+        space = f"namespaces/{quote(item.namespace, safe='')}"
+        try:
+            found = find_object(self.api, f"/apis/apps/v1/{space}/{resource}/{quote(item.target.name, safe='')}")
+            if found is None:
+                return None, "it does not exist", ()
+            selector = selector_text((found.get("spec") or {}).get("selector"))
+            pods = list_objects(self.api, f"/api/v1/{space}/pods", labels=selector) if selector else []
+        except ApiConnectionLost:
+            raise
+        except (ApiError, ValueError) as error:
+            return None, str(error), ()
+        return found, "", [pod for pod in pods if not is_over(pod) and not is_ending(pod)]
+
+
+def read_verticals(
+    api: Api,
+    minor: int,
+    namespaces: Collection[str] | None = None,
+    known: Sequence[Object] | None = None,
+    horizontal: Sequence[Object] | None = None,
+) -> VerticalWorld:
+    """All VerticalPodAutoscalers, or those of some namespaces; none if the cluster does not have the kind. `known`, `horizontal`: those
+    that are read already or planned, instead of the cluster's; `minor`: of the cluster's version. Raises ApiConnectionLost."""
+    reading = _Reading(api, namespaces)
+    try:
+        listed = reading.listed(VPAS_PATH) if known is None else known
+    except NotFound:
+        return VerticalWorld()
+    except ApiConnectionLost:
+        raise
+    except ApiError as error:
+        return VerticalWorld((), True, (f"verticalpodautoscalers: {error}",))
+    verticals = []
+    for raw in sorted(listed, key=namespace_and_name):
+        try:
+            verticals.append(Vertical.of(raw))
+        except ValueError as error:
+            reading.not_known.append(f"{VPA} {'/'.join(namespace_and_name(raw))}: it cannot be read: {error}")
+    if not verticals:
+        return VerticalWorld((), True, tuple(reading.not_known))
+    autoscalers = _horizontal(reading.optional(HPAS_PATH) if horizontal is None else horizontal)
+    ranges, lease = reading.optional("/api/v1/limitranges"), reading.lease()
+    scenes = []
+    for one in verticals:
+        item, problem, pods = reading.workload(one)
+        others = tuple(other for other in verticals if other is not one and other.workload == one.workload)
+        same = tuple(auto for auto in autoscalers if f"{auto.target.kind} {auto.namespace}/{auto.target.name}" == one.workload)
+        scenes.append(VerticalScene(one, item, problem, pods, others, same, ranges, minor, lease))
+    return VerticalWorld(tuple(scenes), True, tuple(reading.not_known))
+
+
+def _horizontal(items: Sequence[Object]) -> list[Autoscaler]:
+    """Those that can be read; the others are named where they are judged themselves."""
+    found = []
+    for raw in items:
+        try:
+            found.append(Autoscaler.of(raw))
+        except ValueError:
+            continue
+    return found

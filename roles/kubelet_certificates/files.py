@@ -1,0 +1,43 @@
+"""Certificates in files of a node: only the certificates leave it, never a private key."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable
+
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.certificates import Certificate, CertificateError, parse_certificates
+from roles.engine.scripts import templates
+from roles.engine.timeouts import patient
+
+SECONDS = 30
+#: A file may hold a chain; a folder of etcd has five files.
+_MOST_BYTES, _MOST_FILES = 65536, 20
+
+
+def read_files(remote: Remote, paths: Collection[str], folders: Collection[str] = ()) -> dict[str, list[Certificate]]:
+    """The certificates of files (of a kubeconfig its client certificate), and of all *.crt in `folders`, by path. Raises RemoteError."""
+    script = (
+        templates().get_template("certificates.sh.j2").render(paths=paths, folders=folders, most_bytes=_MOST_BYTES, most_files=_MOST_FILES)
+    )
+    answer = remote.run("sh -s", stdin=script, timeout=patient(SECONDS))
+    if answer.code != 0 or "end" not in answer.stdout:
+        raise RemoteError(f"{remote.name}: its certificates cannot be read: {' '.join(answer.stderr[-3:]) or 'the answer was cut short'}")
+    return parse_files(answer.stdout)
+
+
+def parse_files(lines: Iterable[str]) -> dict[str, list[Certificate]]:
+    """Files that cannot be read as X.509 are left out."""
+    found: dict[str, list[Certificate]] = {}
+    for line in lines:
+        kind, *fields = line.split(" ")
+        if kind != "certificates" or len(fields) != 2:
+            continue
+        try:
+            path, data = (base64.b64decode(text.removesuffix("-"), validate=True) for text in fields)
+            if certificates := parse_certificates(data):
+                found[path.decode("utf-8", "replace")] = certificates
+        except (CertificateError, binascii.Error, ValueError):
+            continue
+    return found

@@ -1,0 +1,200 @@
+"""The metrics API: what it needs is checked first, then metrics-server is applied from the operator's own image, and proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from roles.engine import bridge
+from roles.engine.api import Api, ApiError
+from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.inputs import Declared
+from roles.engine.object_changes import (
+    Consents,
+    Object,
+    ObjectPlan,
+    ObjectRun,
+    Session,
+    api_object,
+    cluster_session,
+    desired_of_cluster,
+    dry_run,
+    object_report,
+    open_session,
+)
+from roles.engine.object_changes import show_plan as show_objects_plan
+from roles.engine.proof import NoApi, Survey, survey
+from roles.engine.rollout import Options, Stage, Turns, deploying, table
+from roles.engine.timeouts import unless_set
+from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
+from roles.metrics_server import facts, health
+from roles.metrics_server.manifests import objects
+from roles.metrics_server.model import DEFAULT_PROOF_SECONDS, DesiredServer, read_server
+from roles.metrics_server.plan import ServerAction, plan_objects, plan_way_back, recorded_path
+from roles.metrics_server.preflight import ClusterNeeds, Judged, judge, places
+from roles.metrics_server.write import ServerWriter
+
+#: The name in the records of runs that this package undoes.
+CAPABILITY = "metrics_server"
+_UNHEALTHY = 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the inventory asks for; `server` None: nothing, and an installation of somebody else is checked."""
+
+    server: DesiredServer | None
+
+
+def _read(fleet: Fleet) -> tuple[Options, Asked]:
+    return desired_of_cluster(fleet, lambda hosts: Asked(read_server(hosts)), "")
+
+
+@deploying("Metrics server", _read, all_reachable=True, of_cluster=True)
+def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
+    """Apply the metrics-server of the inventory's data, and prove it; or check the one that somebody else has installed.
+
+    Data keys: those of roles/metrics_server/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any
+    write if the cluster lacks something that it needs. Ends pyinfra with exit code 0 or 2 if there is nothing to write: 2 if the metrics
+    API does not work.
+    """
+    options, desired = asked[0], asked[1].server
+    found, session = _connected(fleet, desired.kubeconfig if desired else None)
+    try:
+        installed = facts.read_installed(session)
+        needs = facts.read_needs(found, session)
+        if installed is not None:
+            return _adopted(session, installed, needs)
+        if desired is None:
+            raise bridge.refuse(
+                "the cluster has no metrics API, and no host has metrics_server in its data; set it in group_data/all.py, or with"
+                " --data metrics_server=registry.example.com/metrics-server:v0.9.0"
+            )
+        return _own(fleet, options, desired, session, needs)
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
+
+
+def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Session, needs: ClusterNeeds) -> Turns | int:
+    judged, able = judge(needs, desired, datetime.now(UTC)), places(needs.nodes)
+    if not able:
+        judged.refusals.append("no node can run a pod of metrics-server: none is Ready, schedulable and without taints")
+    server = desired.metrics_server
+    replicas = server.replicas or min(2, len(able))
+    if replicas > len(able) > 0:
+        judged.refusals.append(f"metrics_server.replicas is {replicas}, each on a node of its own, and {len(able)} nodes can run one")
+    bridge.stop(judged.refusals)
+    wanted = objects(server, replicas, len(needs.nodes))
+    # Those of two replicas are all that there may be.
+    live = _live(session, [one.path for one in objects(server, 2, len(needs.nodes))])
+    plan = plan_objects(wanted, live, force=desired.force)
+    timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
+    writer = ServerWriter(session, force=desired.force, seconds=desired.proof_seconds, serves=True)
+    _show_judged(judged, replicas, able)
+    run = _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout, desired.force)
+    if plan.actions:
+        return Turns.of(run, fleet, "apply, and wait for fresh metrics")
+    return _show_health(health.look(session))
+
+
+def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
+    """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same objects since."""
+    session = cluster_session(fleet, consents.kubeconfig)
+    try:
+        live = _live(session, [recorded_path(one) for one in record.objects])
+    except (ApiError, NoApi, ValueError) as error:
+        raise bridge.refusals([f"the objects of the record cannot be read: {error}"]) from None
+    timeout = record.about.get("proof_timeout")
+    plan = plan_way_back(record, live, force=consents.force)
+    seconds = unless_set(timeout or DEFAULT_PROOF_SECONDS, timeout is not None)
+    serves = any(one.what != "remove" for one in plan.actions)
+    writer = ServerWriter(session, force=consents.force, seconds=seconds, serves=serves)
+    show(f"\nUndoing run {record.run}")
+    return _run(fleet, options, plan, writer, {"undo": record.run}, timeout, consents.force, record.change)
+
+
+def _connected(fleet: Fleet, kubeconfig: str | None) -> tuple[Survey, Session]:
+    """The control-plane nodes, and the API. Raises DeployError."""
+    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
+    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
+    bridge.stop(found.refusals)
+    return found, open_session(fleet, found, kubeconfig)
+
+
+def _live(session: Session, paths: list[str]) -> dict[str, Object]:
+    return {path: found for path in paths if (found := session.fetch(path)) is not None}
+
+
+def _run(
+    fleet: Fleet,
+    options: Options,
+    plan: ObjectPlan[ServerAction],
+    writer: ServerWriter,
+    wanted: dict[str, object],
+    proof_timeout: int | None,
+    force: bool,
+    undoes: str = "",
+) -> ObjectRun:
+    bridge.stop(plan.refusals)
+    plan.actions = dry_run(plan.actions, writer.session, partial(_shown, force=force))
+    run = ObjectRun(
+        this_run(new_run_id(), wanted),
+        [Stage(writer.steps(plan.actions))],
+        fleet,
+        options.take_over,
+        lambda run: object_report.show_objects_end(run, plan.rest),
+        capability=CAPABILITY,
+        about={"proof_timeout": proof_timeout},
+        leaving=lambda: f"written objects stay; to undo them: {run.undo}",
+        undoes=undoes,
+        warnings=writer.rolling.warnings,
+    )
+    show_objects_plan(run, plan)
+    return run
+
+
+def _shown(action: ServerAction, api: Api, *, force: bool) -> str:
+    name = action.name.replace(" ", "/")
+    if action.manifest is None:
+        assert action.before is not None
+        api.delete(action.path, api_object.uid(action.before), dry_run=True)
+        return api_object.diff(action.before, None, name)
+    return api_object.diff(action.before, api.apply(action.path, action.manifest, force=force, dry_run=True), name)
+
+
+# ---- what is shown
+
+
+def _show_judged(judged: Judged, replicas: int, able: list[str]) -> None:
+    show("\nWhat metrics-server needs:")
+    for text in judged.fine:
+        show(f"  {text}")
+    show(f"  {replicas} of {len(able)} nodes that can run it")
+    for text in judged.warnings:
+        show(f"WARNING {text}")
+
+
+def _adopted(session: Session, installed: health.Installed, needs: ClusterNeeds) -> int:
+    """Somebody else's installation: only checked. 2 if it does not work."""
+    show(f"\nThe metrics API is served by {installed.where}, set up by {installed.owner}: daytwo only checks it, and changes nothing.")
+    found = health.look(session, health.resolution(installed.deployment))
+    judged = judge(needs, None, datetime.now(UTC))
+    if found.problems:
+        for text in (*judged.refusals, *judged.warnings):
+            show(f"WARNING {text}")
+    budget = installed.deployment is not None and facts.has_budget(session, installed.deployment)
+    for text in health.remarks(installed, len(places(needs.nodes)), budget):
+        show(f"WARNING {text}")
+    return _show_health(found)
+
+
+def _show_health(found: health.Health) -> int:
+    rows = [["metrics API", "does not work" if found.problems else "works", "; ".join(found.problems) or found.proof]]
+    show_lines("\n" + table.render(["what", "outcome", "proof"], rows))
+    return _UNHEALTHY if found.problems else 0
+
+
+DATA_KEYS = (Declared(DesiredServer, ("metrics_server",), changes=True, undo=undo),)
+
+__all__ = ["CAPABILITY", "DATA_KEYS", "DesiredServer", "metrics_server", "read_server", "undo"]

@@ -1,0 +1,123 @@
+"""What a metrics-server depends on, read from the API servers, the kubelets and the objects of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from roles.engine.api import ApiError, served
+from roles.engine.bridge import RemoteError, at_once
+from roles.engine.editing import last_flag
+from roles.engine.object_changes import Object, Session, label_selector
+from roles.engine.object_changes.api_object import is_ready
+from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
+from roles.kubelet_certificates import presented, read_files
+from roles.metrics_server.health import Installed
+from roles.metrics_server.manifests import API_SERVICE_PATH, NAMESPACE
+from roles.metrics_server.plan import is_ours
+from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts
+
+_FLAGS = (
+    "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers", "requestheader-group-headers",
+    "requestheader-extra-headers-prefix", "proxy-client-cert-file", "proxy-client-key-file", "enable-aggregator-routing",
+)  # fmt: skip
+_SERVICE = "/api/v1/namespaces/default/services/kubernetes"
+_PUBLISHED = f"/api/v1/namespaces/{NAMESPACE}/configmaps/extension-apiserver-authentication"
+_POLICIES = f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies"
+_SERVICE_SECONDS = 5.0
+
+
+def read_needs(found: Survey, session: Session) -> ClusterNeeds:
+    """Raises ApiError, NoApi."""
+    nodes = session.fetch_all("/api/v1/nodes")
+    service = session.fetch(_SERVICE) or {}
+    address = str((service.get("spec") or {}).get("clusterIP") or "")
+    ports = (service.get("spec") or {}).get("ports") or [{}]
+    where = (address, int(ports[0].get("port") or 443))
+    servers = [node for node in found.observed.values() if "kube-apiserver" in node.components]
+    ready = [node for node in nodes if is_ready(node)]
+    works = [partial(_kubelet, found.reading, node) for node in ready]
+    kubelets = [one for one in at_once(works) if isinstance(one, KubeletFacts)]
+    return ClusterNeeds(
+        [_server(found.reading, node, where) for node in servers],
+        nodes,
+        kubelets,
+        session.fetch(_PUBLISHED),
+        session.fetch_all(_POLICIES),
+    )
+
+
+def _server(cluster: Cluster, node: SurveyedNode, service: tuple[str, int]) -> ApiServer:
+    process = node.components["kube-apiserver"].process
+    flags = {name: last_flag(process.argv, name) for name in _FLAGS}
+    own, authority = flags["proxy-client-cert-file"] or "", flags["requestheader-client-ca-file"] or ""
+    try:
+        files = read_files(node.remote, [path for path in (own, authority) if path.startswith("/") and path.isprintable()])
+    except RemoteError as error:
+        raise NoApi(str(error)) from error
+    proxy = next(iter(files.get(own, ())), None)
+    reaches = _reaches(cluster, node, service)
+    return ApiServer(node.remote.name, flags, process.minor, reaches, proxy, tuple(files.get(authority, ())))
+
+
+def _reaches(cluster: Cluster, node: SurveyedNode, service: tuple[str, int]) -> bool:
+    """A TCP connection from the node of an API server to the Service kubernetes; its answer does not matter."""
+    for remote, authority, _ in cluster.doors():
+        if remote.name == node.remote.name and remote.transport is not None and service[0]:
+            try:
+                return not served(remote.transport, remote.name, service, authority, "Service kubernetes", _SERVICE_SECONDS).absent
+            except (ApiError, RemoteError):
+                return False
+    return False
+
+
+def _kubelet(cluster: Cluster, node: Mapping[str, Any]) -> KubeletFacts:
+    name = str(node["metadata"]["name"])
+    configuration, shown, problem = None, None, ""
+    try:
+        shown = presented(cluster, node)
+    except (ApiError, NoApi, RemoteError) as error:
+        problem = str(error)
+    try:
+        configuration = cluster.configuration(name)
+    except (ApiError, NoApi, RemoteError) as error:
+        problem = problem or str(error)
+    return KubeletFacts(name, configuration, shown, problem)
+
+
+def read_installed(session: Session) -> Installed | None:
+    """What serves the metrics API now, if it is not daytwo's. Raises ApiError, NoApi."""
+    service = session.fetch(API_SERVICE_PATH)
+    if service is None or is_ours(service):
+        return None
+    reference = (service.get("spec") or {}).get("service") or {}
+    namespace, name = str(reference.get("namespace") or ""), str(reference.get("name") or "")
+    writers = [str(one.get("manager")) for one in service["metadata"].get("managedFields") or () if "f:spec" in (one.get("fieldsV1") or {})]
+    owner = ", ".join(dict.fromkeys(writers)) or "an unknown manager"
+    if not namespace or not name:
+        return Installed(owner, "the API server itself", None)
+    return Installed(owner, f"{namespace}/{name}", _deployment(session, namespace, name))
+
+
+def _deployment(session: Session, namespace: str, name: str) -> Object | None:
+    """The Deployment whose pods the Service selects."""
+    part = quote(namespace, safe="")
+    found = session.fetch(f"/api/v1/namespaces/{part}/services/{quote(name, safe='')}")
+    selector = ((found or {}).get("spec") or {}).get("selector")
+    if not selector:
+        return None
+    for one in session.fetch_all(f"/apis/apps/v1/namespaces/{part}/deployments"):
+        labels = (((one.get("spec") or {}).get("template") or {}).get("metadata") or {}).get("labels") or {}
+        if label_selector({"matchLabels": selector}).matches(labels):
+            return one
+    return None
+
+
+def has_budget(session: Session, deployment: Object) -> bool:
+    """Whether a budget covers the pods of a Deployment. Raises ApiError, NoApi."""
+    namespace = quote(str(deployment["metadata"]["namespace"]), safe="")
+    labels = (((deployment.get("spec") or {}).get("template") or {}).get("metadata") or {}).get("labels") or {}
+    budgets = session.fetch_all(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
+    return any(label_selector((one.get("spec") or {}).get("selector")).matches(labels) for one in budgets)

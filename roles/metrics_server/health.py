@@ -1,0 +1,140 @@
+"""Whether the metrics API works: its APIService, fresh metrics of every Ready node, metrics of pods. The judgement is pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from roles.engine.api import ApiError
+from roles.engine.draining import cluster_time
+from roles.engine.harmless import one_line
+from roles.engine.object_changes import Object, Session
+from roles.engine.object_changes.api_object import is_ready
+from roles.engine.proof import NoApi
+from roles.metrics_server.manifests import API_SERVICE_PATH, RESOLUTION_SECONDS
+
+METRICS = "/apis/metrics.k8s.io/v1beta1"
+#: A sample may be as old as the resolution, the scrape before it, and the age of the leases that show the cluster's time.
+_SLACK_SECONDS = 30
+_MOST_NAMED = 5
+_NEVER = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True)
+class Health:
+    """`problems`: why the metrics API does not work, each in a sentence; empty: `proof` says how that was seen."""
+
+    problems: tuple[str, ...]
+    proof: str = ""
+
+
+def look(session: Session, resolution: float = RESOLUTION_SECONDS) -> Health:
+    """Raises ApiError, NoApi if the API itself cannot be asked."""
+    service = session.fetch(API_SERVICE_PATH)
+    if problem := unavailable(service):
+        return Health((problem,))
+    nodes = session.fetch_all("/api/v1/nodes")
+    try:
+        metrics = session.asked(lambda api: api.get_json(f"{METRICS}/nodes")).get("items") or []
+        pods = session.asked(lambda api: api.get_json(f"{METRICS}/pods")).get("items") or []
+    except NoApi:
+        raise
+    except ApiError as error:
+        return Health((f"the metrics API gives no answer: {error.rule}",))
+    return judge(nodes, metrics, pods, cluster_time(session), resolution)
+
+
+def unavailable(service: Object | None) -> str:
+    """Why the APIService is not available; "" if it is."""
+    if service is None:
+        return "the cluster has no metrics API (APIService v1beta1.metrics.k8s.io)"
+    for one in (service.get("status") or {}).get("conditions") or ():
+        if one.get("type") == "Available":
+            if one.get("status") == "True":
+                return ""
+            return f"its APIService is not available: {one_line(str(one.get('reason')))}: {one_line(str(one.get('message')))}"
+    return "its APIService has no condition yet"
+
+
+def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], now: datetime, resolution: float) -> Health:
+    """Every Ready node must have metrics that are not older than two scrapes."""
+    ready = [str(node["metadata"]["name"]) for node in nodes if is_ready(node)]
+    # What answers may be anything that somebody registered.
+    found = {str((one.get("metadata") or {}).get("name")): one for one in metrics if isinstance(one, Mapping)}
+    problems = []
+    if missing := [name for name in ready if name not in found]:
+        problems.append(f"no metrics of {_names(missing)}, which {'is' if len(missing) == 1 else 'are'} Ready")
+    ages = {name: (now - _time(found[name])).total_seconds() for name in ready if name in found}
+    if old := [name for name, age in ages.items() if age > 2 * resolution + _SLACK_SECONDS]:
+        problems.append(f"the metrics of {_names(old)} are old: {max(ages.values()):.0f} s")
+    if ahead := [name for name, age in ages.items() if age < -2 * resolution - _SLACK_SECONDS]:
+        problems.append(f"the metrics of {_names(ahead)} are of the future, by {-min(ages.values()):.0f} s: check the clocks of the nodes")
+    if not pods:
+        problems.append("no metrics of any pod")
+    if problems:
+        return Health(tuple(problems))
+    windows = sorted(str(found[name].get("window")) for name in ready)
+    oldest = max(0.0, max(ages.values(), default=0.0))
+    return Health((), f"APIService available; {len(ready)} of {len(ready)} Ready nodes, the oldest sample {oldest:.0f} s old, window up to"
+                      f" {one_line(windows[-1]) if windows else '-'}; {len(pods)} pods")  # fmt: skip
+
+
+def _time(one: Mapping[str, Any]) -> datetime:
+    try:
+        found = datetime.fromisoformat(str(one.get("timestamp")))
+    except ValueError:
+        found = _NEVER
+    return found if found.tzinfo is not None else _NEVER
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(map(one_line, names[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+# ---- an installation of somebody else
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What serves the metrics API. `owner`: who set the APIService up; `where`: NAMESPACE/SERVICE; `deployment`: None if none is found."""
+
+    owner: str
+    where: str
+    deployment: Object | None
+
+
+def remarks(installed: Installed, places: int, has_budget: bool) -> list[str]:
+    """What an operator should know about somebody else's installation; nothing of it is changed."""
+    if installed.deployment is None:
+        return [f"{installed.where} has no Deployment that daytwo can find: its flags are not known"]
+    spec = installed.deployment.get("spec") or {}
+    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
+    words = [str(word) for one in containers for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
+    found = []
+    if any(re.fullmatch(r"--kubelet-insecure-tls(=true)?", word) for word in words):
+        found.append(
+            "it runs with --kubelet-insecure-tls: it believes whatever answers at a node's port 10250; give the kubelets certificates with"
+            " deploys/kubelet_certificates.py, then remove the flag"
+        )
+    replicas = spec.get("replicas")
+    if (1 if replicas is None else int(replicas)) < 2 <= places:
+        found.append("it has one replica: while its node is away, no autoscaler works")
+    elif not has_budget and places > 1:
+        found.append("no PodDisruptionBudget covers its pods: a drain may end all of them at once")
+    if not any((one.get("resources") or {}).get("requests") for one in containers):
+        found.append("it has no requests: under pressure it is evicted among the first")
+    return found
+
+
+def resolution(deployment: Object | None) -> float:
+    """Seconds between two scrapes, from its flags; 60 if they do not say it (cmd/metrics-server/app/options)."""
+    containers = ((((deployment or {}).get("spec") or {}).get("template") or {}).get("spec") or {}).get("containers") or ()
+    for one in containers:
+        for word in (*(one.get("command") or ()), *(one.get("args") or ())):
+            if found := re.fullmatch(r"--metric-resolution=(\d+)(s|m)", str(word)):
+                return float(found[1]) * (60 if found[2] == "m" else 1)
+    return 60.0

@@ -1,0 +1,193 @@
+"""The plan: which objects are created or updated, and the undo of a recorded run. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from roles.engine.api import FIELD_MANAGER
+from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, managers, object_name, uid
+from roles.engine.transaction import ChangedObject, ObjectsRecord
+from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, Wanted, differing, kept, path_of
+
+What = Literal["create", "update", "remove"]
+#: The record has one field for an object: what daytwo sets of it.
+FIELD = ("manifest",)
+
+
+@dataclass(frozen=True)
+class ServerAction:
+    """One write. `before`: the object as it was read, None if it does not exist; `manifest`: what to apply, None: remove it."""
+
+    what: What
+    kind: str
+    name: str
+    path: str
+    before: Object | None
+    manifest: Mapping[str, Any] | None
+    summary: str
+    notes: tuple[str, ...] = ()
+    shown: str = ""
+
+    @property
+    def was(self) -> dict[str, Any] | None:
+        """What the object had of the fields that this action sets, and of those that daytwo had set before: an apply that no longer names
+        one removes it. None: there was no object."""
+        if self.before is None:
+            return None
+        known = kept(identified(self.manifest), self.before) if self.manifest is not None else {}
+        return dict(merged(known, applied(self.before)))
+
+
+def identified(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest without what is no setting."""
+    found = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    found["metadata"] = {key: value for key, value in manifest["metadata"].items() if key in ("labels", "annotations")}
+    return found
+
+
+def plan_objects(wanted: list[Wanted], live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerAction]:
+    """`live`: the objects that exist, by path."""
+    plan = ObjectPlan[ServerAction]()
+    for one in wanted:
+        found = live.get(one.path)
+        if found is None:
+            plan.actions.append(ServerAction("create", one.kind, one.name, one.path, None, one.manifest, "create it"))
+            continue
+        if not is_ours(found) and not force:
+            owners = ", ".join(managers(found, "f:metadata", "f:labels")) or "nobody knows who"
+            plan.refusals.append(
+                f"{one.name} exists, and daytwo has not created it ({owners}); remove it, or take it over with --data force=true"
+            )
+            continue
+        wanted_fields = identified(one.manifest)
+        fields = [*differing(wanted_fields, found), *differing(applied(found), wanted_fields)]
+        if not fields:
+            plan.unchanged.append((one.name, "read back: as wanted"))
+            continue
+        plan.actions.append(
+            ServerAction("update", one.kind, one.name, one.path, found, one.manifest, f"set {', '.join(sorted({*fields}))}")
+        )
+    plan.actions += _dropped(wanted, live)
+    return plan
+
+
+def _dropped(wanted: list[Wanted], live: Mapping[str, Object]) -> list[ServerAction]:
+    """Objects of daytwo's that one replica does not have: a budget would forbid every drain of its node."""
+    paths = {one.path for one in wanted}
+    return [
+        ServerAction("remove", kind, f"{kind} {found['metadata']['name']}", path, found, None, "remove it: the data no longer ask for it")
+        for path, found in live.items()
+        if path not in paths and is_ours(found) and (kind := str(found.get("kind")))
+    ]
+
+
+def is_ours(found: Object) -> bool:
+    """daytwo has applied it."""
+    return any(
+        entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+        for entry in found["metadata"].get("managedFields") or ()
+    )
+
+
+def applied(found: Object) -> dict[str, Any]:
+    """The settings of an object that daytwo has applied, by metadata.managedFields."""
+    for entry in found["metadata"].get("managedFields") or ():
+        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply":
+            return identified({"metadata": {}, **_picked(entry.get("fieldsV1") or {}, found)})
+    return {}
+
+
+def _picked(fields: Mapping[str, Any], value: Any) -> Any:
+    """The parts of a value that FieldsV1 names: `f:NAME` a field, `k:{...}` an item of a list by its keys (structured-merge-diff)."""
+    inner = {name: one for name, one in fields.items() if name != "."}
+    if not inner:
+        return value
+    if isinstance(value, Mapping):
+        return {name[2:]: _picked(one, value[name[2:]]) for name, one in inner.items() if name.startswith("f:") and name[2:] in value}
+    if isinstance(value, list):
+        found = []
+        for item in value:
+            for name, one in inner.items():
+                keys = json.loads(name[2:]) if name.startswith("k:") else None
+                if keys is not None and isinstance(item, Mapping) and all(item.get(key) == text for key, text in keys.items()):
+                    found.append({**keys, **_picked(one, item)})
+        return found
+    return value
+
+
+def merged(first: Any, second: Any) -> Any:
+    """Both, where they do not name the same field."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return {**second, **{key: merged(value, second[key]) if key in second else value for key, value in first.items()}}
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return [merged(one, other) for one, other in zip(first, second, strict=True)]
+    return first
+
+
+# ---- the undo
+
+
+def plan_way_back(record: ObjectsRecord, live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerAction]:
+    """The plan that undoes a run, the last object first: the APIService goes before its server, or it would be dead for a moment."""
+    plan = ObjectPlan[ServerAction]()
+    found = [one for item in record.objects if (one := judged(plan, item, lambda item: _undone(item, live, force))) is not None]
+    plan.actions = found[::-1]
+    plan.actions.sort(key=lambda one: list(COLLECTIONS).index(one.kind), reverse=True)
+    return plan
+
+
+def recorded_path(one: ChangedObject) -> str:
+    """The path of a recorded object, from its kind and name: a node keeps the record. Raises ValueError."""
+    kind, name = str(one.about.get("kind", "")), str(one.about.get("object_name", ""))
+    if kind not in COLLECTIONS:
+        raise ValueError(f"the record names the kind {kind!r}, which this deploy does not write")
+    for part in name.split(":"):
+        object_name(part)
+    return path_of(kind, name)
+
+
+def _undone(one: ChangedObject, live: Mapping[str, Object], force: bool) -> ServerAction | str:
+    """Raises NotUndone, ValueError."""
+    path = recorded_path(one)
+    kind, found = str(one.about["kind"]), live.get(path)
+    field = next((field for field in one.fields if field.path == FIELD), None)
+    if field is None or not isinstance(field.after, Mapping | None):
+        raise ValueError("the record does not say what that run set")
+    if one.action == "remove":
+        if found is not None:
+            return "exists again"
+        manifest = _manifest(one, field.before or {}, kind)
+        return ServerAction("create", kind, one.name, path, None, manifest, "recreate it: that run removed it")
+    if found is None:
+        return "is gone already"
+    if one.uid and uid(found) != one.uid:
+        return "was recreated since; it stays as it is"
+    if one.action == "create":
+        if not is_ours(found) and not force:
+            raise NotUndone("foreign: somebody else owns it now; remove it by hand, or with --data force=true")
+        return ServerAction("remove", kind, one.name, path, found, None, "remove it: that run created it")
+    before, after = field.before or {}, field.after or {}
+    if not differing(before, found):
+        return "already has the values from before that run"
+    if (changed := differing(after, found)) and not force:
+        raise NotUndone(
+            f"foreign: changed by someone else since: {', '.join(changed)}; undo that first, or overwrite it with --data force=true"
+        )
+    manifest = _manifest(one, before, kind)
+    return ServerAction("update", kind, one.name, path, found, manifest, f"restore {', '.join(sorted({*differing(before, found)}))}")
+
+
+def _manifest(one: ChangedObject, settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The manifest that sets what a record has."""
+    return as_manifest(str(one.about.get("version", "")), kind, str(one.about["object_name"]), settings)
+
+
+def as_manifest(version: str, kind: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with these settings, which have its labels, but neither its name nor its kind."""
+    metadata = {"name": name, **(settings.get("metadata") or {})}
+    if f"/namespaces/{NAMESPACE}/" in COLLECTIONS[kind]:
+        metadata["namespace"] = NAMESPACE
+    return {**settings, "apiVersion": version, "kind": kind, "metadata": metadata}

@@ -1,0 +1,246 @@
+"""The resize of one workload as a part of another run: its pods in place, one after the other, and its template. Each part can be put back.
+The run that it belongs to has the lock and the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, show
+from roles.engine.object_changes import (
+    ConnectedCluster,
+    Gone,
+    Object,
+    RevertFailed,
+    RollOuts,
+    Undone,
+    workload_rollout,
+)
+from roles.engine.proof import NoApi
+from roles.engine.timeouts import patient
+from roles.engine.transaction import ChangedObject, Refusal
+from roles.pod_resize import facts, model, pod_resources, templates
+from roles.pod_resize.abilities import Ability
+from roles.pod_resize.cgroup import ContainerCgroup
+from roles.pod_resize.engine import Engine, Watcher
+from roles.pod_resize.facts import Selected
+from roles.pod_resize.model import DesiredResources
+from roles.pod_resize.plan import PodStep, ResizePlan, ResourceChange, plan_resize, plan_way_back
+from roles.pod_resize.pod_resources import Resources
+from roles.pod_resize.resize_run import TemplateUpdate
+from roles.pod_resize.templates import Template
+
+_KEYS = {kind: key for key, kind in model.KINDS.items()}
+#: The first part of the path of a recorded field that is of a pod: then its UID, and the container.
+POD = "pods"
+SIDES = ("before", "after")
+
+
+@dataclass
+class WorkloadResize:
+    """`steps` are its pods, in order; `template` its new template, or None; `kept`: the template is to stay; `done` the steps that are
+    carried out."""
+
+    kind: str
+    item: Object
+    path: str
+    steps: Sequence[PodStep]
+    template: Template | None
+    engine: Engine
+    rolling: RollOuts
+    notes: Sequence[str] = ()
+    kept: bool = False
+    done: list[PodStep] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {pod_resources.where(self.item)}"
+
+    @property
+    def restarts(self) -> bool:
+        """Containers are restarted by their resizePolicy."""
+        return any(change.restarts for step in self.steps for change in step.changes.values())
+
+    def fields(self) -> list[dict[str, Any]]:
+        """What it changes, for the record: of each pod's containers, and of the template's."""
+        found: list[dict[str, Any]] = [
+            {"path": [POD, step.uid, name, "resources"], "before": change.before, "after": change.after}
+            for step in self.steps
+            for name, change in step.changes.items()
+        ]
+        if self.template is not None:
+            path = ("spec", "template", "spec", "containers")
+            found += [
+                {"path": [*path, name, "resources"], "before": self.template.before.get(name) or {}, "after": after}
+                for name, after in self.template.after.items()
+            ]
+        return found
+
+    def about(self) -> dict[str, Any]:
+        """What else its way back needs, for the record."""
+        meta = self.item["metadata"]
+        return {
+            "path": self.path,
+            "uid": str(meta.get("uid", "")),
+            "kind": self.kind,
+            "namespace": str(meta.get("namespace", "")),
+            "name": str(meta["name"]),
+            "pods": {step.uid: [step.name, step.node] for step in self.steps},
+        }
+
+    def resize(self) -> str:
+        """All pods, in place; returns the proof. Raises Undone if all pods have their old resources again, RevertFailed, and NotDone if
+        nothing was changed."""
+        proofs = []
+        for step in self.steps:
+            try:
+                proofs.append(str(self.engine.resize(step)))
+                self.done.append(step)
+            except Gone:
+                continue  # its replacement has the template's resources
+            except Exception as error:
+                why = f"{step.where}: {str(error) or repr(error)}"
+                if isinstance(error, RevertFailed):
+                    raise RevertFailed("; ".join([why, *self._put_back(why)])) from error
+                if not self.done:
+                    raise
+                raise self.put_back(why) from error
+        return "; ".join(dict.fromkeys(proofs)) or "its pods were replaced meanwhile"
+
+    def put_back(self, why: str) -> Exception:
+        """Revert the pods that are resized, last one first; the error says how that ended: Undone or RevertFailed."""
+        failed = self._put_back(why)
+        if failed:
+            return RevertFailed("; ".join([why, *failed]))
+        return Undone(f"{why}; its pods have their old resources again, read in their cgroups")
+
+    def _put_back(self, why: str) -> list[str]:
+        """Why pods could not be put back."""
+        failed = []
+        for step in reversed(self.done):
+            show(f"  {step.where}: putting its resources back")
+            ended = self.engine.put_back(step, why)
+            if not isinstance(ended, (Undone, Gone)):
+                failed.append(f"{step.where}: {str(ended).removeprefix(f'{why}; ')}")
+        self.done.clear()
+        return failed
+
+    def update_template(self) -> str:
+        """Raises the same as TemplateUpdate.carry_out."""
+        if self.template is None:
+            return "its template stays as it is" if self.kept else "its template has it already"
+        return TemplateUpdate(self.rolling, self.template).carry_out(lambda _: None)
+
+
+class Resizer:
+    """Plans the resize of workloads of one cluster. `ability`: of all nodes with pods."""
+
+    def __init__(self, fleet: Fleet, reached: ConnectedCluster, *, allow_restarts: bool, template: bool) -> None:
+        self.reached = reached
+        self._fleet, self._allow_restarts, self._template = fleet, allow_restarts, template
+        self.rolling = RollOuts(reached.session)
+        self._ability: Ability | None = None
+
+    @property
+    def ability(self) -> Ability:
+        """Raises ApiError, NoApi."""
+        if self._ability is None:
+            self._ability = self.reached.session.asked(lambda api: facts.read_ability(self.reached.found, api), "plan")
+        return self._ability
+
+    def plan(self, kind: str, namespace: str, name: str, wanted: Mapping[str, Resources]) -> tuple[WorkloadResize | None, list[str]]:
+        """The resize of a workload's containers to `wanted` (what is not named in it stays), and why it is refused. Nothing is written.
+        Raises Refusal if there is no such workload, ApiError, NoApi."""
+        desired = DesiredResources(**{_KEYS[kind]: f"{namespace}/{name}"}, allow_restarts=self._allow_restarts)
+        selected = self.reached.session.asked(lambda api: facts.select(api, desired), "plan")
+        assert selected.workload is not None  # select refuses
+        item = selected.workload
+        held, problems = facts.read_held(self._fleet, self.reached.nodes, selected.pods)
+        plan = plan_resize(desired, selected.pods, self.ability, held, self.reached.nodes, wanted)
+        refusals = [*plan.refusals, *problems]
+        template = None
+        if self._template:
+            before = templates.of(item)
+            after = {one: pod_resources.merged(before.get(one) or {}, resources) for one, resources in wanted.items()}
+            template = templates.update(kind, item, desired.path, after, desired.rollout_seconds)
+            if template is not None:
+                refusals += workload_rollout.rollout_problems(kind, item)
+        resize = self._resize(kind, item, desired, selected, plan, template, held)
+        return resize, refusals or self._tried(resize)
+
+    def _tried(self, resize: WorkloadResize) -> list[str]:
+        """What the API server refuses, in a dry run with its admission."""
+        refused: dict[str, None] = {}
+        tries: list[tuple[str, str, Mapping[str, object]]] = [
+            (step.where, step.path(self.ability.minor), step.patch()) for step in resize.steps
+        ]
+        if (template := resize.template) is not None:
+            tries.append((template.name, template.path, template.patch()))
+        for where, path, patch in tries:
+            try:
+                self._dry(path, patch)
+            except ApiError as error:
+                refused[f"{where}: the API refuses it: {error.rule}; {error.way_out}"] = None
+            except NoApi as error:
+                return [f"the API cannot be reached: {error}"]
+        return list(refused)
+
+    def _dry(self, path: str, patch: Mapping[str, object]) -> object:
+        return self.reached.session.asked(lambda api: api.patch(path, patch, dry_run=True), "dry run")
+
+    # ---- the way back
+
+    def plan_back(self, changed: ChangedObject, *, force: bool) -> tuple[WorkloadResize | None, list[str]]:
+        """The way back of a recorded workload (`fields`, `about` of WorkloadResize): its template, if the run changed it, and the pods that
+        it resized and that are still there. None if the workload is gone. Raises ValueError if the record is incomplete, ApiError,
+        NoApi."""
+        kind, namespace, name = (str(changed.about[key]) for key in ("kind", "namespace", "name"))
+        desired = DesiredResources(**{_KEYS[kind]: f"{namespace}/{name}"}, allow_restarts=self._allow_restarts)
+        try:
+            selected = self.reached.session.asked(lambda api: facts.select(api, desired), "plan")
+        except Refusal:
+            return None, []
+        item = selected.workload
+        if item is None or str(item["metadata"].get("uid")) != changed.uid:
+            return None, []
+        steps = _recorded_steps(changed)
+        held, problems = facts.read_held(self._fleet, self.reached.nodes, selected.pods)
+        outcomes = {step.uid: changed.outcome for step in steps}
+        plan = plan_way_back(steps, selected.pods, self.ability, held, self.reached.nodes, desired, outcomes, force=force)
+        refusals = [*plan.refusals, *problems]
+        before, after = (
+            {one.path[-2]: dict(getattr(one, side) or {}) for one in changed.fields if one.path[0] == "spec"} for side in SIDES
+        )
+        template = None
+        if before:
+            if (why := templates.changed_since(item, before, after)) and not force:
+                refusals.append(f"{kind} {namespace}/{name}: {why}")
+            template = templates.update(kind, item, desired.path, before, desired.rollout_seconds)
+        return self._resize(kind, item, desired, selected, plan, template, held), refusals
+
+    def _resize(
+        self, kind: str, item: Object, desired: DesiredResources, selected: Selected, plan: ResizePlan, template: Template | None,
+        held: Mapping[str, ContainerCgroup],
+    ) -> WorkloadResize:  # fmt: skip
+        watcher = Watcher(self.reached.session, selected.namespace, selected.labels)
+        engine = Engine(
+            self.reached.session, watcher, self.ability, self.reached.nodes, self.reached.units, patient(model.DEFAULT_RESIZE_SECONDS),
+            lambda text: show(f"  {text}"), held,
+        )  # fmt: skip
+        return WorkloadResize(kind, item, desired.path, plan.steps, template, engine, self.rolling, plan.notes, not self._template)
+
+
+def _recorded_steps(changed: ChangedObject) -> list[PodStep]:
+    """Raises ValueError if the record lacks something."""
+    try:
+        pods: Mapping[str, Sequence[str]] = changed.about["pods"]
+        changes: dict[str, dict[str, ResourceChange]] = {}
+        for one in changed.fields:
+            if one.path[0] == POD:
+                changes.setdefault(one.path[1], {})[one.path[2]] = ResourceChange(dict(one.before), dict(one.after))
+        namespace = str(changed.about["namespace"])
+        return [PodStep(namespace, str(pods[uid][0]), uid, str(pods[uid][1]), found) for uid, found in changes.items()]
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"the record of {changed.name} lacks something ({type(error).__name__}: {error}); undo it by hand") from error

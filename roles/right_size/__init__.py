@@ -1,0 +1,141 @@
+"""Requests and limits from real use: what the kernel counted of each container, over many runs, against what it requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from roles.engine import bridge
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, Remote, show, show_lines
+from roles.engine.files import write_whole
+from roles.engine.harmless import as_json, harmless
+from roles.engine.inputs import Declared
+from roles.engine.object_changes import Session, connect_cluster, open_session
+from roles.engine.proof import NoApi, survey
+from roles.engine.rollout import Options, Turns, deploying, one
+from roles.engine.rollout.options import read_options
+from roles.right_size import apply_deploy, page, prometheus, report
+from roles.right_size.apply_deploy import undo
+from roles.right_size.collected import Collected
+from roles.right_size.judged import Judged
+from roles.right_size.judging import grouped, judge_all, with_reads
+from roles.right_size.model import RightSizeOptions
+from roles.right_size.prometheus import PrometheusError
+from roles.right_size.reading import collect
+from roles.right_size.samples import History, Span
+from roles.right_size.store import FolderError, Store, StoreError
+from roles.right_size.workloads import Workload
+
+
+def _read(fleet: Fleet) -> tuple[Options, RightSizeOptions]:
+    return read_options(fleet.targets), one(RightSizeOptions)(fleet)
+
+
+@deploying("Right size", _read)
+def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns | None:
+    """Show for each container what it uses, what it requests and what it should request; with `apply`, change that.
+
+    Data keys: those of roles/right_size/model.py, and take_over (roles/engine/rollout/options.py). Samples are kept on the operator's
+    machine, and count in later runs. Raises DeployError if something could not be read, after it has shown the rest; with `apply` before
+    any change.
+    """
+    common, options = asked
+    if options.apply:
+        reached = connect_cluster(fleet, options.kubeconfig)
+        seen, found = observe(fleet, options, reached.session, reached.nodes)
+        _write(options, seen, found)
+        bridge.stop(seen.problems)
+        return Turns.of(apply_deploy.plan_run(fleet, options, common, reached, seen, found), fleet, "resize, watch, and update templates")
+    # An operator's own identity needs the addresses of the API servers, also with --limit.
+    servers = [remote for remote in fleet.others if remote.is_control_plane] if options.kubeconfig else []
+    surveyed = survey(fleet, [*fleet.targets, *(remote for remote in servers if remote.connected or remote.connect())])
+    nodes = {node.kubelet.node_name: node.remote for node in surveyed.observed.values()}
+    problems = [*(f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable), *surveyed.refusals]
+    seen, found = observe(fleet, options, open_session(fleet, surveyed, options.kubeconfig), nodes)
+    seen.problems = [*problems, *seen.problems]
+    _write(options, seen, found)
+    if seen.problems:
+        raise bridge.refuse("not everything could be read:", seen.problems)
+    return None
+
+
+def observe(fleet: Fleet, options: RightSizeOptions, session: Session, nodes: Mapping[str, Remote]) -> tuple[Collected, list[Judged]]:
+    """Read the cluster for `watch` seconds, add that to the samples of earlier runs, and judge each container. `nodes`: those that are read
+    over SSH, by name. Raises DeployError."""
+    try:
+        seen = collect(fleet, session, nodes, options.watch, options.interval, options.read_namespaces)
+    except (ApiError, NoApi, ValueError) as error:
+        raise bridge.refuse(f"the cluster's containers cannot be read: {error}") from None
+    seen.containers = [one for one in seen.containers if options.chosen(one.workload)]
+    seen.lives = [one for one in seen.lives if options.chosen(one.workload)]
+    there = {f"{workload.namespace}/{workload.kind}/{workload.name}" for workload in grouped(seen.containers)}
+    missing = set(options.only or ()) - there
+    bridge.stop(f"only: {name} has no pods now, or does not exist" for name in sorted(missing))
+    histories = _kept(seen)
+    return seen, judge_all(seen, histories, options.min_span_seconds, _more(options, seen))
+
+
+def _kept(seen: Collected) -> dict[Workload, Mapping[str, History]]:
+    """What is known of each workload's containers: this run's reads added to the kept ones. If these cannot be used, only this run's count,
+    and `problems` says so."""
+    store, now = Store.of(seen.cluster), time.time()
+    found: dict[Workload, Mapping[str, History]] = {}
+    usable = True
+    for workload, lives in grouped(seen.lives).items():
+        change = partial(with_reads, lives=lives, seen=seen, now=now)
+        try:
+            found[workload] = store.update(workload, change) if usable else change({})
+        except StoreError as error:
+            # A full disk and a lock that is held are the same for all workloads: one error, and one wait.
+            usable = not isinstance(error, FolderError)
+            seen.problems.append(f"{f'{workload}: ' if usable else ''}{error}; only this run's own reads count")
+            found[workload] = change({})
+    try:
+        if usable:
+            store.forget(now)
+    except StoreError as error:
+        seen.problems.append(str(error))
+    return found
+
+
+def _more(options: RightSizeOptions, seen: Collected) -> dict[tuple[str, str, str], Span]:
+    if options.prometheus is None:
+        return {}
+    try:
+        return prometheus.spans(options.prometheus, sorted({one.workload.namespace for one in seen.containers}), time.time())
+    except PrometheusError as error:
+        seen.problems.append(str(error))
+        return {}
+
+
+def _write(options: RightSizeOptions, seen: Collected, found: Sequence[Judged]) -> None:
+    made = datetime.now(UTC)
+
+    def text() -> str:
+        return harmless("\n".join(report.lines(found, seen.notes)))
+
+    formats: dict[str, Callable[[], str]] = {
+        "table": text,
+        "json": lambda: as_json(
+            report.as_json(found, made=made.isoformat(timespec="seconds"), cluster=seen.cluster, notes=seen.notes, problems=seen.problems)
+        ),
+        "html": lambda: page.page(found, made=made.strftime("%Y-%m-%d %H:%M UTC"), notes=seen.notes, problems=seen.problems),
+    }
+    document = formats[options.format]()
+    if options.output is None:
+        show_lines(document)
+        return
+    try:
+        write_whole(options.output, document + "\n")
+    except OSError as error:
+        raise bridge.refuse(f"output={options.output}: cannot write the report: {error.strerror or error}; choose another path") from None
+    show_lines(text())
+    show(f"\n{options.format}: {options.output}")
+
+
+DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=True, undo=undo),)
+
+__all__ = ["DATA_KEYS", "right_size", "undo"]

@@ -1,0 +1,270 @@
+"""What a run changes: from the advice to the resources of workloads and the targets of their autoscalers, and whether quotas and nodes have
+room for it. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from roles.engine import placement
+from roles.engine.kubelet import parse_quantity
+from roles.engine.object_changes import RESOURCES_OF_KINDS, Object
+from roles.engine.placement import ClusterView
+from roles.pod_resize import PodStep, Resources, WorkloadResize
+from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets
+from roles.right_size.judged import Judged
+from roles.right_size.quantities import cpu_text, memory_text
+from roles.right_size.recommend import Advice
+from roles.right_size.workloads import Amounts, Workload
+
+_TEXT = {"cpu": cpu_text, "memory": memory_text}
+# Decisions that change nothing, though something may be wrong.
+_NOT_YET = ("wait", "fix", "unknown")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A workload to change: the new resources of its containers, without what stays."""
+
+    workload: Workload
+    resources: Mapping[str, Resources]
+    judged: Sequence[Judged]
+
+
+@dataclass(frozen=True)
+class TargetChange:
+    """The metrics of a HorizontalPodAutoscaler before and after. `text`: what changes, for people."""
+
+    name: str
+    path: str
+    uid: str
+    before: Sequence[Any]
+    after: Sequence[Any]
+    text: str
+
+    def patch(self, version: str = "") -> dict[str, Any]:
+        """A strategic merge patch, which replaces this list; UID and, if given, resourceVersion are preconditions."""
+        preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
+        return {"metadata": preconditions, "spec": {"metrics": list(self.after)}}
+
+    @property
+    def falls(self) -> bool:
+        """A percentage gets lower: the autoscaler never wants fewer pods for that, even before the request is higher."""
+        return any(_percent(new) < _percent(old) for old, new in zip(self.before, self.after, strict=False))
+
+    def back(self) -> TargetChange:
+        return replace(self, before=self.after, after=self.before)
+
+
+def _percent(metric: Any) -> int:
+    """The utilization that a metric keeps; 0: it keeps none."""
+    source = metric.get("containerResource") or metric.get("resource") or {}
+    return int((source.get("target") or {}).get("averageUtilization") or 0)
+
+
+def hpa_path(namespace: str, name: str) -> str:
+    head, _, kind = HPA_PATH.rpartition("/")
+    return f"{head}/namespaces/{quote(namespace, safe='')}/{kind}/{quote(name, safe='')}"
+
+
+def wanted(found: Iterable[Judged]) -> tuple[list[Wanted], list[tuple[str, str]], list[tuple[str, str]]]:
+    """The workloads whose containers should change, those in danger first; those that this run leaves, with the reason; and those of which
+    too little is known, or which leak, so that nothing changes."""
+    by_workload: dict[Workload, list[Judged]] = {}
+    for one in found:
+        by_workload.setdefault(one.workload, []).append(one)
+    changes, left, waiting = [], [], []
+    for workload, ones in by_workload.items():
+        resources = {one.container: new for one in ones if (new := new_resources(one))}
+        if not resources:
+            if why := "; ".join(_not_yet(ones)):
+                waiting.append((str(workload), why))
+            continue
+        if why := _why_left(workload, [one for one in ones if one.container in resources]):
+            left.append((str(workload), why))
+        else:
+            changes.append(Wanted(workload, resources, ones))
+    return changes, left, waiting
+
+
+def _not_yet(ones: Iterable[Judged]) -> Iterator[str]:
+    for one in ones:
+        for advice in one.advices:
+            if advice.decision in _NOT_YET:
+                yield f"{one.container} {advice.resource}: {advice.why}"
+
+
+def new_resources(one: Judged) -> dict[str, dict[str, str]]:
+    """The values of a container that its advice changes; empty if it changes none."""
+    new: dict[str, dict[str, str]] = {}
+    for advice in one.advices:
+        if advice.decision not in ("raise", "lower"):
+            continue
+        for kind, now, then in (("requests", one.now.requests, advice.request), ("limits", one.now.limits, advice.limit)):
+            if then is not None and then != getattr(now, advice.resource):
+                new.setdefault(kind, {})[advice.resource] = _TEXT[advice.resource](then)
+    return new
+
+
+def _why_left(workload: Workload, ones: Sequence[Judged]) -> str:
+    if workload.kind not in RESOURCES_OF_KINDS:
+        return f"daytwo changes Deployments, StatefulSets and DaemonSets; change the template of this {workload.kind} by hand"
+    if sidecars := [one.container for one in ones if one.sidecar]:
+        return f"{', '.join(sidecars)} is a sidecar, which no resize in place changes; set it in the template by hand"
+    vpa = next((one.vpa for one in ones if one.vpa is not None and one.vpa.mode != "Off"), None)
+    if vpa is not None:
+        return f"the VerticalPodAutoscaler {vpa.name} ({vpa.mode}) sets its requests; set its updateMode to Off first"
+    return ""
+
+
+def target_changes(of: Wanted, items: Iterable[Object]) -> list[TargetChange]:
+    """The autoscalers of a workload whose utilization targets have to change with its requests."""
+    before = {one.container: one.now.requests for one in of.judged}
+    after = {one.container: _requests(one) for one in of.judged}
+    found = []
+    for item in items:
+        if not utilization_targets([item]).get(of.workload):
+            continue
+        metrics = list((item.get("spec") or {}).get("metrics") or ())
+        new = [_corrected(metric, before, after) for metric in metrics]
+        texts = [text for _, text in new if text]
+        if texts:
+            meta = item["metadata"]
+            path, uid = hpa_path(of.workload.namespace, str(meta["name"])), str(meta.get("uid", ""))
+            found.append(TargetChange(str(meta["name"]), path, uid, metrics, [metric for metric, _ in new], ", ".join(texts)))
+    return found
+
+
+def _requests(one: Judged) -> Amounts:
+    def of(advice: Advice) -> int | None:
+        return advice.request if advice.decision in ("raise", "lower") else getattr(one.now.requests, advice.resource)
+
+    return Amounts(of(one.cpu), of(one.memory))
+
+
+def _corrected(metric: Object, before: Mapping[str, Amounts], after: Mapping[str, Amounts]) -> tuple[Any, str]:
+    """A metric with its new percentage, and what changes; as it is, and "", if it is no utilization or stays."""
+    key = "containerResource" if metric.get("type") == "ContainerResource" else "resource"
+    source = metric.get(key) or {}
+    percent, resource = (source.get("target") or {}).get("averageUtilization"), source.get("name")
+    if percent is None or resource not in ("cpu", "memory"):
+        return metric, ""
+    counted = [name for name in before if key == "resource" or name == source.get("container")]
+    amounts = [[getattr(side[name], resource) for name in counted] for side in (before, after)]
+    if not counted or any(amount is None for side in amounts for amount in side):
+        return metric, ""
+    was, becomes = sum(amounts[0]), sum(amounts[1])
+    target = UtilizationTarget("", resource, int(percent))
+    new = corrected(target, was, becomes) if was != becomes and becomes else int(percent)
+    if new == percent:
+        return metric, ""
+    changed: Any = copy.deepcopy(dict(metric))
+    changed[key]["target"]["averageUtilization"] = new
+    return changed, f"{resource} {percent} % -> {new} %"
+
+
+def changed_since(planned: WorkloadResize, now: WorkloadResize) -> Iterator[str]:
+    """What someone else has changed between two plans of one resize, in words."""
+    if planned.item["metadata"].get("uid") != now.item["metadata"].get("uid"):
+        yield "it was deleted and created again"
+        return
+    # No template: it has the new resources.
+    if now.template is not None and (planned.template is None or now.template.before != planned.template.before):
+        yield "its template got other resources"
+    before = {step.uid: step for step in planned.steps}
+    for step in now.steps:
+        known = before.get(step.uid)
+        if known is not None and {name: one.before for name, one in step.changes.items()} != {
+            name: one.before for name, one in known.changes.items()
+        }:
+            yield f"the pod {step.where} got other resources"
+
+
+# ---- room
+
+
+def grown(step: PodStep) -> dict[str, int]:
+    """What one pod requests more than before: `cpu` in thousandths, `memory` in bytes, and the same of limits as `limits.cpu`."""
+    total: dict[str, int] = {}
+    for change in step.changes.values():
+        for kind, prefix in (("requests", ""), ("limits", "limits.")):
+            for resource in ("cpu", "memory"):
+                old, new = ((side.get(kind) or {}).get(resource) for side in (change.before, change.after))
+                if new is not None:
+                    total[prefix + resource] = total.get(prefix + resource, 0) + _units(resource, new) - _units(resource, old or "0")
+    return total
+
+
+def _units(resource: str, text: str) -> int:
+    amount = parse_quantity(str(text)) * (1000 if resource == "cpu" else 1)
+    return -(-amount.numerator // amount.denominator)
+
+
+def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Iterable[Object]) -> Iterator[str]:
+    """Nodes that have no room for all of these steps together. `pods`: all of the cluster."""
+    more: dict[str, dict[str, int]] = {}
+    for step in steps:
+        for resource, amount in grown(step).items():
+            if not resource.startswith("limits."):
+                found = more.setdefault(step.node, {})
+                found[resource] = found.get(resource, 0) + amount
+    held: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        node = str((pod.get("spec") or {}).get("nodeName") or "")
+        if node in more and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            requests = placement.requests(pod, actuated=True)
+            found = held.setdefault(node, {"cpu": 0, "memory": 0})
+            found["cpu"] += int(requests.get("cpu", 0) * 1000)
+            found["memory"] += int(requests.get("memory", 0))
+    for item in nodes:
+        name = str(item["metadata"]["name"])
+        room = (item.get("status") or {}).get("allocatable") or {}
+        for resource, amount in more.get(name, {}).items():
+            total, has = _units(resource, str(room.get(resource, "0"))), held.get(name, {}).get(resource, 0)
+            if amount > 0 and has + amount > total:
+                text = _TEXT[resource]
+                yield f"{name} has {text(total)} of {resource} for pods, they request {text(has)}, and this would add {text(amount)}"
+
+
+def quota_problems(steps: Iterable[PodStep], namespace: str, quotas: Iterable[Object]) -> Iterator[str]:
+    """ResourceQuotas of the namespace that all of these steps together exceed. The API server itself checks each pod alone."""
+    more: dict[str, int] = {}
+    for step in steps:
+        if step.namespace == namespace:
+            for resource, amount in grown(step).items():
+                more[resource] = more.get(resource, 0) + amount
+    for item in quotas:
+        status = item.get("status") or {}
+        for name, hard in (status.get("hard") or {}).items():
+            resource = name.removeprefix("requests.")
+            amount = more.get(resource, 0)
+            if amount <= 0:
+                continue
+            plain = resource.removeprefix("limits.")
+            total, used = _units(plain, hard), _units(plain, (status.get("used") or {}).get(name, "0"))
+            if used + amount > total:
+                text = _TEXT[plain]
+                yield (
+                    f"the ResourceQuota {item['metadata']['name']} allows {text(total)} of {name}, {text(used)} are used, "
+                    f"and this would add {text(amount)}"
+                )
+
+
+def rollout_problems(pods: Iterable[Object], resources: Mapping[str, Resources], view: ClusterView) -> Iterator[str]:
+    """Pods of a workload that could run nowhere if they are recreated with the new resources."""
+    new = [_with(pod, resources) for pod in pods]
+    for found in placement.place_all(new, view):
+        if found.outcome == "nowhere":
+            yield f"recreated with the new resources, {found}"
+
+
+def _with(pod: Object, resources: Mapping[str, Resources]) -> Object:
+    changed: Any = copy.deepcopy({key: value for key, value in pod.items() if key != "status"})
+    for one in changed["spec"].get("containers") or ():
+        new = resources.get(str(one.get("name"))) or {}
+        old = one.get("resources") or {}
+        one["resources"] = {**old, **{kind: {**(old.get(kind) or {}), **values} for kind, values in new.items()}}
+    return changed  # type: ignore[no-any-return]

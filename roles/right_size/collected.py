@@ -1,0 +1,25 @@
+"""What one run read of a cluster. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from roles.engine.object_changes import Object
+from roles.right_size.samples import Seen
+from roles.right_size.workloads import ContainerNow
+
+
+@dataclass
+class Collected:
+    """`containers` as they were at the end of the reads; `lives`: with those that ended meanwhile; `seen`: what was read of each, by its
+    container ID. `notes`: what is known less well, and why; `problems`: what could not be read."""
+
+    cluster: str
+    containers: list[ContainerNow]
+    lives: list[ContainerNow]
+    seen: dict[str, Seen]
+    vpas: list[Object] = field(default_factory=list)
+    hpas: list[Object] = field(default_factory=list)
+    nodes: list[Object] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)

@@ -1,0 +1,60 @@
+"""Whether a workload is worse off than before its resize: restarted, killed for its memory, or stopped by its CPU limit. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from roles.engine.rollout import table
+from roles.right_size.quantities import memory_text
+from roles.right_size.samples import LEAST_PERIODS, THROTTLED, Read
+from roles.right_size.workloads import ContainerNow
+
+#: The share of throttled periods may be so much more than before.
+_MORE = 0.05
+
+
+@dataclass(frozen=True)
+class Look:
+    """Containers by pod and name: as the API has them, and what the kernel has counted of each that runs. `failed`: pods that ended, with
+    the reason (Evicted)."""
+
+    containers: Mapping[tuple[str, str], ContainerNow]
+    reads: Mapping[tuple[str, str], Read]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def worse(before: Look, now: Look, shares: Mapping[str, float]) -> Iterator[str]:
+    """Sentences. `before`: right before the resize; `shares`: the share of throttled periods before it, by container. Pods that are gone
+    are not judged, since someone else deleted them; but if none is left, that is a sentence too."""
+    if before.containers and not any(place in now.containers for place in before.containers):
+        yield "none of its pods is left to be watched: someone else deleted them"
+    for pod in dict.fromkeys(pod for pod, _ in before.containers):
+        if (why := now.failed.get(pod)) and pod not in before.failed:
+            yield f"{pod}: it has ended: {why}"
+    for place, was in before.containers.items():
+        one = now.containers.get(place)
+        if one is None:
+            continue
+        where = f"{place[0]}, {place[1]}"
+        if kills := [kill for kill in one.kills if kill.id not in {known.id for known in was.kills}]:
+            at = f" at a limit of {memory_text(one.limits.memory)}" if one.limits.memory else ""
+            yield f"{where}: the kernel killed it for its memory{at}, {table.counted(len(kills), 'time')} since"
+        elif one.restarts > was.restarts:
+            yield f"{where}: it was restarted"
+        yield from _counted(where, before.reads.get(place), now.reads.get(place), shares.get(place[1], 0.0), one)
+
+
+def _counted(where: str, before: Read | None, now: Read | None, share: float, one: ContainerNow) -> Iterator[str]:
+    if before is None or now is None or before.source != now.source:
+        return
+    if (now.oom_kills or 0) > (before.oom_kills or 0):
+        yield f"{where}: the kernel killed a process of it for its memory"
+    if one.limits.cpu and now.periods is not None and before.periods is not None and now.throttled is not None:
+        periods, throttled = now.periods - before.periods, now.throttled - (before.throttled or 0)
+        if periods >= LEAST_PERIODS and throttled / periods >= max(THROTTLED, share + _MORE):
+            yield f"{where}: its CPU limit stopped it in {throttled / periods:.0%} of the periods, before in {share:.0%}"
+
+
+def places(containers: Iterable[ContainerNow]) -> dict[tuple[str, str], ContainerNow]:
+    return {(one.pod, one.name): one for one in containers}

@@ -1,0 +1,162 @@
+"""Pods as the API has them: the workload of each, what its containers request, and which of them ended for lack of memory. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from roles.engine import kubelet
+from roles.engine.harmless import one_line
+from roles.engine.object_changes import Object, is_ending, is_over
+from roles.engine.placement import is_critical, is_static
+from roles.right_size.samples import Kill
+
+_ID = re.compile(r"[0-9a-f]{64}\Z")
+#: Between a pod and its workload; collections that are needed to find it.
+BETWEEN = {"ReplicaSet": "/apis/apps/v1/replicasets", "Job": "/apis/batch/v1/jobs"}
+# They create pods through others only. A pod that names one as its own controller must not count as one of its replicas.
+_THROUGH_OTHERS = ("Deployment", "CronJob")
+#: `kind` of a pod without a controller, and of a static pod.
+POD, STATIC = "Pod", "static pod"
+_OOM = "OOMKilled"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What creates pods: a Deployment, or whatever the pods' controllers name, which may be any text; or a pod without a controller."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return one_line(f"{self.kind} {self.namespace}/{self.name}")
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """CPU in thousandths of a core, memory in bytes; None: not set."""
+
+    cpu: int | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class ContainerNow:
+    """One container of one pod as it is now. `id` is that of the running container, "" if it does not run; `started` in seconds since the
+    epoch. `kills`: the ends of its last lives that the pod's status has. `sidecar`: an init container that keeps running. `critical`: its
+    pod is never evicted for lack of memory."""
+
+    workload: Workload
+    pod: str
+    uid: str
+    node: str
+    name: str
+    image: str
+    requests: Amounts
+    limits: Amounts
+    id: str = ""
+    started: float | None = None
+    restarts: int = 0
+    kills: tuple[Kill, ...] = ()
+    sidecar: bool = False
+    guaranteed: bool = False
+    critical: bool = False
+
+
+def containers(pods: Iterable[Object], between: Mapping[str, Collection[Object]]) -> list[ContainerNow]:
+    """The containers of all pods that run or may run, in the order of the pods; `between`: the ReplicaSets and Jobs (BETWEEN). Raises
+    ValueError for an invalid quantity."""
+    owners = {str(item["metadata"].get("uid")): item for items in between.values() for item in items}
+    return [one for pod in pods if not is_over(pod) and not is_ending(pod) for one in _of_pod(pod, owners)]
+
+
+def failure(pod: Object) -> str:
+    """Why a pod ended against its will, such as Evicted; "" if it did not."""
+    status = pod.get("status") or {}
+    return str(status.get("reason") or "Failed") if status.get("phase") == "Failed" else ""
+
+
+def workload_of(pod: Object, owners: Mapping[str, Object]) -> Workload:
+    """`owners`: ReplicaSets and Jobs by UID."""
+    meta = pod["metadata"]
+    namespace = str(meta.get("namespace") or "default")
+    if is_static(pod):
+        return Workload(STATIC, namespace, str(meta["name"]))
+    found = _controller(pod)
+    if found is None:
+        return Workload(POD, namespace, str(meta["name"]))
+    if (item := owners.get(str(found.get("uid")))) is not None:
+        found = _controller(item) or found
+    elif str(found.get("kind")) in _THROUGH_OTHERS:
+        return Workload(POD, namespace, str(meta["name"]))
+    return Workload(str(found.get("kind")), namespace, str(found.get("name")))
+
+
+def _controller(item: Object) -> Object | None:
+    return next((one for one in item["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+
+
+def _of_pod(pod: Object, owners: Mapping[str, Object]) -> Iterator[ContainerNow]:
+    spec, status, meta = pod.get("spec") or {}, pod.get("status") or {}, pod["metadata"]
+    workload = workload_of(pod, owners)
+    states = {str(one.get("name")): one for key in ("containerStatuses", "initContainerStatuses") for one in status.get(key) or ()}
+    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    for one in (*(spec.get("containers") or ()), *sidecars):
+        state = states.get(str(one.get("name")), {})
+        running = (state.get("state") or {}).get("running") or {}
+        identifier = str(state.get("containerID") or "").rpartition("/")[2]
+        resources = one.get("resources") or {}
+        limits = amounts(resources.get("limits"))
+        yield ContainerNow(
+            workload=workload,
+            pod=str(meta["name"]),
+            uid=_cgroup_uid(pod),
+            node=str(spec.get("nodeName") or ""),
+            name=str(one.get("name")),
+            image=str(state.get("imageID") or one.get("image") or ""),
+            requests=amounts(resources.get("requests")),
+            limits=limits,
+            id=identifier if running and _ID.match(identifier) else "",
+            started=_started(pod, running),
+            restarts=int(state.get("restartCount") or 0),
+            kills=tuple(_kills(state, limits.memory)),
+            sidecar=one in sidecars,
+            guaranteed=status.get("qosClass") == "Guaranteed",
+            critical=is_critical(pod),
+        )
+
+
+def _started(pod: Object, running: Object) -> float | None:
+    """When a container started. A node that got its time only after that says years ago; no container is older than its pod. (The mirror
+    of a static pod is younger.)"""
+    started, created = seconds(running.get("startedAt")), seconds(pod["metadata"].get("creationTimestamp"))
+    return started if started is None or created is None or is_static(pod) else max(started, created)
+
+
+def _cgroup_uid(pod: Object) -> str:
+    """The UID in the pod's cgroup: a static pod's is not the UID of its mirror."""
+    annotations = pod["metadata"].get("annotations") or {}
+    return str(annotations.get("kubernetes.io/config.hash") if is_static(pod) else pod["metadata"].get("uid", ""))
+
+
+def _kills(state: Object, limit: int | None) -> Iterator[Kill]:
+    for one in (state.get("lastState"), state.get("state")):
+        ended = (one or {}).get("terminated") or {}
+        at, started = seconds(ended.get("finishedAt")), seconds(ended.get("startedAt"))
+        identifier = str(ended.get("containerID") or "").rpartition("/")[2]
+        if ended.get("reason") == _OOM and at is not None and _ID.match(identifier):
+            yield Kill(identifier, at, limit, None if started is None else max(0.0, at - started))
+
+
+def amounts(found: Mapping[str, object] | None) -> Amounts:
+    """CPU and memory of `requests` or `limits`. Raises ValueError."""
+    given = ((name, (found or {}).get(name)) for name in ("cpu", "memory"))
+    return Amounts(*(None if value is None else kubelet.amounts.units(name, kubelet.parse_quantity(str(value))) for name, value in given))
+
+
+def seconds(text: object) -> float | None:
+    """Of a time as the API writes it; None without one. Raises ValueError."""
+    return datetime.fromisoformat(str(text)).timestamp() if text else None

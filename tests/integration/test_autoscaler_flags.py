@@ -1,0 +1,87 @@
+"""Flags of the autoscalers' controller, set by the deploy of control-plane flags: what they do to an autoscaler, and what a restart of the
+controller takes away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration import operator
+from tests.integration.metrics_api import RESOURCE, MetricsApi, register, served_in
+from tests.integration.operator import data, pyinfra, wait_for
+from tests.integration.scaling import apply, container, document, hpa, problems, status, workload
+from tests.lab import Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+SPACE, MANAGER = "t-flags", "kube-controller-manager"
+WINDOW = 20
+
+
+@pytest.fixture(scope="module")
+def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsApi]:
+    files = operator.files(lab, "cp1")
+    lab.kubectl("create", "namespace", SPACE)
+    wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", SPACE, check=False), "the namespace's service account")
+    apply(lab, workload(SPACE, "web", container("app", "100m")))
+    with served_in(lab, tmp_path_factory.mktemp("metrics")) as api:
+        api.cpu["web"] = "30m"
+        register(api, lab, RESOURCE)
+        apply(lab, hpa(SPACE, "web", "web", maxReplicas=3))
+        yield api
+    lab.kubectl("delete", "namespace", SPACE, "--wait=false")
+    operator.forget(lab)
+    assert operator.files(lab, "cp1") == files
+
+
+def set_flag(value: object, **more: str) -> None:
+    text = value if isinstance(value, str) else json.dumps(value)
+    done = pyinfra("control_plane_flags", *data(control_plane_flags=text, **more), "-y")
+    assert done.code == 0 and "confirmed" in done.out, done.all
+
+
+def seen(lab: Lab) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("get", "hpa", "-n", SPACE, "web", "-o", "json"))
+    return found
+
+
+def reasons(lab: Lab) -> set[str]:
+    return {one["reason"] for one in (seen(lab).get("status") or {}).get("conditions") or ()}
+
+
+def test_a_window_is_set_and_begins_again_with_the_controller(lab: Lab, metrics: MetricsApi) -> None:
+    wait_for(lambda: "ValidMetricFound" in reasons(lab), "the controller", every=2)
+    metrics.cpu["web"] = "200m"
+    wait_for(lambda: seen(lab)["status"].get("currentReplicas") == 3, "3 pods", every=2)
+    metrics.cpu["web"] = "5m"
+    wait_for(lambda: "ScaleDownStabilized" in reasons(lab), "a count that its memory holds up", every=2)
+    before = document(SPACE)[1]["controller"]
+    assert before["downscale_stabilization_seconds"] == 300
+    set_flag(f"{MANAGER}:horizontal-pod-autoscaler-downscale-stabilization={WINDOW}s")
+    after = document(SPACE)[1]["controller"]
+    assert after["downscale_stabilization_seconds"] == WINDOW and after["leads_since"] > before["leads_since"]
+    # The new process knows only the count that it found, which holds for one whole window.
+    wait_for(lambda: seen(lab)["status"]["desiredReplicas"] == 1, "1 pod", every=2)
+    scaled = datetime.fromisoformat(seen(lab)["status"]["lastScaleTime"])
+    assert scaled >= datetime.fromisoformat(after["leads_since"]) + timedelta(seconds=WINDOW - 1)
+    undo = pyinfra("rollback", "-y")
+    assert undo.code == 0, undo.all
+    assert document(SPACE)[1]["controller"]["downscale_stabilization_seconds"] == 300
+
+
+def test_a_controller_that_is_left_out_is_named(lab: Lab, metrics: MetricsApi) -> None:
+    """An autoscaler that nobody looks at."""
+    set_flag({MANAGER: {"controllers": "*,bootstrapsigner,tokencleaner,-horizontal-pod-autoscaler-controller"}}, allow_flags="controllers")
+    apply(lab, workload(SPACE, "other", container("app", "100m")), hpa(SPACE, "other", "other"))
+    metrics.cpu["other"] = "30m"
+    lab.kubectl("rollout", "status", "-n", SPACE, "deployment/other", "--timeout=280s")
+    code, found = status(SPACE)
+    assert code == 2 and not found["other"]["works"], found
+    one = problems(found["other"])["not-handled"]
+    assert one["severity"] == "critical" and "whether --controllers leaves out horizontal-pod-autoscaler-controller" in one["way_out"]
+    assert pyinfra("rollback", "-y").code == 0
+    wait_for(lambda: "not-handled" not in problems(status(SPACE)[1]["other"]), "an autoscaler that is handled", every=2)

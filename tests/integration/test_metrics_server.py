@@ -1,0 +1,238 @@
+"""From no metrics API to an autoscaler that follows a real load and comes back, with the deploys as the docs have them: certificates of
+kubelets, metrics-server that verifies them, autoscalers. And what daytwo does where it cannot work, or is somebody else's."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from roles.metrics_server.manifests import objects
+from roles.metrics_server.model import MetricsServer
+from tests.integration import operator
+from tests.integration.operator import Outcome, data, pyinfra, wait_for
+from tests.lab import Lab, loadserver
+
+# Slow: about ten minutes of the lab, and once the build of metrics-server.
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+IMAGE = "registry.local/metrics-server:v0.9.0"
+API = "v1beta1.metrics.k8s.io"
+NAMESPACE = "t-load"
+TARGET = f"{NAMESPACE}/deployment/web"
+REQUEST = 50
+ENTRY = {"min": 1, "max": 4, "cpu": "60%", "behavior": {"scaleDown": {"stabilizationWindowSeconds": 15}}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_found(lab: Lab) -> Iterator[None]:
+    """By hand there is what a network plugin and kube-proxy do elsewhere, and the image, which nodes here cannot pull."""
+    lab.connect_pods()
+    assert lab.load_extra("metrics-server") == IMAGE
+    yield
+    lab.kubectl("delete", "apiservice", API)
+    lab.reset()
+
+
+def serve(*arguments: str, image: str = IMAGE, **more: str) -> Outcome:
+    return pyinfra("metrics_server", *data(metrics_server=image, **more), *arguments)
+
+
+def undo(found: Outcome) -> None:
+    named = re.search(r"Plan of run (\S+):", found.out)
+    assert named, found.all
+    undone = pyinfra("rollback", *data(run=named[1]), "-y")
+    assert undone.code == 0, undone.all
+
+
+def get(lab: Lab, *what: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("get", *what, "-o", "json"))
+    return found
+
+
+def listed(lab: Lab) -> set[str]:
+    """The nodes that have metrics."""
+    items = json.loads(lab.kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/nodes"))["items"]
+    return {one["metadata"]["name"] for one in items}
+
+
+@pytest.fixture(scope="module")
+def ready(lab: Lab) -> Outcome:
+    """What the first plan asks for, done as it says: the flag, and the certificates. Returns that plan."""
+    plan = serve("--dry")
+    flags = pyinfra("control_plane_flags", *data(control_plane_flags="kube-apiserver:enable-aggregator-routing=true"), "-y")
+    assert flags.code == 0, flags.all
+    certificates = pyinfra("kubelet_certificates", "-y")
+    assert certificates.code == 0, certificates.all
+    return plan
+
+
+def test_what_is_missing_is_named_with_the_way_out(ready: Outcome) -> None:
+    assert ready.code == 1
+    assert re.search(r"cp1: .*set enable-aggregator-routing=true with deploys/control_plane_flags.py", ready.err), ready.all
+    named = r"the kubelets of cp1, w1, w2 serve certificates that the cluster's CA does not prove .*deploys/kubelet_certificates.py"
+    assert re.search(named, ready.err), ready.all
+
+
+def test_one_that_does_not_come_up_leaves_no_dead_api(lab: Lab, ready: Outcome) -> None:
+    found = serve("-y", image="registry.local/metrics-server:v0.9.99", proof_timeout="10")
+    assert found.code == 1 and "reverted" in found.out, found.all
+    assert not lab.kubectl("get", "apiservice", API, "--ignore-not-found")
+    undo(found)
+    assert not lab.kubectl(
+        "get", "deployment,service,poddisruptionbudget", "-n", "kube-system", "-l", "k8s-app=metrics-server", "-o", "name"
+    )
+
+
+def test_somebody_elses_is_only_checked(lab: Lab, ready: Outcome) -> None:
+    made = [dict(one.manifest) for one in objects(MetricsServer(image=IMAGE), 1, 3)]
+    spec = next(one for one in made if one["kind"] == "Deployment")["spec"]["template"]["spec"]
+    spec["containers"][0]["args"].append("--kubelet-insecure-tls")
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    lab.kubectl("apply", "--server-side", "--field-manager=helm", "-f", "-", input=listed)
+    try:
+        before = get(lab, "deployment", "-n", "kube-system", "metrics-server")["metadata"]["uid"]
+        early = serve("-y")
+        assert early.code == 2 and "does not work" in early.out and "set up by helm" in early.out, early.all
+        lab.kubectl("rollout", "status", "-n", "kube-system", "deployment/metrics-server", "--timeout=280s")
+        wait_for(lambda: "3 of 3 Ready nodes" in serve("-y").out, "metrics of all nodes", every=3)
+        found = serve("-y")
+        assert found.code == 0 and "daytwo only checks it, and changes nothing" in found.out, found.all
+        assert "--kubelet-insecure-tls: it believes whatever answers" in found.out and "it has one replica" in found.out, found.out
+        assert get(lab, "deployment", "-n", "kube-system", "metrics-server")["metadata"]["uid"] == before
+    finally:
+        lab.kubectl("delete", "-f", "-", input=listed)
+
+
+@pytest.fixture(scope="module")
+def served(lab: Lab, ready: Outcome) -> Outcome:
+    return serve("-y")
+
+
+def test_it_is_applied_and_verifies_the_kubelets(lab: Lab, served: Outcome) -> None:
+    assert served.code == 0, served.all
+    assert re.search(r"APIService v1beta1.metrics.k8s.io\s+create\s+done .*3 of 3 Ready nodes", served.out), served.out
+    deployment = get(lab, "deployment", "-n", "kube-system", "metrics-server")
+    assert deployment["status"]["availableReplicas"] == 2
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert not [word for word in container["args"] if "insecure" in word]
+    assert get(lab, "pdb", "-n", "kube-system", "metrics-server")["status"]["disruptionsAllowed"] == 1
+    pods = get(lab, "pods", "-n", "kube-system", "-l", "k8s-app=metrics-server")["items"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"w1", "w2"}
+    assert listed(lab) == {"cp1", "w1", "w2"}
+    again = serve("-y")
+    assert again.code == 0 and re.search(r"metrics API\s+works", again.out), again.all
+
+
+# ---- the load
+
+
+def deployment(image: str) -> dict[str, Any]:
+    resources = {"requests": {"cpu": f"{REQUEST}m", "memory": "16Mi"}}
+    labels = {"app": "web"}
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [loadserver.container(image, resources)]}
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": NAMESPACE}, "spec": spec}
+
+
+@pytest.fixture
+def web(lab: Lab) -> Iterator[None]:
+    image = loadserver.load(lab)
+    lab.kubectl("create", "namespace", NAMESPACE)
+    wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", NAMESPACE, check=False), "the namespace's service account")
+    lab.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(deployment(image)))
+    lab.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/web", "--timeout=280s")
+    yield
+    lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def running(lab: Lab) -> list[str]:
+    """The addresses of the pods that run."""
+    items = get(lab, "pods", "-n", NAMESPACE, "-l", "app=web", "--field-selector=status.phase=Running")["items"]
+    return [one["status"]["podIP"] for one in items if "deletionTimestamp" not in one["metadata"]]
+
+
+def burn(lab: Lab, cpu: int) -> None:
+    """A load of so many thousandths of a core, shared by the pods as a Service would."""
+    addresses = running(lab)
+    each = cpu / len(addresses)
+    lab.run("cp1", "; ".join(f"curl -sS --max-time 5 -X POST 'http://{one}:{loadserver.PORT}/set?cpu={each:g}'" for one in addresses))
+
+
+def status() -> dict[str, Any]:
+    done = pyinfra("autoscaler_status", *data(format="json", namespaces=NAMESPACE), "-y")
+    found = json.loads(done.out[done.out.index("{") : done.out.rindex("}") + 1])
+    (one,) = found["autoscalers"]
+    return {**one, "exit": done.code}
+
+
+Sample = tuple[int, int, int, int]
+
+
+def follow(lab: Lab, load: int, until: Callable[[list[Sample]], bool], what: str) -> list[Sample]:
+    """Keep the load up, and look every few seconds: replicas, what the controller wants, and what daytwo computes (lowest, highest), where
+    the controller's answer was the same before and after daytwo's look."""
+    samples: list[Sample] = []
+
+    def look() -> bool:
+        burn(lab, load)
+        before = get(lab, "hpa", "-n", NAMESPACE, "web")
+        computed = status()
+        after = get(lab, "hpa", "-n", NAMESPACE, "web")
+        wanted = before["status"]["desiredReplicas"]
+        if wanted == after["status"]["desiredReplicas"] and before["status"].get("currentMetrics") == after["status"].get("currentMetrics"):
+            samples.append((after["status"]["currentReplicas"], wanted, computed["lowest"], computed["highest"]))
+            print(f"{time.strftime('%X')} load {load}m: {samples[-1]}")
+        return until(samples)
+
+    wait_for(look, what, 420, every=4)
+    return samples
+
+
+def test_from_one_to_four_under_load_and_back(lab: Lab, served: Outcome, web: None) -> None:
+    wait_for(lambda: "asks for 1" in scale("--dry").out, "samples that count", every=3)
+    applied = scale("-y")
+    assert applied.code == 0 and re.search(r"desiredReplicas 1, and daytwo computes 1", applied.out), applied.all
+
+    def settled(count: int) -> Callable[[list[Sample]], bool]:
+        return lambda samples: samples[-3:] == [(count, count, count, count)] * 3
+
+    # 120m at 60 % of 50m are exactly four pods.
+    up = follow(lab, 120, settled(4), "four pods, and agreement")
+    lab.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/web", "--timeout=280s")
+    assert get(lab, "deployment", "-n", NAMESPACE, "web")["spec"]["replicas"] == 4
+    down = follow(lab, 0, settled(1), "one pod, and agreement")
+    assert max(one[0] for one in up) == 4
+    # The controller looks every 15 s: between two looks it has not yet seen what daytwo sees.
+    differing = [one for one in up + down if not one[2] <= one[1] <= one[3]]
+    print(f"{len(up) + len(down)} samples, {len(differing)} before the controller's next look: {differing}")
+    undo(applied)
+    assert get(lab, "hpa", "-n", NAMESPACE)["items"] == []
+
+
+def scale(*arguments: str) -> Outcome:
+    return pyinfra("autoscalers", *data(autoscalers=json.dumps({TARGET: ENTRY})), *arguments)
+
+
+def test_a_kubelet_without_its_certificate_has_no_metrics(lab: Lab, served: Outcome) -> None:
+    """metrics-server verifies kubelets: it does not believe one that serves its self-signed certificate again."""
+    lab.run("w2", "sed -i '/serverTLSBootstrap/d' /etc/kubernetes-node/kubelet.yaml && systemctl restart kubelet")
+    wait_for(lambda: listed(lab) == {"cp1", "w1"}, "w2 to be missed", every=3)
+    found = serve("-y")
+    assert found.code == 1 and "the kubelets of w2 serve certificates that the cluster's CA does not prove" in found.err, found.all
+    again = pyinfra("kubelet_certificates", "-y")
+    assert again.code == 0, again.all
+    wait_for(lambda: serve("-y").code == 0, "metrics of all nodes", every=5)
+
+
+def test_the_undo(lab: Lab, served: Outcome) -> None:
+    undo(served)
+    assert not lab.kubectl("get", "apiservice", API, "--ignore-not-found")
+    assert (
+        "Metrics API not available" in lab.run("cp1", "kubectl --kubeconfig=/etc/kubernetes/admin.conf top nodes 2>&1", check=False).stdout
+    )
+    operator.forget(lab)

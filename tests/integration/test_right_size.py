@@ -1,0 +1,484 @@
+"""Requests from real use, on containers whose use is known: a steady one, a spiky one, a leaking one, one that is killed for its memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.right_size import page
+from tests.integration import browser
+from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.test_pod_resize import identities, kernel, manifest
+from tests.lab import Lab, loadserver
+from tests.unit.right_size.test_report import container, judged
+from tests.unit.right_size.world import reads
+
+pytestmark = pytest.mark.lab
+slow = pytest.mark.slow
+
+MI = 2**20
+NAMESPACE, SHORT = "t-size", "t-size-short"
+# What each uses: thousandths of a core, MiB, MiB a second.
+STEADY = {"cpu": 60, "memory": 96}
+SPIKY = {"cpu": 10, "burst": 100, "every": 24, "for": 12, "memory": 32}
+LEAKING = {"memory": 24, "leak": 0.5}
+KILLED = {"memory": 56}
+# Seconds between two reads, and how many there are.
+INTERVAL, READS = 6, 15
+
+
+def deployment(name: str, image: str, node: str, resources: dict[str, Any], *, namespace: str = NAMESPACE, **use: float) -> dict[str, Any]:
+    labels = {"app": name}
+    spec = {
+        "nodeName": node,
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "containers": [loadserver.container(image, resources, **use)],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
+    }
+
+
+def test_a_request_is_lowered_in_place_and_comes_back(lab: Lab) -> None:
+    """A pod that does nothing, and a run that sees just enough of it."""
+    was = {"requests": {"cpu": "500m", "memory": "64Mi"}}
+    item = deployment("idle", "", "w1", {}, namespace=SHORT)
+    item["spec"]["template"]["spec"] = {**manifest(was), "nodeName": "w1"}
+    lab.kubectl("create", "namespace", SHORT)
+    try:
+        lab.kubectl("create", "-f", "-", input=json.dumps(item))
+        lab.kubectl("rollout", "status", "-n", SHORT, "deployment/idle", "--timeout=280s")
+        pod = the_pod(lab, "idle", SHORT)
+        asked = data(only=f"{SHORT}/deployment/idle", apply="true", template="keep", soak="1", watch="14", interval="2")
+        refused = pyinfra("right_size", *asked, *data(watch="0"), "-y")
+        assert refused.code == 1 and "too few rates" in refused.all, refused.all
+        told = pyinfra("right_size", *asked, *data(min_span="0"), "-y")
+        assert told.code == 0 and "0 restarts" in told.all, told.all
+        after = the_pod(lab, "idle", SHORT)
+        assert after["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "5m" and identities([after]) == identities([pod])
+        undo(run_of(told))
+        after = the_pod(lab, "idle", SHORT)
+        assert after["spec"]["containers"][0]["resources"] == was and identities([after]) == identities([pod])
+    finally:
+        lab.kubectl("delete", "namespace", SHORT, "--wait=false")
+
+
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    """Names that try to be a part of the page are only text; those in danger come first, then those that waste most."""
+    hostile = '</article><img src=x onerror="document.title=1"><script>document.title=2</script>'
+    of = [
+        (container(f"wastes{hostile}", 2000), reads(120, 5)),
+        (container("fits", 112), reads(120, 5)),
+        (replace(container("leaks"), name=hostile), reads(120, 5, memory=lambda at: (20 + at) * MI)),
+    ]
+    written = tmp_path / "page.html"
+    written.write_text(page.page(judged(*of), made="now", notes=[hostile], problems=[hostile]), encoding="utf-8")
+    for dark in (False, True):
+        shown = browser.open_page(written, tmp_path, "fits", "leaking", "nothing-has-this", dark=dark)
+        assert shown.console == [] and shown.told["requests"] == [] and not shown.told["wide"] and shown.told["title"] == "Right size"
+        assert shown.told["all"]["bars"] == 3 and [shown.told["answers"][word]["bars"] for word in ("fits", "leaking")] == [1, 1]
+        assert shown.told["answers"]["nothing-has-this"]["bars"] == 0
+        assert [text.split()[1][:10] for text in shown.told["bars"]] == ["shop/leaks", "shop/waste", "shop/fits"], shown.told["bars"]
+
+
+@pytest.fixture(scope="module")
+def loads(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The four workloads; the samples of this module are in a directory of its own."""
+    image = loadserver.load(lab)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        lab.kubectl("create", "namespace", NAMESPACE)
+        try:
+            items = [
+                deployment(
+                    "steady", image, "w1", {"requests": {"cpu": "600m", "memory": "384Mi"}, "limits": {"memory": "512Mi"}}, **STEADY
+                ),
+                deployment("spiky", image, "cp1", {"requests": {"cpu": "40m", "memory": "36Mi"}}, **SPIKY),
+                deployment("leaking", image, "w1", {"requests": {"memory": "32Mi"}, "limits": {"memory": "600Mi"}}, **LEAKING),
+                deployment("killed", image, "cp1", {"requests": {"memory": "48Mi"}, "limits": {"memory": "48Mi"}}, **KILLED),
+            ]
+            lab.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+            for name in ("steady", "spiky", "leaking"):
+                lab.kubectl("rollout", "status", "-n", NAMESPACE, f"deployment/{name}", "--timeout=280s")
+            wait_for(lambda: "OOMKilled" in lab.kubectl("get", "pods", "-n", NAMESPACE, "-l", "app=killed", "-o", "json"), "the OOM kill")
+            yield lab
+        finally:
+            lab.kubectl("delete", "namespace", NAMESPACE, "--wait", "--timeout=280s")
+
+
+def right_size(*arguments: str, **values: str) -> Outcome:
+    return pyinfra("right_size", *data(namespaces=NAMESPACE, **values), *arguments, "-y")
+
+
+def by_name(told: Outcome) -> dict[str, dict[str, Any]]:
+    assert told.code == 0, told.all
+    document = json.loads(told.out)
+    assert not document["problems"]
+    return {one["name"]: one for one in document["containers"]}
+
+
+def near(found: int, truth: float) -> bool:
+    return 0.8 * truth <= found <= 1.2 * truth
+
+
+# The uptime and the CPU time of a container in microseconds, every half second; $1 is its ID.
+COUNT = """cd "$(find /sys/fs/cgroup/cpuacct /sys/fs/cgroup -type d -name "*$1*" 2>/dev/null | head -n 1)" || exit 1
+while :; do
+    read -r up _ </proc/uptime
+    if [ -e cpuacct.usage ]; then echo "$up $(($(cat cpuacct.usage) / 1000))"; else echo "$up $(sed -n 's/^usage_usec //p' cpu.stat)"; fi
+    sleep 0.5
+done"""
+
+
+@contextlib.contextmanager
+def counted(lab: Lab, name: str) -> Iterator[Callable[[float], float]]:
+    """What the kernel counts of a workload's container meanwhile, read by other hands than daytwo's: the highest rate over so many
+    seconds, in thousandths of a core."""
+    pod = the_pod(lab, name)
+    identifier = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+    words = [
+        "ssh",
+        "-F",
+        str(lab.ssh_config),
+        "-o",
+        "LogLevel=ERROR",
+        pod["spec"]["nodeName"],
+        f"sh -c {shlex.quote(COUNT)} sh {identifier}",
+    ]
+    counting = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    lines: list[str] = []
+
+    def highest(seconds: float) -> float:
+        counting.terminate()
+        lines.extend(counting.communicate(timeout=60)[0].splitlines()[:-1])
+        seen = [(float(at), int(used)) for at, used in (line.split() for line in lines)]
+        rates = []
+        for at, used in seen:
+            later = next((one for one in seen if one[0] >= at + seconds), None)
+            if later is not None:
+                rates.append((later[1] - used) / 1000 / (later[0] - at))
+        assert len(rates) >= 20, lines
+        return max(rates)
+
+    try:
+        yield highest
+    finally:
+        counting.kill()
+        counting.wait()
+
+
+def truth(asked: float, counts: float) -> float:
+    """What a load server was asked to use; but what the kernel counted, if the machine was too busy to give just that."""
+    return asked if abs(counts - asked) <= 0.05 * asked else counts
+
+
+@dataclass(frozen=True)
+class First:
+    """What the first report said, and the truth about CPU."""
+
+    found: dict[str, dict[str, Any]]
+    steady: float
+    spiky: float
+
+
+@pytest.fixture(scope="module")
+def first(loads: Lab) -> First:
+    with counted(loads, "steady") as of_steady, counted(loads, "spiky") as of_spiky:
+        told = right_size(watch=str(INTERVAL * READS), interval=str(INTERVAL), min_span="0", format="json")
+        truths = truth(STEADY["cpu"], of_steady(INTERVAL)), truth(SPIKY["burst"], of_spiky(INTERVAL))
+    print(f"highest rates: steady {truths[0]:.1f}m, spiky {truths[1]:.1f}m\n{told.out}")
+    return First(by_name(told), *truths)
+
+
+@slow
+def test_each_is_known_for_what_it_is(first: First) -> None:
+    found = first.found
+    assert list(found)[:2] in (["killed", "leaking"], ["leaking", "killed"]), "those in danger come first"
+    steady, spiky, leaking, killed = (found[name] for name in ("steady", "spiky", "leaking", "killed"))
+
+    assert (steady["cpu"]["pattern"], steady["memory"]["pattern"]) == ("steady", "steady"), steady
+    assert near(steady["cpu"]["advice"]["request"], first.steady), (first, steady)
+    assert near(steady["memory"]["advice"]["request"], STEADY["memory"] * MI), steady
+    assert (steady["cpu"]["decision"], steady["memory"]["decision"]) == ("lower", "lower")
+    assert steady["seen"]["kernel_peak"] >= STEADY["memory"] * MI and steady["memory"]["advice"]["limit"] >= steady["seen"]["kernel_peak"]
+
+    assert spiky["cpu"]["pattern"] == "spiky" and near(spiky["cpu"]["advice"]["request"], first.spiky), (first, spiky)
+    assert spiky["cpu"]["range"]["low"] < spiky["cpu"]["range"]["high"] and near(spiky["cpu"]["range"]["high"], first.spiky)
+
+    assert (leaking["memory"]["pattern"], leaking["memory"]["decision"]) == ("leaking", "fix"), leaking
+    assert leaking["memory"]["advice"] == leaking["memory"]["now"] and leaking["critical"]
+    assert near(leaking["seen"]["trend"]["rate"], LEAKING["leak"] * MI)
+
+    assert (killed["memory"]["pattern"], killed["memory"]["decision"]) == ("OOM-killed", "raise"), killed
+    assert near(killed["memory"]["advice"]["limit"], (KILLED["memory"] + 2) * MI) and killed["seen"]["kill_limit"] == 48 * MI
+
+
+@slow
+def test_later_runs_know_what_earlier_ones_saw(first: First, tmp_path: Path) -> None:
+    """With one node left out: its kubelet answers for its containers, and the page is written too."""
+    written = tmp_path / "page.html"
+    told = right_size("--limit", "cp1", watch="24", interval="12", format="html", output=str(written))
+    assert told.code == 0, told.all
+    flat = " ".join(told.out.split())
+    assert "w1: not read over SSH" in flat and "only the kubelet's rates are known" in flat
+    assert "not lowered before 7 d were seen" in flat and "keep (later" in flat
+    shown = browser.open_page(written, tmp_path, "t-size steady", "leaking")
+    assert shown.console == [] and shown.told["requests"] == [] and not shown.told["wide"]
+    assert shown.told["all"]["bars"] == 4 and shown.told["answers"]["t-size steady"]["bars"] == 3
+    assert shown.told["answers"]["leaking"]["bars"] == 1
+    before, found = first.found, by_name(right_size(watch="0", format="json"))
+    for name in ("steady", "spiky"):
+        assert found[name]["seen"]["lives"] == 1 and found[name]["seen"]["reads"] >= before[name]["seen"]["reads"] + 3, (before, found)
+    assert found["steady"]["cpu"]["decision"] == "wait" and found["killed"]["seen"]["kills"] >= 1
+
+
+@slow
+def test_nothing_was_changed(first: First, loads: Lab) -> None:
+    found = json.loads(loads.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))["items"]
+    managers = {entry["manager"] for item in found for entry in item["metadata"].get("managedFields") or ()}
+    assert "daytwo" not in managers
+
+
+# ---- apply
+
+ONE = "t-size/deployment/steady"
+BEFORE = {"requests": {"cpu": "600m", "memory": "384Mi"}, "limits": {"memory": "512Mi"}}
+
+
+def live(lab: Lab, what: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("get", "-n", NAMESPACE, what, "-o", "json"))
+    return found
+
+
+def of_template(lab: Lab) -> dict[str, dict[str, str]]:
+    """The resources in the template of the steady one."""
+    found: dict[str, dict[str, str]] = live(lab, "deployment/steady")["spec"]["template"]["spec"]["containers"][0]["resources"]
+    return found
+
+
+def the_pod(lab: Lab, name: str = "steady", namespace: str = NAMESPACE) -> dict[str, Any]:
+    [found] = the_pods(lab, name, namespace)
+    return found
+
+
+def the_pods(lab: Lab, name: str = "steady", namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+    items = json.loads(lab.kubectl("get", "pods", "-n", namespace, "-l", f"app={name}", "-o", "json"))["items"]
+    return [dict(item) for item in items if "deletionTimestamp" not in item["metadata"]]
+
+
+def percent(lab: Lab) -> int:
+    return int(live(lab, "hpa/steady")["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"])
+
+
+def run_of(told: Outcome) -> str:
+    found = re.search(r"rollback\.py --data run=(\S+)", told.out)
+    assert found, told.all
+    return found.group(1)
+
+
+def undo(run: str) -> Outcome:
+    told = pyinfra("rollback", "-y", *data(run=run))
+    assert told.code == 0, told.all
+    return told
+
+
+def apply(*, soak: int, **values: str) -> list[str]:
+    """From the samples that the reports have kept."""
+    return [*data(only=ONE, apply="true", soak=str(soak), watch="0", **values), "-y"]
+
+
+def fits(resources: dict[str, Any], first: First) -> bool:
+    """What a pod or a template has is what the load server was asked to use."""
+    requests, limits = resources["requests"], resources["limits"]
+    cpu, memory, limit = int(requests["cpu"].rstrip("m")), int(requests["memory"].rstrip("Mi")), int(limits["memory"].rstrip("Mi"))
+    return near(cpu, first.steady) and near(memory, STEADY["memory"]) and memory <= limit < 200
+
+
+@pytest.fixture(scope="module")
+def hpa(first: First, loads: Lab) -> Lab:
+    """An autoscaler of the steady one."""
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 20}}}
+    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "steady"}, "maxReplicas": 2, "metrics": [metric]}
+    item = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "steady", "namespace": NAMESPACE}}
+    loads.kubectl("apply", "-f", "-", input=json.dumps({**item, "spec": spec}))
+    return loads
+
+
+@slow
+def test_in_place_without_a_restart_and_back(hpa: Lab, first: First) -> None:
+    refused = pyinfra("right_size", *apply(soak=10))
+    assert refused.code == 1 and "refused, nothing was written" in refused.all, "the default min_span"
+    assert "not lowered before 7 d were seen" in " ".join(refused.all.split()), refused.all
+
+    pod = the_pod(hpa)
+    told = pyinfra("right_size", *apply(soak=10, min_span="0", template="keep"))
+    assert told.code == 0, told.all
+    flat = " ".join(told.out.split())
+    assert "0 restarts" in flat and ": the same" in flat and "watched for 10 s" in flat, told.all
+    after = the_pod(hpa)
+    assert identities([after]) == identities([pod]), "the same container: its ID, restart count and start"
+    has = after["spec"]["containers"][0]["resources"]
+    assert fits(has, first) and kernel(hpa, after)[1] == str(int(has["limits"]["memory"].rstrip("Mi")) * MI), has
+    assert of_template(hpa) == BEFORE and percent(hpa) == round(20 * 600 / int(has["requests"]["cpu"].rstrip("m")))
+
+    undo(run_of(told))
+    back = the_pod(hpa)
+    assert identities([back]) == identities([pod]) and back["spec"]["containers"][0]["resources"] == BEFORE
+    assert kernel(hpa, back)[1] == str(512 * MI) and percent(hpa) == 20
+
+
+VPA_CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "verticalpodautoscalers.autoscaling.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"},
+    },
+    "spec": {
+        "group": "autoscaling.k8s.io",
+        "scope": "Namespaced",
+        "names": {"plural": "verticalpodautoscalers", "singular": "verticalpodautoscaler", "kind": "VerticalPodAutoscaler"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@slow
+def test_what_a_vertical_autoscaler_recommends_is_shown_beside(first: First, loads: Lab) -> None:
+    """One that nobody serves: its recommendation is planted."""
+    loads.kubectl("create", "-f", "-", input=json.dumps(VPA_CRD))
+    try:
+        loads.kubectl("wait", "--for=condition=Established", f"crd/{VPA_CRD['metadata']['name']}", "--timeout=120s")  # type: ignore[index]
+        advice = {
+            "containerName": "app",
+            "target": {"cpu": "77m", "memory": "131Mi"},
+            "lowerBound": {"cpu": "33m", "memory": "99Mi"},
+            "upperBound": {"cpu": "1", "memory": "1Gi"},
+        }
+        item = {
+            "apiVersion": "autoscaling.k8s.io/v1",
+            "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": "advisor", "namespace": NAMESPACE},
+            "spec": {
+                "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "steady"},
+                "updatePolicy": {"updateMode": "InPlaceOrRecreate"},
+            },
+            "status": {"recommendation": {"containerRecommendations": [advice]}},
+        }
+        loads.kubectl("create", "-f", "-", input=json.dumps(item))
+        refused = pyinfra("right_size", *apply(soak=5, min_span="0"))
+        flat = " ".join(refused.all.split())
+        assert refused.code == 1 and "refused, nothing was written" in flat and "set its updateMode to Off first" in flat, refused.all
+        told = right_size(watch="0", min_span="0")
+        flat = " ".join(told.out.split())
+        assert "the VerticalPodAutoscaler advisor recommends cpu 77m (33m to 1), memory 131Mi (99Mi to 1Gi)" in flat, told.all
+        assert "advisor (InPlaceOrRecreate) sets its requests" in flat, told.all
+    finally:
+        loads.kubectl("delete", "crd", str(VPA_CRD["metadata"]["name"]))  # type: ignore[index]
+
+
+@slow
+@pytest.mark.parametrize("at", ["watching for", "1 of 1 pods are new"])
+def test_killed_in_the_middle_and_undone(hpa: Lab, first: First, at: str) -> None:
+    """In the watch; and in the roll-out, when the old pod that was resized in place is still there."""
+    hpa.kubectl("patch", "-n", NAMESPACE, "deployment/steady", "-p", '{"spec":{"minReadySeconds":20}}')
+    hpa.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/steady", "--timeout=280s")
+    pod = the_pod(hpa)
+    run = Started("right_size", *apply(soak=5, min_span="0"))
+    run.wait_for(at)
+    run.process.kill()
+    told = run.end()
+    assert percent(hpa) > 20 and told.code not in (0, 1), told.all
+    found = re.search(r"Plan of run (\S+):", told.out)
+    assert found, told.all
+    undone = pyinfra("rollback", "-y", *data(run=found.group(1), take_over=found.group(1)))
+    assert undone.code == 0, undone.all
+    hpa.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/steady", "--timeout=280s")
+    assert of_template(hpa) == BEFORE and percent(hpa) == 20
+    back = the_pod(hpa)
+    assert back["spec"]["containers"][0]["resources"] == BEFORE and kernel(hpa, back)[1] == str(512 * MI)
+    assert identities([back]) == identities([pod]), "the old pod stays, and its container was never restarted"
+
+
+@slow
+def test_the_template_makes_it_last(hpa: Lab, first: First) -> None:
+    """And something adds a pod in the watch, as an autoscaler does: it is made by the old template."""
+    hpa.kubectl("patch", "-n", NAMESPACE, "deployment/steady", "-p", '{"spec":{"minReadySeconds":0}}')
+    pod = the_pod(hpa)
+    run = Started("right_size", *apply(soak=10, min_span="0"))
+    run.wait_for("watching for")
+    hpa.kubectl("scale", "-n", NAMESPACE, "deployment/steady", "--replicas=2")
+    told = run.end()
+    assert told.code == 0, told.all
+    flat = " ".join(told.out.split())
+    assert "which recreates all its pods" in flat and "its 2 pods have it, read back" in flat and ": the same" in flat, told.all
+    after = the_pods(hpa)
+    assert len(after) == 2 and pod["metadata"]["uid"] not in identities(after)
+    assert all(fits(one["spec"]["containers"][0]["resources"], first) for one in after)
+    assert fits(of_template(hpa), first) and percent(hpa) > 20
+    hpa.kubectl("scale", "-n", NAMESPACE, "deployment/steady", "--replicas=1")
+    hpa.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/steady", "--timeout=280s")
+    undo(run_of(told))
+    assert of_template(hpa) == BEFORE and percent(hpa) == 20 and the_pod(hpa)["spec"]["containers"][0]["resources"] == BEFORE
+
+
+@slow
+def test_a_quota_without_room_refuses_the_plan(first: First, loads: Lab) -> None:
+    pod = the_pod(loads, "spiky")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "full", "namespace": NAMESPACE},
+        "spec": {"hard": {"requests.cpu": "640m"}},
+    }
+    loads.kubectl("create", "-f", "-", input=json.dumps(quota))
+    try:
+        wait_for(lambda: live(loads, "quota/full").get("status", {}).get("used"), "the quota's status")
+        refused = pyinfra("right_size", *data(only=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0"), "-y")
+        assert refused.code == 1 and "refused, nothing was written" in refused.all and "quota" in refused.all.lower(), refused.all
+        assert identities([the_pod(loads, "spiky")]) == identities([pod])
+    finally:
+        loads.kubectl("delete", "-n", NAMESPACE, "quota/full")
+
+
+@slow
+def test_what_is_too_small_is_put_back(hpa: Lab, first: First) -> None:
+    """The workload needs more than it was ever seen to need, right after its limit was lowered."""
+    pod = the_pod(hpa)
+    run = Started("right_size", *apply(soak=120, min_span="0"))
+    run.wait_for("watching for")
+    ask = f"curl -sS --max-time 20 -X POST 'http://{pod['status']['podIP']}:{loadserver.PORT}/set?memory=300'"
+    assert hpa.run("w1", ask).stdout == "ok\n"
+    told = run.end()
+    assert told.code == 1, told.all
+    flat = " ".join(told.out.split())
+    assert "reverted" in flat and "HALTED" in flat and "killed it for its memory" in flat, told.all
+    after = the_pod(hpa)
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"] and after["spec"]["containers"][0]["resources"] == BEFORE
+    assert kernel(hpa, after)[1] == str(512 * MI)
+    assert of_template(hpa) == BEFORE and percent(hpa) == 20
+
+    again = by_name(right_size(watch="0", min_span="0", format="json"))["steady"]["memory"]
+    assert again["pattern"] == "OOM-killed" and again["decision"] == "keep", "it was killed at the lowered limit, and has more by now"
+    assert again["advice"]["limit"] == 512 * MI and "of 512Mi" not in again["why"], again

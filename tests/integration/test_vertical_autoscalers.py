@@ -1,0 +1,167 @@
+"""VerticalPodAutoscalers on a real cluster, with their real recommender, updater and admission controller: refused where the kind is not
+installed, applied and proven, a pod resized in place, conflicts named, undone. The metrics come from an API of the test's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration import operator, vertical_programs
+from tests.integration.metrics_api import RESOURCE, MetricsApi, register, served_in
+from tests.integration.operator import Outcome, data, pyinfra, wait_for
+from tests.lab import Lab, images
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+NAMESPACE = "t-vertical"
+KEY = f"{NAMESPACE}/deployment/db"
+BOUNDS = {"min": {"cpu": "150m"}, "max": {"cpu": "300m", "memory": "64Mi"}}
+IN_PLACE = {"mode": "InPlaceOrRecreate", **BOUNDS}
+
+
+def deployment(name: str) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "50m", "memory": "32Mi"}}
+    container = {"name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", "resources": resources}
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+
+
+def apply(lab: Lab, *items: dict[str, Any]) -> None:
+    lab.kubectl("apply", "--server-side", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}))
+
+
+def vertical(*arguments: str, **entries: Any) -> Outcome:
+    """`entries`: by the name of a Deployment."""
+    wanted = {f"{NAMESPACE}/deployment/{name}": entry for name, entry in entries.items()}
+    return pyinfra("autoscalers", *data(vertical_autoscalers=json.dumps(wanted)), *arguments, "-y")
+
+
+def the_pod(lab: Lab) -> dict[str, Any]:
+    (found,) = json.loads(lab.kubectl("get", "pods", "-n", NAMESPACE, "-l", "app=db", "-o", "json"))["items"]
+    return dict(found)
+
+
+def running_with(pod: dict[str, Any]) -> tuple[str, int, dict[str, str]]:
+    """Container ID, restarts, and the requests that the container runs with."""
+    (one,) = pod["status"]["containerStatuses"]
+    return one["containerID"], one["restartCount"], one["resources"]["requests"]
+
+
+def status() -> tuple[int, dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The exit status, the horizontal and the vertical ones by name."""
+    done = pyinfra("autoscaler_status", *data(format="json", namespaces=NAMESPACE), "-y")
+    found = json.loads(done.out[done.out.index("{") : done.out.rindex("}") + 1])
+    return done.code, *({one["name"]: one for one in found[kind]} for kind in ("autoscalers", "vertical_autoscalers"))  # type: ignore[return-value]
+
+
+def rules(found: dict[str, Any]) -> dict[str, str]:
+    return {one["rule"]: one["severity"] for one in found["problems"]}
+
+
+def run_of(done: Outcome) -> str:
+    found = re.search(r"To undo it: deploys/rollback.py --data run=(\S+)", done.out)
+    assert found, done.out
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsApi]:
+    lab.kubectl("create", "namespace", NAMESPACE)
+    wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", NAMESPACE, check=False), "the namespace's service account")
+    apply(lab, deployment("db"))
+    lab.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/db", "--timeout=280s")
+    with served_in(lab, tmp_path_factory.mktemp("metrics")) as api:
+        api.cpu["db"], api.memory["db"] = "20m", "10Mi"
+        register(api, lab, RESOURCE)
+        yield api
+    lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    operator.forget(lab)
+
+
+def test_without_the_kind_it_is_refused(lab: Lab, metrics: MetricsApi) -> None:
+    refused = vertical("--dry", db=IN_PLACE)
+    assert refused.code == 1 and "does not have VerticalPodAutoscalers" in refused.all and "install the CRDs" in refused.all, refused.all
+    gone = vertical("--dry", db="absent")
+    assert gone.code == 0 and "absent, as wanted" in gone.out, gone.all
+
+
+@pytest.fixture(scope="module")
+def programs(lab: Lab, metrics: MetricsApi) -> Iterator[None]:
+    with vertical_programs.running(lab):
+        yield
+
+
+def test_a_pod_is_resized_in_place(lab: Lab, programs: None) -> None:
+    container, restarts, requests = running_with(the_pod(lab))
+    assert (restarts, requests["cpu"]) == (0, "50m")
+    # The updater's default: it changes no pod that is the only one.
+    waits = vertical(db=IN_PLACE)
+    assert waits.code == 0 and "RecommendationProvided=True" in waits.out and "app cpu 150m (150m to 300m)" in waits.out, waits.all
+    assert "the updater waits: 1 pod live, and it changes none below 2" in waits.out, waits.all
+    code, _, found = status()
+    assert code == 0 and found["db"]["state"] == "waits" and rules(found["db"]) == {"updater-waits": "warning"}, found
+    assert running_with(the_pod(lab)) == (container, 0, requests)
+    done = vertical(db={**IN_PLACE, "min_replicas": 1})
+    assert done.code == 0 and "was resized in place, without a restart: app cpu 50m to 150m" in done.out, done.all
+    assert "NOT PROVEN" not in done.out, done.all
+    after = running_with(the_pod(lab))
+    assert after[:2] == (container, 0) and after[2]["cpu"] == "150m", after
+    again = vertical(db={**IN_PLACE, "min_replicas": 1})
+    assert again.code == 0 and "as wanted" in again.out, again.all
+    # A new pod gets it from the admission controller.
+    lab.kubectl("delete", "pod", "-n", NAMESPACE, "-l", "app=db")
+    lab.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/db", "--timeout=280s")
+    wait_for(lambda: running_with(the_pod(lab))[2]["cpu"] == "150m", "a new pod's request")
+    code, _, found = status()
+    assert code == 0 and found["db"]["state"] == "done" and found["db"]["works"] and not rules(found["db"]), found
+    undo = pyinfra("rollback", *data(run=run_of(done)), "-y")
+    assert undo.code == 0, undo.all
+    spec = json.loads(lab.kubectl("get", "vpa", "-n", NAMESPACE, "db", "-o", "json"))["spec"]
+    assert spec["updatePolicy"] == {"updateMode": "InPlaceOrRecreate"}
+    undo = pyinfra("rollback", *data(run=run_of(waits)), "-y")
+    assert undo.code == 0 and "it is gone; pods keep the requests" in undo.out, undo.all
+    assert running_with(the_pod(lab))[2]["cpu"] == "150m"
+
+
+def test_conflicts_are_named(lab: Lab, programs: None) -> None:
+    horizontal = json.dumps({KEY: {"max": 3, "cpu": "60%"}})
+    both = pyinfra("autoscalers", *data(autoscalers=horizontal, vertical_autoscalers=json.dumps({KEY: IN_PLACE})), "--dry", "-y")
+    words = "vertical-autoscaler: VerticalPodAutoscaler t-vertical/db (mode InPlaceOrRecreate) changes the cpu request"
+    assert words in both.out, both.all
+    assert "HorizontalPodAutoscaler t-vertical/db scales the same pods by a percentage of their cpu request" in both.out, both.all
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "db"}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}
+    hpa = {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 3, "metrics": [metric]}
+    made = [
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "db", hpa),
+        ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", "first", {"targetRef": reference, "updatePolicy": {"updateMode": "Initial"}}),
+    ]
+    apply(
+        lab,
+        *(
+            {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+            for api, kind, name, spec in made
+        ),
+    )
+    # One beside another: only the oldest counts.
+    refused = vertical("--dry", db=IN_PLACE)
+    assert (
+        refused.code == 1 and "two-vertical-autoscalers" in refused.all and f"only the oldest counts, {NAMESPACE}/first" in refused.all
+    ), refused.all
+    _, horizontal_ones, vertical_ones = status()
+    assert rules(horizontal_ones["db"])["vertical-autoscaler"] == rules(vertical_ones["first"])["vertical-autoscaler"] == "warning"
+    audit = pyinfra("audit", *data(format="json"), "-y")
+    assert f"vertical-autoscaler: VerticalPodAutoscaler {NAMESPACE}/first, HorizontalPodAutoscaler {NAMESPACE}/db" in audit.out, audit.all
+    lab.kubectl("delete", "vpa,hpa", "-n", NAMESPACE, "--all")
+    # What the bounds lead to is refused by the namespace.
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "100m"}}]}
+    apply(lab, {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": NAMESPACE}, "spec": limits})
+    refused = vertical("--dry", db=IN_PLACE)
+    assert refused.code == 1 and f"LimitRange {NAMESPACE}/small allows at most 100m" in refused.all, refused.all
+    lab.kubectl("delete", "limitrange", "-n", NAMESPACE, "small")

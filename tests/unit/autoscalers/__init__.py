@@ -1,0 +1,1 @@
+"""The deploys of autoscalers."""

@@ -1,0 +1,366 @@
+"""Actions, refusals and notes; the agreement with the controller; the undo; the report."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.autoscaler_status import report
+from roles.autoscalers.agreement import agreement
+from roles.autoscalers.fields import path_of, restoring, values
+from roles.autoscalers.model import DesiredAutoscalers, read_desired
+from roles.autoscalers.plan import AutoscalerAction, check_only, explain, explain_vertical, planned, settling, with_result
+from roles.autoscalers.way_back import paths, plan_way_back
+from roles.autoscalers.write import changed
+from roles.engine import disruption
+from roles.engine.autoscaling import (
+    HPA,
+    LAST_APPLIED,
+    RULES,
+    Autoscaler,
+    History,
+    Judged,
+    Look,
+    NoReading,
+    Scale,
+    Scene,
+    Target,
+    Vertical,
+    VerticalScene,
+    World,
+    judge,
+    judge_vertical,
+)
+from roles.engine.object_changes import ObjectPlan
+from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from tests.unit.autoscaling.world import KCM, NOW, hpa, pods, samples
+
+WEB = {"min": 1, "max": 10, "cpu": "50%"}
+PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
+
+
+def desired(entry: Any = WEB, **more: Any) -> DesiredAutoscalers:
+    found = read_desired([("cp1", {"autoscalers": {"shop/deployment/web": entry}, **more}.get)])
+    assert found is not None
+    return found
+
+
+def live(manager: str = "daytwo", operation: str = "Apply", **more: Any) -> dict[str, Any]:
+    fields = {"f:spec": {"f:maxReplicas": {}, "f:minReplicas": {}, "f:metrics": {}, "f:scaleTargetRef": {}}}
+    found = hpa(**more)
+    found["metadata"] |= {"uid": "u1", "managedFields": [{"manager": manager, "operation": operation, "fieldsV1": fields}]}
+    return found
+
+
+def action_of(data: DesiredAutoscalers, found: dict[str, Any] | None) -> tuple[AutoscalerAction | None, ObjectPlan[AutoscalerAction]]:
+    plan = ObjectPlan[AutoscalerAction]()
+    return planned(data.entries[0], found, data, plan), plan
+
+
+def test_a_new_one_is_created_and_the_same_one_is_left() -> None:
+    made, _ = action_of(desired(), None)
+    assert made is not None and (made.what, made.path, made.name) == ("create", PATH, "HorizontalPodAutoscaler shop/web")
+    update, plan = action_of(desired(), live())
+    assert update is not None and update.manifest is not None and update.manifest["metadata"]["uid"] == "u1"
+    assert with_result(update, live(), plan) is None
+    assert plan.unchanged == [("HorizontalPodAutoscaler shop/web", "as wanted")]
+
+
+def test_the_dry_run_says_what_changes() -> None:
+    update, plan = action_of(desired({**WEB, "max": 20}), live())
+    assert update is not None
+    found = with_result(update, live(maximum=20), plan)
+    assert found is not None and found.summary == "set maxReplicas"
+    assert [(one.path, one.before, one.after) for one in changed(found)] == [(("spec", "maxReplicas"), 10, 20)]
+    assert "+  maxReplicas: 20" in found.shown
+
+
+def test_a_tolerance_that_the_cluster_drops_is_refused() -> None:
+    wanted = {**WEB, "behavior": {"scaleUp": {"tolerance": "0.05"}}}
+    made, plan = action_of(desired(wanted), None)
+    assert made is not None
+    assert with_result(made, live(behavior={"scaleUp": {"selectPolicy": "Max"}}), plan) is None
+    assert "this cluster drops it" in plan.refusals[0] and "deploys/feature_gates.py" in plan.refusals[0]
+    assert with_result(made, live(behavior={"scaleUp": {"tolerance": "50m"}}), ObjectPlan()) is not None
+
+
+def test_only_what_daytwo_owns_is_removed() -> None:
+    removal, plan = action_of(desired("absent"), live())
+    assert removal is not None and removal.manifest is None and not plan.refusals
+    removal, plan = action_of(desired("absent"), live("helm", "Update"))
+    assert removal is None and "helm (Update) created it" in plan.refusals[0]
+    removal, plan = action_of(desired("absent", force=True), live("helm", "Update"))
+    assert removal is not None
+    removal, plan = action_of(desired("absent"), None)
+    assert removal is None and plan.unchanged[0][1] == "absent, as wanted"
+
+
+def test_two_entries_of_one_name_and_unknown_names() -> None:
+    value = {"shop/deployment/web": WEB, "shop/statefulset/web": WEB}
+    found = read_desired([("cp1", {"autoscalers": value}.get)])
+    assert found is not None
+    plan = ObjectPlan[AutoscalerAction]()
+    check_only(found, plan)
+    assert "two entries of the data have this name" in plan.refusals[0]
+    plan = ObjectPlan[AutoscalerAction]()
+    check_only(desired(only="shop/deployment/wep"), plan)
+    assert "did you mean 'shop/deployment/web'?" in plan.refusals[0]
+
+
+# ---- what it means
+
+
+def judged(item: dict[str, Any], reading: Any = None, current: int = 2) -> Judged:
+    autoscaler = Autoscaler.of(item)
+    readings = [samples(*[50] * current) if reading is None else reading]
+    # Nobody else changes the count.
+    scene = Scene(autoscaler, Scale(current, current, "app=web"), "", pods(current), readings, history=History(ceiling=current))
+    template = {"spec": {"template": {"spec": pods(1)[0]["spec"]}}, "metadata": {"namespace": "shop", "name": "web"}}
+    (found,) = judge(World((scene,), {autoscaler.key: Target("/p", template)}), KCM, NOW)
+    return found
+
+
+def test_a_plan_says_what_the_controller_would_do() -> None:
+    made, plan = action_of(desired(), None)
+    assert made is not None
+    found = explain(made, judged(hpa()), KCM, plan, consent=False)
+    assert not plan.refusals and not found.unproven
+    assert found.notes[:2] == ("now: stays at 2", "cpu 50%/50%: asks for 2; up above 55%, down below 25%")
+
+
+def test_a_plan_names_budgets_that_block_at_the_minimum() -> None:
+    made, plan = action_of(desired(), None)
+    assert made is not None
+    one = disruption.Problem(
+        "needs-autoscaler-minimum", "warning", ("PodDisruptionBudget shop/web", "Deployment shop/web"), "it needs 1", "raise min"
+    )
+    other = disruption.Problem("needs-autoscaler-minimum", "warning", ("PodDisruptionBudget shop/db", "Deployment shop/db"), "x", "y")
+    found = explain(made, judged(hpa()), KCM, plan, [one, other], consent=False)
+    assert [note for note in found.notes if "Budget" in note] == [
+        "WARNING: PodDisruptionBudget shop/web: needs-autoscaler-minimum: it needs 1; raise min"
+    ]
+
+
+def test_a_plan_refuses_what_cannot_work_unless_there_is_consent() -> None:
+    made, plan = action_of(desired(), None)
+    assert made is not None
+    broken = judged(hpa(), NoReading("no metrics returned from resource metrics API"))
+    explain(made, broken, KCM, plan, consent=False)
+    assert len(plan.refusals) == 1 and "no-metric" in plan.refusals[0] and "allow_problems=true" in plan.refusals[0]
+    plan = ObjectPlan[AutoscalerAction]()
+    found = explain(made, broken, KCM, plan, consent=True)
+    assert not plan.refusals and found.unproven == ("no-metric",)
+
+
+def seen(desired_replicas: int, *, conditions: dict[str, tuple[str, str]] | None = None, metrics: int = 1) -> dict[str, Any]:
+    good = {
+        "AbleToScale": ("True", "ReadyForNewScale"),
+        "ScalingActive": ("True", "ValidMetricFound"),
+        "ScalingLimited": ("False", "DesiredWithinRange"),
+    }
+    listed = [{"type": kind, "status": state, "reason": reason} for kind, (state, reason) in (conditions or good).items()]
+    current = {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 50}}}
+    return hpa(
+        status={"desiredReplicas": desired_replicas, "currentReplicas": 2, "conditions": listed, "currentMetrics": [current] * metrics}
+    )
+
+
+def test_the_controller_agrees() -> None:
+    found = agreement(judged(seen(2)), new_sync=True)
+    assert (
+        found.proof.endswith("desiredReplicas 2, and daytwo computes 2 (cpu 50%/50%)")
+        and "ScalingActive=True ValidMetricFound" in found.proof
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "new", "missing"),
+    [
+        (hpa(), True, "has not looked at it yet"),
+        (seen(2), False, "may not have looked at it since the change"),
+        (seen(5), True, "desiredReplicas is 5, and daytwo computes 2"),
+        (seen(2, metrics=0), True, "currentMetrics has 0 of 1 metrics"),
+        (seen(2, conditions={"AbleToScale": ("False", "FailedGetScale")}), True, "FailedGetScale"),
+        (
+            seen(2, conditions={"AbleToScale": ("True", "SucceededGetScale"), "ScalingActive": ("False", "FailedGetResourceMetric")}),
+            True,
+            "FailedGetResourceMetric",
+        ),
+        (seen(2, conditions={"AbleToScale": ("True", "SucceededRescale")}), True, "there is no condition ScalingActive"),
+    ],
+)
+def test_the_controller_does_not_agree_yet(item: dict[str, Any], new: bool, missing: str) -> None:
+    found = agreement(judged(item), new_sync=new)
+    assert not found.proof and missing in found.missing
+
+
+def test_zero_replicas_are_proven_as_disabled() -> None:
+    conditions = {"AbleToScale": ("True", "SucceededGetScale"), "ScalingActive": ("False", "ScalingDisabled")}
+    item = hpa(
+        status={
+            "desiredReplicas": 0,
+            "conditions": [{"type": kind, "status": state, "reason": reason} for kind, (state, reason) in conditions.items()],
+        }
+    )
+    assert "desiredReplicas 0" in agreement(judged(item, current=0), new_sync=True).proof
+
+
+# ---- replicas in the annotation
+
+
+def test_settling_takes_only_replicas_out() -> None:
+    applied = {"spec": {"replicas": 3, "paused": False}}
+    item = {"metadata": {"namespace": "shop", "name": "web", "uid": "u", "annotations": {LAST_APPLIED: json.dumps(applied)}}}
+    (one,) = settling([("Deployment", "/p", item)])
+    assert one.patch is not None and one.patch["metadata"]["uid"] == "u"
+    assert json.loads(one.patch["metadata"]["annotations"][LAST_APPLIED]) == {"spec": {"paused": False}}
+    (field,) = changed(one)
+    assert json.loads(field.before) == applied
+    assert settling([("Deployment", "/p", {"metadata": {"namespace": "shop", "name": "web", "uid": "u"}})]) == []
+
+
+# ---- undo
+
+
+def record(action: str, *fields: ChangedField, path: str = PATH, kind: str = HPA, uid: str = "u1") -> ObjectsRecord:
+    about = {"path": path, "uid": uid, "kind": kind, "namespace": "shop", "name": "web"}
+    one = ChangedObject(name=f"{kind} shop/web", action=action, outcome="done", fields=tuple(fields), about=about)
+    return ObjectsRecord("r", "c", "autoscalers", {}, (one,))
+
+
+MAX = ChangedField(("spec", "maxReplicas"), 5, 10)
+
+
+def test_a_created_one_is_removed_and_a_changed_one_restored() -> None:
+    fields = [ChangedField(path, None, value) for path, value in values(live()).items()]
+    (one,) = plan_way_back(record("create", *fields), {PATH: live()}, force=False).actions
+    assert (one.what, one.manifest) == ("remove", None)
+    (one,) = plan_way_back(record("update", MAX), {PATH: live()}, force=False).actions
+    assert one.manifest is not None and one.manifest["spec"]["maxReplicas"] == 5 and one.manifest["spec"]["minReplicas"] == 1
+
+
+def test_what_others_changed_since_is_refused() -> None:
+    plan = plan_way_back(record("update", MAX), {PATH: live(maximum=7)}, force=False)
+    assert not plan.actions and "changed by someone else since" in plan.refusals[0]
+    assert plan_way_back(record("update", MAX), {PATH: live(maximum=7)}, force=True).actions
+    plan = plan_way_back(record("create", MAX), {PATH: live("helm", "Update")}, force=False)
+    assert "helm (Update) owns it now" in plan.refusals[0]
+
+
+def test_nothing_is_undone_twice() -> None:
+    for found in ({}, {PATH: live(maximum=5)}, {PATH: {**live(), "metadata": {**live()["metadata"], "uid": "u2"}}}):
+        plan = plan_way_back(record("update", MAX), found, force=False)
+        assert not plan.actions and not plan.refusals and len(plan.unchanged) == 1
+
+
+def test_a_removed_one_is_recreated() -> None:
+    fields = [ChangedField(path, value, None) for path, value in values(live()).items()]
+    (one,) = plan_way_back(record("remove", *fields), {}, force=False).actions
+    assert one.what == "create" and one.manifest is not None and one.manifest["spec"]["maxReplicas"] == 10
+
+
+def test_a_record_cannot_name_another_path() -> None:
+    plan = plan_way_back(record("update", MAX, path="/api/v1/namespaces/kube-system/secrets/x"), {}, force=True)
+    assert "another path" in plan.refusals[0]
+
+
+def test_the_annotation_is_restored_if_it_is_as_written() -> None:
+    field = ChangedField(("metadata", "annotations", LAST_APPLIED), "old", "new")
+    path = "/apis/apps/v1/namespaces/shop/deployments/web"
+    made = record("update", field, path=path, kind="Deployment")
+    item = {"metadata": {"namespace": "shop", "name": "web", "uid": "u1", "annotations": {LAST_APPLIED: "new"}}}
+    (one,) = plan_way_back(made, {path: item}, force=False).actions
+    assert one.patch is not None and one.patch["metadata"]["annotations"][LAST_APPLIED] == "old"
+    item["metadata"]["annotations"][LAST_APPLIED] = "applied again"
+    assert not plan_way_back(made, {path: item}, force=False).actions
+    for other in (record("update", field, path="/p", kind="Deployment"), record("update", field, path=path, kind="Secret")):
+        assert "another path" in plan_way_back(other, {path: item, "/p": item}, force=True).refusals[0]
+    damaged = replace(made, objects=tuple(replace(one, fields=()) for one in made.objects))
+    assert "undo it by hand" in plan_way_back(damaged, {path: {**item, "metadata": {**item["metadata"]}}}, force=True).refusals[0]
+    assert paths(made) == [path] and paths(record("update", field, path="/api/v1/../x y")) == []
+
+
+def test_restoring_keeps_what_daytwo_owns_besides() -> None:
+    manifest = restoring(HPA, live(), [MAX])
+    assert set(manifest["spec"]) == {"scaleTargetRef", "minReplicas", "maxReplicas", "metrics"}
+    assert path_of(HPA, "shop", "web") == PATH
+
+
+# ---- the report
+
+
+def test_a_line_for_each_metric_and_its_json() -> None:
+    good, bad = judged(seen(2)), judged(hpa(), NoReading("no metrics returned from resource metrics API"))
+    lines = report.rows([good, bad], KCM)
+    assert lines[0] == ["shop/web", "Deployment/web", "2", "1-10", "cpu", "50%/50%", "2", "stays at 2; up above 55%, down below 25%"]
+    assert lines[1][5:7] == ["<unknown>/50%", "nothing"] and "FailedGetResourceMetric" in lines[1][7]
+    found = report.as_json(Look(NOW, KCM, World(not_known=("x",)), (good, bad)))
+    assert [one["works"] for one in found["autoscalers"]] == [True, False]
+    assert found["autoscalers"][0]["metrics"][0]["up_above"] == "55%" and found["not_known"] == ["x"]
+    json.dumps(found)
+
+
+def test_why_says_what_limits() -> None:
+    assert report.why(judged(seen(2), samples(400, 400))).endswith(
+        "limited: the desired replica count is increasing faster than the maximum scale rate"
+    )
+    assert "scaling is disabled" in report.why(judged(hpa(), current=0))
+    assert report.why(judged(seen(2))).startswith("stays at 2")
+
+
+def test_each_rule_has_a_row_in_the_documentation() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/autoscaling.md").read_text()
+    rows = re.findall(r"^\| (`[^|]*`) \|", page[page.index("| rule |") : page.index("A budget that needs")], re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == set(RULES)
+
+
+# ---- vertical ones
+
+
+def test_a_vertical_one_that_cannot_work_is_refused_unless_consented() -> None:
+    data = read_desired([("cp1", {"vertical_autoscalers": {"shop/deployment/web": {"mode": "InPlaceOrRecreate", "min_replicas": 1}}}.get)])
+    assert data is not None
+    made, plan = action_of(data, None)
+    assert made is not None and made.manifest is not None
+    assert made.manifest["spec"]["updatePolicy"] == {"updateMode": "InPlaceOrRecreate", "minReplicas": 1}
+    item = Vertical.of({**made.manifest, "metadata": {"namespace": "shop", "name": "web", "creationTimestamp": "2026-03-01T11:59:59Z"}})
+    good = VerticalScene(item, pods=pods(2), minor=36)
+    found = explain_vertical(made, judge_vertical(good, NOW), plan, consent=False)
+    # It is new: the proof asks for the recommendation.
+    assert not plan.refusals and found.notes == ("now: there is no recommendation yet",)
+    old = judge_vertical(VerticalScene(item, pods=pods(2), minor=32), NOW)
+    explain_vertical(made, old, plan, consent=False)
+    assert "no-in-place: mode InPlaceOrRecreate needs Kubernetes 1.33 or later, and this is 1.32" in plan.refusals[0]
+    assert "--data allow_problems=true" in plan.refusals[0]
+    plan.refusals.clear()
+    assert explain_vertical(made, old, plan, consent=True).unproven == ("no-in-place",) and not plan.refusals
+
+
+def test_the_table_and_the_json_of_vertical_ones() -> None:
+    advice = {
+        "containerName": "app",
+        "target": {"cpu": "150m", "memory": "64Mi"},
+        "lowerBound": {"cpu": "100m"},
+        "upperBound": {"cpu": "1"},
+    }
+    raw = {
+        "metadata": {"namespace": "shop", "name": "web", "creationTimestamp": "2026-03-01T11:00:00Z"},
+        "spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "updatePolicy": {"updateMode": "Off"}},
+        "status": {
+            "conditions": [{"type": "RecommendationProvided", "status": "True"}],
+            "recommendation": {"containerRecommendations": [advice]},
+        },
+    }
+    one = judge_vertical(VerticalScene(Vertical.of(raw), pods=pods(1), minor=36), NOW)
+    recommended = "app cpu 150m (100m to 1000m), memory 64.0Mi"
+    assert report.vertical_rows([one]) == [
+        ["shop/web", "Deployment/web", "Off", recommended, "mode Off: it recommends, and changes no pod"]
+    ]  # fmt: skip
+    found = report.as_json(Look(NOW, KCM, World(), (), (one,)))["vertical_autoscalers"]
+    assert found[0]["works"] and found[0]["state"] == "off" and found[0]["recommended"][0]["target"] == {"cpu": 0.15, "memory": 2**26}
+    json.dumps(found)

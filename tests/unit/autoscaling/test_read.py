@@ -1,0 +1,156 @@
+"""Answers of the APIs, the controller's flags, and what its status shows of its memory."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from roles.engine.autoscaling.controller import clock, leader, tuned
+from roles.engine.autoscaling.model import Autoscaler, Controller, MetricSpec, NoReading, PodSamples, Scale, Total, approximate, milli
+from roles.engine.autoscaling.parse import custom_samples, custom_total, external_total, resource_samples, selector_text
+from roles.engine.autoscaling.past import history_of
+from tests.unit.autoscaling.world import NOW, ago, hpa, text, utilization
+
+AT = "2026-03-01T11:59:50Z"
+
+
+def pod_metrics(name: str, **usages: dict[str, str]) -> dict[str, Any]:
+    containers = [{"name": container, "usage": usage} for container, usage in usages.items()]
+    return {"metadata": {"name": name, "namespace": "shop"}, "timestamp": AT, "window": "20.5s", "containers": containers}
+
+
+def test_usages_of_all_containers_are_added_each_rounded_up() -> None:
+    found = resource_samples(MetricSpec.of(utilization()), {"items": [pod_metrics("web-0", app={"cpu": "1500001n"}, b={"cpu": "1u"})]}, 36)
+    assert isinstance(found, PodSamples)
+    one = found.samples["web-0"]
+    assert (one.value, one.window, one.at) == (3, 20.5, NOW - timedelta(seconds=10))
+
+
+def test_a_pod_without_all_usages_has_no_sample() -> None:
+    items = [pod_metrics("web-0", app={"cpu": "1"}, b={"memory": "1Mi"}), pod_metrics("web-1"), pod_metrics("web-2", app={"cpu": "1"})]
+    found = resource_samples(MetricSpec.of(utilization()), {"items": items}, 36)
+    assert isinstance(found, PodSamples) and set(found.samples) == {"web-2"}
+    assert isinstance(resource_samples(MetricSpec.of(utilization()), {"items": []}, 36), NoReading)
+
+
+def test_before_1_33_one_pod_without_the_container_is_an_error() -> None:
+    metric = MetricSpec.of(utilization(container="app"))
+    items = {"items": [pod_metrics("web-0", app={"cpu": "1"}), pod_metrics("web-1", other={"cpu": "1"})]}
+    found = resource_samples(metric, items, 33)
+    assert isinstance(found, PodSamples) and set(found.samples) == {"web-0"}
+    older = resource_samples(metric, items, 32)
+    assert older == NoReading("failed to get container metrics: container app not present in metrics for pod shop/web-1")
+
+
+@pytest.mark.parametrize(("more", "window"), [({"windowSeconds": 30}, 30), ({"window": 20}, 20), ({}, 60)])
+def test_both_versions_of_custom_metrics(more: dict[str, int], window: int) -> None:
+    item = {"describedObject": {"name": "web-0"}, "timestamp": AT, "value": "1500m", **more}
+    found = custom_samples({"items": [item]})
+    assert isinstance(found, PodSamples) and (found.samples["web-0"].value, found.samples["web-0"].window) == (1500, window)
+
+
+def test_totals() -> None:
+    assert custom_total({"items": [{"value": "3", "timestamp": AT}]}) == Total((3000,), NOW - timedelta(seconds=10))
+    assert isinstance(custom_total({"items": []}), NoReading)
+    two = {"items": [{"value": "1", "timestamp": AT}, {"value": "500m", "timestamp": AT}]}
+    assert external_total(two) == Total((1000, 500), NOW - timedelta(seconds=10))
+
+
+def test_a_selector_as_a_query() -> None:
+    expressions = [
+        {"key": "tier", "operator": "In", "values": ["b", "a"]},
+        {"key": "x", "operator": "NotIn", "values": ["y"]},
+        {"key": "z", "operator": "Exists"},
+        {"key": "w", "operator": "DoesNotExist"},
+    ]
+    found = selector_text({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
+    assert found == "app=web,tier in (a,b),x notin (y),z,!w"
+    assert selector_text(None) == ""
+    with pytest.raises(ValueError, match="not a valid label selector operator"):
+        selector_text({"matchExpressions": [{"key": "a", "operator": "Near"}]})
+
+
+def test_quantities_are_rounded_up_to_thousandths() -> None:
+    assert (milli("100m"), milli("1u"), milli("0"), milli("2")) == (100, 1, 0, 2000)
+    assert (approximate("50m"), approximate("0.05"), approximate("1"), approximate("0")) == (0.05, 0.05, 1.0, 0.0)
+
+
+def test_flags_of_the_running_process() -> None:
+    argv = (
+        "kube-controller-manager",
+        "--horizontal-pod-autoscaler-downscale-stabilization=2m",
+        "--horizontal-pod-autoscaler-tolerance=0.05",
+        "--horizontal-pod-autoscaler-sync-period=30s",
+        "--horizontal-pod-autoscaler-cpu-initialization-period=1m30s",
+        "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
+    )
+    found = tuned(Controller(36), argv)
+    assert (found.downscale_stabilization, found.tolerance, found.sync_period) == (120, 0.05, 30)
+    assert (found.cpu_initialization, found.readiness_delay) == (90, 0)
+    assert tuned(Controller(36), ("kube-controller-manager",)) == Controller(36)
+
+
+def lease(acquired: float, renewed: float) -> dict[str, Any]:
+    return {"spec": {"holderIdentity": "cp1_0b6c", "acquireTime": text(ago(acquired)), "renewTime": text(ago(renewed))}}
+
+
+def test_the_leader_and_its_clock() -> None:
+    assert leader(lease(100, 1)) == ("cp1", ago(100), ago(1))
+    assert leader(None) == ("", None, None)
+    assert clock(NOW, lease(100, 1)) == NOW
+    assert clock(NOW, lease(1000, 400)) == ago(400)
+    assert clock(NOW, lease(100, -90)) == ago(-90)
+
+
+# ---- the memory
+
+
+def item(current: int, **status: Any) -> Autoscaler:
+    return Autoscaler.of(hpa(status={"desiredReplicas": current, "currentReplicas": current, **status}))
+
+
+def event(size: int, seconds: float, reason: str = "cpu resource utilization (percentage of request) above target") -> dict[str, Any]:
+    return {"message": f"New size: {size}; reason: {reason}", "lastTimestamp": text(ago(seconds))}
+
+
+def remembered(found: Autoscaler, current: int, events: tuple[dict[str, Any], ...] = (), leads: float | None = 10000) -> Any:
+    controller = Controller(36, leads_since=None if leads is None else ago(leads))
+    return history_of(found, Scale(current, current, "app=web"), controller, events, NOW)
+
+
+def test_a_new_leader_remembers_the_count_that_it_found() -> None:
+    found = remembered(item(4), 4, leads=60)
+    assert [(one.at, one.number) for one in found.recommendations] == [(ago(60), 4)]
+    assert found.has_changes(NOW, 1800) and not found.has_recommendations(NOW, 300) and found.ceiling == 4
+    # Somebody changed the count since: nothing is known of what was there.
+    assert remembered(item(4), 6, leads=60).recommendations == ()
+    assert remembered(item(4), 6, leads=60).ceiling is None
+
+
+def test_the_last_rise_is_a_recommendation() -> None:
+    scaled = item(4, lastScaleTime=text(ago(100)))
+    assert [one.number for one in remembered(scaled, 4, (event(4, 100),)).recommendations] == [4]
+    for other in (
+        event(3, 100),
+        event(4, 200),
+        event(4, 100, "All metrics below target"),
+        event(4, 100, "Current number of replicas below Spec.MinReplicas"),
+    ):
+        assert remembered(scaled, 4, (other,)).recommendations == ()
+    assert not remembered(scaled, 4).has_changes(NOW, 120)
+    assert remembered(scaled, 4).has_changes(NOW, 90)
+
+
+def test_a_limit_or_a_window_up_hides_higher_recommendations() -> None:
+    limited = [{"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"}]
+    assert remembered(item(4, conditions=limited), 4).ceiling is None
+    limited[0]["reason"] = "TooFewReplicas"
+    assert remembered(item(4, conditions=limited), 4).ceiling == 4
+    raw = hpa(status={"desiredReplicas": 4}, behavior={"scaleUp": {"stabilizationWindowSeconds": 60}})
+    assert remembered(Autoscaler.of(raw), 4).ceiling is None
+
+
+def test_without_a_leader_nothing_is_known() -> None:
+    assert remembered(item(4), 4, leads=None).recommendations == ()

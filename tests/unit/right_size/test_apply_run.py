@@ -1,0 +1,289 @@
+"""The order of one workload's change, and that everything is put back if the watch finds it worse."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from roles.engine import timeouts
+from roles.engine.api import Conflict
+from roles.engine.bridge import RemoteError
+from roles.engine.object_changes import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.transaction import ChangedObject
+from roles.engine.transaction.object_record import ChangedField
+from roles.pod_resize import WorkloadResize
+from roles.right_size.apply_run import WayBack, WorkloadChange, recorded_targets, target_field, write_target
+from roles.right_size.applying import TargetChange
+from roles.right_size.samples import Kill
+from roles.right_size.watching import Look
+from roles.right_size.workloads import Amounts
+from tests.unit.clock import Clock
+from tests.unit.right_size.test_report import container
+from tests.unit.right_size.world import MI, START
+
+
+def utilization(percent: int) -> list[Any]:
+    target = {"type": "Utilization", "averageUtilization": percent}
+    return [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+
+OLD, NEW = utilization(60), utilization(120)
+PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
+TARGET = TargetChange("h", PATH, "u", OLD, NEW, "cpu 60 % -> 120 %")
+NOW = container("web", limits=Amounts(None, 128 * MI))
+WELL = Look({("web-1", "app"): NOW}, {})
+KILLED = Look({("web-1", "app"): replace(NOW, restarts=1, kills=(Kill("f" * 64, START, 64 * MI, 1.0),))}, {})
+
+
+@dataclass
+class Resize:
+    """A WorkloadResize that notes what is done to it."""
+
+    log: list[str] = field(default_factory=list)
+    fails: Exception | None = None
+    name: str = "Deployment shop/web"
+    template: object | None = "new"
+    steps: Sequence[object] = ("step",)
+    restarts: bool = False
+    done: list[str] = field(default_factory=list)
+    refuses: Exception | None = None
+    kept: list[Look] = field(default_factory=list)
+
+    def fields(self) -> list[dict[str, Any]]:
+        return []
+
+    def about(self) -> dict[str, Any]:
+        return {}
+
+    def resize(self) -> str:
+        if self.refuses:
+            raise self.refuses
+        self.log.append("resize")
+        self.done.append("pod")
+        return "proof"
+
+    def put_back(self, why: str) -> Exception:
+        self.log.append("put back")
+        self.done.clear()
+        return Undone(why)
+
+    def update_template(self) -> str:
+        self.log.append("template")
+        if self.fails:
+            raise self.fails
+        return "rolled out"
+
+
+class Cluster:
+    """One autoscaler."""
+
+    def __init__(self) -> None:
+        self.item: dict[str, Any] | None = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"metrics": OLD}}
+        self.conflicts = 0
+
+    def fetch(self, path: str) -> dict[str, Any] | None:
+        assert path == PATH
+        return copy.deepcopy(self.item)
+
+    def written(self, path: str, send: Callable[[Any], dict[str, Any]], done: Callable[[Any], bool]) -> dict[str, Any]:
+        return send(self)
+
+    def patch(self, path: str, changes: dict[str, Any]) -> dict[str, Any]:
+        assert self.item is not None
+        if self.conflicts:
+            self.conflicts -= 1
+            raise Conflict("cp1", path, "409", "again")
+        assert changes["metadata"] == {"uid": "u", "resourceVersion": "1"}
+        self.item["spec"]["metrics"] = changes["spec"]["metrics"]
+        return self.item
+
+    @property
+    def metrics(self) -> Any:
+        return self.item and self.item["spec"]["metrics"]
+
+    @property
+    def session(self) -> Session:
+        return cast(Session, self)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeouts, "time", Clock())
+
+
+def change(cluster: Cluster, resize: Resize, *looks: Look | Exception, soak: float = 20.0, target: TargetChange = TARGET) -> WorkloadChange:
+    left = list(looks)
+
+    def look() -> Look:
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return WorkloadChange(
+        cast(WorkloadResize, resize), [target], cluster.session, soak, look, {}, lambda: cast(WorkloadResize, resize), resize.kept.append
+    )
+
+
+def test_pods_then_targets_then_the_watch_then_the_template() -> None:
+    cluster, resize, noted = Cluster(), Resize(), []
+    proof = change(cluster, resize, WELL).carry_out(noted.append)
+    assert resize.log == ["resize", "template"] and cluster.metrics == NEW
+    assert proof == "watched for 20 s; h: cpu 60 % -> 120 %; rolled out; proof"
+    assert noted == [[target_field(TARGET)]], "before the first write"
+
+
+def test_a_container_that_is_killed_puts_everything_back() -> None:
+    cluster, resize = Cluster(), Resize()
+    with pytest.raises(Undone, match="the kernel killed it for its memory at a limit of 128Mi"):
+        change(cluster, resize, WELL, WELL, KILLED).carry_out(lambda _: None)
+    assert resize.log == ["resize", "put back"] and cluster.metrics == OLD
+    assert resize.kept == [KILLED], "with the limit of that moment"
+
+
+def test_a_kill_before_the_first_look_counts_too() -> None:
+    cluster, resize = Cluster(), Resize()
+    with pytest.raises(Undone, match="killed it for its memory"):
+        change(cluster, resize, WELL, KILLED).carry_out(lambda _: None)
+    restarting = Resize(restarts=True)
+    change(Cluster(), restarting, KILLED).carry_out(lambda _: None)
+    assert restarting.log == ["resize", "template"], "the resize itself restarts it"
+
+
+def test_what_cannot_be_watched_is_not_begun() -> None:
+    cluster, resize = Cluster(), Resize()
+    with pytest.raises(WriteRefused, match="so nothing was changed: w1: gone"):
+        change(cluster, resize, RemoteError("w1: gone")).carry_out(lambda _: None)
+    assert not resize.log and cluster.metrics == OLD
+
+
+def test_what_cannot_be_watched_is_put_back() -> None:
+    cluster, resize = Cluster(), Resize()
+    with pytest.raises(Undone, match="could not be watched: w1: gone"):
+        change(cluster, resize, WELL, RemoteError("w1: gone"), soak=60).carry_out(lambda _: None)
+    assert resize.log == ["resize", "put back"] and cluster.metrics == OLD
+
+
+def test_the_watch_ends_with_a_look_that_sees() -> None:
+    cluster, resize = Cluster(), Resize()
+    with pytest.raises(Undone, match="killed it for its memory"):
+        change(cluster, resize, WELL, WELL, KILLED, soak=5).carry_out(lambda _: None)
+    with pytest.raises(Undone, match="could not be watched"):
+        change(cluster, resize, WELL, WELL, RemoteError("w1: gone"), soak=5).carry_out(lambda _: None)
+    assert cluster.metrics == OLD
+
+
+def test_a_target_that_falls_is_written_before_the_request_rises() -> None:
+    """An autoscaler that looks in the middle may add pods; it never removes some that are needed."""
+    for target, first in ((TARGET, False), (TARGET.back(), True)):
+        cluster, seen = Cluster(), []
+        assert cluster.item is not None
+        cluster.item["spec"]["metrics"] = list(target.before)
+        resize = Resize()
+
+        def note(cluster: Cluster = cluster, seen: list[Any] = seen) -> str:
+            seen.append(cluster.metrics)
+            return "proof"
+
+        resize.resize = note  # type: ignore[method-assign]
+        change(cluster, resize, WELL, target=target).carry_out(lambda _: None)
+        assert seen == [list(target.after if first else target.before)] and cluster.metrics == list(target.after)
+
+
+def test_pods_that_cannot_be_resized_leave_the_targets_as_they_were() -> None:
+    cluster, resize = Cluster(), Resize(refuses=WriteRefused("no room"))
+    assert cluster.item is not None
+    cluster.item["spec"]["metrics"] = NEW
+    with pytest.raises(Undone, match="no room; its autoscalers have their old targets"):
+        change(cluster, resize, WELL, target=TARGET.back()).carry_out(lambda _: None)
+    assert not resize.log and cluster.metrics == NEW
+    with pytest.raises(RevertFailed, match="stuck"):
+        change(Cluster(), Resize(refuses=RevertFailed("stuck")), WELL).carry_out(lambda _: None)
+
+
+def test_a_plan_that_no_longer_holds_is_not_carried_out() -> None:
+    cluster, resize, noted = Cluster(), Resize(), []
+
+    def again() -> WorkloadResize:
+        raise ChangedByOthers("its template got other resources")
+
+    with pytest.raises(ChangedByOthers):
+        replace(change(cluster, resize, WELL), again=again).carry_out(noted.append)
+    assert not resize.log and not noted and cluster.metrics == OLD
+
+
+def test_a_look_may_fail_once() -> None:
+    cluster, resize = Cluster(), Resize()
+    change(cluster, resize, WELL, RemoteError("w1: busy"), WELL).carry_out(lambda _: None)
+    assert resize.log == ["resize", "template"]
+
+
+@pytest.mark.parametrize(("error", "ends"), [(Undone("its roll-out failed"), Undone), (RevertFailed("it is stuck"), RevertFailed)])
+def test_a_template_that_fails_puts_everything_back(error: Exception, ends: type[Exception]) -> None:
+    cluster, resize = Cluster(), Resize(fails=error)
+    with pytest.raises(ends, match=str(error)):
+        change(cluster, resize, WELL).carry_out(lambda _: None)
+    assert resize.log == ["resize", "template", "put back"] and cluster.metrics == OLD
+
+
+def test_a_target_that_someone_else_changed_puts_the_pods_back() -> None:
+    cluster, resize = Cluster(), Resize()
+    assert cluster.item is not None
+    cluster.item["spec"]["metrics"] = [{"theirs": 1}]
+    with pytest.raises(Undone, match="someone else changed the metrics"):
+        change(cluster, resize, WELL).carry_out(lambda _: None)
+    assert resize.log == ["resize", "put back"] and cluster.metrics == [{"theirs": 1}]
+
+
+def test_a_target_that_cannot_be_put_back_is_loud() -> None:
+    cluster, resize = Cluster(), Resize()
+    worse = iter([WELL, KILLED])
+
+    def look() -> Look:
+        found = next(worse)
+        if found is KILLED and cluster.item is not None:
+            cluster.item["spec"]["metrics"] = [{"theirs": 1}]
+        return found
+
+    whole = replace(change(cluster, resize, WELL), look=look)
+    with pytest.raises(RevertFailed, match="HorizontalPodAutoscaler h: someone else changed"):
+        whole.carry_out(lambda _: None)
+
+
+def test_a_conflict_is_tried_again() -> None:
+    cluster = Cluster()
+    cluster.conflicts = 2
+    write_target(cluster.session, TARGET)
+    assert cluster.metrics == NEW
+    write_target(cluster.session, TARGET)
+    cluster.item = None
+    with pytest.raises(Gone):
+        write_target(cluster.session, TARGET)
+
+
+def test_the_way_back() -> None:
+    changed = ChangedObject(
+        "Deployment shop/web", "right size", (ChangedField(("autoscalers", "h", "metrics"), OLD, NEW),),
+        {"namespace": "shop", "autoscalers": {"h": "u"}},
+    )  # fmt: skip
+    [back] = recorded_targets(changed)
+    assert (back.before, back.after, back.path, back.uid) == (NEW, OLD, PATH, "u")
+    with pytest.raises(ValueError, match="undo it by hand"):
+        recorded_targets(replace(changed, about={"namespace": "shop"}))
+    cluster = Cluster()
+    write_target(cluster.session, TARGET)
+    pods, template, both = Resize(template=None), Resize(steps=()), Resize()
+    for resize, done in ((pods, ["resize"]), (template, ["template"]), (both, ["resize", "template"])):
+        way = WayBack(cast(WorkloadResize, resize), [back], cluster.session)
+        assert not way.empty
+        way.carry_out(lambda _: None)
+        assert resize.log == done and cluster.metrics == OLD
+    assert WayBack(cast(WorkloadResize, Resize(template=None, steps=())), [], cluster.session).empty
+    with pytest.raises(ChangedByOthers):
+        assert cluster.item is not None
+        cluster.item["spec"]["metrics"] = [{"theirs": 1}]
+        write_target(cluster.session, back)

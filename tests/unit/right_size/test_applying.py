@@ -1,0 +1,235 @@
+"""What a run would change, and whether there is room for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from roles.engine.placement import ClusterView
+from roles.pod_resize import PodStep, WorkloadResize
+from roles.pod_resize.plan import ResourceChange
+from roles.pod_resize.templates import Template
+from roles.right_size.applying import (
+    Wanted,
+    changed_since,
+    grown,
+    new_resources,
+    node_problems,
+    quota_problems,
+    rollout_problems,
+    target_changes,
+    wanted,
+)
+from roles.right_size.autoscaling import Recommended
+from roles.right_size.judged import Judged
+from roles.right_size.samples import Kill
+from roles.right_size.watching import Look, worse
+from roles.right_size.workloads import Amounts, ContainerNow, Workload
+from tests.unit.right_size.test_report import container, judged
+from tests.unit.right_size.world import MI, START, reads
+
+BIG = Amounts(None, 400 * MI)
+
+
+def one(cpu: int | None = 1000, memory: int | None = 384 * MI, **more: Any) -> Judged:
+    """A container that uses 100m and 100Mi."""
+    return judged((container("web", cpu, memory, **more), reads(120, 5)))[0]
+
+
+def test_only_what_changes_is_written() -> None:
+    assert new_resources(one(limits=BIG)) == {"requests": {"cpu": "110m", "memory": "112Mi"}, "limits": {"memory": "128Mi"}}
+    assert new_resources(one(110, 112 * MI)) == {}
+    assert new_resources(one(110, 400 * MI)) == {"requests": {"memory": "112Mi"}}
+    leaking = judged((container("web", 1000), reads(120, 5, memory=lambda at: (20 + at) * MI)))[0]
+    assert new_resources(leaking) == {"requests": {"cpu": "110m"}}, "a leak keeps its memory"
+
+
+def test_what_is_left_has_a_reason() -> None:
+    vpa = Recommended("v", "Recreate", Amounts(), Amounts(), Amounts())
+    found = [
+        one(),
+        replace(one(), workload=Workload("static pod", "kube-system", "etcd")),
+        replace(one(), workload=Workload("StatefulSet", "shop", "db"), vpa=vpa),
+        replace(one(), workload=Workload("DaemonSet", "shop", "logs"), sidecar=True),
+        replace(one(110, 112 * MI), workload=Workload("Deployment", "shop", "fits")),
+        replace(one(), workload=Workload("Deployment", "shop", "off"), vpa=replace(vpa, mode="Off")),
+    ]
+    waits = judged((container("web", 1000), reads(120, 5)), min_span=7 * 86400)[0]
+    changes, left, waiting = wanted([*found, replace(waits, workload=Workload("Deployment", "shop", "young"))])
+    [(name, why)] = waiting
+    assert name == "Deployment shop/young" and "app cpu: " in why and "not lowered before 7 d were seen" in why
+    assert [str(change.workload) for change in changes] == ["Deployment shop/web", "Deployment shop/off"]
+    assert [name for name, _ in left] == ["static pod kube-system/etcd", "StatefulSet shop/db", "DaemonSet shop/logs"]
+    assert "by hand" in left[0][1] and "updateMode to Off" in left[1][1] and "sidecar" in left[2][1]
+
+
+# ---- autoscalers
+
+
+def autoscaler(*metrics: dict[str, Any]) -> dict[str, Any]:
+    target = {"kind": "Deployment", "name": "web"}
+    return {"metadata": {"name": "h", "namespace": "shop", "uid": "u"}, "spec": {"scaleTargetRef": target, "metrics": list(metrics)}}
+
+
+def utilization(percent: int, name: str = "cpu", container: str = "") -> dict[str, Any]:
+    target = {"type": "Utilization", "averageUtilization": percent}
+    if container:
+        return {"type": "ContainerResource", "containerResource": {"name": name, "container": container, "target": target}}
+    return {"type": "Resource", "resource": {"name": name, "target": target}}
+
+
+def test_utilization_targets_follow_the_request() -> None:
+    found = one(55)
+    change = Wanted(found.workload, {"app": new_resources(found)}, [found])
+    value = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "50m"}}}
+    item = autoscaler(utilization(60), value, utilization(70, container="other"), utilization(80, container="app"))
+    [target] = target_changes(change, [item])
+    assert target.path == "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
+    assert list(target.after) == [utilization(30), value, utilization(70, container="other"), utilization(40, container="app")]
+    assert target.text == "cpu 60 % -> 30 %, cpu 80 % -> 40 %" and item["spec"]["metrics"][0] == utilization(60), "the old one is as it was"
+    assert target.patch("7") == {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"metrics": list(target.after)}}
+    assert target.back().after == target.before
+
+
+def test_all_containers_of_the_pod_count() -> None:
+    found, proxy = one(55), replace(one(110, 112 * MI), container="proxy")
+    change = Wanted(found.workload, {"app": new_resources(found)}, [found, proxy])
+    [target] = target_changes(change, [autoscaler(utilization(60))])
+    assert target.after[0] == utilization(45), "from 165m to 220m"
+    unknown = replace(proxy, now=replace(proxy.now, requests=Amounts()))
+    assert target_changes(replace(change, judged=[found, unknown]), [autoscaler(utilization(60))]) == [], (
+        "it does not work without a request"
+    )
+
+
+def test_others_stay() -> None:
+    found = one(110)
+    change = Wanted(found.workload, {"app": new_resources(found)}, [found])
+    assert target_changes(change, [autoscaler(utilization(60)), {"metadata": {}, "spec": {}}]) == [], "only memory changes"
+    assert len(target_changes(change, [autoscaler(utilization(60, "memory"))])) == 1
+
+
+# ---- what was planned, and how it is now
+
+
+def resize(template: Template | None = None, *steps: PodStep, uid: str = "u") -> WorkloadResize:
+    return cast(WorkloadResize, SimpleNamespace(item={"metadata": {"uid": uid}}, steps=steps, template=template))
+
+
+def test_what_someone_else_changed_since_the_plan() -> None:
+    old, new, other = ({"app": {"requests": {"cpu": text}}} for text in ("100m", "50m", "70m"))
+    template = Template("Deployment", {"metadata": {}}, "/p", old, new, 60)
+    planned = resize(template, step("50m", "64Mi"), step("50m", "64Mi", "web-2"))
+    assert list(changed_since(planned, planned)) == []
+    assert list(changed_since(planned, resize(template, step("50m", "64Mi", "web-3")))) == [], "an autoscaler replaced its pods"
+    assert list(changed_since(planned, resize(None))) == [], "someone else has done it"
+    assert list(changed_since(planned, resize(template, uid="v"))) == ["it was deleted and created again"]
+    theirs = step("50m", "64Mi")
+    theirs = replace(theirs, changes={"app": replace(theirs.changes["app"], before=other["app"])})
+    assert list(changed_since(planned, resize(replace(template, before=other), theirs))) == [
+        "its template got other resources",
+        "the pod shop/web-1 got other resources",
+    ]
+
+
+# ---- room
+
+
+def step(cpu: str, memory: str, pod: str = "web-1", node: str = "w1") -> PodStep:
+    before = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+    after = {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
+    return PodStep("shop", pod, f"u-{pod}", node, {"app": ResourceChange(before, after)})
+
+
+NODES = [{"metadata": {"name": "w1"}, "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "110"}}, "spec": {}}]
+
+
+def running(name: str, cpu: str, memory: str, node: str = "w1", phase: str = "Running") -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu, "memory": memory}}
+    return {
+        "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}"},
+        "spec": {"nodeName": node, "containers": [{"name": "app", "resources": resources}], "schedulerName": "default-scheduler"},
+        "status": {"phase": phase},
+    }
+
+
+def test_how_much_more() -> None:
+    assert grown(step("300m", "128Mi")) == {"cpu": 200, "memory": 64 * MI, "limits.memory": 64 * MI}
+    assert grown(step("50m", "32Mi")) == {"cpu": -50, "memory": -32 * MI, "limits.memory": -32 * MI}
+
+
+def test_a_node_must_have_room_for_all_of_them() -> None:
+    pods = [running("web-1", "100m", "64Mi"), running("other", "600m", "64Mi"), running("done", "900m", "64Mi", phase="Succeeded")]
+    assert list(node_problems([step("300m", "64Mi")], NODES, pods)) == []
+    [why] = node_problems([step("300m", "64Mi"), step("300m", "64Mi", "web-2")], NODES, pods)
+    assert why == "w1 has 1 of cpu for pods, they request 700m, and this would add 400m"
+    assert list(node_problems([step("50m", "32Mi")], NODES, [running("x", "2", "9Gi")])) == [], "less is never refused"
+
+
+def test_a_quota_must_have_room_for_all_of_them() -> None:
+    quota = {"metadata": {"name": "q"}, "status": {"hard": {"requests.cpu": "1", "limits.memory": "1Gi", "pods": "5"},
+                                                   "used": {"requests.cpu": "700m", "limits.memory": "128Mi", "pods": "5"}}}  # fmt: skip
+    assert list(quota_problems([step("300m", "64Mi")], "shop", [quota])) == []
+    [why] = quota_problems([step("300m", "64Mi"), step("300m", "64Mi", "web-2")], "shop", [quota])
+    assert why == "the ResourceQuota q allows 1 of requests.cpu, 700m are used, and this would add 400m"
+    [why] = quota_problems([step("100m", "1Gi")], "shop", [quota])
+    assert "1Gi of limits.memory" in why
+    assert list(quota_problems([step("300m", "64Mi")] * 9, "blog", [quota])) == []
+
+
+def test_a_pod_that_no_node_can_take_again() -> None:
+    pods = [running("web-1", "100m", "64Mi")]
+    view = ClusterView(NODES, pods, [], [], [], [], [])
+    assert list(rollout_problems(pods, {"app": {"requests": {"cpu": "900m"}}}, view)) == []
+    [why] = rollout_problems(pods, {"app": {"requests": {"cpu": "1100m"}}}, view)
+    assert "recreated with the new resources, shop/web-1: nowhere" in why
+    assert pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
+
+
+# ---- the watch
+
+
+def look(now: ContainerNow, **use: Any) -> Look:
+    [read] = reads(0, 5, **use)
+    return Look({(now.pod, now.name): now}, {(now.pod, now.name): read})
+
+
+NOW = container("web", limits=Amounts(200, 128 * MI))
+
+
+def test_what_is_worse_than_before() -> None:
+    before = look(NOW, periods=100, throttled=10, oom_kills=1)
+    assert list(worse(before, before, {})) == []
+    killed = replace(NOW, restarts=1, kills=(Kill("f" * 64, START, 128 * MI, 3.0),))
+    assert list(worse(before, look(killed), {})) == ["web-1, app: the kernel killed it for its memory at a limit of 128Mi, 1 time since"]
+    assert list(worse(before, look(replace(NOW, restarts=1)), {})) == ["web-1, app: it was restarted"]
+    assert list(worse(before, look(NOW, oom_kills=2), {})) == ["web-1, app: the kernel killed a process of it for its memory"]
+    assert list(worse(look(killed), look(killed), {})) == [], "it was killed before"
+    other = replace(NOW, pod="web-2")
+    both = replace(before, containers={**before.containers, ("web-2", "app"): other})
+    assert list(worse(both, before, {})) == [], "a pod is gone: an autoscaler or an operator removed it"
+    assert list(worse(before, Look({}, {}), {})) == ["none of its pods is left to be watched: someone else deleted them"]
+    assert list(worse(both, replace(before, failed={"web-2": "Evicted", "other": "Evicted"}), {})) == ["web-2: it has ended: Evicted"]
+
+
+@pytest.mark.parametrize(
+    ("periods", "throttled", "share", "bad"),
+    [
+        (200, 40, 0.0, True),
+        (200, 14, 0.0, False),
+        (140, 30, 0.0, False),
+        (200, 40, 0.28, False),
+        (200, 60, 0.28, True),
+        (200, 15, 0.0, True),
+    ],
+)
+def test_throttling_counts_if_it_is_more_than_before(periods: int, throttled: int, share: float, bad: bool) -> None:
+    found = list(worse(look(NOW, periods=100, throttled=10), look(NOW, periods=periods, throttled=throttled), {"app": share}))
+    assert bool(found) == bad
+    unlimited = replace(NOW, limits=Amounts())
+    assert not list(
+        worse(look(unlimited, periods=100, throttled=10), look(unlimited, periods=periods, throttled=throttled), {"app": share})
+    )
