@@ -149,8 +149,6 @@ def _ask_component(component: Component, gates: dict[str, bool]) -> str:
 
 
 UNKNOWN = "unrecognized feature gate"
-# Its default for pods, in these minors (kubernetes#128920 removed it in 1.33).
-_RESIZE, _ADDS_RESIZE_POLICY = "InPlacePodVerticalScaling", range(27, 33)
 # Rules that the binary does not judge: daytwo's own, and the prefix, which daytwo writes as the manifest has it.
 _ALWAYS = verdict.OWN | {"prefix"}
 
@@ -188,8 +186,9 @@ def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metr
             refusals.append(Refusal(plan.host, f"{version} refuses {_summary(planned.wanted)}: {objection}", way_out))
         warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
         warnings += _differences(planned, subject)
-        warnings += _recreated(plan, planned, metrics.get(planned.component, {}))
-    known_now = tuple(_with_metrics(planned, metrics.get(planned.component)) for planned in plan.planned)
+    known_now = tuple(_with_static_pods(plan, _with_metrics(planned, metrics.get(planned.component))) for planned in plan.planned)
+    if any(planned.recreates_control_plane for planned in known_now):
+        warnings.append(kubelet.static_pods.warning(plan.components))
     return replace(plan, planned=known_now, warnings=tuple(dict.fromkeys(warnings)), refusals=tuple(refusals))
 
 
@@ -243,21 +242,10 @@ def _differences(planned: GatePlan, subject: Subject | None) -> list[str]:
     return reported_gates.differences(planned.component, subject.minor, subject.live, planned.wanted, subject.emulated)
 
 
-def _recreated(plan: NodeGates, planned: GatePlan, metrics: Mapping[str, GateMetric]) -> list[str]:
-    """The static pods that this change of a kubelet's gate recreates. Before 1.33 the gate adds `resizePolicy` to each container that
-    requests CPU or memory (pkg/apis/core/v1/defaults.go), and a static pod's UID is a hash of the whole pod (pkg/kubelet/config/common.go,
-    applyDefaults)."""
-    subject = planned.subject
-    if planned.component != KUBELET or not plan.components or subject is None or subject.minor not in _ADDS_RESIZE_POLICY:
-        return []
-    if not moves(replace(planned, wanted={name: value for name, value in planned.wanted.items() if name == _RESIZE}), metrics):
-        return []
-    names = ", ".join(sorted(plan.components))
-    return [
-        f"{KUBELET}: before 1.33 {_RESIZE} adds resizePolicy to the containers of static pods that request CPU or memory, which changes"
-        f" their UIDs: the restart recreates this node's static pods at the same time ({names}, and etcd if it runs here); with one control"
-        " plane the API is down meanwhile (kubernetes#128917)"
-    ]
+def _with_static_pods(plan: NodeGates, planned: GatePlan) -> GatePlan:
+    known = planned.component == KUBELET and planned.change is not None and plan.components and planned.subject is not None
+    minor = planned.subject.minor if known and planned.subject else None
+    return replace(planned, recreates_control_plane=kubelet.static_pods.recreated_by(minor, planned.effective.gates))
 
 
 def moves(planned: GatePlan, metrics: Mapping[str, GateMetric]) -> set[bool]:

@@ -303,11 +303,20 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
             unclear = control_plane.look(node.kubelet).refusals.get(change.component) if change.component in node.components else None
             if unclear is not None and not force:
                 raise Refusal(unclear.host, unclear.message, f"{unclear.way_out}, or continue anyway with --data force=true")
-            undos.append(plan_undo(run_id, change, node.seen, force))
+            undo = plan_undo(run_id, change, node.seen, force)
+            undos.append(_with_static_pods(undo, node))
         except Refusal as refusal:
             reasons.append(refusal)
     warnings = tuple(warning for undo in undos for warning in undo.warnings)
     return NodePlan(node.seen.host, node.kubelet, node.components, tuple(undos), warnings, refusals=tuple(reasons))
+
+
+def _with_static_pods(undo: Undo, node: SurveyedNode) -> Undo:
+    """With the announcement that the undo of a kubelet's gate recreates the node's control plane."""
+    minor = node.kubelet.process.minor if undo.component == KUBELET and undo.change is not None and node.components else None
+    if not kubelet.static_pods.recreated_by(minor, undo.effective.gates):
+        return undo
+    return replace(undo, recreates_control_plane=True, warnings=(*undo.warnings, kubelet.static_pods.warning(node.components)))
 
 
 def _restarted(

@@ -11,6 +11,7 @@ from roles.engine.kubelet import (
     runtime_file,
     schema,
     settings,
+    static_pods,
     thresholds,
 )
 from roles.engine.kubelet.cgroups import container_of
@@ -105,6 +106,7 @@ __all__ = [
     "schema",
     "settings",
     "shown",
+    "static_pods",
     "thresholds",
     "wanted",
     "whole",

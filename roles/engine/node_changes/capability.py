@@ -271,7 +271,7 @@ def _run(basis: Basis, scripts: Mapping[str, str]) -> dict[str, Answer | Excepti
 def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> NodeRun:
     found = basis.found
     changing, on = capability.order(basis, plans)
-    apiservers = any(planned.component == "kube-apiserver" for planned in changing)
+    apiservers = any(planned.component == "kube-apiserver" or planned.recreates_control_plane for planned in changing)
     by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
     steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)

@@ -335,6 +335,9 @@ def test_a_kubelets_gate_that_recreates_static_pods_is_announced(minor: int, bef
     warnings, refusals = judged(made, {"kubelet": ""}, RESIZE, metrics=metrics)
     assert refusals == []
     found = [text for text in warnings if "recreates this node's static pods" in text]
+    # The proof then expects that.
+    (kubelet,) = judge_gates(made, Verdicts({"kubelet": ""}), RESIZE, metrics).planned
+    assert kubelet.recreates_control_plane is told
     assert bool(found) is told and (not told or "kube-apiserver, kube-controller-manager, kube-scheduler, and etcd" in found[0])
     # A worker has none of them.
     warnings, _ = judged(planned(), {"kubelet": ""}, RESIZE, metrics=metrics)
