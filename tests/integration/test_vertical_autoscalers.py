@@ -1,5 +1,6 @@
 """VerticalPodAutoscalers on a real cluster, with their real recommender, updater and admission controller: refused where the kind is not
-installed, applied and proven, a pod resized in place, conflicts named, undone. The metrics come from an API of the test's own."""
+installed, applied and proven, a pod resized in place, conflicts named, undone. The metrics come from an API of the test's own, or from the
+metrics-server that the lab has."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration import operator, vertical_programs
-from tests.integration.metrics_api import RESOURCE, MetricsApi, register, served_in
+from tests.integration.metrics_api import RESOURCE, register, served_in
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
@@ -71,20 +72,23 @@ def run_of(done: Outcome) -> str:
 
 
 @pytest.fixture(scope="module")
-def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsApi]:
+def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     lab.kubectl("create", "namespace", NAMESPACE)
     wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", NAMESPACE, check=False), "the namespace's service account")
     apply(lab, deployment("db"))
     lab.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/db", "--timeout=280s")
-    with served_in(lab, tmp_path_factory.mktemp("metrics")) as api:
-        api.cpu["db"], api.memory["db"] = "20m", "10Mi"
-        register(api, lab, RESOURCE)
-        yield api
+    if lab.kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", check=False):
+        yield  # a metrics-server that was put there by hand
+    else:
+        with served_in(lab, tmp_path_factory.mktemp("metrics")) as api:
+            api.cpu["db"], api.memory["db"] = "20m", "10Mi"
+            register(api, lab, RESOURCE)
+            yield
     lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
     operator.forget(lab)
 
 
-def test_without_the_kind_it_is_refused(lab: Lab, metrics: MetricsApi) -> None:
+def test_without_the_kind_it_is_refused(lab: Lab, metrics: None) -> None:
     refused = vertical("--dry", db=IN_PLACE)
     assert refused.code == 1 and "does not have VerticalPodAutoscalers" in refused.all and "install the CRDs" in refused.all, refused.all
     gone = vertical("--dry", db="absent")
@@ -92,7 +96,7 @@ def test_without_the_kind_it_is_refused(lab: Lab, metrics: MetricsApi) -> None:
 
 
 @pytest.fixture(scope="module")
-def programs(lab: Lab, metrics: MetricsApi) -> Iterator[None]:
+def programs(lab: Lab, metrics: None) -> Iterator[None]:
     with vertical_programs.running(lab):
         yield
 
