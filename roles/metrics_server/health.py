@@ -79,8 +79,8 @@ def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], 
     windows = sorted(str(found[name].get("window")) for name in ready)
     oldest = max(0.0, max(ages.values(), default=0.0))
     window = one_line(windows[-1]) if windows else "-"
-    nodes = f"{len(ready)} of {len(ready)} Ready nodes, the oldest sample {oldest:.0f} s old, window up to {window}"
-    return MetricsHealth((), f"APIService available; {nodes}; {len(pods)} pods")
+    all_ready = f"{len(ready)} of {len(ready)} Ready nodes, the oldest sample {oldest:.0f} s old, window up to {window}"
+    return MetricsHealth((), f"APIService available; {all_ready}; {len(pods)} pods")
 
 
 def _time(one: Mapping[str, Any]) -> datetime:
