@@ -10,7 +10,7 @@ from typing import Any
 from roles.autoscalers.agreement import agreement, vertical_agreement
 from roles.autoscalers.fields import changes, restoring, values
 from roles.autoscalers.plan import STAYS, AutoscalerAction
-from roles.engine.api import FIELD_MANAGER, Api
+from roles.engine.api import FIELD_MANAGER, Api, Conflict
 from roles.engine.autoscaling import (
     HPA,
     JudgedAutoscaler,
@@ -43,8 +43,10 @@ from roles.engine.object_changes import (
 from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
 
-# Seconds: for a deletion with finalizers; more than a sync, for the controller's answer to an update.
+# Seconds: for a deletion with finalizers; to retry a write that conflicts with a controller's own; more than a sync, for the controller's
+# answer to an update.
 REMOVAL = 30.0
+CONFLICTS = 30.0
 MARGIN = 2.0
 
 
@@ -89,12 +91,29 @@ class AutoscalerWriter:
     def _patch(self, action: AutoscalerAction, patch: Mapping[str, Any]) -> str:
         assert action.before is not None
         ((path, wanted),) = action.after.items()
-        found = self.session.fetch(action.path)
-        if found is None or api_object.uid(found) != api_object.uid(action.before):
-            raise Gone("it was deleted after daytwo read it; run this again")
-        if _at(found, path) != _at(action.before, path):
-            raise NotDone("it was applied again after daytwo read it; run this again")
-        self.session.written(action.path, lambda api: api.patch(action.path, patch), lambda one: _at(one, path) == wanted)
+        deadline = Deadline(CONFLICTS)
+        while True:
+            found = self.session.fetch(action.path)
+            if found is None or api_object.uid(found) != api_object.uid(action.before):
+                raise Gone("it was deleted after daytwo read it; run this again")
+            if _at(found, path) == wanted:
+                break
+            if _at(found, path) != _at(action.before, path):
+                raise NotDone("it was applied again after daytwo read it; run this again")
+            # An apply between this read and the write is a conflict, so it is never overwritten.
+            meta = {**patch["metadata"], "resourceVersion": str(found["metadata"].get("resourceVersion", ""))}
+            try:
+                self.session.written(
+                    action.path,
+                    lambda api, meta=meta: api.patch(action.path, {**patch, "metadata": meta}),  # type: ignore[misc]
+                    lambda one: _at(one, path) == wanted,
+                )
+                break
+            except Conflict:
+                # Its controller wrote the status meanwhile.
+                if deadline.over:
+                    raise
+                deadline.pause(LOOK_AGAIN)
         found = self.session.fetch(action.path)
         if found is None or _at(found, path) != wanted:
             raise NotDone("the annotation is not as written when read back; a webhook or another manager changes it")
