@@ -22,6 +22,7 @@ pytestmark = pytest.mark.lab
 # kubeadm's way, and a plain unit with its configuration elsewhere.
 NODES = ("w1", "w2")
 EXTRA = "/etc/default/kubelet"
+CONFIG = "/var/lib/kubelet/config.yaml"
 
 
 def configz(lab: Lab, node: str) -> dict[str, Any]:
@@ -108,7 +109,16 @@ def test_one_signal_and_no_other(lab: Lab, node: str) -> None:
     assert operator.processes(lab, node)["kubelet"][2:] == old["kubelet"][2:]
 
 
-def test_soft_thresholds_with_all_that_belongs_to_them(lab: Lab) -> None:
+@pytest.fixture
+def file_of_before(lab: Lab) -> Iterator[None]:
+    """The configuration file of w1 ends as it was: `absent` also takes out a line that was there with the default."""
+    lab.run("w1", f"cp -a {CONFIG} /root/config.before")
+    yield
+    lab.run("w1", f"mv /root/config.before {CONFIG}; systemctl restart kubelet")
+    wait_for(lambda: bool(configz(lab, "w1")), "the kubelet of w1")
+
+
+def test_soft_thresholds_with_all_that_belongs_to_them(lab: Lab, file_of_before: None) -> None:
     before = eviction(lab, "w1")
     on = pyinfra(
         "eviction",

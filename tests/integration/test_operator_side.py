@@ -116,9 +116,10 @@ def hostile_file(lab: Lab) -> Iterator[None]:
     name = f"{MANIFESTS}/.{HOSTILE}.yaml"
     make = 'IFS= read -r line; name=$(printf %b. "$line"); mkdir -p "${name%/*}"; printf "# no pod\\n" >"${name%.}"'
     words = "".join(f"\\0{byte:03o}" for byte in name.encode())
+    was_there = lab.run("w1", f"test -d {MANIFESTS}", check=False).returncode == 0
     lab.run("w1", make, input=f"{words}\n")
     yield
-    lab.run("w1", f"find {MANIFESTS} -maxdepth 1 -name '.*52;c;*' -delete")
+    lab.run("w1", f"find {MANIFESTS} -maxdepth 1 -name '.*52;c;*' -delete{'' if was_there else f'; rmdir {MANIFESTS}'}")
 
 
 @pytest.mark.parametrize("deploy", ["status", "checks", "audit"])
