@@ -23,29 +23,22 @@ from roles.engine.autoscaling import (
     read_lease,
     read_verticals,
 )
-from roles.engine.bridge import show
 from roles.engine.object_changes import (
     LOOK_AGAIN,
-    ChangedByOthers,
     Gone,
     NotDone,
     Object,
     ObjectPath,
-    RevertFailed,
     Session,
-    Undone,
     Unknown,
+    WholeObject,
     api_object,
-    changes_text,
-    is_ending,
     managers,
 )
 from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
 
-# Seconds: for a deletion with finalizers; to retry a write that conflicts with a controller's own; more than a sync, for the controller's
-# answer to an update.
-REMOVAL = 30.0
+# Seconds: to retry a write that conflicts with a controller's own; more than a sync, for the controller's answer to an update.
 CONFLICTS = 30.0
 MARGIN = 2.0
 
@@ -81,7 +74,9 @@ class AutoscalerWriter:
         try:
             if action.patch is not None:
                 return self._patch(action, action.patch)
-            return self._remove(action) if action.manifest is None else self._apply(action)
+            if action.manifest is None:
+                return f"{self._whole(action).remove()}; {STAYS[action.kind]}"
+            return self._apply(action)
         except Unknown as error:
             look = f"kubectl get {action.kind} -n {action.namespace} {action.own_name} -o yaml --show-managed-fields"
             raise Unknown(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues") from error
@@ -123,7 +118,8 @@ class AutoscalerWriter:
 
     def _apply(self, action: AutoscalerAction) -> str:
         assert action.manifest is not None
-        self._unchanged(action)
+        whole = self._whole(action)
+        whole.unchanged()
         manifest, wanted = action.manifest, action.after
 
         def done(found: Object) -> bool:
@@ -138,18 +134,7 @@ class AutoscalerWriter:
         except Exception as error:
             if written is None:
                 raise
-            raise self._revert(action, written, error) from error
-
-    def _unchanged(self, action: AutoscalerAction) -> None:
-        """Raises NotDone if the object is not the one that was planned for."""
-        found = self.session.fetch(action.path)
-        if action.before is None:
-            if found is not None:
-                raise NotDone("someone else has created it since daytwo read the autoscalers; run this again")
-        elif found is None or api_object.uid(found) != api_object.uid(action.before):
-            raise Gone("it was deleted after daytwo read it; run this again")
-        elif values(found) != values(action.before):
-            raise NotDone("it was changed after daytwo read it; run this again")
+            raise whole.reverted(written, changed(action), lambda found: restoring(action.kind, found, changed(action)), error) from error
 
     def _proven(self, action: AutoscalerAction, uid: str) -> str:
         """Wait until the controller handles it as daytwo computes. Raises NotDone, ApiError."""
@@ -199,53 +184,8 @@ class AutoscalerWriter:
         now = clock(datetime.now(UTC), read_lease(api))
         return judge(read_autoscalers(api, self._controller, now, known=[found]), self._controller, now)
 
-    def _revert(self, action: AutoscalerAction, written: Object, error: Exception) -> Exception:
-        """Revert what this run wrote, but nothing that someone else has set since."""
-        why = str(error) or repr(error)
-        show(f"  {why}")
-        made = changed(action)
-        try:
-            found = self.session.fetch(action.path)
-            if found is None or api_object.uid(found) != api_object.uid(written):
-                return Gone(f"{why}; it was deleted meanwhile, so there is nothing to revert")
-            if other := [one for one in made if values(found).get(one.path) not in (one.before, one.after)]:
-                return ChangedByOthers(f"{why}; changed by someone else meanwhile ({changes_text(other)}): left as it is now")
-            if action.before is None:
-                self.session.deleted(action.path, found)
-                self._gone(action.path, api_object.uid(found))
-                return Undone(f"{why}; what this run created is removed: read back, it is gone")
-            manifest = restoring(action.kind, found, made)
-            self.session.written(
-                action.path, lambda api: api.apply(action.path, manifest, force=True), lambda one: values(one) == values(action.before)
-            )
-            back = self.session.fetch(action.path)
-            if back is None or values(back) != values(action.before):
-                raise NotDone("it differs from the old object when read back")
-        except Exception as other_error:
-            look = f"kubectl get {action.kind} -n {action.namespace} {action.own_name} -o yaml"
-            return RevertFailed(
-                f"{why}; and the revert is not proven: {str(other_error) or repr(other_error)}; STATE UNKNOWN, check: {look}; "
-                f"REPAIR BY HAND: if it has what this run set, undo it: {changes_text(made)}"
-            )
-        return Undone(f"{why}; what this run wrote is reverted: read back, {changes_text(made)}")
-
-    def _remove(self, action: AutoscalerAction) -> str:
-        assert action.before is not None
-        self._unchanged(action)
-        # No resourceVersion: the controller writes the status all the time.
-        self.session.deleted(action.path, action.before)
-        self._gone(action.path, api_object.uid(action.before))
-        return f"read back: it is gone; {STAYS[action.kind]}"
-
-    def _gone(self, path: str, uid: str) -> None:
-        """Wait until the object with this UID is gone. Raises NotDone if it still exists after the time limit."""
-        deadline = Deadline(REMOVAL)
-        while (found := self.session.fetch(path)) is not None and api_object.uid(found) == uid:
-            if deadline.over:
-                finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
-                ending = "deleted, but still exists" if is_ending(found) else "not deleted"
-                raise NotDone(f"it was {ending} after {deadline.seconds:g} s; its finalizers: {finalizers}")
-            deadline.pause(LOOK_AGAIN)
+    def _whole(self, action: AutoscalerAction) -> WholeObject:
+        return WholeObject(self.session, action.path, action.before, values, f"{action.kind} -n {action.namespace} {action.own_name}")
 
 
 def changed(action: AutoscalerAction) -> list[Any]:

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from roles.disruption_budgets.fields import changes, restoring, values
 from roles.disruption_budgets.plan import WORKLOADS, BudgetAction
 from roles.engine.api import FIELD_MANAGER, Api
-from roles.engine.bridge import show
 from roles.engine.disruption import HPA, KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, cluster_time, read_disruption
 from roles.engine.object_changes import (
     LOOK_AGAIN,
-    ChangedByOthers,
     Gone,
     NotDone,
     Object,
     ObjectPath,
-    RevertFailed,
     Session,
-    Undone,
     Unknown,
+    WholeObject,
     api_object,
-    changes_text,
-    is_ending,
     managers,
 )
 from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
-
-# Seconds: for a deletion with finalizers.
-REMOVAL = 30.0
 
 
 def read_live(api: Api, namespaces: set[str]) -> DisruptionObjects:
@@ -64,14 +57,15 @@ class BudgetWriter:
     def _carry_out(self, action: BudgetAction, begin: Callable[[Fields], None]) -> str:
         begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in changes(action.before, action.after)])
         try:
-            return self._remove(action) if action.manifest is None else self._apply(action)
+            return self._whole(action).remove() if action.manifest is None else self._apply(action)
         except Unknown as error:
             look = f"kubectl get pdb -n {action.namespace} {action.budget} -o yaml --show-managed-fields"
             raise Unknown(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues") from error
 
     def _apply(self, action: BudgetAction) -> str:
         assert action.manifest is not None
-        self._unchanged(action)
+        whole = self._whole(action)
+        whole.unchanged()
         manifest, wanted = action.manifest, action.after
 
         def done(found: Object) -> bool:
@@ -88,24 +82,13 @@ class BudgetWriter:
         except Exception as error:
             if written is None:
                 raise
-            raise self._revert(action, written, error) from error
+            raise whole.reverted(written, changes(action.before, action.after), partial(self._restoring, action), error) from error
 
     def _drop(self, action: BudgetAction, path: ObjectPath) -> None:
         """Remove a field of others. Until the apply, the budget has no limit of its own, and allows no eviction."""
         assert action.before is not None
         patch = {"metadata": {"uid": api_object.uid(action.before)}, "spec": {path[-1]: None}}
         self.session.written(action.path, lambda api: api.patch(action.path, patch), lambda found: path not in values(found))
-
-    def _unchanged(self, action: BudgetAction) -> None:
-        """Raises NotDone if the budget is not the one that was planned for."""
-        found = self.session.fetch(action.path)
-        if action.before is None:
-            if found is not None:
-                raise NotDone("someone else has created it since daytwo read the budgets; run this again")
-        elif found is None or api_object.uid(found) != api_object.uid(action.before):
-            raise Gone("it was deleted after daytwo read it; run this again")
-        elif values(found) != values(action.before):
-            raise NotDone("it was changed after daytwo read it; run this again")
 
     def _proven(self, action: BudgetAction, uid: str) -> str:
         """Wait until kube-controller-manager has computed the budget as daytwo does. Raises NotDone, ApiError."""
@@ -131,55 +114,14 @@ class BudgetWriter:
         live = self.session.asked(partial(read_disruption, namespaces={action.namespace}), "proof")
         return budget_states(live, self.session.asked(cluster_time, "proof")).named(action.key)
 
-    def _revert(self, action: BudgetAction, written: Object, error: Exception) -> Exception:
-        """Revert what this run wrote, but nothing that someone else has set since."""
-        why = str(error) or repr(error)
-        show(f"  {why}")
-        changed = changes(action.before, action.after)
-        try:
-            found = self.session.fetch(action.path)
-            if found is None or api_object.uid(found) != api_object.uid(written):
-                return Gone(f"{why}; it was deleted meanwhile, so there is nothing to revert")
-            if other := [one for one in changed if values(found).get(one.path) not in (one.before, one.after)]:
-                return ChangedByOthers(f"{why}; changed by someone else meanwhile ({changes_text(other)}): left as it is now")
-            if action.before is None:
-                self.session.deleted(action.path, found)
-                self._gone(action.path, api_object.uid(found))
-                return Undone(f"{why}; what this run created is removed: read back, it is gone")
-            manifest, kept = restoring(found, changed)
-            if kept:
-                raise NotDone(f"someone else owns {', '.join(path[-1] for path in kept)} too")
-            self.session.written(
-                action.path, lambda api: api.apply(action.path, manifest, force=True), lambda one: values(one) == values(action.before)
-            )
-            back = self.session.fetch(action.path)
-            if back is None or values(back) != values(action.before):
-                raise NotDone("it differs from the old budget when read back")
-        except Exception as other_error:
-            look = f"kubectl get pdb -n {action.namespace} {action.budget} -o yaml"
-            return RevertFailed(
-                f"{why}; and the revert is not proven: {str(other_error) or repr(other_error)}; STATE UNKNOWN, check: {look}; "
-                f"REPAIR BY HAND: if it has what this run set, undo it: {changes_text(changed)}"
-            )
-        return Undone(f"{why}; what this run wrote is reverted: read back, {changes_text(changed)}")
+    def _restoring(self, action: BudgetAction, found: Object) -> dict[str, Any]:
+        manifest, kept = restoring(found, changes(action.before, action.after))
+        if kept:
+            raise NotDone(f"someone else owns {', '.join(path[-1] for path in kept)} too")
+        return manifest
 
-    def _remove(self, action: BudgetAction) -> str:
-        assert action.before is not None
-        self._unchanged(action)
-        # No resourceVersion: kube-controller-manager writes the status of a budget all the time.
-        self.session.deleted(action.path, action.before)
-        self._gone(action.path, api_object.uid(action.before))
-        return "read back: it is gone"
-
-    def _gone(self, path: str, uid: str) -> None:
-        """Wait until the object with this UID is gone. Raises NotDone if it still exists after the time limit."""
-        deadline = Deadline(REMOVAL)
-        while (found := self.session.fetch(path)) is not None and api_object.uid(found) == uid:
-            if deadline.over:
-                finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
-                ending = "deleted, but still exists" if is_ending(found) else "not deleted"
-                raise NotDone(f"it was {ending} after {deadline.seconds:g} s; its finalizers: {finalizers}")
-            deadline.pause(LOOK_AGAIN)
+    def _whole(self, action: BudgetAction) -> WholeObject:
+        return WholeObject(self.session, action.path, action.before, values, f"pdb -n {action.namespace} {action.budget}")
 
 
 def _read_back(state: BudgetState) -> str:

@@ -18,8 +18,8 @@ from roles.engine.object_changes import (
     Session,
     Undone,
     Unknown,
-    is_ending,
     uid,
+    wait_gone,
 )
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields
@@ -27,9 +27,6 @@ from roles.engine.timeouts import Deadline
 from roles.metrics_server import health
 from roles.metrics_server.manifests import API_SERVICE, NAME, NAMESPACE, differing
 from roles.metrics_server.plan import FIELD, ServerAction, as_manifest, identified, is_ours
-
-# Seconds: for a deletion with finalizers.
-REMOVAL = 30.0
 
 
 class ServerWriter:
@@ -131,16 +128,8 @@ class ServerWriter:
     def _remove(self, action: ServerAction) -> str:
         assert action.before is not None
         self.session.deleted(action.path, action.before)
-        self._gone(action.path, uid(action.before))
+        wait_gone(self.session, action.path, uid(action.before))
         return "read back: it is gone"
-
-    def _gone(self, path: str, of: str) -> None:
-        deadline = Deadline(REMOVAL)
-        while (found := self.session.fetch(path)) is not None and uid(found) == of:
-            if deadline.over:
-                ending = "deleted, but still exists" if is_ending(found) else "not deleted"
-                raise NotDone(f"it was {ending} after {deadline.seconds:g} s")
-            deadline.pause(LOOK_AGAIN)
 
     def _revert(self, action: ServerAction, error: Exception) -> Exception:
         """Revert this one object: a dead APIService would hold up the deletion of every namespace."""
@@ -155,7 +144,7 @@ class ServerWriter:
                 return ChangedByOthers(f"{why}; somebody else owns it now: left as it is")
             if action.before is None:
                 self.session.deleted(action.path, found)
-                self._gone(action.path, uid(found))
+                wait_gone(self.session, action.path, uid(found))
                 return Undone(f"{why}; what this run created is removed: read back, it is gone")
             was = action.was or {}
             manifest = as_manifest(action.manifest["apiVersion"], action.kind, found["metadata"]["name"], was)

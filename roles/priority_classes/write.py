@@ -29,6 +29,7 @@ from roles.engine.object_changes import (
     is_ending,
     is_over,
     managers,
+    wait_gone,
     workload_rollout,
 )
 from roles.engine.rollout import ClusterStep, Fields
@@ -40,8 +41,7 @@ from roles.priority_classes.fields import CLASS_OF_PODS, changed
 from roles.priority_classes.model import CLASSES_PATH, PriorityClass, Workload
 from roles.priority_classes.plan import Action
 
-# Seconds: for a deletion with finalizers; for a revert that conflicts with a controller that writes the object's status all the time.
-REMOVAL = 30.0
+# Seconds: for a revert that conflicts with a controller that writes the object's status all the time.
 CONFLICTS = 30.0
 
 _FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
@@ -150,7 +150,7 @@ class Writer:
                     raise
                 raise self._restore(action.path, old, created, str(error) or repr(error)) from error
             try:
-                self._gone(action.path, api_object.uid(old))
+                wait_gone(self.session, action.path, api_object.uid(old))
                 answer = self._write_class(action.path, action.manifest, action.wanted)
                 # If someone else was faster, the class is theirs.
                 created = api_object.uid(answer) if class_facts.is_ours(answer) else ""
@@ -173,7 +173,7 @@ class Writer:
                     return _created_by_others(found, manifest, why)
                 self.session.deleted(path, found, api_object.version(found))
             if found is not None:
-                self._gone(path, api_object.uid(found))
+                wait_gone(self.session, path, api_object.uid(found))
             self._write(path, manifest, False, lambda one: not api_object.diff(old, one, "class"))
             restored = self.session.fetch(path)
             if restored is None or api_object.diff(old, restored, "class"):
@@ -186,18 +186,6 @@ class Writer:
             )
         return Undone(f"{why}; the old class was recreated and read back: value {value_of(restored)}, {policy_of(restored)}")
 
-    def _gone(self, path: str, uid: str) -> None:
-        """Wait until the object with this UID is gone. Raises NotDone if it still exists after the time limit."""
-        deadline = Deadline(REMOVAL)
-        while True:
-            found = self.session.fetch(path)
-            if found is None or api_object.uid(found) != uid:
-                return
-            if deadline.over:
-                finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
-                raise NotDone(f"it was deleted, but still exists after {deadline.seconds:g} s; its finalizers: {finalizers}")
-            deadline.pause(LOOK_AGAIN)
-
     def _remove(self, action: Action) -> str:
         assert action.before is not None
         name = str(action.before["metadata"]["name"])
@@ -205,7 +193,7 @@ class Writer:
         if usage.any:
             raise NotDone(f"it is {usage}; daytwo never removes a class in use")
         self.session.deleted(action.path, action.before, api_object.version(action.before))
-        self._gone(action.path, api_object.uid(action.before))
+        wait_gone(self.session, action.path, api_object.uid(action.before))
         return "read back: it is gone; right before, nothing named it"
 
     # ---- a workload's class

@@ -46,6 +46,7 @@ from roles.engine.object_changes.rolling import LOOK_AGAIN, RollOuts
 from roles.engine.object_changes.run import Consents, ObjectRun
 from roles.engine.object_changes.selectors import LabelSelector, Requirement, label_selector
 from roles.engine.object_changes.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
+from roles.engine.object_changes.whole import WholeObject, wait_gone
 
 __all__ = [
     "API_WAIT",
@@ -75,6 +76,7 @@ __all__ = [
     "Session",
     "Undone",
     "Unknown",
+    "WholeObject",
     "WriteRefused",
     "api_object",
     "changes_text",
@@ -109,5 +111,6 @@ __all__ = [
     "show_plan",
     "uid",
     "value_problem",
+    "wait_gone",
     "workload_rollout",
 ]
