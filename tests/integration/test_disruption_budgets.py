@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -121,6 +122,22 @@ def observed(lab: Lab) -> tuple[DisruptionObjects, Budgets]:
     return live, budget_states(live, datetime.now(UTC))
 
 
+def wait_for_fleets(lab: Lab) -> None:
+    """kube-controller-manager looks for new resources every 30 s; a budget that needs one before that is computed again later and later.
+    So each look is at a budget of its own."""
+    numbers = count()
+
+    def computed() -> bool:
+        name = f"known-{next(numbers)}"
+        apply(lab, budget(name, selector=of_app("fleet"), maxUnavailable=1))
+        wait_for(lambda: get(lab, "pdb", name).get("status", {}).get("conditions"), "a first look at the budget")
+        reasons = {one["reason"] for one in get(lab, "pdb", name)["status"]["conditions"]}
+        lab.kubectl("delete", "pdb", "-n", NAMESPACE, name)
+        return "SyncFailed" not in reasons
+
+    wait_for(computed, "a controller that knows the scale of fleets", every=2)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def shop(lab: Lab) -> Iterator[None]:
     """A namespace with every kind of owner of pods. The pods of `unready` never are, those of `crash` fail."""
@@ -155,6 +172,7 @@ def shop(lab: Lab) -> Iterator[None]:
     for name in ("deployment/web", "statefulset/db", "daemonset/agent"):
         lab.kubectl("rollout", "status", "-n", NAMESPACE, name, "--timeout=280s")
     wait_for(lambda: settled(lab), "the pods")
+    wait_for_fleets(lab)
     yield
     lab.kubectl("patch", "pod", "-n", NAMESPACE, "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False)
     lab.kubectl("delete", "crd", f"fleets.{GROUP}", f"rocks.{GROUP}", "--wait=false")
