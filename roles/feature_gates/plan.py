@@ -187,7 +187,7 @@ def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metr
         warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
         warnings += _differences(planned, subject)
     known_now = tuple(_with_static_pods(plan, _with_metrics(planned, metrics.get(planned.component))) for planned in plan.planned)
-    if any(planned.recreates_control_plane for planned in known_now):
+    if any(planned.recreates_static_pods for planned in known_now):
         warnings.append(kubelet.static_pods.warning(plan.components))
     return replace(plan, planned=known_now, warnings=tuple(dict.fromkeys(warnings)), refusals=tuple(refusals))
 
@@ -243,9 +243,8 @@ def _differences(planned: GatePlan, subject: Subject | None) -> list[str]:
 
 
 def _with_static_pods(plan: NodeGates, planned: GatePlan) -> GatePlan:
-    known = planned.component == KUBELET and planned.change is not None and plan.components and planned.subject is not None
-    minor = planned.subject.minor if known and planned.subject else None
-    return replace(planned, recreates_control_plane=kubelet.static_pods.recreated_by(minor, planned.effective.gates))
+    minor = planned.subject.minor if planned.component == KUBELET and planned.change is not None and planned.subject else None
+    return replace(planned, recreates_static_pods=kubelet.static_pods.recreated_by(minor, planned.effective.gates))
 
 
 def moves(planned: GatePlan, metrics: Mapping[str, GateMetric]) -> set[bool]:

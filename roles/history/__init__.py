@@ -312,11 +312,11 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
 
 
 def _with_static_pods(undo: Undo, node: SurveyedNode) -> Undo:
-    """With the announcement that the undo of a kubelet's gate recreates the node's control plane."""
-    minor = node.kubelet.process.minor if undo.component == KUBELET and undo.change is not None and node.components else None
+    """With the announcement that the undo of a kubelet's gate recreates the node's static pods."""
+    minor = node.kubelet.process.minor if undo.component == KUBELET and undo.change is not None else None
     if not kubelet.static_pods.recreated_by(minor, undo.effective.gates):
         return undo
-    return replace(undo, recreates_control_plane=True, warnings=(*undo.warnings, kubelet.static_pods.warning(node.components)))
+    return replace(undo, recreates_static_pods=True, warnings=(*undo.warnings, kubelet.static_pods.warning(node.components)))
 
 
 def _restarted(

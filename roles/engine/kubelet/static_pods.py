@@ -21,10 +21,10 @@ def recreated_by(minor: int | None, gates: Mapping[str, Mapping[str, Any]]) -> b
 
 
 def warning(components: Iterable[str]) -> str:
-    """What the plan says of that; `components`: those of the node's control plane."""
+    """What the plan says of that; `components`: those of the node's control plane, none on a worker."""
     names = ", ".join(sorted(components))
+    which = f"at the same time ({names}, and etcd and others if they run here); with one control plane the API is down meanwhile"
     return (
         f"kubelet: before 1.33 {_GATE} adds resizePolicy to the containers of static pods that request CPU or memory, which changes their"
-        f" UIDs: the restart recreates this node's static pods at the same time ({names}, and etcd if it runs here); with one control plane"
-        " the API is down meanwhile (kubernetes#128917)"
+        f" UIDs: the restart recreates this node's static pods{f' {which}' if names else ', if it has any'} (kubernetes#128917)"
     )

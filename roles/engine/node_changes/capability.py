@@ -29,6 +29,7 @@ from roles.engine.transaction import ABSENT, FileEdit, Refusal, Status, new_run_
 
 W = TypeVar("W")
 N = TypeVar("N", bound=NodePlan[Any])
+_APISERVER = "kube-apiserver"
 
 
 # ---- the desired state
@@ -271,8 +272,8 @@ def _run(basis: Basis, scripts: Mapping[str, str]) -> dict[str, Answer | Excepti
 def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> NodeRun:
     found = basis.found
     changing, on = capability.order(basis, plans)
-    apiservers = any(planned.component == "kube-apiserver" or planned.recreates_control_plane for planned in changing)
     by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
+    apiservers = any(_stops_apiserver(plan, planned) for plan in plans for planned in plan.changing)
     steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)
     drained = plan_drains(basis.fleet, found, basis.drains, basis.run_id, plans, stages, capability.cordons_of(basis))
@@ -301,6 +302,10 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     return run
 
 
+def _stops_apiserver(plan: NodePlan[Any], planned: ComponentPlan) -> bool:
+    return planned.component == _APISERVER or (planned.recreates_static_pods and _APISERVER in plan.components)
+
+
 def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: ComponentPlan, apiservers: bool) -> NodeStep:
     assert planned.change is not None
     owed = RequiredProof(
@@ -317,6 +322,7 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         planned.flags,
         _pod_files(planned),
         planned.recreates_pods,
+        planned.recreates_static_pods,
     )
     prover = Prover(basis.found.cluster, owed)
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)

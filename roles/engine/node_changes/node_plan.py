@@ -25,7 +25,7 @@ class ComponentPlan:
     component (None: not given) that the process must run with, `checkpoints`, the policy (by path) that the kubelet must have written into
     each checkpoint of the change, and `may_be_evicted`, the pods (NAMESPACE/NAME) that may be evicted, with consent. `needs_drain`: why the
     node must be drained for this change (empty: it need not), and `instead`, what an operator can do so that it need not ("": nothing);
-    `recreates_pods`: the new kubelet ends the pods that a drain leaves, and must create them again; `recreates_control_plane`: the plan
+    `recreates_pods`: the new kubelet ends the pods that a drain leaves, and must create them again; `recreates_static_pods`: the plan
     announces that it recreates the node's static pods. For the record: `effective`, the values
     before and after, and `undoes`, the change that this one undoes. For the re-admission forecast, if they are known: `state`, the node as
     it is, and `pressures`, the node's pressure conditions after the restart (None: as they are). `lasting` are kubeadm's desired values
@@ -43,7 +43,7 @@ class ComponentPlan:
     needs_drain: tuple[str, ...] = ()
     instead: str = ""
     recreates_pods: bool = False
-    recreates_control_plane: bool = False
+    recreates_static_pods: bool = False
     flags: FlagChanges = field(default_factory=dict)
     may_be_evicted: frozenset[str] = frozenset()
     effective: Effective = field(default_factory=Effective)

@@ -16,7 +16,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
-from roles.engine.proof.workload import count, evicted_pods, harmed_pods, not_recreated
+from roles.engine.proof.workload import count, evicted_pods, harmed_pods, not_recreated, static_pods_away
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, Status, mask_text
 
@@ -51,7 +51,8 @@ class RequiredProof:
     which the last is its manifest; `components` are those of the node's control plane; `apiserver_changes` says whether this run changes
     an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as announced in the plan and with consent;
     `checkpoints` are the policies that the kubelet must have written into its checkpoints, by path, in the order of the change;
-    `recreates_pods`: the new kubelet ends the node's pods, and each must run again."""
+    `recreates_pods`: the new kubelet ends the node's pods, and each must run again; `recreates_static_pods`: it may recreate the static
+    ones, and each must run then."""
 
     host: str
     node_name: str
@@ -66,6 +67,7 @@ class RequiredProof:
     flags: FlagChanges = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     recreates_pods: bool = False
+    recreates_static_pods: bool = False
 
 
 class Prover:
@@ -236,7 +238,11 @@ class Prover:
     def _recreated(self) -> tuple[str, list[str]]:
         """The pods that ran right before the change run again, in new containers."""
         before = self._pods
-        if not self._owed.recreates_pods or before is None:
+        if before is None:
+            return "", []
+        if self._owed.recreates_static_pods:
+            return self._static_pods(before)
+        if not self._owed.recreates_pods:
             return "", []
         if _wait(lambda: not not_recreated(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
             number = len(not_recreated(before, before))
@@ -244,12 +250,22 @@ class Prover:
         left = not_recreated(before, self._cluster.pods(self._owed.node_name))
         return "", [f"pod {one_line(name)} does not run again after {patient(RECREATE_SECONDS):g} s" for name in left]
 
+    def _static_pods(self, before: list[PodStatus]) -> tuple[str, list[str]]:
+        """Which of them are recreated depends on their requests. Each that ran before must run, recreated or not."""
+        if _wait(lambda: not static_pods_away(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
+            number = len(static_pods_away(before, []))
+            return f"{number} static pods run" if number else "", []
+        left = static_pods_away(before, self._cluster.pods(self._owed.node_name))
+        return "", [f"static pod {one_line(name)} does not run after {patient(RECREATE_SECONDS):g} s" for name in left]
+
     def _workload(self) -> tuple[str, list[str]]:
         if self._pods is None:
             return "", []
         announced = {f"{component.pod.name}-{component.node_name}" for component in self._announced()}
         if self._owed.recreates_pods:
             announced |= {pod.name for pod in self._pods}
+        if self._owed.recreates_static_pods:
+            announced |= {pod.name for pod in self._pods if pod.mirror}
         after = self._cluster.pods(self._owed.node_name)
         problems = harmed_pods(self._pods, after, announced, self._owed.may_be_evicted)
         counted = count(self._pods, after, announced, self._owed.may_be_evicted)

@@ -66,6 +66,16 @@ def not_recreated(before: Iterable[PodStatus], after: Iterable[PodStatus]) -> li
     return found
 
 
+def static_pods_away(before: Iterable[PodStatus], after: Collection[PodStatus]) -> list[str]:
+    """The static pods that ran before and do not run now, in the same or in new containers, as NAMESPACE/NAME."""
+    running = {_where(pod) for pod in after if pod.mirror and not pod.deleted and _runs(pod)}
+    return [_where(pod) for pod in before if pod.mirror and _runs(pod) and _where(pod) not in running]
+
+
+def _runs(pod: PodStatus) -> bool:
+    return bool(pod.containers) and pod.phase not in _OVER and all(container.running_since is not None for container in pod.containers)
+
+
 @dataclass(frozen=True)
 class Count:
     """The pods that ran before a change: how many of them are unchanged (`unharmed`), and the names of the others: `completed` by

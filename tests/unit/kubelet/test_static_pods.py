@@ -26,4 +26,5 @@ def test_it_is_the_change_of_the_default_that_counts(minor: int | None, before: 
 
 
 def test_the_components_are_named() -> None:
-    assert "(kube-apiserver, kube-scheduler, and etcd if it runs here)" in warning({"kube-scheduler", "kube-apiserver"})
+    assert "(kube-apiserver, kube-scheduler, and etcd and others if they run here)" in warning({"kube-scheduler", "kube-apiserver"})
+    assert "recreates this node's static pods, if it has any" in warning(()) and "API is down" not in warning(())

@@ -253,3 +253,32 @@ def test_pods_that_the_new_kubelet_creates_again_are_no_harm_and_must_run(monkey
     # One that fails is harm: it does not run again.
     assert recreated(monkeypatch, [replace(APP, phase="Failed", reason="OutOfcpu", containers=())]).problems
     assert recreated(monkeypatch, []).problems == ()
+
+
+def test_static_pods_that_a_gate_recreates_are_no_harm_and_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prover_module, "patient", lambda _: 0.2)
+    monkeypatch.setattr(prover_module, "sleep", lambda _: bridge.sleep(0.01))
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    etcd = replace(APP, name="etcd-cp1", mirror=True, config_hash="h1", containers=(ContainerStatus("etcd", "id1", True, 0, since),))
+    # The old mirror pod may have the status of the new static pod for a moment: the hash is the old one, the container is not.
+    between = replace(etcd, containers=(ContainerStatus("etcd", "id2", True, 1, since),))
+    new = replace(between, uid="u9", config_hash="h2")
+
+    def proven(*after: list[PodStatus], recreates: bool = True) -> Proof:
+        owed = RequiredProof("cp1", "cp1", "kubelet", {}, {"maxPods": 5}, {}, False, recreates_static_pods=recreates)
+        made = Prover(Looks({"maxPods": 5}, [etcd, APP], *after), owed)
+        assert made.ready() is None
+        return made.prove(APPLIED)
+
+    found = proven([replace(etcd, containers=()), APP], [APP], [replace(new, deleted=True), APP], [between, APP])
+    assert found.problems == () and "1 static pods run; 1 pods unharmed" in found.how
+    assert proven([new, APP]).problems == proven([etcd, APP]).problems == ()
+    assert (
+        proven([APP]).problems
+        == proven([replace(new, containers=()), APP]).problems
+        == ("static pod default/etcd-cp1 does not run after 0.2 s",)
+    )
+    # Only static pods are announced, and only if the plan announces them.
+    restarted = replace(APP, containers=(ContainerStatus("c", "id2", True, 1, None),))
+    assert proven([new, restarted]).problems == ("pod default/app: container c was restarted",)
+    assert proven([between, APP], recreates=False).problems == ("pod default/etcd-cp1: container etcd was restarted",)
