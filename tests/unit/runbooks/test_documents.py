@@ -37,6 +37,16 @@ def test_ci_runs_what_a_change_is_judged_by() -> None:
     assert {"lint", "test-unit", "test"} <= run <= TARGETS
 
 
+def test_the_commands_for_autoscaling_are_those_of_runbooks() -> None:
+    """So a test runs each of them on a real cluster, with real load: test_from_no_metrics_api_to_four_pods_and_back."""
+    section = (ROOT / "README.md").read_text().partition("**Autoscaling on your own machines**")[2].partition("\nNext: ")[0]
+    books = "".join((ROOT / f"docs/runbooks/{name}.md").read_text() for name in ("metrics-api", "scale-on-cpu"))
+    commands = [line.partition("#")[0].strip() for line in section.splitlines() if line.startswith("    pyinfra ")]
+    assert len(commands) == 6
+    for command in commands:
+        assert f"$ {command.replace('inventories/mine.py', 'inventories/prod.py')}\n" in books, command
+
+
 def test_no_row_of_the_comparison_is_empty() -> None:
     table = (ROOT / "README.md").read_text().partition("| | daytwo |")[2].partition("\n\n")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines()[2:]]
