@@ -207,3 +207,20 @@ def test_a_change_takes_no_other_process_for_the_component(proc: Proc, other: di
 def test_a_change_finds_the_component_where_the_kubelet_keeps_its_logs_elsewhere(proc: Proc) -> None:
     proc.add(200, "kube-scheduler", cgroup=IN_STATIC_POD)
     assert chosen(proc) == "200"
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["    - --kubeconfig={}/kcm.conf\n", '    - "--kubeconfig={}/kcm.conf"\n', "    - --kubeconfig\n    - {}/kcm.conf\n"],
+    ids=["one-word", "quoted", "two-words"],
+)
+def test_the_admin_file_is_found_while_no_controller_manager_runs(proc: Proc, tmp_path: Path, argument: str) -> None:
+    """It may wait for its next start: then its manifest says where it is."""
+    kubernetes, manifests = tmp_path / "kubernetes", tmp_path / "manifests"
+    for folder in (kubernetes, manifests):
+        folder.mkdir()
+    (kubernetes / "admin.conf").write_text("admin\n")
+    (manifests / "other.yaml").write_text("kind: Pod\n    - --kubeconfig=/elsewhere/x.conf\n")
+    (manifests / "kcm.yaml").write_text(f"kind: Pod\n    - kube-controller-manager\n{argument.format(kubernetes)}")
+    proc.add(100, "kubelet", cgroup=UNIT, unit="kubelet.service", argv=("kubelet", f"--pod-manifest-path={manifests}"))
+    assert proc.look().files[f"{kubernetes}/admin.conf"].data == b"admin\n"
