@@ -32,9 +32,13 @@ def test_every_deploy_is_in_the_table_of_deploys() -> None:
 
 
 def test_ci_runs_what_a_change_is_judged_by() -> None:
-    jobs = YAML(typ="safe").load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
-    run = set(re.findall(r"make ([a-z-]+)'", str(jobs)))
-    assert {"lint", "test-unit", "test"} <= run <= TARGETS
+    assert {"lint", "test-unit", "test"} <= targets_of("ci") <= TARGETS
+    assert targets_of("weekly") == {"test-full"} <= TARGETS
+
+
+def targets_of(workflow: str) -> set[str]:
+    jobs = YAML(typ="safe").load((ROOT / f".github/workflows/{workflow}.yml").read_text())["jobs"]
+    return set(re.findall(r"make ([a-z-]+)'", str(jobs)))
 
 
 def test_the_commands_for_autoscaling_are_those_of_runbooks() -> None:
