@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, node_fate, node_path, uncordon
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, uid
 from roles.reboot.plan import MARK
@@ -14,9 +17,16 @@ class Emptying:
         self._session, self._consents = session, consents
         self._cordons = CordonWriter(session, force=False)
 
-    def drain(self, node: str, run: ObjectRun) -> str:
-        """Cordon the node and empty it; the proof in a few words. Raises NotDone, ApiError, NoApi; then the node is uncordoned again."""
-        return NodeDrain(self._session, node, self._consents, run.info.id, run.record.write, lambda: run.halted).begin()
+    def drain(self, node: str, run: ObjectRun, *, keep: bool) -> str:
+        """Cordon the node and empty it; the proof in a few words. `keep`: a cordon that it has already stays as it is. Raises NotDone,
+        ApiError, NoApi; then the node is uncordoned again."""
+
+        def note(event: Mapping[str, Any]) -> None:
+            run.record.write(event)
+            # Right before it is done: another run may have taken the lock meanwhile.
+            run.hold()
+
+        return NodeDrain(self._session, node, self._consents, run.info.id, note, lambda: run.halted, keep_cordon=keep).begin()
 
     def uncordon(self, node: str) -> str:
         """Uncordon the node if daytwo has cordoned it; the result in a few words. Raises NotDone, ApiError, NoApi."""

@@ -110,6 +110,8 @@ class NodeDrain:
             raise errors[0]
 
     def _back(self) -> str:
+        if not self.cordoned:
+            return "it keeps the cordon that it had"
         try:
             return f"uncordoned: {self.end()}"
         except Exception as error:
