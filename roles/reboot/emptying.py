@@ -1,13 +1,30 @@
-"""The drain of the node that reboots, and its cordon afterwards (roles/engine/draining)."""
+"""The drains of the nodes that reboot, planned and carried out, and their cordons afterwards (roles/engine/draining)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, node_fate, node_path, uncordon
+from roles.engine.disruption import DisruptionObjects
+from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, node_fate, node_path, uncordon
+from roles.engine.harmless import one_line
+from roles.engine.node_changes import Wanted, judge, together
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, uid
-from roles.reboot.plan import MARK
+from roles.engine.rollout import Stage
+from roles.reboot.plan import MARK, RebootPlan, brought_back
+
+
+def plan_drains(
+    live: DisruptionObjects, stages: Sequence[Stage[RebootPlan]], asked: DrainKeys, now: datetime
+) -> tuple[list[str], list[str]]:
+    """What becomes of the pods of each node that reboots, as text; and why they cannot leave. Pure. Nodes that the pace may drain at the
+    same time are added up as well."""
+    plans = [plan for stage in stages for plan in stage.steps]
+    wanted = {plan.host: Wanted(plan.host, plan.name, (one_line(plan.why),), plan.keep) for plan in plans if plan.what == "reboot"}
+    groups = together((([plan.host for plan in stage.steps], stage.at_once) for stage in stages), wanted)
+    made, refusals = judge(live, list(wanted.values()), groups, asked, now, brought_back(plans), "its reboot")
+    return [f"\n{note}" for note in made.notes], refusals
 
 
 class Emptying:
