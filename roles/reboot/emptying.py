@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, node_fate, node_path, uncordon
+from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, RunLimit, node_fate, node_path, uncordon
 from roles.engine.harmless import one_line
 from roles.engine.node_changes import Wanted, judge, together
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, uid
@@ -33,6 +33,7 @@ class Emptying:
     def __init__(self, session: Session, consents: DrainConsents) -> None:
         self._session, self._consents = session, consents
         self._cordons = CordonWriter(session, force=False)
+        self._limit = RunLimit(session)
 
     def drain(self, node: str, run: ObjectRun, *, keep: bool) -> str:
         """Cordon the node and empty it; the proof in a few words. `keep`: a cordon that it has already stays as it is. Raises NotDone,
@@ -43,7 +44,9 @@ class Emptying:
             # Right before it is done: another run may have taken the lock meanwhile.
             run.hold()
 
-        return NodeDrain(self._session, node, self._consents, run.info.id, note, lambda: run.halted, keep_cordon=keep).begin()
+        return NodeDrain(
+            self._session, node, self._consents, run.info.id, note, lambda: run.halted, keep_cordon=keep, limit=self._limit
+        ).begin()  # fmt: skip
 
     def uncordon(self, node: str) -> str:
         """Uncordon the node if daytwo has cordoned it; the result in a few words. Raises NotDone, ApiError, NoApi."""

@@ -18,6 +18,7 @@ from roles.engine.draining import (
     DrainKeys,
     DrainPlan,
     NodeFate,
+    RunLimit,
     cluster_time,
     narrowed,
     node_fate,
@@ -29,7 +30,7 @@ from roles.engine.harmless import one_line
 from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import Leftover, StepDrain, mark, run_of_mark
-from roles.engine.object_changes import open_session
+from roles.engine.object_changes import Session, open_session
 from roles.engine.proof import Cluster, NoApi, Survey
 from roles.engine.rollout import Stage, counted, same
 from roles.engine.transaction import Refusal
@@ -115,12 +116,20 @@ def plan_drains(
         groups = together(turns, wanted)
         made, refusals = judge(live, list(wanted.values()), groups, asked, now, {fate.name for fate in left.values()})
         bridge.stop(refusals)
-    for step in (step for stage in stages for step in stage.steps if step.change.kind == "kubelet"):
-        if (one := wanted.get(step.change.node)) is not None:
-            step.drain = StepDrain(session, one.node, asked.consents, mark(run), one.why, one.keep_cordon)
+    set_drains(session, stages, wanted, asked.consents, run)
     leftovers = tuple(Leftover(session, host, fate.name, fate.by) for host, fate in left.items() if host not in wanted)
     notes = [f"{one.host}: cordoned by run {one.run} for its change, which is over: this run uncordons it" for one in leftovers]
     return replace(made, leftovers=leftovers, notes=(*made.notes, *notes))
+
+
+def set_drains(
+    session: Session, stages: Sequence[Stage[NodeStep]], wanted: Mapping[str, Wanted], consents: DrainConsents, run: str
+) -> None:
+    """Give the steps of kubelets their drains. `wanted` by host."""
+    limit = RunLimit(session)
+    for step in (step for stage in stages for step in stage.steps if step.change.kind == "kubelet"):
+        if (one := wanted.get(step.change.node)) is not None:
+            step.drain = StepDrain(session, one.node, consents, mark(run), one.why, limit, one.keep_cordon)
 
 
 def fate_of(cluster: Cluster, node: str) -> NodeFate | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import gevent
 import pytest
 
 from roles.engine import timeouts
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.draining import drainer, evicting, inside, reading
+from roles.engine.draining import drainer, evicting, inside, reading, run_limit
 from roles.engine.object_changes import Session, controller, is_ending
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, pod, world
@@ -24,14 +27,16 @@ class LiveCluster:
 
     def __init__(self, patch: pytest.MonkeyPatch, *items: dict[str, Any]) -> None:
         self.clock = Clock()
-        for module in (timeouts, evicting, reading, drainer):
+        for module in (timeouts, evicting, reading, drainer, run_limit):
             patch.setattr(module, "time", self.clock)
         for module in (inside, drainer):
             patch.setattr(module, "read_drain", lambda session: session.world())
             patch.setattr(module, "cluster_time", lambda session: NOW)
             patch.setattr(module, "show", lambda text: None)
-        patch.setattr(evicting, "show", lambda text: None)
-        self.items = {item["metadata"]["uid"]: item for item in items}
+        for module in (evicting, run_limit):
+            patch.setattr(module, "show", lambda text: None)
+        self.items = {item["metadata"]["uid"]: copy.deepcopy(item) for item in items}
+        self._numbers = itertools.count(1)
         self._due: list[tuple[float, Callable[[], None]]] = []
         #: The names of the pods in the order of their evictions, and after each eviction how many others were Ready.
         self.evicted: list[tuple[str, int]] = []
@@ -63,6 +68,7 @@ class LiveCluster:
     # ---- the session
 
     def asked(self, ask: Callable[[Any], Any], what: str = "") -> Any:
+        gevent.sleep(0)  # as over a network: meanwhile others ask too
         return ask(SimpleNamespace(create=self._create, patch=self._patch))
 
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> Any:
@@ -73,6 +79,7 @@ class LiveCluster:
         return next((item for item in self.items.values() if item["metadata"]["name"] == name), None)
 
     def fetch_all(self, path: str, fields: str = "", labels: str = "") -> list[dict[str, Any]]:
+        gevent.sleep(0)
         kind = path.rpartition("/")[2]
         if kind != "pods":
             return [item for item in self.items.values() if str(item.get("kind", "")).lower() + "s" == kind]
@@ -91,8 +98,14 @@ class LiveCluster:
         return item
 
     def _create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        found = self.items[body["deleteOptions"]["preconditions"]["uid"]]
-        assert path.endswith("/eviction") and not is_ending(found)
+        assert path.endswith("/eviction")
+        return self._end(self.items[body["deleteOptions"]["preconditions"]["uid"]])
+
+    def deleted(self, path: str, item: dict[str, Any]) -> None:
+        self._end(self.items[item["metadata"]["uid"]])
+
+    def _end(self, found: dict[str, Any]) -> dict[str, Any]:
+        assert not is_ending(found)
         found["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
         self.evicted.append((found["metadata"]["name"], self.ready()))
         self._due.append((self.clock.now + ENDS, lambda: cast(None, self.items.pop(found["metadata"]["uid"]))))
@@ -105,5 +118,5 @@ class LiveCluster:
             item for item in self.items.values() if item.get("kind") == "Node" and not item["spec"].get("unschedulable")
         )  # fmt: skip
         owner = next(item for item in self.items.values() if item["metadata"]["uid"] == controller(old))
-        new = pod(f"{owner['metadata']['name']}-new-{len(self.evicted)}", owner, node=free["metadata"]["name"])
+        new = pod(f"{owner['metadata']['name']}-new-{next(self._numbers)}", owner, node=free["metadata"]["name"])
         self.items[new["metadata"]["uid"]] = new

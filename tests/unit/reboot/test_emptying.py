@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 
 from roles.engine.draining import CORDONED_BY, DrainConsents
@@ -13,7 +14,7 @@ from roles.engine.rollout.lock import Locked
 from roles.reboot.emptying import Emptying
 from tests.unit.disruption.world import deployment
 from tests.unit.draining.cluster import LiveCluster
-from tests.unit.draining.test_plan import node
+from tests.unit.draining.test_plan import node, spread
 
 RUN = "r20260102-000000-bbbb"
 
@@ -33,6 +34,15 @@ class Run:
 def drained(cluster: LiveCluster, run: Run, *, keep: bool = False) -> str:
     held: Any = run
     return Emptying(cluster.session, DrainConsents(seconds=60)).drain("w1", held, keep=keep)
+
+
+def test_nodes_that_are_drained_at_the_same_time_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
+    held: Any = Run()
+    emptying = Emptying(cluster.session, DrainConsents(seconds=60))
+    drains = [gevent.spawn(emptying.drain, name, held, keep=False) for name in ("w1", "w2")]
+    gevent.joinall(drains, raise_error=True)
+    assert [ready for _, ready in cluster.evicted] == [1, 1]
 
 
 def cordon(cluster: LiveCluster) -> tuple[bool, str]:
