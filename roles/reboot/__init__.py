@@ -9,7 +9,7 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, hosts_by_name
-from roles.engine.draining import cluster_time, plan_drain, plan_text, read_drain
+from roles.engine.draining import cluster_time, read_drain
 from roles.engine.inputs import Declared, chosen
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_sentences
 from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, Session, connect_cluster
@@ -19,11 +19,11 @@ from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import patient
 from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal, new_run_id, this_run
 from roles.reboot import report, way_back
-from roles.reboot.emptying import Emptying
+from roles.reboot.emptying import Emptying, plan_drains
 from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import Candidate, RebootPlan, as_brought_back, order, plan_node
+from roles.reboot.plan import Candidate, RebootPlan, order, plan_node
 from roles.reboot.rebooting import NodeReboots
 
 #: The name in the records of runs that this package undoes.
@@ -52,7 +52,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
     session = reached.session
     emptying = Emptying(session, wanted.consents)
     stages = order(plans, options.pace, fleet.lock_host.name)
-    drains = _drains(session, wanted, [plan for stage in stages for plan in stage.steps])
+    drains = _drains(session, wanted, stages)
     nodes = NodeReboots(session, reached.found.cluster, hosts_by_name(fleet.inventory), servers(fleet), emptying, options, wanted)
     run = ObjectRun(
         this_run(new_run_id(), {plan.host: wanted.model_dump() for plan in plans}),
@@ -71,20 +71,15 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
     return Turns.of(run, fleet, "drain, reboot, prove, uncordon")
 
 
-def _drains(session: Session, wanted: RebootOptions, plans: Sequence[RebootPlan]) -> list[str]:
+def _drains(session: Session, wanted: RebootOptions, stages: Sequence[Stage[RebootPlan]]) -> list[str]:
     """What becomes of the pods of each node that reboots, as text. Raises DeployError if they cannot leave, or cannot be read."""
-    refusals, texts = [], []
+    if not any(plan.what == "reboot" for stage in stages for plan in stage.steps):
+        return []
     try:
         live, now = read_drain(session), cluster_time(session)
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the pods cannot be read: {error}"]) from None
-    live = replace(live, objects={**live.objects, "Node": as_brought_back(live.of("Node"), plans)})
-    for plan in plans:
-        if plan.what != "reboot":
-            continue
-        drain = plan_drain(live, [plan.name], wanted.consents, now)
-        refusals += [refusal if refusal.startswith(f"{plan.name}: ") else f"{plan.host}: {refusal}" for refusal in drain.refusals]
-        texts.append(f"\nDrain of {plan.host}:\n{plan_text(drain)}")
+    texts, refusals = plan_drains(live, stages, wanted, now)
     bridge.stop(refusals)
     return texts
 

@@ -1,10 +1,30 @@
-"""The drain of the node that reboots, and its cordon afterwards (roles/engine/draining)."""
+"""The drains of the nodes that reboot, planned and carried out, and their cordons afterwards (roles/engine/draining)."""
 
 from __future__ import annotations
 
-from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, node_fate, node_path, uncordon
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from roles.engine.disruption import DisruptionObjects
+from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, RunLimit, node_fate, node_path, uncordon
+from roles.engine.harmless import one_line
+from roles.engine.node_changes import Wanted, judge, together
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, uid
-from roles.reboot.plan import MARK
+from roles.engine.rollout import Stage
+from roles.reboot.plan import MARK, RebootPlan, brought_back
+
+
+def plan_drains(
+    live: DisruptionObjects, stages: Sequence[Stage[RebootPlan]], asked: DrainKeys, now: datetime
+) -> tuple[list[str], list[str]]:
+    """What becomes of the pods of each node that reboots, as text; and why they cannot leave. Pure. Nodes that the pace may drain at the
+    same time are added up as well."""
+    plans = [plan for stage in stages for plan in stage.steps]
+    wanted = {plan.host: Wanted(plan.host, plan.name, (one_line(plan.why),), plan.keep) for plan in plans if plan.what == "reboot"}
+    groups = together((([plan.host for plan in stage.steps], stage.at_once) for stage in stages), wanted)
+    made, refusals = judge(live, list(wanted.values()), groups, asked, now, brought_back(plans), "its reboot")
+    return [f"\n{note}" for note in made.notes], refusals
 
 
 class Emptying:
@@ -13,10 +33,20 @@ class Emptying:
     def __init__(self, session: Session, consents: DrainConsents) -> None:
         self._session, self._consents = session, consents
         self._cordons = CordonWriter(session, force=False)
+        self._limit = RunLimit(session)
 
-    def drain(self, node: str, run: ObjectRun) -> str:
-        """Cordon the node and empty it; the proof in a few words. Raises NotDone, ApiError, NoApi; then the node is uncordoned again."""
-        return NodeDrain(self._session, node, self._consents, run.info.id, run.record.write, lambda: run.halted).begin()
+    def drain(self, node: str, run: ObjectRun, *, keep: bool) -> str:
+        """Cordon the node and empty it; the proof in a few words. `keep`: a cordon that it has already stays as it is. Raises NotDone,
+        ApiError, NoApi; then the node is uncordoned again."""
+
+        def note(event: Mapping[str, Any]) -> None:
+            run.record.write(event)
+            # Right before it is done: another run may have taken the lock meanwhile.
+            run.hold()
+
+        return NodeDrain(
+            self._session, node, self._consents, run.info.id, note, lambda: run.halted, keep_cordon=keep, limit=self._limit
+        ).begin()  # fmt: skip
 
     def uncordon(self, node: str) -> str:
         """Uncordon the node if daytwo has cordoned it; the result in a few words. Raises NotDone, ApiError, NoApi."""

@@ -220,18 +220,10 @@ def order(plans: Sequence[RebootPlan], pace: Pace, lock_host: str) -> list[Stage
     return stages + [Stage((plan,)) for plan in control_plane]
 
 
-def as_brought_back(nodes: Collection[Object], plans: Sequence[RebootPlan]) -> list[Object]:
-    """The nodes as the drains of the run will find them: what an earlier run of daytwo left cordoned is uncordoned by then, or later in its
-    own turn."""
-    back = {plan.name for plan in plans if plan.mark is not None and not plan.keep and plan.what != "none"}
-    return [_uncordoned(node) if node["metadata"]["name"] in back else node for node in nodes]
-
-
-def _uncordoned(node: Object) -> Object:
-    spec = dict(node.get("spec") or {})
-    spec.pop("unschedulable", None)
-    spec["taints"] = [taint for taint in spec.get("taints") or () if taint.get("key") != "node.kubernetes.io/unschedulable"]
-    return {**node, "spec": spec}
+def brought_back(plans: Sequence[RebootPlan]) -> set[str]:
+    """The names of the nodes that an earlier run of daytwo left cordoned, and this one uncordons: before the drains, or later in their own
+    turn."""
+    return {plan.name for plan in plans if plan.mark is not None and not plan.keep and plan.what != "none"}
 
 
 # ---- proof

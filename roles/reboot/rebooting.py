@@ -90,7 +90,7 @@ class NodeReboots:
         begin([{"path": ["metadata", "annotations", MARK], "before": None, "after": self._mark(plan).text()}])
         try:
             write_mark(self._session, plan.path, plan.uid, self._mark(plan).text())
-            moved = self._emptying.drain(plan.name, self._the_run)
+            moved = self._emptying.drain(plan.name, self._the_run, keep=plan.keep)
             self._others_well(plan)
             pods = self._pods(plan)
             expected = expected_pods(pods)
@@ -305,7 +305,9 @@ class NodeReboots:
         return Mark(self._the_run.info.id, plan.candidate.facts.boot.id, plan.keep)
 
     def _free(self, plan: RebootPlan) -> str:
-        """Uncordon, unless somebody else has cordoned it. The mark goes last: without it nobody would continue."""
+        """Uncordon, unless somebody else has cordoned it. The mark goes last: without it nobody would continue. Raises Locked: another run
+        may have marked and cordoned it meanwhile."""
+        self._the_run.hold()
         if (plan.mark or self._mark(plan)).keep:
             said = "it keeps the cordon that it had"
         else:

@@ -14,6 +14,8 @@ host); `note(event)` records an event before it is done, for example LockedRun._
 for example `lambda: run.halted`. The mark on the node (CORDONED_BY) names the run: deploys/uncordon.py, a resumed run and a roll-back
 know the cordon by it. A node that is not Ready cannot be drained: `begin` refuses it.
 
+A run that may drain other nodes meanwhile gives all its drains the same RunLimit.
+
 Several nodes at once are drained by one plan (`plan_drain` sums up the budgets) and one `Drainer`, as roles/drain/ does. The pure part
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
 """
@@ -36,6 +38,7 @@ from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, F
 from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain
 from roles.engine.draining.report import plan_text
+from roles.engine.draining.run_limit import RunLimit
 from roles.engine.draining.surge import SURGED_BY
 from roles.engine.draining.surging import SurgeWriter, forget_costs, unsurge_change
 
@@ -59,6 +62,7 @@ __all__ = [
     "NodeFate",
     "PodFate",
     "PodWorkload",
+    "RunLimit",
     "SurgeWriter",
     "cluster_time",
     "cordon_change",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from roles.engine.api import Conflict, EvictionRefused, Forbidden, NotFound
@@ -80,10 +81,16 @@ class Evictor:
         self.nodes = frozenset(nodes)
         self._consents = consents
         self._stopped = stopped
+        #: The time in which a pod leaves; it may wait for its begin, and raise NotEvicted (RunLimit.turn).
+        self.turn: Callable[[PodFate], AbstractContextManager[None]] = lambda one: nullcontext()
 
     def move(self, one: PodFate) -> str:
         """Evict (or delete) the pod, wait until it is gone and its replacement is Ready; returns how that was seen. Raises NotDone,
         ApiError, NoApi."""
+        with self.turn(one):
+            return self._move(one)
+
+    def _move(self, one: PodFate) -> str:
         deadline = Deadline(self._consents.seconds, as_given=True)
         if one.fate == "deleted":
             self.session.deleted(pod_path(*namespace_and_name(one.pod)), one.pod)

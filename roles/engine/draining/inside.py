@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from roles.engine.bridge import Pool, show
-from roles.engine.draining.drainer import Drainer
-from roles.engine.draining.model import DrainConsents, DrainPlan
+from roles.engine.draining.drainer import DELETE, EVICT, Drainer
+from roles.engine.draining.model import DrainConsents, DrainPlan, PodFate
 from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import cluster_time, read_drain
+from roles.engine.draining.run_limit import RunLimit
 from roles.engine.object_changes import NotDone, Session
 from roles.engine.rollout import ClusterStep, Fields
+
+
+class _Drainer(Drainer):
+    """One of several drains of a run. `turn` is asked for each pod, also for those that come in mid-drain."""
+
+    def __init__(
+        self,
+        session: Session,
+        plan: DrainPlan,
+        consents: DrainConsents,
+        run: str,
+        stopped: Callable[[], str],
+        turn: Callable[[PodFate], AbstractContextManager[None]],
+    ) -> None:
+        super().__init__(session, plan, consents, run, stopped)
+        self._evictor.turn = turn
 
 
 class NodeDrain:
@@ -20,7 +38,8 @@ class NodeDrain:
 
     `node`: the name of a Node. `run`: the name of the run, for the mark on the node. `note(event)` records what follows before it is done,
     and raises if it cannot; then nothing is done. `stopped` returns why no further eviction may begin (the run halts), "" if it may.
-    `keep_cordon`: a cordon that the node already has stays at the end, whoever set it.
+    `keep_cordon`: a cordon that the node already has stays at the end, whoever set it. `limit` is that of the run, if it may drain other
+    nodes meanwhile.
     """
 
     def __init__(
@@ -33,6 +52,7 @@ class NodeDrain:
         stopped: Callable[[], str] = lambda: "",
         *,
         keep_cordon: bool = False,
+        limit: RunLimit | None = None,
     ) -> None:
         self._session = session
         self._node = node
@@ -41,6 +61,8 @@ class NodeDrain:
         self._note = note
         self._stopped = stopped
         self._keep_cordon = keep_cordon
+        self._limit = limit or RunLimit(session)
+        self._fates: dict[str, PodFate] = {}
         self._drainer: Drainer | None = None
         #: This drain has cordoned the node (or taken over the cordon of an earlier run), and not uncordoned it.
         self.cordoned = False
@@ -61,7 +83,8 @@ class NodeDrain:
         plan = self.plan()
         if plan.refusals:
             raise NotDone(f"{self._node} cannot be drained now: {'; '.join(plan.refusals)}")
-        self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._stopped)
+        self._fates = {one.uid: one for one in plan.pods}
+        self._drainer = drainer = _Drainer(self._session, plan, self._consents, self._run, self._stopped, self._pod_turn)
         self.cordoned = bool(drainer.cordon_changes())
         done: dict[str, str] = {}
         try:
@@ -96,7 +119,8 @@ class NodeDrain:
                 self._note({**step.about, "event": "drain", **about})
 
             try:
-                done[step.name] = step.write(begin)
+                with self._turn(step):
+                    done[step.name] = step.write(begin)
                 show(f"  {step.name}: {done[step.name]}")
             except Exception as error:  # the first is raised when all have ended
                 show(f"  {step.name}: {error}")
@@ -109,7 +133,17 @@ class NodeDrain:
         if errors:
             raise errors[0]
 
+    def _turn(self, step: ClusterStep) -> AbstractContextManager[None]:
+        """The time of a step. A pod waits for its own before it is recorded that it leaves."""
+        one = self._fates.get(str(step.about["uid"])) if step.action in (EVICT, DELETE) else None
+        return self._pod_turn(one) if one is not None else nullcontext()
+
+    def _pod_turn(self, one: PodFate) -> AbstractContextManager[None]:
+        return self._limit.turn(one, self._consents.seconds, self._stopped)
+
     def _back(self) -> str:
+        if not self.cordoned:
+            return "it keeps the cordon that it had"
         try:
             return f"uncordoned: {self.end()}"
         except Exception as error:

@@ -1,7 +1,7 @@
 """The engine for changes of nodes. A capability provides pure functions; the engine surveys, asks, refuses, orders, runs and reports."""
 
 from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
-from roles.engine.node_changes.drains import ChangeDrains, cordoned_for_change, fate_of, fates_of
+from roles.engine.node_changes.drains import ChangeDrains, Wanted, cordoned_for_change, fate_of, fates_of, judge, together
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
 from roles.engine.node_changes.step import NodeStep
 
@@ -16,11 +16,14 @@ __all__ = [
     "NodeStep",
     "Steps",
     "Verdicts",
+    "Wanted",
     "change_nodes",
     "cordoned_for_change",
     "ended",
     "fate_of",
     "fates_of",
     "from_data",
+    "judge",
     "refused_anyway",
+    "together",
 ]

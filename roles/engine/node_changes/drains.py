@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -18,6 +18,7 @@ from roles.engine.draining import (
     DrainKeys,
     DrainPlan,
     NodeFate,
+    RunLimit,
     cluster_time,
     narrowed,
     node_fate,
@@ -29,7 +30,7 @@ from roles.engine.harmless import one_line
 from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import Leftover, StepDrain, mark, run_of_mark
-from roles.engine.object_changes import open_session
+from roles.engine.object_changes import Session, open_session
 from roles.engine.proof import Cluster, NoApi, Survey
 from roles.engine.rollout import Stage, counted, same
 from roles.engine.transaction import Refusal
@@ -111,15 +112,24 @@ def plan_drains(
             live, now = read_drain(session), cluster_time(session)
         except (ApiError, NoApi) as error:
             raise bridge.refusals([f"{', '.join(wanted)}: to be drained, but the cluster's objects cannot be read: {error}"]) from None
-        groups = [[wanted[host] for host in hosts] for hosts in _together(stages, wanted)]
+        turns = [([step.change.node for step in stage.steps if step.change.kind == "kubelet"], stage.at_once) for stage in stages]
+        groups = together(turns, wanted)
         made, refusals = judge(live, list(wanted.values()), groups, asked, now, {fate.name for fate in left.values()})
         bridge.stop(refusals)
-    for step in (step for stage in stages for step in stage.steps if step.change.kind == "kubelet"):
-        if (one := wanted.get(step.change.node)) is not None:
-            step.drain = StepDrain(session, one.node, asked.consents, mark(run), one.why, one.keep_cordon)
+    set_drains(session, stages, wanted, asked.consents, run)
     leftovers = tuple(Leftover(session, host, fate.name, fate.by) for host, fate in left.items() if host not in wanted)
     notes = [f"{one.host}: cordoned by run {one.run} for its change, which is over: this run uncordons it" for one in leftovers]
     return replace(made, leftovers=leftovers, notes=(*made.notes, *notes))
+
+
+def set_drains(
+    session: Session, stages: Sequence[Stage[NodeStep]], wanted: Mapping[str, Wanted], consents: DrainConsents, run: str
+) -> None:
+    """Give the steps of kubelets their drains. `wanted` by host."""
+    limit = RunLimit(session)
+    for step in (step for stage in stages for step in stage.steps if step.change.kind == "kubelet"):
+        if (one := wanted.get(step.change.node)) is not None:
+            step.drain = StepDrain(session, one.node, consents, mark(run), one.why, limit, one.keep_cordon)
 
 
 def fate_of(cluster: Cluster, node: str) -> NodeFate | None:
@@ -151,17 +161,18 @@ def _wanted(plans: Sequence[NodePlan[Any]], asked: ChangeDrains, fates: Mapping[
     return found
 
 
-def _together(stages: Sequence[Stage[NodeStep]], wanted: Collection[str]) -> list[list[str]]:
-    """Hosts that are drained at the same time: each two or more that follow each other, as the pace allows."""
-    found = []
-    for stage in stages:
-        hosts = [step.change.node for step in stage.steps if step.change.kind == "kubelet" and step.change.node in wanted]
-        if stage.at_once > 1 and len(hosts) > 1:
-            found += [hosts[first : first + stage.at_once] for first in range(max(1, len(hosts) - stage.at_once + 1))]
-    return found
-
-
 # ---- pure
+
+
+def together(stages: Iterable[tuple[Sequence[str], int]], wanted: Mapping[str, Wanted]) -> list[list[Wanted]]:
+    """Nodes that are drained at the same time: each two or more that follow each other, as the pace allows. `stages`: the hosts of each
+    stage, and how many at once; `wanted` by host."""
+    found = []
+    for names, at_once in stages:
+        nodes = [wanted[host] for host in names if host in wanted]
+        if at_once > 1 and len(nodes) > 1:
+            found += [nodes[first : first + at_once] for first in range(max(1, len(nodes) - at_once + 1))]
+    return found
 
 
 def as_uncordoned(live: DisruptionObjects, nodes: Collection[str]) -> DisruptionObjects:
@@ -182,12 +193,13 @@ def judge(
     live: DisruptionObjects,
     wanted: Sequence[Wanted],
     groups: Sequence[Sequence[Wanted]],
-    asked: ChangeDrains,
+    asked: DrainKeys,
     now: datetime,
     left: Collection[str] = (),
+    purpose: str = "its change",
 ) -> tuple[PlannedDrains, list[str]]:
     """The plan of each drain, made as if the others were over, and its refusals; `groups` are drained at the same time, so their budgets
-    and replacements are added up. `left`: names of nodes with a cordon that this run removes."""
+    and replacements are added up. `left`: names of nodes with a cordon that this run removes; `purpose`: what each node is drained for."""
     plans: dict[str, DrainPlan] = {}
     refusals: dict[str, None] = {}
     known: set[str] = set()
@@ -195,10 +207,10 @@ def judge(
         plan = _planned(live, [one], asked.consents, now, left)
         plans[one.host] = plan
         known |= {*plan.refusals}
-        what = f"{one.host}: it is drained for its change ({'; '.join(one.why)}), and cannot be"
+        what = f"{one.host}: it is drained for {purpose} ({'; '.join(one.why)}), and cannot be"
         instead = f"; or {one.instead}" if one.instead else ""
         refusals |= dict.fromkeys(f"{what}: {text}{instead}" for text in plan.refusals)
-    notes = [_note(one, plans[one.host], len(wanted)) for one in wanted]
+    notes = [_note(one, purpose, plans[one.host], len(wanted)) for one in wanted]
     for group in groups:
         plan = _planned(live, group, asked.consents, now, left)
         names = ", ".join(one.host for one in group)
@@ -218,7 +230,7 @@ def _planned(live: DisruptionObjects, nodes: Sequence[Wanted], consents: DrainCo
     names = [one.node for one in nodes]
     plan = plan_drain(as_uncordoned(live, left), names, narrowed(consents, live, names), now)
     fates = {fate.name: fate for fate in map(node_fate, live.of("Node"))}
-    keep = {one.node for one in nodes if one.keep_cordon and fates[one.node].cordon}
+    keep = {one.node for one in nodes if one.keep_cordon and one.node in fates and fates[one.node].cordon}
     return replace(
         plan, nodes=tuple(replace(fates[one.name], cordon="theirs") if one.name in keep else fates[one.name] for one in plan.nodes)
     )  # fmt: skip
@@ -232,9 +244,9 @@ def _unknown_surges(live: DisruptionObjects, wanted: Sequence[Wanted], consents:
     return [f"surge: {name} has no pod on {', '.join(one.host for one in wanted)}" for name in missing]
 
 
-def _note(one: Wanted, plan: DrainPlan, nodes: int) -> str:
+def _note(one: Wanted, purpose: str, plan: DrainPlan, nodes: int) -> str:
     """What becomes of the pods of a node: each of them, or how many and what is unusual."""
-    heading = f"{one.host} is drained for its change: {one_line('; '.join(one.why))}"
+    heading = f"{one.host} is drained for {purpose}: {one_line('; '.join(one.why))}"
     if len(plan.pods) <= MANY_PODS and not (detail.folds() and nodes > 1):
         return f"{heading}\n{plan_text(plan)}"
     return "\n".join([heading, f"  {summary(plan)}", *(f"  WARNING: {one_line(text)}" for text in plan.warnings)])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, node_fate, node_path, uncordon
+from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, RunLimit, node_fate, node_path, uncordon
 from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, Session
 from roles.engine.object_changes.api_object import is_ready
 from roles.engine.timeouts import Deadline
@@ -36,13 +36,20 @@ def back_command(node: str) -> str:
 
 
 class StepDrain:
-    """The drain of one node. `why` in sentences; `keep_cordon`: the cordon that the node has stays at the end."""
+    """The drain of one node. `why` in sentences; `limit`: that of the run; `keep_cordon`: the cordon that the node has stays at the end."""
 
     def __init__(
-        self, session: Session, node: str, consents: DrainConsents, marked: str, why: tuple[str, ...], keep_cordon: bool = False
+        self,
+        session: Session,
+        node: str,
+        consents: DrainConsents,
+        marked: str,
+        why: tuple[str, ...],
+        limit: RunLimit,
+        keep_cordon: bool = False,
     ) -> None:
         self.session, self.node, self.why = session, node, why
-        self._consents, self._marked, self._keep_cordon = consents, marked, keep_cordon
+        self._consents, self._marked, self._limit, self._keep_cordon = consents, marked, limit, keep_cordon
         self._drain: NodeDrain | None = None
 
     @property
@@ -59,7 +66,7 @@ class StepDrain:
         """Cordon and drain, by a new plan; returns the proof. Raises NotDone, ApiError, NoApi; `cordoned` says whether the node stays
         cordoned then."""
         self._drain = NodeDrain(
-            self.session, self.node, self._consents, self._marked, note, stopped, keep_cordon=self._keep_cordon
+            self.session, self.node, self._consents, self._marked, note, stopped, keep_cordon=self._keep_cordon, limit=self._limit
         )  # fmt: skip
         return self._drain.begin()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import gevent
 import pytest
 
 from roles.engine.draining import DrainConsents
@@ -21,6 +22,7 @@ from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
+from tests.unit.draining.cluster import LiveCluster
 from tests.unit.draining.test_plan import node, single, spread
 from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet
 
@@ -86,6 +88,15 @@ def test_a_cordon_that_the_run_removes_is_none_for_the_plan() -> None:
     assert "Node w2: cordoned already by run r1 (change): this run takes it over and continues" in found.notes[0]
     kept, _ = judge(live, [replace(W2, keep_cordon=True)], [], ALWAYS, NOW)
     assert "that cordon stays, also at the end" in kept.notes[0]
+
+
+def test_all_drains_of_a_run_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
+    steps = tuple(step(name, [], Drained(name, [])) for name in ("w1", "w2"))
+    drains.set_drains(cluster.session, [Stage(steps, 2)], {"w1": W1, "w2": W2}, DrainConsents(seconds=60), "r1")
+    begun = [gevent.spawn(one.drain.begin, lambda event: None, lambda: "") for one in steps if one.drain is not None]
+    gevent.joinall(begun, raise_error=True)
+    assert [ready for _, ready in cluster.evicted] == [1, 1]
 
 
 def test_the_mark_says_that_a_change_cordoned_the_node() -> None:

@@ -16,6 +16,7 @@ from roles.engine import timeouts
 from roles.engine.bridge.hosts import Answer, RemoteError
 from roles.engine.object_changes import NotDone, RevertFailed, Undone
 from roles.engine.rollout import ClusterStep, Options
+from roles.engine.rollout.lock import Locked
 from roles.reboot import facts
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import parse_facts
@@ -53,6 +54,7 @@ class Node:
         self.drains: Exception | None = None
         self.uncordons: Exception | None = None
         self.order, self.state, self.control_plane = "", "running", ""
+        self.kept, self.taken_over = False, ""
 
     # ---- its host
 
@@ -128,8 +130,9 @@ class Node:
 
     # ---- its drain
 
-    def drain(self, node: str, run: Any) -> str:
+    def drain(self, node: str, run: Any, *, keep: bool) -> str:
         self.log.append("drain")
+        self.kept = keep
         if self.drains:
             raise self.drains
         return "2 pods moved"
@@ -152,6 +155,9 @@ class Node:
         return SimpleNamespace(id=RUN)
 
     def hold(self) -> None:
+        """`taken_over`: the last word of the log from which on another run has the lock."""
+        if self.taken_over and self.taken_over in self.log:
+            raise Locked("another run has held this cluster's lock")
         self.log.append("hold")
 
 
@@ -193,7 +199,7 @@ def outcome(node: Node, **options: Any) -> tuple[str, str]:
 
 def test_a_node_is_marked_emptied_rebooted_proven_and_uncordoned(node: Node) -> None:
     proof = carried_out(node)
-    assert [word for word in node.log if word != "drop"] == ["begin", "mark", "drain", "hold", "order", "uncordon", "unmark"]
+    assert [word for word in node.log if word != "drop"] == ["begin", "mark", "drain", "hold", "order", "hold", "uncordon", "unmark"]
     assert "back after 4" in proof and "boot 11111111" in proof and proof.endswith("uncordoned")
     assert not node.annotations
 
@@ -204,7 +210,7 @@ def test_the_mark_says_which_boot_ends_and_whose_cordon_it_was(node: Node) -> No
     node.stays_down = True
     with pytest.raises(NotDone):
         made.write(lambda fields: None)
-    assert read_mark(node.node()) == Mark(RUN, OLD, keep=True)
+    assert read_mark(node.node()) == Mark(RUN, OLD, keep=True) and node.kept
 
 
 def test_a_lost_answer_to_the_order_is_repeated_until_it_shows(node: Node) -> None:
@@ -258,6 +264,16 @@ def test_a_failed_drain_leaves_the_node_as_it_was(node: Node) -> None:
     node.uncordons = NotDone("the API is gone")
     how, why = outcome(node)
     assert how == RevertFailed.outcome and "the API is gone" in why and node.annotations
+
+
+@pytest.mark.parametrize("since", ["drain", "order"])
+def test_after_a_take_over_the_cordon_and_the_mark_stay(node: Node, since: str) -> None:
+    """The run that has the lock may have marked and cordoned the node."""
+    node.taken_over = since
+    how, why = outcome(node)
+    assert "another run has held this cluster's lock" in why and "the same command, run again" in why
+    assert how == (RevertFailed.outcome if since == "drain" else "failed")
+    assert "uncordon" not in node.log and MARK in node.annotations
 
 
 def test_a_run_that_halts_orders_no_reboot(node: Node) -> None:

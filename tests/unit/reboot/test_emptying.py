@@ -1,0 +1,82 @@
+"""The drain before a reboot: whose cordon it leaves, and that it goes on only while the run has the cluster's lock."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import gevent
+import pytest
+
+from roles.engine.draining import CORDONED_BY, DrainConsents
+from roles.engine.object_changes import NotDone
+from roles.engine.rollout.lock import Locked
+from roles.reboot.emptying import Emptying
+from tests.unit.disruption.world import deployment
+from tests.unit.draining.cluster import LiveCluster
+from tests.unit.draining.test_plan import node, spread
+
+RUN = "r20260102-000000-bbbb"
+
+
+class Run:
+    """A run with a record; `taken_over`: after so many events, another run has the lock."""
+
+    def __init__(self, halted: str = "", taken_over: int = 100) -> None:
+        self.halted, self.events, self._left = halted, list[Any](), taken_over
+        self.info, self.record = SimpleNamespace(id=RUN), SimpleNamespace(write=self.events.append)
+
+    def hold(self) -> None:
+        if len(self.events) > self._left:
+            raise Locked("another run has held this cluster's lock")
+
+
+def drained(cluster: LiveCluster, run: Run, *, keep: bool = False) -> str:
+    held: Any = run
+    return Emptying(cluster.session, DrainConsents(seconds=60)).drain("w1", held, keep=keep)
+
+
+def test_nodes_that_are_drained_at_the_same_time_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
+    held: Any = Run()
+    emptying = Emptying(cluster.session, DrainConsents(seconds=60))
+    drains = [gevent.spawn(emptying.drain, name, held, keep=False) for name in ("w1", "w2")]
+    gevent.joinall(drains, raise_error=True)
+    assert [ready for _, ready in cluster.evicted] == [1, 1]
+
+
+def cordon(cluster: LiveCluster) -> tuple[bool, str]:
+    item = cluster.node("w1")
+    return bool(item["spec"].get("unschedulable")), (item["metadata"].get("annotations") or {}).get(CORDONED_BY, "")
+
+
+@pytest.mark.parametrize("manager", ["daytwo", "kubectl-cordon"])
+def test_a_cordon_that_was_there_before_stays_with_its_mark(monkeypatch: pytest.MonkeyPatch, manager: str) -> None:
+    """Also if the drain fails: then nothing has changed."""
+    mark = "r1" if manager == "daytwo" else ""
+    for run in (Run(), Run(halted="w2: failed")):
+        cluster = LiveCluster(monkeypatch, node("w1", manager=manager, mark=mark), node("w2"), *deployment(1, 1))
+        if run.halted:
+            with pytest.raises(NotDone, match=r"w2: failed.*w1: it keeps the cordon that it had"):
+                drained(cluster, run, keep=True)
+        else:
+            assert "1 workload serves elsewhere" in drained(cluster, run, keep=True)
+        assert cordon(cluster) == (True, mark)
+
+
+def test_its_own_cordon_and_that_of_an_ended_reboot_are_removed_if_the_drain_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    for before in (node("w1"), node("w1", manager="daytwo", mark="r1")):
+        cluster = LiveCluster(monkeypatch, before, node("w2"), *deployment(2, 2))
+        cluster.starts = False
+        with pytest.raises(NotDone, match=r"w1: uncordoned: read back"):
+            drained(cluster, Run())
+        assert cordon(cluster) == (False, "") and len(cluster.evicted) == 1
+
+
+def test_after_a_take_over_no_pod_leaves_and_nothing_is_uncordoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run that has the lock may be draining the same node."""
+    cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), *deployment(2, 2))
+    # The cordon and the first eviction are recorded and done.
+    with pytest.raises(NotDone, match=r"another run has held this cluster's lock.*STILL CORDONED"):
+        drained(cluster, Run(taken_over=2))
+    assert len(cluster.evicted) == 1 and cordon(cluster) == (True, RUN)
