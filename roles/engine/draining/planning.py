@@ -31,6 +31,7 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
     first = in_order(judge.fate(pod, node_of(pod)) for pod in doomed)
     pods, unknown = _with_places(first, live, nodes, consents)
     moving = [one for one in pods if one.fate in ("evicted", "deleted")]
+    homeless = [] if consents.allow_pending else [one for one in first if one.leaves and one.workload is not None]
     waves = cut(moving, states)
     hook_refusals, hook_warnings = webhook_problems(pods, live)
     return DrainPlan(
@@ -40,7 +41,7 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
         waves=waves,
         budgets=shares(pods, waves, states),
         refusals=(
-            *nodes_problem(items.values(), nodes),
+            *nodes_problem(items.values(), nodes, homeless),
             *_unknown_budgets(states, consents),
             *surges.refusals,
             *(f"{one.node}: pod {one.name}: {one.why}; {one.way_out}" for one in pods if one.fate == "blocks"),

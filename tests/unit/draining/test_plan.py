@@ -215,7 +215,18 @@ def test_a_replacement_without_a_place_is_refused() -> None:
 def test_nodes_that_cannot_be_drained() -> None:
     assert "the cluster has no node w9" in plan(on=("w9",)).refusals[0]
     assert "not Ready" in plan(nodes=(node("w1", ready=False), node("w2"))).refusals[0]
-    assert "no other node is Ready" in plan(nodes=(node("w1"), node("w2", manager="kubectl-cordon"))).refusals[0]
+    assert "no other node is Ready" in plan(*deployment(1, 1), nodes=(node("w1"), node("w2", manager="kubectl-cordon"))).refusals[0]
+
+
+def test_a_single_node_is_drained_if_no_pod_leaves_or_its_replacement_may_stay_pending() -> None:
+    only, daemons = (node("w1"),), workload("DaemonSet", "logs")
+    assert not plan(daemons, pod("daemon", daemons), nodes=only).refusals
+    # Nothing recreates it, so nothing stays Pending.
+    assert not plan(pod("bare"), nodes=only, consents=DrainConsents(allow_unmanaged=True)).refusals
+    refused = plan(*deployment(1, 1), nodes=only).refusals
+    assert "no other node is Ready" in refused[0] and "allow_pending=true" in refused[0]
+    allowed = plan(*deployment(1, 1), nodes=only, consents=DrainConsents(allow_pending=True))
+    assert not allowed.refusals and [one.pending for one in allowed.pods] == [True]
 
 
 def test_whose_cordon_it_is() -> None:
