@@ -95,10 +95,15 @@ def is_alive(pod: Object) -> bool:
     return not is_over(pod) and not is_ending(pod)
 
 
-def stays_in_a_drain(pod: Object) -> bool:
-    """A static pod, or a pod of a DaemonSet: a drain leaves it alone."""
+def stays_in_a_drain(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
+    """A static pod, or a pod of a DaemonSet (of Kubernetes' own kind, not of another API group): a drain leaves it alone.
+
+    `daemon_sets`: the UIDs of those that exist; None: not known, so the pod's own words count.
+    """
+    if MIRROR in (pod["metadata"].get("annotations") or {}):
+        return True
     ref = owner_ref(pod)
-    return MIRROR in (pod["metadata"].get("annotations") or {}) or (ref is not None and ref.kind == "DaemonSet" and ref.group == "apps")
+    return ref is not None and (ref.kind, ref.group) == ("DaemonSet", "apps") and (daemon_sets is None or ref.uid in daemon_sets)
 
 
 def stuck(pod: Object) -> str:

@@ -11,6 +11,7 @@ from roles.engine.draining.cordon import node_fate
 from roles.engine.draining.effects import nodes_problem, single_replicas, webhook_problems
 from roles.engine.draining.fates import Judge
 from roles.engine.draining.model import DrainConsents, DrainPlan, PodFate
+from roles.engine.draining.replacing import replacement
 from roles.engine.draining.surge import find_surges
 from roles.engine.draining.waves import cut, in_order, shares
 from roles.engine.draining.workloads import Workloads
@@ -29,7 +30,7 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
     surges = find_surges(doomed, workloads, consents)
     judge = Judge(workloads, states, consents, now, surges.pods)
     first = in_order(judge.fate(pod, node_of(pod)) for pod in doomed)
-    pods, unknown = _with_places(first, live, nodes, consents)
+    pods, unknown = _with_places(first, workloads, nodes, consents)
     moving = [one for one in pods if one.fate in ("evicted", "deleted")]
     homeless = [] if consents.allow_pending else [one for one in first if one.leaves and one.workload is not None]
     waves = cut(moving, states)
@@ -64,15 +65,19 @@ def narrowed(consents: DrainConsents, live: DisruptionObjects, nodes: Collection
 
 
 def _with_places(
-    pods: Sequence[PodFate], live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents
+    pods: Sequence[PodFate], workloads: Workloads, nodes: Collection[str], consents: DrainConsents
 ) -> tuple[tuple[PodFate, ...], tuple[str, ...]]:
     """The pods with where their replacements can run, placed one after the other; and what could not be judged."""
     moving = [one for one in pods if one.leaves and one.workload is not None]
+    made = [replacement(one.pod, workloads) for one in moving]
     try:
-        places = place_all([one.pod for one in moving], cluster_view(live), nodes)
+        places = place_all([pod for pod, _ in made], cluster_view(workloads.live), nodes)
     except ValueError as error:
         return tuple(pods), (f"where the replacements can run was not judged: {error}",)
-    found = {one.uid: _placed(one, place, consents) for one, place in zip(moving, places, strict=True)}
+    found = {
+        one.uid: _placed(replace(one, notes=(*one.notes, *notes)), place, consents)
+        for one, place, (_, notes) in zip(moving, places, made, strict=True)
+    }
     return tuple(found.get(one.uid, one) for one in pods), ()
 
 

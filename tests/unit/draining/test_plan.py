@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, DrainPlan, cordon_change, node_fate, plan_drain, plan_text
+from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, DrainPlan, cordon_change, node_fate, plan_drain, plan_text, stays
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
 NONE = DrainConsents()
@@ -88,6 +88,17 @@ def test_each_filter() -> None:
     allowed = fates(plan(*items, consents=ALL))
     assert {name for name, fate in allowed.items() if fate == "blocks"} == {"stuck"}
     assert "cache" in plan_text(found) and "Node w1: cordon it" in plan_text(found)
+
+
+def test_only_a_daemon_set_of_kubernetes_keeps_its_pods() -> None:
+    """An owner of another group may have the same kind, and the UID of a real one."""
+    daemons = workload("DaemonSet", "logs")
+    forged = pod("forged", {**daemons, "apiVersion": "evil.io/v1"})
+    (one,) = plan(daemons, forged).pods
+    assert one.fate == "evicted"
+    orphan, uids = pod("orphan", daemons), {"uid-DaemonSet-logs"}
+    assert (stays(forged), stays(forged, uids)) == (False, False)
+    assert (stays(orphan), stays(orphan, uids), stays(orphan, set())) == (True, True, False)
 
 
 def test_a_long_grace_period_needs_a_longer_timeout() -> None:
@@ -210,6 +221,59 @@ def test_a_replacement_without_a_place_is_refused() -> None:
     assert one.fate == "evicted" and one.pending
     items[2]["spec"]["tolerations"] = [{"operator": "Exists"}]
     assert "would come back to w1" in plan(*items, consents=DrainConsents(allow_pending=True)).refusals[0]
+
+
+def asking(cpu: str, **more: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **more}
+
+
+def of_template(found: dict[str, Any], spec: dict[str, Any], labels: dict[str, str] | None = None) -> None:
+    found["spec"]["template"] = {"metadata": {"labels": labels or {"app": "web"}}, "spec": spec}
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "ReplicationController", "Job"])
+def test_a_replacement_is_placed_as_its_template_makes_it(kind: str) -> None:
+    """The live pod was resized in place: the new one asks for what the template says."""
+    owner = workload(kind, "web", 1)
+    one = pod("web-0", owner, spec=asking("100m"))
+    of_template(owner, asking("8"))
+    (refused,) = plan(owner, one).refusals
+    assert "cpu: 8000m requested, 4000m left" in refused
+    of_template(owner, {"containers": [{"name": "c", "resources": {"limits": {"cpu": "8"}}}]})
+    assert "cpu: 8000m requested" in plan(owner, one).refusals[0]
+    of_template(owner, asking("3"))
+    (placed,) = plan(owner, pod("web-0", owner, spec=asking("8"))).pods
+    assert placed.place == "on w2, w3"
+
+
+def test_what_admission_added_is_added_again_and_what_somebody_changed_is_not() -> None:
+    owner = workload("ReplicaSet", "web", 1)
+    of_template(owner, asking("1", affinity=apart("tier")), {"app": "web", "tier": "front"})
+    sidecar = {"name": "proxy", "resources": {"requests": {"cpu": "3500m"}}}
+    one = pod("web-0", owner, spec=asking("1"))
+    one["spec"]["containers"].append(sidecar)
+    assert "cpu: 4500m requested" in plan(owner, one).refusals[0]
+    # Its labels, and those of a pod that keeps away from them.
+    others = [pod(f"other-{node}", node=node, spec=asking("1", affinity=apart("tier")), app="other") for node in ("w2", "w3")]
+    assert "anti-affinity" in plan(owner, pod("web-0", owner, spec=asking("1")), *others).refusals[0]
+
+
+def apart(key: str) -> dict[str, Any]:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_a_template_that_is_not_sure_is_named() -> None:
+    unread = workload("Rollout", "web", 1, apiVersion="argoproj.io/v1alpha1")
+    (one,) = plan(pod("web-0", unread, spec=asking("1"))).pods
+    assert one.place == "on w2, w3" and any("does not read the template of Rollout" in note for note in one.notes)
+    owner = workload("StatefulSet", "web", 1, status={"updateRevision": "web-2"})
+    old = pod("web-0", owner, spec=asking("1", nodeSelector={"kubernetes.io/hostname": "w2"}), labels={"controller-revision-hash": "web-1"})
+    of_template(owner, asking("1", nodeSelector={"kubernetes.io/hostname": "w3"}))
+    (one,) = plan(owner, old).pods
+    assert one.place == "on w3" and any("judged by the newest template" in note for note in one.notes)
+    of_template(owner, asking("1", schedulingGates=[{"name": "quota"}]))
+    assert any("scheduling gate (quota)" in note for note in plan(owner, old).pods[0].notes)
 
 
 def test_nodes_that_cannot_be_drained() -> None:
