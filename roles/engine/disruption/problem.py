@@ -141,17 +141,27 @@ def _unscheduled(pod: Object) -> str:
     return f" ({why})" if (why := stuck(pod)) else ""
 
 
-def autoscaler(live: DisruptionObjects, controller: Controller) -> tuple[int, int] | None:
-    """minReplicas and maxReplicas of the HorizontalPodAutoscaler that scales a controller; None if there is none."""
+@dataclass(frozen=True)
+class Autoscaler:
+    """A HorizontalPodAutoscaler and the numbers of pods that it may choose."""
+
+    namespace: str
+    name: str
+    minimum: int
+    maximum: int
+
+    def __str__(self) -> str:
+        return f"{HPA} {self.namespace}/{self.name} ({self.minimum} to {self.maximum} pods)"
+
+
+def autoscaler(live: DisruptionObjects, controller: Controller) -> Autoscaler | None:
+    """The HorizontalPodAutoscaler that scales a controller; None if there is none."""
     for item in live.of(HPA):
         spec: Mapping[str, Any] = item.get("spec") or {}
         target = spec.get("scaleTargetRef") or {}
-        if (namespace_and_name(item)[0], target.get("kind"), target.get("name")) == (
-            controller.namespace,
-            controller.kind,
-            controller.name,
-        ):
-            return int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0)
+        namespace, name = namespace_and_name(item)
+        if (namespace, target.get("kind"), target.get("name")) == (controller.namespace, controller.kind, controller.name):
+            return Autoscaler(namespace, name, int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0))
     return None
 
 

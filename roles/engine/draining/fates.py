@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from roles.engine.api import MIRROR
-from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, stays_in_a_drain
+from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, stays_in_a_drain
 from roles.engine.draining.model import DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.draining.waves import has_storage
 from roles.engine.draining.workloads import Workloads
@@ -104,9 +104,12 @@ class Judge:
         if all(state.key in self.consents.ignore_budgets for state in found):
             keys = ", ".join(state.key for state in found)
             return made("deleted", f"{comes_back}; by consent past {keys}: {answer.why}", notes=notes)
-        if never := answer.never or next(filter(None, map(never_healthy, found)), ""):
+        scalers = [str(one) for state in found for one in lifted_by(state, self.workloads.live)] if len(found) == 1 else []
+        never = "" if scalers else answer.never
+        if never := never or next(filter(None, map(never_healthy, found)), ""):
             return made("blocks", f"no eviction of it can ever succeed: {answer.why}; {never}", _past(found))
-        return made("evicted", comes_back, blocked_now=answer.why, notes=notes)
+        lifts = f"; only when {', '.join(scalers)} has scaled out" if scalers else ""
+        return made("evicted", comes_back, blocked_now=answer.why + lifts, notes=notes)
 
 
 def _past(states: Sequence[BudgetState]) -> str:

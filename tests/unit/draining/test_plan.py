@@ -173,6 +173,20 @@ def test_deadlocks_that_last_are_refused(spec: Mapping[str, Any], status: Mappin
     assert set(fates(forced).values()) == {"deleted"} and not forced.refusals
 
 
+def test_an_autoscaler_may_lift_what_a_budget_never_allows() -> None:
+    """As the audit says: it is refused only if the autoscaler cannot scale out far enough."""
+    items = [*deployment(2, 2), budget(minAvailable=2, status=of_status(2, 2, 2, 0))]
+
+    def scaler(most: int) -> dict[str, Any]:
+        spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2, "maxReplicas": most}
+        return {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "scaler", "namespace": "shop", "uid": "h"}, "spec": spec}
+
+    found = plan(*items, scaler(5))
+    assert not found.refusals and set(fates(found).values()) == {"evicted"}
+    assert all("only when HorizontalPodAutoscaler shop/scaler (2 to 5 pods) has scaled out" in one.blocked_now for one in found.pods)
+    assert "no eviction of it can ever succeed" in plan(*items, scaler(2)).refusals[0]
+
+
 def test_two_budgets_never_let_a_pod_go() -> None:
     items = [
         *deployment(3, 3),
