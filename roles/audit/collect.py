@@ -15,6 +15,7 @@ from roles.engine.api import Api, ApiError, GateMetric, list_objects
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
+from roles.engine.draining import read_places, with_places
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
@@ -156,8 +157,11 @@ def _workloads(api: Api, found: Collected) -> None:
     try:
         live, problems = read_lint(api, objects)
         now = cluster_time(api)
-        found.disruption = lint(live, budget_states(live, now), now)
+        states = budget_states(live, now)
+        found.disruption = lint(live, states, now)
         found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
+        found.disruption, not_known = with_places(found.disruption, read_places(api, live), states, now)
+        found.not_known += not_known
     except (ApiError, RemoteError, ValueError) as error:
         found.not_known.append(f"disruption: {error}")
 

@@ -580,6 +580,7 @@ def test_each_rule_is_named_and_gone_after_its_advice(lab: Lab) -> None:
             ("selects-everything", "warning", f"{budgets} {EMPTY}/all"),
             ("none-left", "warning", f"{budgets} unready"),
             ("waves", "note", f"{budgets} pinned"),
+            ("no-place", "warning", f"{budgets} pinned"),
             ("unprotected", "warning", "Deployment pinned"),
             ("no-node-left", "warning", f"{budgets} each"),
             ("tied-to-node", "warning", "Pod local"),
@@ -593,7 +594,7 @@ def test_each_rule_is_named_and_gone_after_its_advice(lab: Lab) -> None:
         assert any(severity == "warning" for severity, _ in found["comes-back"])
         advised(lab)
         left = problems(lab)
-        assert set(left) <= {"unprotected", "waves", "none-left", "tied-to-node"}, left
+        assert set(left) <= {"unprotected", "waves", "none-left", "tied-to-node", "no-place"}, left
         assert {name for _, name in left.get("none-left", ())} <= {f"{budgets} crash"}, left
         assert "Pod local" not in {name for _, name in left.get("tied-to-node", ())}
     finally:

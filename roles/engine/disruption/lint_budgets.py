@@ -276,8 +276,8 @@ def _waves(state: BudgetState) -> Iterator[Problem]:
         where = few([f"{node} has {number}" for node, number in crowded.items()])
         yield _problem(
             "waves", "note", state,
-            f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between; whether they fit "
-            "elsewhere is not judged here", "spread the pods over more nodes (topologySpreadConstraints), or raise max_unavailable",
+            f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between",
+            "spread the pods over more nodes (topologySpreadConstraints), or raise max_unavailable",
         )  # fmt: skip
 
 

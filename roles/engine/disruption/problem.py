@@ -27,6 +27,7 @@ RULES = (
     "unhealthy-deadlock",
     "waves",
     "no-node-left",
+    "no-place",
     "tied-to-node",
     "unprotected",
     "slow-to-end",

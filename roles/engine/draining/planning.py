@@ -95,9 +95,14 @@ def _placed(one: PodFate, place: Placement, consents: DrainConsents) -> PodFate:
 
 
 def cluster_view(live: DisruptionObjects) -> ClusterView:
+    """A kind that was not read is not judged."""
+
+    def read(kind: str) -> list[Object] | None:
+        return list(live.of(kind)) if kind in live.objects else None
+
     return ClusterView(
-        list(live.of("Node")), list(live.of("Pod")), list(live.of("PersistentVolumeClaim")), list(live.of("PersistentVolume")),
-        list(live.of("CSINode")), list(live.of("VolumeAttachment")), list(live.of("Namespace")),
+        list(live.of("Node")), list(live.of("Pod")), read("PersistentVolumeClaim"), read("PersistentVolume"), read("CSINode"),
+        read("VolumeAttachment"), read("Namespace"),
     )  # fmt: skip
 
 

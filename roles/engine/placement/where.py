@@ -48,10 +48,14 @@ class Placement:
         return tuple(name for name, verdict in self.nodes.items() if verdict.state == "fits")
 
     def __str__(self) -> str:
-        """For an operator: the outcome and the reasons, the most frequent first, with the number of nodes."""
-        reasons = [*self.why, *(f"{count} x {why}" if count > 1 else why for why, count in self._counted())]
+        """For an operator: the outcome and the reasons."""
         after = " after others have moved" if self.after_others else ""
-        return f"{self.pod}: {self.outcome}{after}" + (f" ({'; '.join(reasons)})" if reasons and not self.fits else "")
+        return f"{self.pod}: {self.outcome}{after}" + (f" ({'; '.join(self.reasons)})" if self.reasons and not self.fits else "")
+
+    @property
+    def reasons(self) -> list[str]:
+        """The most frequent first, with the number of nodes."""
+        return [*self.why, *(f"{count} x {why}" if count > 1 else why for why, count in self._counted())]
 
     def _counted(self) -> list[tuple[str, int]]:
         found: dict[str, int] = {}
