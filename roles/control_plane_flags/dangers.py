@@ -88,7 +88,7 @@ DANGERS = (
     ),
     Danger(
         "use-service-account-credentials",
-        "with it each controller has its own rights; without it they have only those of kube-controller-manager itself, and nearly all stop",
+        "with it each controller has its own rights; without it only those of kube-controller-manager itself: nearly all stop",
         (CONTROLLER_MANAGER,),
     ),
     Danger(
