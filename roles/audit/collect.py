@@ -121,7 +121,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
         found.lasting = kubeadm_config.read_stored(cluster.object)
     except (ApiError, NoApi, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
-    _workloads(api, found)
+    _workloads(api, cluster, found)
     _autoscalers(api, cluster, found)
     if with_order:
         _orders(fleet, cluster, remotes, nodes, found)
@@ -139,7 +139,7 @@ def _certificates(fleet: Fleet, found: Collected) -> None:
             found.held[host] = read
 
 
-def _workloads(api: Api, found: Collected) -> None:
+def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     try:
         objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
@@ -160,7 +160,7 @@ def _workloads(api: Api, found: Collected) -> None:
         states = budget_states(live, now)
         found.disruption = lint(live, states, now)
         found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
-        found.disruption, not_known = with_places(found.disruption, read_places(api, live), states, now)
+        found.disruption, not_known = with_places(found.disruption, read_places(api, live, cluster), states, now)
         found.not_known += not_known
     except (ApiError, RemoteError, ValueError) as error:
         found.not_known.append(f"disruption: {error}")

@@ -14,12 +14,13 @@ from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, Problem
 from roles.engine.draining.fates import Judge
 from roles.engine.draining.model import DrainConsents, PodFate
 from roles.engine.draining.planning import cluster_view, node_of
-from roles.engine.draining.reading import MORE_KINDS
+from roles.engine.draining.reading import MORE_KINDS, with_schedulers
 from roles.engine.draining.replacing import replacement
 from roles.engine.draining.waves import in_order
 from roles.engine.draining.workloads import Workloads
 from roles.engine.object_changes import API_WAIT
 from roles.engine.placement import Outcome, Placement, place_all
+from roles.engine.proof import Cluster
 
 _RULE = "no-place"
 #: Checks of a pod against a node, in all: some seconds. Of a large cluster, only the nodes with the most pods of budgets are judged.
@@ -47,14 +48,15 @@ class _Found:
             of_outcome[place.outcome].setdefault(node, []).append(_text(replace(place, nodes=others)))
 
 
-def read_places(api: Api, live: DisruptionObjects) -> DisruptionObjects:
+def read_places(api: Api, live: DisruptionObjects, cluster: Cluster | None = None) -> DisruptionObjects:
     """`live` with what the rule needs; nothing is read if there is no budget. Raises ApiError."""
     if not live.of(PDB):
         return live
     claims = any("persistentVolumeClaim" in one or "ephemeral" in one for pod in live.of("Pod") for one in pod["spec"].get("volumes") or ())
     wanted = (*_KINDS, *(_OF_VOLUMES if claims else ()))
     more = {kind: list_objects(api, MORE_KINDS[kind], wait=API_WAIT) for kind in wanted if kind not in live.objects}
-    return replace(live, objects={**live.objects, **more})
+    live = replace(live, objects={**live.objects, **more})
+    return live if cluster is None else with_schedulers(live, cluster)
 
 
 def with_places(

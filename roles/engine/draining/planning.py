@@ -11,12 +11,13 @@ from roles.engine.draining.cordon import node_fate
 from roles.engine.draining.effects import nodes_problem, single_replicas, webhook_problems
 from roles.engine.draining.fates import Judge
 from roles.engine.draining.model import DrainConsents, DrainPlan, PodFate
+from roles.engine.draining.reading import SCHEDULERS
 from roles.engine.draining.replacing import replacement
 from roles.engine.draining.surge import find_surges
 from roles.engine.draining.waves import cut, in_order, shares
 from roles.engine.draining.workloads import Workloads
 from roles.engine.object_changes import Object, did_you_mean
-from roles.engine.placement import ClusterView, Placement, place_all
+from roles.engine.placement import ClusterView, Placement, differs, place_all
 
 
 def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents, now: datetime) -> DrainPlan:
@@ -102,8 +103,18 @@ def cluster_view(live: DisruptionObjects) -> ClusterView:
 
     return ClusterView(
         list(live.of("Node")), list(live.of("Pod")), read("PersistentVolumeClaim"), read("PersistentVolume"), read("CSINode"),
-        read("VolumeAttachment"), read("Namespace"),
+        read("VolumeAttachment"), read("Namespace"), _unlike_the_default(live),
     )  # fmt: skip
+
+
+def _unlike_the_default(live: DisruptionObjects) -> str:
+    """Why no pod can be placed: a scheduler whose own configuration decides otherwise than a default one."""
+    for one in live.of(SCHEDULERS):
+        configuration = one["configuration"]
+        why = "its configuration could not be read" if configuration is None else differs(configuration)
+        if why:
+            return f"kube-scheduler of {one['host']} runs with --config: {why}"
+    return ""
 
 
 def node_of(pod: Object) -> str:

@@ -14,12 +14,12 @@ from roles.engine.kubelet.amounts import shown
 from roles.engine.placement import matching, pods
 from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.pods import Object
+from roles.engine.placement.profiles import DEFAULT
 from roles.engine.placement.topology import Affinity, Spread
 from roles.engine.placement.volumes import Volumes
 from roles.engine.placement.world import ClusterView, Held, Room, World, terms
 
 Outcome = Literal["fits", "unsure", "nowhere", "not judged"]
-_SCHEDULER = "default-scheduler"
 _ANY_ORDER = "it depends on where other pods go"
 
 
@@ -201,8 +201,8 @@ def _unmodelled(pod: Object, view: ClusterView) -> list[str]:
     """What daytwo does not model of this pod."""
     spec = pod["spec"]
     found = [view.unknown] if view.unknown else []
-    scheduler = spec.get("schedulerName") or _SCHEDULER
-    if scheduler != _SCHEDULER:
+    scheduler = spec.get("schedulerName") or DEFAULT
+    if scheduler != DEFAULT:
         found.append(f"its scheduler is {scheduler}")
     if spec.get("resourceClaims"):
         found.append("it has resource claims (dynamic resource allocation)")

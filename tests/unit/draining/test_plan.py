@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, DrainPlan, cordon_change, node_fate, plan_drain, plan_text, stays
+from roles.engine.draining.reading import SCHEDULERS
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
 NONE = DrainConsents()
@@ -288,6 +289,16 @@ def test_a_template_that_is_not_sure_is_named() -> None:
     assert one.place == "on w3" and any("judged by the newest template" in note for note in one.notes)
     of_template(owner, asking("1", schedulingGates=[{"name": "quota"}]))
     assert any("scheduling gate (quota)" in note for note in plan(owner, old).pods[0].notes)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"), [(None, "its configuration could not be read"), ({"profiles": [{"schedulerName": "own"}]}, "no profile")]
+)
+def test_another_configuration_of_the_scheduler_is_not_judged(configuration: Any, words: str) -> None:
+    live = world(*NODES, *deployment(1, 1))
+    live = replace(live, objects={**live.objects, SCHEDULERS: [{"host": "cp1", "configuration": configuration}]})
+    (one,) = plan_drain(live, ("w1",), NONE, NOW).pods
+    assert one.fate == "evicted" and f"kube-scheduler of cp1 runs with --config: {words}" in one.place
 
 
 def test_nodes_that_cannot_be_drained() -> None:
