@@ -15,6 +15,7 @@ from roles.engine.api import Api, ApiError, GateMetric, list_objects
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
+from roles.engine.draining import read_places, with_places
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
@@ -120,7 +121,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
         found.lasting = kubeadm_config.read_stored(cluster.object)
     except (ApiError, NoApi, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
-    _workloads(api, found)
+    _workloads(api, cluster, found)
     _autoscalers(api, cluster, found)
     if with_order:
         _orders(fleet, cluster, remotes, nodes, found)
@@ -138,7 +139,7 @@ def _certificates(fleet: Fleet, found: Collected) -> None:
             found.held[host] = read
 
 
-def _workloads(api: Api, found: Collected) -> None:
+def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     try:
         objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
@@ -156,8 +157,11 @@ def _workloads(api: Api, found: Collected) -> None:
     try:
         live, problems = read_lint(api, objects)
         now = cluster_time(api)
-        found.disruption = lint(live, budget_states(live, now), now)
+        states = budget_states(live, now)
+        found.disruption = lint(live, states, now)
         found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
+        found.disruption, not_known = with_places(found.disruption, read_places(api, live, cluster), states, now)
+        found.not_known += not_known
     except (ApiError, RemoteError, ValueError) as error:
         found.not_known.append(f"disruption: {error}")
 

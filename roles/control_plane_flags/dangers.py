@@ -5,12 +5,15 @@ Such a change needs consent by the flag's name. Sources: the --help of each comp
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import FlagValues
+from roles.engine.kubelet import parse_duration
 
 API_SERVER, CONTROLLER_MANAGER, SCHEDULER = COMPONENTS
 
@@ -84,6 +87,11 @@ DANGERS = (
         (CONTROLLER_MANAGER,),
     ),
     Danger(
+        "use-service-account-credentials",
+        "with it each controller has its own rights; without it only those of kube-controller-manager itself: nearly all stop",
+        (CONTROLLER_MANAGER,),
+    ),
+    Danger(
         "kubelet-client-.*|kubelet-certificate-authority|kubelet-https|kubelet-preferred-address-types|egress-selector-config-file",
         "logs, exec and metrics of all nodes go this way, and with an egress selector webhooks too",
         _API,
@@ -93,6 +101,82 @@ DANGERS = (
     Danger("allow-privileged", "without it the API refuses privileged pods, such as those of the network", _API),
     Danger("runtime-config", "an API that is off is gone for everybody who uses it", _API),
     Danger("profiling-path|debug-socket-path|contention-profiling", "it shows internals of the process to whoever may ask"),
+)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A flag with a number that is dangerous in one direction: `above` its value now, or below it. `default`: that of Kubernetes, for a
+    flag that is not set."""
+
+    flag: str
+    default: str
+    why: str
+    component: str
+    above: bool = False
+
+    def passed(self, before: FlagValues, after: FlagValues) -> bool:
+        """True also for a value that daytwo cannot read."""
+        old, new = (_number(values[-1] if values else self.default) for values in (before, after))
+        return new is None or (old is not None and (new > old if self.above else new < old))
+
+
+LIMITS = (
+    Limit(
+        "node-monitor-grace-period",
+        "50s",
+        "nodes whose kubelets have not reported for so long get NoExecute taints, and lose their pods 5 minutes later: with less than some "
+        "renewals of their leases, all nodes do",
+        CONTROLLER_MANAGER,
+    ),
+    Limit(
+        "node-eviction-rate", "0.1", "so many nodes a second, which do not report, may lose all their pods", CONTROLLER_MANAGER, above=True
+    ),
+    Limit(
+        "secondary-node-eviction-rate",
+        "0.01",
+        "so many nodes a second may lose all their pods while most of a zone does not report: then the network is the cause, not the nodes",
+        CONTROLLER_MANAGER,
+        above=True,
+    ),
+    Limit(
+        "unhealthy-zone-threshold",
+        "0.55",
+        "evictions are slowed down, or stop, only once so large a share of a zone does not report",
+        CONTROLLER_MANAGER,
+        above=True,
+    ),
+    Limit(
+        "large-cluster-size-threshold",
+        "50",
+        "while most of a zone does not report, evictions stop only in clusters of at most so many nodes",
+        CONTROLLER_MANAGER,
+    ),
+    Limit(
+        "max-requests-inflight",
+        "400",
+        "the API answers fewer requests at a time: if these are too few, kubelets do not report in time, and their pods are evicted",
+        API_SERVER,
+    ),
+    Limit(
+        "max-mutating-requests-inflight",
+        "200",
+        "the API answers fewer requests at a time: if these are too few, kubelets do not report in time, and their pods are evicted",
+        API_SERVER,
+    ),
+    Limit(
+        "default-not-ready-toleration-seconds",
+        "300",
+        "each pod that is created from now on is evicted so soon after its node is not Ready: a restart may then move all pods",
+        API_SERVER,
+    ),
+    Limit(
+        "default-unreachable-toleration-seconds",
+        "300",
+        "each pod that is created from now on is evicted so soon after its node does not report: a short fault of the network may move all "
+        "pods",
+        API_SERVER,
+    ),
 )
 _PLUGINS = ("enable-admission-plugins", "disable-admission-plugins")
 #: API servers answer in turn: with different values of these, a cluster gives two answers.
@@ -113,7 +197,19 @@ def danger(component: str, name: str, before: FlagValues, after: FlagValues) -> 
     """What the change of a flag can do; None if it needs no consent."""
     if name in _PLUGINS:
         return _plugins_off(name, before, after)
+    limit = next((one for one in LIMITS if (one.component, one.flag) == (component, name)), None)
+    if limit is not None:
+        return limit.why if limit.passed(before, after) else None
     return next((one.why for one in DANGERS if one.concerns(component, name)), None)
+
+
+def _number(text: str) -> float | None:
+    """A number, or a duration in seconds; None for neither."""
+    with contextlib.suppress(ValueError):
+        return None if math.isnan(found := float(text)) else found
+    with contextlib.suppress(ValueError, OverflowError):
+        return float(parse_duration(text))
+    return None
 
 
 def _plugins_off(name: str, before: FlagValues, after: FlagValues) -> str | None:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from roles.engine.draining import stays
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import KubeletState, drained
 from roles.engine.transaction import Change, Refusal
 from roles.kubelet_config import cgroups
 
-_MIRROR = "kubernetes.io/config.mirror"
-_ENDED = ("Succeeded", "Failed")
 # The refusal names this many pods.
 _SHOWN = 5
 
@@ -36,7 +35,7 @@ def check(state: KubeletState, wanted: drained.Needed) -> None:
     why = []
     if not (state.node.get("spec") or {}).get("unschedulable"):
         why.append("it is not cordoned")
-    left = [_name(pod) for pod in state.pods if not _stays(pod)]
+    left = [_name(pod) for pod in state.pods if not stays(pod)]
     if left:
         more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
         why.append(f"{len(left)} {'pod runs' if len(left) == 1 else 'pods run'} there ({one_line(', '.join(left[:_SHOWN]))}{more})")
@@ -61,17 +60,8 @@ def complete(state: KubeletState, change: Change, wanted: drained.Needed) -> tup
 
 def warnings(wanted: drained.Needed, *, by_this_run: bool) -> list[str]:
     """What an operator should know about such a change; `by_this_run`: its run drains and uncordons the node."""
-    stays = "the node stays cordoned; uncordon it when this and all other work on it is done"
-    return [*wanted.notes, *([] if by_this_run else [stays])]
-
-
-def _stays(pod: Mapping[str, Any]) -> bool:
-    """A pod that a drain leaves: of a DaemonSet, a static pod, or one that has ended."""
-    metadata = pod.get("metadata") or {}
-    if (pod.get("status") or {}).get("phase") in _ENDED or _MIRROR in (metadata.get("annotations") or {}):
-        return True
-    owners = metadata.get("ownerReferences") or ()
-    return any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners)
+    cordoned = "the node stays cordoned; uncordon it when this and all other work on it is done"
+    return [*wanted.notes, *([] if by_this_run else [cordoned])]
 
 
 def _name(pod: Mapping[str, Any]) -> str:

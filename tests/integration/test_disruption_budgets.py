@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from roles.engine.api import NotFound
-from roles.engine.disruption import KINDS_OF_DISRUPTION, Budgets, DisruptionObjects, budget_states, eviction_answer, read_disruption
+from roles.engine.disruption import KINDS_OF_DISRUPTION, PDB, Budgets, DisruptionObjects, budget_states, eviction_answer, read_disruption
 from tests.integration import operator
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab, images
@@ -346,21 +347,28 @@ def test_the_answers_to_evictions_are_those_of_the_real_api_server(lab: Lab) -> 
         budget("set-2", selector=of_app("set"), maxUnavailable=2),
     )
     agreed(lab)
-    # The pod of an eviction that was allowed a moment ago, as the API server notes it.
-    victim = get(lab, "pods", "-l", "app=web")["items"][0]["metadata"]["name"]
-    noted = json.dumps({"status": {"disruptedPods": {victim: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}})
-    lab.kubectl("patch", "pdb", "-n", NAMESPACE, "web", "--subresource=status", "--type=merge", "-p", noted)
+    # The pod of an eviction that was allowed a moment ago, as the API server notes it; and one that was allowed too long ago to count.
+    victim, other, *_ = (pod["metadata"]["name"] for pod in get(lab, "pods", "-l", "app=web")["items"])
+    now = datetime.now(UTC)
+    times = {name: at.strftime("%Y-%m-%dT%H:%M:%SZ") for name, at in ((victim, now), (other, now - timedelta(seconds=121)))}
+    patch = ("--type=merge", "-o", "json", "-p", json.dumps({"status": {"disruptedPods": times}}))
+    noted = json.loads(lab.kubectl("patch", "pdb", "-n", NAMESPACE, "web", "--subresource=status", *patch))
+    assert set(noted["status"]["disruptedPods"]) == {victim, other}
+    there = observed(lab)[0]
+    (mine,) = budget_states(replace(there, objects={**there.objects, PDB: [noted]}), now)
+    assert (mine.numbers.current_healthy, mine.disruptions_allowed, set(mine.numbers.disrupted)) == (2, 0, {victim})
     wait_for(lambda: get(lab, "pdb", "web")["status"]["currentHealthy"] == 2, "the noted eviction")
     agreed(lab)
+    assert set(get(lab, "pdb", "web")["status"]["disruptedPods"]) == {victim}
     live, states = observed(lab)
     pods = {pod["metadata"]["name"]: pod for pod in live.of("Pod")}
     real = answers(lab, list(pods))
     for name, pod in pods.items():
-        mine, (code, body) = eviction_answer(pod, states), real[name]
-        assert mine.code == code, f"{name}: {mine} but {code} {body}"
+        answer, (code, body) = eviction_answer(pod, states), real[name]
+        assert answer.code == code, f"{name}: {answer} but {code} {body}"
         if code != 201:
-            words = mine.why.partition("; the pod is not Ready")[0].partition(" (t-budgets/")[0]
-            assert words in body.replace('\\"', '"'), f"{name}: {mine} but {body}"
+            words = answer.why.partition("; the pod is not Ready")[0].partition(" (t-budgets/")[0]
+            assert words in body.replace('\\"', '"'), f"{name}: {answer} but {body}"
     by_app = {pod["metadata"]["labels"]["app"]: eviction_answer(pod, states) for pod in pods.values()}
     codes = {app: answer.code for app, answer in by_app.items()}
     assert codes == {
@@ -580,6 +588,7 @@ def test_each_rule_is_named_and_gone_after_its_advice(lab: Lab) -> None:
             ("selects-everything", "warning", f"{budgets} {EMPTY}/all"),
             ("none-left", "warning", f"{budgets} unready"),
             ("waves", "note", f"{budgets} pinned"),
+            ("no-place", "warning", f"{budgets} pinned"),
             ("unprotected", "warning", "Deployment pinned"),
             ("no-node-left", "warning", f"{budgets} each"),
             ("tied-to-node", "warning", "Pod local"),
@@ -593,7 +602,7 @@ def test_each_rule_is_named_and_gone_after_its_advice(lab: Lab) -> None:
         assert any(severity == "warning" for severity, _ in found["comes-back"])
         advised(lab)
         left = problems(lab)
-        assert set(left) <= {"unprotected", "waves", "none-left", "tied-to-node"}, left
+        assert set(left) <= {"unprotected", "waves", "none-left", "tied-to-node", "no-place"}, left
         assert {name for _, name in left.get("none-left", ())} <= {f"{budgets} crash"}, left
         assert "Pod local" not in {name for _, name in left.get("tied-to-node", ())}
     finally:
@@ -652,6 +661,7 @@ def test_what_is_not_proven_is_reverted(lab: Lab) -> None:
         told = run(disruption_budgets={f"{NAMESPACE}/web": WEB}, proof_timeout="2")
         done(told, "web", "reverted")
         assert names(lab) == {"db"}
+        assert ("warning", "PodDisruptionBudget db") in problems(lab)["not-computed"], "its spec has changed twice since its status"
     finally:
         # It has lost its lease, and ends; the next one would watch the old lease for 15 s.
         lab.run("cp1", "kill -CONT $(pidof kube-controller-manager)")

@@ -20,6 +20,7 @@ import pytest
 
 from roles.engine.placement import ClusterView, Forecast, forecast, place_all, requests
 from tests.integration import operator
+from tests.integration.draining import STUBBORN
 from tests.integration.operator import GATE, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
@@ -42,6 +43,7 @@ PRESSURES = {
     "pids": ("PIDPressure", "pid.available"),
 }
 ALIGNS = {"topology": "single-numa-node", "restricted": "restricted"}
+ENDING = "ending"
 CHECKPOINT = "/var/lib/kubelet/cpu_manager_state"
 
 
@@ -138,9 +140,28 @@ def scenario(node: str, seed: int, more: str) -> Scenario:
     if not made.static:
         critical = pod(f"re-{node}-critical", node, cpu=60, labels={"on": node}, priorityClassName="system-node-critical")
         made.groups.append([critical])
+    made.groups += _shapes(node, Random(seed + 50))
     # The oldest: what else is lost does not depend on them.
     made.groups = [*([one] for one in _meeting(node, made.more)), *made.groups]
     return made
+
+
+def _shapes(node: str, dice: Random) -> list[list[dict[str, Any]]]:
+    """Pods whose requests are not the sum of their containers: with a native sidecar, with an init container larger than the app, with
+    requests of the pod itself; and one that is deleted when its kubelet is stopped, and does not end by itself."""
+    names = ("sidecar", "init", "level", ENDING)
+    sidecar, init, level, ending = (
+        pod(f"re-{node}-{name}", node, cpu=dice.choice([0, 50]), memory=16, labels={"on": node}) for name in names
+    )
+    app = sidecar["spec"]["containers"][0]
+    deaf = ["/bin/sh", "-c", STUBBORN]
+    asked = {"resources": {"requests": {"cpu": f"{dice.choice([30, 120])}m"}}}
+    sidecar["spec"]["initContainers"] = [app | asked | {"name": "side", "restartPolicy": "Always", "command": deaf}]
+    init["spec"]["initContainers"] = [app | asked | {"name": "first", "command": ["/bin/sh", "-c", "exit 0"]}]
+    level["spec"] |= {"resources": {"requests": {"cpu": "90m", "memory": "48Mi"}}}
+    ending["spec"]["terminationGracePeriodSeconds"] = 600
+    ending["spec"]["containers"][0]["command"] = deaf
+    return [[sidecar, init], [level, ending]]
 
 
 def _meeting(node: str, more: str) -> list[dict[str, Any]]:
@@ -304,6 +325,7 @@ def _restarted(lab: Lab, made: Scenario) -> Outcome:
     node = made.node
     before = get(lab, f"/api/v1/nodes/{node}/proxy/configz")["kubeletconfig"]
     lab.run(node, f"systemctl stop kubelet; {_forgets(made)}true")
+    lab.kubectl("delete", "pod", f"re-{node}-{ENDING}", "--wait=false")
     there = get(lab, f"/api/v1/nodes/{node}")
     tightened(made, there, before, pods_of(lab, node))
     if made.label_goes:

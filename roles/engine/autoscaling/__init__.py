@@ -2,6 +2,7 @@
 
 from roles.engine.autoscaling.calculator import Groups, MetricResult
 from roles.engine.autoscaling.controller import LEASE, clock, leader, read_controller, read_lease, tuned
+from roles.engine.autoscaling.created import as_created
 from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, ScalingScene, decide, next_history, shared
 from roles.engine.autoscaling.judge import JudgedAutoscaler, TurningPoints, judge, turns
 from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit
@@ -95,6 +96,7 @@ __all__ = [
     "VerticalWorld",
     "amount",
     "any_autoscaler",
+    "as_created",
     "clock",
     "decide",
     "history_of",

@@ -15,9 +15,9 @@ from roles.engine.disruption.budgets import (
 )
 from roles.engine.disruption.evicting import EvictionAnswer, eviction_answer
 from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
-from roles.engine.disruption.lint_budgets import overlaps, pods_per_node
+from roles.engine.disruption.lint_budgets import lifted_by, overlaps, pods_per_node
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, OwnerRef, Scale, Unscaled, owner_ref
-from roles.engine.disruption.problem import HPA, RULES, Problem, Severity
+from roles.engine.disruption.problem import HPA, RULES, Problem, Severity, stays_in_a_drain
 from roles.engine.disruption.read import (
     BUDGETS_PATH,
     KINDS_OF_DISRUPTION,
@@ -56,6 +56,7 @@ __all__ = [
     "cluster_time",
     "counts_scales",
     "eviction_answer",
+    "lifted_by",
     "lint",
     "lint_budget",
     "namespaced",
@@ -65,4 +66,5 @@ __all__ = [
     "read_disruption",
     "read_lint",
     "scaled",
+    "stays_in_a_drain",
 ]

@@ -12,7 +12,20 @@ from datetime import timedelta
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState, scaled
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.owners import Controller, DisruptionObjects
-from roles.engine.disruption.problem import Problem, Scene, Severity, autoscaler, count, few, full_name, is_alive, node_of, stuck, unhealthy
+from roles.engine.disruption.problem import (
+    Autoscaler,
+    Problem,
+    Scene,
+    Severity,
+    autoscaler,
+    count,
+    few,
+    full_name,
+    is_alive,
+    node_of,
+    stuck,
+    unhealthy,
+)
 from roles.engine.object_changes import Object, is_over, namespace_and_name
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
@@ -65,7 +78,7 @@ def _never(state: BudgetState, scene: Scene) -> Iterator[Problem]:
         severity: Severity = "critical" if pods else "warning"
         way_out = f"set max_unavailable to 1, or remove the budget ({_DEPLOY})"
         yield _problem("allows-none", severity, state, f"{state.never}; {blocks or 'it selects no pods now'}", way_out)
-    elif _most_with_autoscalers(state, scene.live) <= state.numbers.desired_healthy:
+    elif not lifted_by(state, scene.live):
         if len(pods) == 1:
             way_out = f"run 2 replicas, or accept that its one pod is away for a moment: max_unavailable 1 ({_DEPLOY})"
         else:
@@ -77,13 +90,27 @@ def _controllers(state: BudgetState) -> list[str]:
     return [str(one) for one in state.controllers]
 
 
-def _most_with_autoscalers(state: BudgetState, live: DisruptionObjects) -> int:
-    """`attainable`, if each autoscaler goes up to its maximum."""
-    more = 0
-    for one in state.controllers:
-        found = autoscaler(live, one)
-        more += max(0, found[1] - one.replicas) if found else 0
-    return state.attainable + more
+def lifted_by(state: BudgetState, live: DisruptionObjects) -> list[Autoscaler]:
+    """The autoscalers that can end a `never` of too few pods, by scaling out: then it is one only for now. `live` has
+    HorizontalPodAutoscalers."""
+    if not state.never or state.problem or state.unread or not state.controllers or state.numbers.desired_healthy <= 0:
+        return []
+    found = {one: scaler for one in state.controllers if one.replicas > 0 and (scaler := autoscaler(live, one))}
+    most = sum(max(one.replicas, found[one].maximum) if one in found else one.replicas for one in state.controllers)
+    return list(found.values()) if _healthy_at(state, most) > _needs(state, most) else []
+
+
+def _healthy_at(state: BudgetState, scale: int) -> int:
+    """How many of its pods can be healthy if its controllers want so many."""
+    return scale + state.attainable - sum(one.replicas for one in state.controllers)
+
+
+def _needs(state: BudgetState, scale: int) -> int:
+    """How many healthy pods it needs then."""
+    spec = state.budget["spec"]
+    if spec.get("maxUnavailable") is not None:
+        return scale - scaled(spec["maxUnavailable"], scale)
+    return scaled(spec["minAvailable"], scale)
 
 
 def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Problem]:
@@ -91,18 +118,13 @@ def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Problem]
     scaled_by = {one: found for one in state.controllers if (found := autoscaler(scene.live, one))}
     if not scaled_by or never or state.problem or state.unread:
         return
-    scale = sum(scaled_by[one][0] if one in scaled_by else one.replicas for one in state.controllers)
-    others = state.attainable - sum(one.replicas for one in state.controllers)
-    spec = state.budget["spec"]
-    if spec.get("maxUnavailable") is not None:
-        needs = scale - scaled(spec["maxUnavailable"], scale)
-    else:
-        needs = scaled(spec["minAvailable"], scale)
-    if scale + others <= needs:
-        least = ", ".join(f"{one} to {minimum}" for one, (minimum, _) in scaled_by.items())
+    scale = sum(scaled_by[one].minimum if one in scaled_by else one.replicas for one in state.controllers)
+    most, needs = _healthy_at(state, scale), _needs(state, scale)
+    if most <= needs:
+        least = ", ".join(f"{one} to {found.minimum}" for one, found in scaled_by.items())
         yield _problem(
             "needs-autoscaler-minimum", "warning", state,
-            f"{state.rule}: an autoscaler may scale {least}; then {count(scale + others, 'pod')} can be healthy, and the budget needs "
+            f"{state.rule}: an autoscaler may scale {least}; then {count(most, 'pod')} can be healthy, and the budget needs "
             f"{needs}: no eviction succeeds at times of low load",
             f"set max_unavailable to 1 instead ({_DEPLOY}), or raise minReplicas above {needs}", *_controllers(state),
         )  # fmt: skip
@@ -254,8 +276,8 @@ def _waves(state: BudgetState) -> Iterator[Problem]:
         where = few([f"{node} has {number}" for node, number in crowded.items()])
         yield _problem(
             "waves", "note", state,
-            f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between; whether they fit "
-            "elsewhere is not judged here", "spread the pods over more nodes (topologySpreadConstraints), or raise max_unavailable",
+            f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between",
+            "spread the pods over more nodes (topologySpreadConstraints), or raise max_unavailable",
         )  # fmt: skip
 
 

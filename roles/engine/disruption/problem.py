@@ -27,6 +27,7 @@ RULES = (
     "unhealthy-deadlock",
     "waves",
     "no-node-left",
+    "no-place",
     "tied-to-node",
     "unprotected",
     "slow-to-end",
@@ -95,10 +96,15 @@ def is_alive(pod: Object) -> bool:
     return not is_over(pod) and not is_ending(pod)
 
 
-def stays_in_a_drain(pod: Object) -> bool:
-    """A static pod, or a pod of a DaemonSet: a drain leaves it alone."""
+def stays_in_a_drain(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
+    """A static pod, or a pod of a DaemonSet (of Kubernetes' own kind, not of another API group): a drain leaves it alone.
+
+    `daemon_sets`: the UIDs of those that exist; None: not known, so the pod's own words count.
+    """
+    if MIRROR in (pod["metadata"].get("annotations") or {}):
+        return True
     ref = owner_ref(pod)
-    return MIRROR in (pod["metadata"].get("annotations") or {}) or (ref is not None and ref.kind == "DaemonSet" and ref.group == "apps")
+    return ref is not None and (ref.kind, ref.group) == ("DaemonSet", "apps") and (daemon_sets is None or ref.uid in daemon_sets)
 
 
 def stuck(pod: Object) -> str:
@@ -136,17 +142,27 @@ def _unscheduled(pod: Object) -> str:
     return f" ({why})" if (why := stuck(pod)) else ""
 
 
-def autoscaler(live: DisruptionObjects, controller: Controller) -> tuple[int, int] | None:
-    """minReplicas and maxReplicas of the HorizontalPodAutoscaler that scales a controller; None if there is none."""
+@dataclass(frozen=True)
+class Autoscaler:
+    """A HorizontalPodAutoscaler and the numbers of pods that it may choose."""
+
+    namespace: str
+    name: str
+    minimum: int
+    maximum: int
+
+    def __str__(self) -> str:
+        return f"{HPA} {self.namespace}/{self.name} ({self.minimum} to {self.maximum} pods)"
+
+
+def autoscaler(live: DisruptionObjects, controller: Controller) -> Autoscaler | None:
+    """The HorizontalPodAutoscaler that scales a controller; None if there is none."""
     for item in live.of(HPA):
         spec: Mapping[str, Any] = item.get("spec") or {}
         target = spec.get("scaleTargetRef") or {}
-        if (namespace_and_name(item)[0], target.get("kind"), target.get("name")) == (
-            controller.namespace,
-            controller.kind,
-            controller.name,
-        ):
-            return int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0)
+        namespace, name = namespace_and_name(item)
+        if (namespace, target.get("kind"), target.get("name")) == (controller.namespace, controller.kind, controller.name):
+            return Autoscaler(namespace, name, int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0))
     return None
 
 

@@ -34,6 +34,7 @@ from roles.engine.draining.evicting import try_eviction
 from roles.engine.draining.fates import stays
 from roles.engine.draining.inside import NodeDrain
 from roles.engine.draining.keys import DrainKeys
+from roles.engine.draining.lint_places import read_places, with_places
 from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, PodWorkload
 from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain
@@ -75,9 +76,11 @@ __all__ = [
     "plan_text",
     "pods_on",
     "read_drain",
+    "read_places",
     "stays",
     "try_eviction",
     "uncordon",
     "uncordon_change",
     "unsurge_change",
+    "with_places",
 ]

@@ -99,8 +99,8 @@ def _asks_about_pods(hook: Mapping[str, Any]) -> bool:
     return False
 
 
-def nodes_problem(nodes: Collection[Object], names: Collection[str]) -> list[str]:
-    """Refusals about the nodes themselves."""
+def nodes_problem(nodes: Collection[Object], names: Collection[str], homeless: Sequence[PodFate] = ()) -> list[str]:
+    """Refusals about the nodes themselves. `homeless`: the pods that leave, and whose replacements must not stay Pending."""
     found = [
         f"{item['metadata']['name']} is not Ready: its kubelet may not run, and then its pods never end; repair it first, "
         "or, if the machine is off for good: kubectl delete node"
@@ -112,6 +112,9 @@ def nodes_problem(nodes: Collection[Object], names: Collection[str]) -> list[str
         for item in nodes
         if item["metadata"]["name"] not in names and is_ready(item) and not (item.get("spec") or {}).get("unschedulable")
     ]
-    if not left:
-        found.append("no other node is Ready and takes pods: every pod that leaves would stay Pending; drain fewer nodes")
+    if homeless and not left:
+        found.append(
+            f"no other node is Ready and takes pods: the replacements of {len(homeless)} pods that leave ({homeless[0].name}"
+            f"{', ...' if len(homeless) > 1 else ''}) would stay Pending; drain fewer nodes, or allow it with --data allow_pending=true"
+        )
     return found

@@ -12,14 +12,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from roles.engine.api import MIRROR
-from roles.engine.disruption import BudgetState, budgets_of, eviction_answer
+from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, stays_in_a_drain
 from roles.engine.draining.model import DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.draining.waves import has_storage
 from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import Object, is_ending, is_over, uid, workload_rollout
 
-_DAEMON_SET = "DaemonSet"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 #: A pod that should be gone for longer than this does not end by itself.
 STUCK = timedelta(seconds=60)
@@ -62,7 +61,7 @@ class Judge:
             return made("stays", "a static pod: only its node ends it")
         if is_over(pod):
             return made("stays", f"it is finished ({pod['status']['phase']}) and holds nothing")
-        if workload is not None and workload.kind == _DAEMON_SET:
+        if stays(pod, self.workloads.daemon_sets):
             return made("stays", f"of {workload}, which ignores the cordon")
         if not is_ending(pod):
             return None
@@ -105,9 +104,12 @@ class Judge:
         if all(state.key in self.consents.ignore_budgets for state in found):
             keys = ", ".join(state.key for state in found)
             return made("deleted", f"{comes_back}; by consent past {keys}: {answer.why}", notes=notes)
-        if never := answer.never or next(filter(None, map(never_healthy, found)), ""):
+        scalers = [str(one) for state in found for one in lifted_by(state, self.workloads.live)] if len(found) == 1 else []
+        never = "" if scalers else answer.never
+        if never := never or next(filter(None, map(never_healthy, found)), ""):
             return made("blocks", f"no eviction of it can ever succeed: {answer.why}; {never}", _past(found))
-        return made("evicted", comes_back, blocked_now=answer.why, notes=notes)
+        lifts = f"; only when {', '.join(scalers)} has scaled out" if scalers else ""
+        return made("evicted", comes_back, blocked_now=answer.why + lifts, notes=notes)
 
 
 def _past(states: Sequence[BudgetState]) -> str:
@@ -144,11 +146,10 @@ def broken_because(pod: Object) -> str:
     return ""
 
 
-def stays(pod: Object) -> bool:
-    """A drain leaves the pod on its node, as far as the pod itself shows it: static, finished, or of a DaemonSet."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    of_daemons = any(owner.get("controller") and owner.get("kind") == _DAEMON_SET for owner in owners)
-    return of_daemons or MIRROR in (pod["metadata"].get("annotations") or {}) or is_over(pod)
+def stays(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
+    """A drain leaves the pod on its node: static, finished, or of a DaemonSet. `daemon_sets`: the UIDs of those that exist; None: not
+    known, so what the pod itself says counts."""
+    return is_over(pod) or stays_in_a_drain(pod, daemon_sets)
 
 
 def empty_dirs(pod: Object) -> list[str]:

@@ -11,11 +11,13 @@ from roles.engine.draining.cordon import node_fate
 from roles.engine.draining.effects import nodes_problem, single_replicas, webhook_problems
 from roles.engine.draining.fates import Judge
 from roles.engine.draining.model import DrainConsents, DrainPlan, PodFate
+from roles.engine.draining.reading import SCHEDULERS
+from roles.engine.draining.replacing import replacement
 from roles.engine.draining.surge import find_surges
 from roles.engine.draining.waves import cut, in_order, shares
 from roles.engine.draining.workloads import Workloads
 from roles.engine.object_changes import Object, did_you_mean
-from roles.engine.placement import ClusterView, Placement, place_all
+from roles.engine.placement import ClusterView, Placement, differs, place_all
 
 
 def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents, now: datetime) -> DrainPlan:
@@ -29,8 +31,9 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
     surges = find_surges(doomed, workloads, consents)
     judge = Judge(workloads, states, consents, now, surges.pods)
     first = in_order(judge.fate(pod, node_of(pod)) for pod in doomed)
-    pods, unknown = _with_places(first, live, nodes, consents)
+    pods, unknown = _with_places(first, workloads, nodes, consents)
     moving = [one for one in pods if one.fate in ("evicted", "deleted")]
+    homeless = [] if consents.allow_pending else [one for one in first if one.leaves and one.workload is not None]
     waves = cut(moving, states)
     hook_refusals, hook_warnings = webhook_problems(pods, live)
     return DrainPlan(
@@ -40,7 +43,7 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
         waves=waves,
         budgets=shares(pods, waves, states),
         refusals=(
-            *nodes_problem(items.values(), nodes),
+            *nodes_problem(items.values(), nodes, homeless),
             *_unknown_budgets(states, consents),
             *surges.refusals,
             *(f"{one.node}: pod {one.name}: {one.why}; {one.way_out}" for one in pods if one.fate == "blocks"),
@@ -63,15 +66,19 @@ def narrowed(consents: DrainConsents, live: DisruptionObjects, nodes: Collection
 
 
 def _with_places(
-    pods: Sequence[PodFate], live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents
+    pods: Sequence[PodFate], workloads: Workloads, nodes: Collection[str], consents: DrainConsents
 ) -> tuple[tuple[PodFate, ...], tuple[str, ...]]:
     """The pods with where their replacements can run, placed one after the other; and what could not be judged."""
     moving = [one for one in pods if one.leaves and one.workload is not None]
+    made = [replacement(one.pod, workloads) for one in moving]
     try:
-        places = place_all([one.pod for one in moving], cluster_view(live), nodes)
+        places = place_all([pod for pod, _ in made], cluster_view(workloads.live), nodes)
     except ValueError as error:
         return tuple(pods), (f"where the replacements can run was not judged: {error}",)
-    found = {one.uid: _placed(one, place, consents) for one, place in zip(moving, places, strict=True)}
+    found = {
+        one.uid: _placed(replace(one, notes=(*one.notes, *notes)), place, consents)
+        for one, place, (_, notes) in zip(moving, places, made, strict=True)
+    }
     return tuple(found.get(one.uid, one) for one in pods), ()
 
 
@@ -89,10 +96,25 @@ def _placed(one: PodFate, place: Placement, consents: DrainConsents) -> PodFate:
 
 
 def cluster_view(live: DisruptionObjects) -> ClusterView:
+    """A kind that was not read is not judged."""
+
+    def read(kind: str) -> list[Object] | None:
+        return list(live.of(kind)) if kind in live.objects else None
+
     return ClusterView(
-        list(live.of("Node")), list(live.of("Pod")), list(live.of("PersistentVolumeClaim")), list(live.of("PersistentVolume")),
-        list(live.of("CSINode")), list(live.of("VolumeAttachment")), list(live.of("Namespace")),
+        list(live.of("Node")), list(live.of("Pod")), read("PersistentVolumeClaim"), read("PersistentVolume"), read("CSINode"),
+        read("VolumeAttachment"), read("Namespace"), _unlike_the_default(live),
     )  # fmt: skip
+
+
+def _unlike_the_default(live: DisruptionObjects) -> str:
+    """Why no pod can be placed: a scheduler whose own configuration decides otherwise than a default one."""
+    for one in live.of(SCHEDULERS):
+        configuration = one["configuration"]
+        why = "its configuration could not be read" if configuration is None else differs(configuration)
+        if why:
+            return f"kube-scheduler of {one['host']} runs with --config: {why}"
+    return ""
 
 
 def node_of(pod: Object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from roles.engine.bridge import Lock
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
 from roles.engine.draining.model import PodWorkload
 from roles.engine.object_changes import COLLECTIONS, LOOK_AGAIN, Object, Session, controller, uid
+from roles.engine.proof import Cluster
 
 #: The kinds that decide about a drain, in addition to those that decide about evictions.
 MORE_KINDS = {
@@ -28,12 +30,21 @@ MORE_KINDS = {
     "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
 }
+#: Not a kind of the API: the configurations of schedulers that run with --config, each with its host; None if it could not be read.
+SCHEDULERS = "KubeSchedulerConfiguration"
 KINDS_OF_DRAIN = {**KINDS_OF_DISRUPTION, **MORE_KINDS}
 
 
 def read_drain(session: Session, more: Mapping[str, str] | None = None) -> DisruptionObjects:
     """All objects that decide about a drain. `more`: further collections by kind. Raises ApiError, NoApi."""
-    return session.asked(lambda api: read_disruption(api, more={**MORE_KINDS, **(more or {})}))
+    live = session.asked(lambda api: read_disruption(api, more={**MORE_KINDS, **(more or {})}))
+    return live if session.cluster is None else with_schedulers(live, session.cluster)
+
+
+def with_schedulers(live: DisruptionObjects, cluster: Cluster) -> DisruptionObjects:
+    """`live` with the own configurations of schedulers (SCHEDULERS)."""
+    found = [{"host": host, "configuration": one} for host, one in cluster.own_scheduler_configurations().items()]
+    return replace(live, objects={**live.objects, SCHEDULERS: found})
 
 
 def cluster_time(session: Session) -> datetime:

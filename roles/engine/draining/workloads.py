@@ -34,6 +34,11 @@ class Workloads:
         return {uid(item): (kind, item) for kind in GROUPS for item in self.live.of(kind)}
 
     @functools.cached_property
+    def daemon_sets(self) -> frozenset[str]:
+        """The UIDs of all DaemonSets."""
+        return frozenset(map(uid, self.live.of("DaemonSet")))
+
+    @functools.cached_property
     def _ready(self) -> dict[str, int]:
         """Pods that serve, by the UID of their workload."""
         found: dict[str, int] = {}
@@ -49,7 +54,7 @@ class Workloads:
         if ref is None:
             return None, None
         kind, item = self._items.get(ref.uid, ("", None))
-        return ref, item if kind == ref.kind else None
+        return ref, item if kind == ref.kind and self.is_read(ref) else None
 
     @staticmethod
     def is_read(ref: OwnerRef) -> bool:

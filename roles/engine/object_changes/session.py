@@ -35,7 +35,7 @@ from roles.engine.api import (
 from roles.engine.bridge import Fleet, Remote, RemoteError, Transport
 from roles.engine.object_changes.api_object import Object, is_ending, uid, version
 from roles.engine.object_changes.outcome import NotDone, Unknown
-from roles.engine.proof import NoApi, Survey, survey
+from roles.engine.proof import Cluster, NoApi, Survey, survey
 from roles.engine.rollout import unreachable
 from roles.engine.timeouts import Deadline
 
@@ -51,9 +51,11 @@ REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, EvictionRefused
 
 class Session:
     """Requests to the API, counted, over one Api as long as it answers. Temporary errors are retried, up to `wait` seconds for each
-    request. `connect` returns a new Api; it raises NoApi, ApiError or RemoteError."""
+    request. `connect` returns a new Api; it raises NoApi, ApiError or RemoteError. `cluster`: the way to other components than the API
+    server; None if there is none."""
 
-    def __init__(self, connect: Callable[[], Api], wait: float = API_WAIT) -> None:
+    def __init__(self, connect: Callable[[], Api], wait: float = API_WAIT, cluster: Cluster | None = None) -> None:
+        self.cluster = cluster
         self._connect = connect
         self._wait = wait
         self._api: Api | None = None
@@ -206,7 +208,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
                     remote.ensure_connected()
             return found.cluster.api()
 
-        return Session(through_any, wait)
+        return Session(through_any, wait, found.cluster)
     try:
         credentials = parse_kubeconfig(Path(kubeconfig).expanduser().read_bytes())
     except (OSError, KubeconfigError) as error:
@@ -234,7 +236,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
             raise forbidden[0]  # waiting does not help
         raise NoApi("; ".join([*tried, *map(str, forbidden)]) or _no_apiserver(servers))
 
-    return Session(as_operator, wait)
+    return Session(as_operator, wait, found.cluster)
 
 
 def _no_apiserver(servers: Sequence[Remote]) -> str:

@@ -3,16 +3,19 @@
 from roles.engine.placement.admission import rejected_under
 from roles.engine.placement.findings import Verdict
 from roles.engine.placement.pods import host_ports, is_critical, is_static, requests
+from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
-from roles.engine.placement.where import Placement, place_all, where
+from roles.engine.placement.where import Outcome, Placement, place_all, where
 from roles.engine.placement.world import ClusterView
 
 __all__ = [
     "ClusterView",
     "Forecast",
+    "Outcome",
     "Placement",
     "Readmission",
     "Verdict",
+    "differs",
     "forecast",
     "host_ports",
     "is_critical",

@@ -14,12 +14,12 @@ from roles.engine.kubelet.amounts import shown
 from roles.engine.placement import matching, pods
 from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.pods import Object
+from roles.engine.placement.profiles import DEFAULT
 from roles.engine.placement.topology import Affinity, Spread
 from roles.engine.placement.volumes import Volumes
 from roles.engine.placement.world import ClusterView, Held, Room, World, terms
 
 Outcome = Literal["fits", "unsure", "nowhere", "not judged"]
-_SCHEDULER = "default-scheduler"
 _ANY_ORDER = "it depends on where other pods go"
 
 
@@ -48,10 +48,14 @@ class Placement:
         return tuple(name for name, verdict in self.nodes.items() if verdict.state == "fits")
 
     def __str__(self) -> str:
-        """For an operator: the outcome and the reasons, the most frequent first, with the number of nodes."""
-        reasons = [*self.why, *(f"{count} x {why}" if count > 1 else why for why, count in self._counted())]
+        """For an operator: the outcome and the reasons."""
         after = " after others have moved" if self.after_others else ""
-        return f"{self.pod}: {self.outcome}{after}" + (f" ({'; '.join(reasons)})" if reasons and not self.fits else "")
+        return f"{self.pod}: {self.outcome}{after}" + (f" ({'; '.join(self.reasons)})" if self.reasons and not self.fits else "")
+
+    @property
+    def reasons(self) -> list[str]:
+        """The most frequent first, with the number of nodes."""
+        return [*self.why, *(f"{count} x {why}" if count > 1 else why for why, count in self._counted())]
 
     def _counted(self) -> list[tuple[str, int]]:
         found: dict[str, int] = {}
@@ -197,8 +201,8 @@ def _unmodelled(pod: Object, view: ClusterView) -> list[str]:
     """What daytwo does not model of this pod."""
     spec = pod["spec"]
     found = [view.unknown] if view.unknown else []
-    scheduler = spec.get("schedulerName") or _SCHEDULER
-    if scheduler != _SCHEDULER:
+    scheduler = spec.get("schedulerName") or DEFAULT
+    if scheduler != DEFAULT:
         found.append(f"its scheduler is {scheduler}")
     if spec.get("resourceClaims"):
         found.append("it has resource claims (dynamic resource allocation)")

@@ -289,6 +289,19 @@ class Cluster:
             return None
         return found if isinstance(found, dict) else None
 
+    def own_scheduler_configurations(self) -> dict[str, dict[str, Any] | None]:
+        """By host, of the schedulers that run with --config: their configuration (/configz); None if it could not be read."""
+        found: dict[str, dict[str, Any] | None] = {}
+        for host, node in self._nodes.items():
+            scheduler = node.components.get("kube-scheduler")
+            if scheduler is None or last_flag(scheduler.process.argv, "config") is None:
+                continue
+            try:
+                found[host] = self.component_configuration(host, "kube-scheduler")
+            except (ApiError, NoApi, RemoteError):
+                found[host] = None
+        return found
+
     def _optional(self, host: str, component: str, path: str) -> str:
         """What a component answers to a GET; "" if it refuses."""
         try:

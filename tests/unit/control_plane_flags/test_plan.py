@@ -10,6 +10,7 @@ import pytest
 
 from roles.control_plane_flags import ControlPlaneFlags, _not_lasting
 from roles.control_plane_flags.compliance import unmet, unmet_files
+from roles.control_plane_flags.dangers import danger
 from roles.control_plane_flags.model import DesiredFlags, read_flags
 from roles.control_plane_flags.plan import NodeFlags, differing, differing_files, judge_flags, plan_flags
 from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick
@@ -247,6 +248,39 @@ def test_a_dangerous_flag_needs_consent_by_its_name() -> None:
     assert "requests without credentials" in str(told) and "--data allow_flags=anonymous-auth" in str(told)
     assert judged({**data, "allow_flags": "anonymous-auth"}).refusals == ()
     assert judged({**data, "allow_flags": "tls-min-version"}).refusals != ()
+
+
+@pytest.mark.parametrize(
+    ("component", "name", "before", "after", "asks"),
+    [
+        (MANAGER, "node-monitor-grace-period", None, ("2s",), True),
+        (MANAGER, "node-monitor-grace-period", None, ("1m",), False),
+        (MANAGER, "node-monitor-grace-period", ("5m",), ("1m",), True),
+        (MANAGER, "node-monitor-grace-period", ("5m",), None, True),
+        (MANAGER, "node-monitor-grace-period", ("2s",), None, False),
+        (MANAGER, "node-monitor-grace-period", ("odd",), ("odder",), True),
+        (MANAGER, "node-monitor-grace-period", None, ("nan",), True),
+        (MANAGER, "node-eviction-rate", None, ("1",), True),
+        (MANAGER, "node-eviction-rate", None, ("0",), False),
+        (MANAGER, "secondary-node-eviction-rate", ("0.1",), ("1e999999999",), True),
+        (MANAGER, "unhealthy-zone-threshold", None, ("0.9",), True),
+        (MANAGER, "unhealthy-zone-threshold", None, ("0.5",), False),
+        (MANAGER, "large-cluster-size-threshold", None, ("10",), True),
+        (MANAGER, "use-service-account-credentials", ("true",), ("false",), True),
+        (MANAGER, "use-service-account-credentials", ("true",), None, True),
+        (API, "max-requests-inflight", None, ("40",), True),
+        (API, "max-requests-inflight", None, ("800",), False),
+        (API, "max-mutating-requests-inflight", ("500",), ("300", "400"), True),
+        (API, "default-not-ready-toleration-seconds", None, ("0",), True),
+        (API, "default-unreachable-toleration-seconds", None, ("600",), False),
+        (MANAGER, "max-requests-inflight", None, ("40",), False),
+        (SCHEDULER, "node-eviction-rate", None, ("1",), False),
+    ],
+)
+def test_what_can_evict_or_stop_everything_needs_consent(
+    component: str, name: str, before: tuple[str, ...] | None, after: tuple[str, ...] | None, asks: bool
+) -> None:
+    assert (danger(component, name, before, after) is not None) is asks
 
 
 def test_a_value_that_stays_needs_none() -> None:

@@ -88,6 +88,10 @@ def test_the_minimum_of_an_autoscaler() -> None:
     few = [*spread(deployment(2, 2)), budget(minAvailable=2, status=of_status(2, 2, 2, 0))]
     assert "needs-all" not in rules(*few, **{HPA: [hpa(2, 10)]})
     assert rules(*few, **{HPA: [hpa(1, 2)]})["needs-all"] == "critical"
+    # A percentage grows with the scale: 90% of 5 is 5 again, of 10 it is 9.
+    percent = [*spread(deployment(2, 2)), budget(minAvailable="90%", status=of_status(2, 2, 2, 0))]
+    assert rules(*percent, **{HPA: [hpa(2, 5)]})["needs-all"] == "critical"
+    assert "needs-all" not in rules(*percent, **{HPA: [hpa(2, 10)]})
 
 
 def test_two_budgets() -> None:

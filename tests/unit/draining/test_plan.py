@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, DrainPlan, cordon_change, node_fate, plan_drain, plan_text
+from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, DrainPlan, cordon_change, node_fate, plan_drain, plan_text, stays
+from roles.engine.draining.reading import SCHEDULERS
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
 NONE = DrainConsents()
@@ -90,6 +91,17 @@ def test_each_filter() -> None:
     assert "cache" in plan_text(found) and "Node w1: cordon it" in plan_text(found)
 
 
+def test_only_a_daemon_set_of_kubernetes_keeps_its_pods() -> None:
+    """An owner of another group may have the same kind, and the UID of a real one."""
+    daemons = workload("DaemonSet", "logs")
+    forged = pod("forged", {**daemons, "apiVersion": "evil.io/v1"})
+    (one,) = plan(daemons, forged).pods
+    assert one.fate == "evicted"
+    orphan, uids = pod("orphan", daemons), {"uid-DaemonSet-logs"}
+    assert (stays(forged), stays(forged, uids)) == (False, False)
+    assert (stays(orphan), stays(orphan, uids), stays(orphan, set())) == (True, True, False)
+
+
 def test_a_long_grace_period_needs_a_longer_timeout() -> None:
     items = deployment(1, 1)
     items[2]["spec"]["terminationGracePeriodSeconds"] = 3600
@@ -162,6 +174,20 @@ def test_deadlocks_that_last_are_refused(spec: Mapping[str, Any], status: Mappin
     assert set(fates(forced).values()) == {"deleted"} and not forced.refusals
 
 
+def test_an_autoscaler_may_lift_what_a_budget_never_allows() -> None:
+    """As the audit says: it is refused only if the autoscaler cannot scale out far enough."""
+    items = [*deployment(2, 2), budget(minAvailable=2, status=of_status(2, 2, 2, 0))]
+
+    def scaler(most: int) -> dict[str, Any]:
+        spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2, "maxReplicas": most}
+        return {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "scaler", "namespace": "shop", "uid": "h"}, "spec": spec}
+
+    found = plan(*items, scaler(5))
+    assert not found.refusals and set(fates(found).values()) == {"evicted"}
+    assert all("only when HorizontalPodAutoscaler shop/scaler (2 to 5 pods) has scaled out" in one.blocked_now for one in found.pods)
+    assert "no eviction of it can ever succeed" in plan(*items, scaler(2)).refusals[0]
+
+
 def test_two_budgets_never_let_a_pod_go() -> None:
     items = [
         *deployment(3, 3),
@@ -212,10 +238,84 @@ def test_a_replacement_without_a_place_is_refused() -> None:
     assert "would come back to w1" in plan(*items, consents=DrainConsents(allow_pending=True)).refusals[0]
 
 
+def asking(cpu: str, **more: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **more}
+
+
+def of_template(found: dict[str, Any], spec: dict[str, Any], labels: dict[str, str] | None = None) -> None:
+    found["spec"]["template"] = {"metadata": {"labels": labels or {"app": "web"}}, "spec": spec}
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "ReplicationController", "Job"])
+def test_a_replacement_is_placed_as_its_template_makes_it(kind: str) -> None:
+    """The live pod was resized in place: the new one asks for what the template says."""
+    owner = workload(kind, "web", 1)
+    one = pod("web-0", owner, spec=asking("100m"))
+    of_template(owner, asking("8"))
+    (refused,) = plan(owner, one).refusals
+    assert "cpu: 8000m requested, 4000m left" in refused
+    of_template(owner, {"containers": [{"name": "c", "resources": {"limits": {"cpu": "8"}}}]})
+    assert "cpu: 8000m requested" in plan(owner, one).refusals[0]
+    of_template(owner, asking("3"))
+    (placed,) = plan(owner, pod("web-0", owner, spec=asking("8"))).pods
+    assert placed.place == "on w2, w3"
+
+
+def test_what_admission_added_is_added_again_and_what_somebody_changed_is_not() -> None:
+    owner = workload("ReplicaSet", "web", 1)
+    of_template(owner, asking("1", affinity=apart("tier")), {"app": "web", "tier": "front"})
+    sidecar = {"name": "proxy", "resources": {"requests": {"cpu": "3500m"}}}
+    one = pod("web-0", owner, spec=asking("1"))
+    one["spec"]["containers"].append(sidecar)
+    assert "cpu: 4500m requested" in plan(owner, one).refusals[0]
+    # Its labels, and those of a pod that keeps away from them.
+    others = [pod(f"other-{node}", node=node, spec=asking("1", affinity=apart("tier")), app="other") for node in ("w2", "w3")]
+    assert "anti-affinity" in plan(owner, pod("web-0", owner, spec=asking("1")), *others).refusals[0]
+
+
+def apart(key: str) -> dict[str, Any]:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_a_template_that_is_not_sure_is_named() -> None:
+    unread = workload("Rollout", "web", 1, apiVersion="argoproj.io/v1alpha1")
+    (one,) = plan(pod("web-0", unread, spec=asking("1"))).pods
+    assert one.place == "on w2, w3" and any("does not read the template of Rollout" in note for note in one.notes)
+    owner = workload("StatefulSet", "web", 1, status={"updateRevision": "web-2"})
+    old = pod("web-0", owner, spec=asking("1", nodeSelector={"kubernetes.io/hostname": "w2"}), labels={"controller-revision-hash": "web-1"})
+    of_template(owner, asking("1", nodeSelector={"kubernetes.io/hostname": "w3"}))
+    (one,) = plan(owner, old).pods
+    assert one.place == "on w3" and any("judged by the newest template" in note for note in one.notes)
+    of_template(owner, asking("1", schedulingGates=[{"name": "quota"}]))
+    assert any("scheduling gate (quota)" in note for note in plan(owner, old).pods[0].notes)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"), [(None, "its configuration could not be read"), ({"profiles": [{"schedulerName": "own"}]}, "no profile")]
+)
+def test_another_configuration_of_the_scheduler_is_not_judged(configuration: Any, words: str) -> None:
+    live = world(*NODES, *deployment(1, 1))
+    live = replace(live, objects={**live.objects, SCHEDULERS: [{"host": "cp1", "configuration": configuration}]})
+    (one,) = plan_drain(live, ("w1",), NONE, NOW).pods
+    assert one.fate == "evicted" and f"kube-scheduler of cp1 runs with --config: {words}" in one.place
+
+
 def test_nodes_that_cannot_be_drained() -> None:
     assert "the cluster has no node w9" in plan(on=("w9",)).refusals[0]
     assert "not Ready" in plan(nodes=(node("w1", ready=False), node("w2"))).refusals[0]
-    assert "no other node is Ready" in plan(nodes=(node("w1"), node("w2", manager="kubectl-cordon"))).refusals[0]
+    assert "no other node is Ready" in plan(*deployment(1, 1), nodes=(node("w1"), node("w2", manager="kubectl-cordon"))).refusals[0]
+
+
+def test_a_single_node_is_drained_if_no_pod_leaves_or_its_replacement_may_stay_pending() -> None:
+    only, daemons = (node("w1"),), workload("DaemonSet", "logs")
+    assert not plan(daemons, pod("daemon", daemons), nodes=only).refusals
+    # Nothing recreates it, so nothing stays Pending.
+    assert not plan(pod("bare"), nodes=only, consents=DrainConsents(allow_unmanaged=True)).refusals
+    refused = plan(*deployment(1, 1), nodes=only).refusals
+    assert "no other node is Ready" in refused[0] and "allow_pending=true" in refused[0]
+    allowed = plan(*deployment(1, 1), nodes=only, consents=DrainConsents(allow_pending=True))
+    assert not allowed.refusals and [one.pending for one in allowed.pods] == [True]
 
 
 def test_whose_cordon_it_is() -> None:

@@ -25,9 +25,9 @@ STATE = "/var/lib/kubelet/cpu_manager_state"
 RESERVED = [{"numaNode": 0, "limits": {"memory": "200Mi"}}]
 
 
-def owned(name: str, kind: str) -> dict[str, Any]:
+def owned(name: str, kind: str, version: str = "apps/v1") -> dict[str, Any]:
     made = pod(name)
-    made["metadata"]["ownerReferences"] = [{"kind": kind, "name": "x", "controller": True}]
+    made["metadata"]["ownerReferences"] = [{"apiVersion": version, "kind": kind, "name": "x", "controller": True}]
     return made
 
 
@@ -61,10 +61,11 @@ def test_a_node_that_is_not_drained_is_refused() -> None:
     [
         (drained(state(), cordoned=False), "but it is not cordoned;"),
         (drained(state(), pods=[*left(), owned("web", "ReplicaSet")]), "but 1 pod runs there (default/web);"),
+        (drained(state(), pods=[*left(), owned("forged", "DaemonSet", "evil.io/v1")]), "but 1 pod runs there (default/forged);"),
         (drained(state(), pods=[pod(f"p{number}") for number in range(7)]), "default/p4 and 2 more)"),
         (drained(state(), pods=[pod("a\nb")]), "default/a"),
     ],
-    ids=["not-cordoned", "a-pod", "many-pods", "a-hostile-name"],
+    ids=["not-cordoned", "a-pod", "of-another-group", "many-pods", "a-hostile-name"],
 )
 def test_what_is_in_the_way_is_named(given: KubeletState, words: str) -> None:
     with pytest.raises(Refusal) as refused:

@@ -134,7 +134,9 @@ def test_pods_that_a_drain_leaves_still_refuse() -> None:
         def node_with_pods(self, node_name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             found, (first, second) = super().node_with_pods(node_name)
             for one in (first, second):
-                one["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "logs", "uid": "u", "controller": True}]
+                one["metadata"]["ownerReferences"] = [
+                    {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "u", "controller": True}
+                ]
             return found, [first, second]
 
     (why,) = readmission.with_forecast(Daemons({"maxPods": 110}), plan(settings={"maxPods": 1}), False, may_drain=True).refusals
