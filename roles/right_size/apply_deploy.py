@@ -256,7 +256,7 @@ def _still_ours(reached: ConnectedCluster, changed: ChangedObject, force: bool, 
         there = reached.session.fetch(target.path)
         if there is None or str(there["metadata"].get("uid")) != target.uid or metrics_of(there) == list(target.after):
             continue
-        if metrics_of(there) == list(target.before):
+        if target.wrote(metrics_of(there)):
             found.append(target)
         elif force:
             found.append(replace(target, before=metrics_of(there)))

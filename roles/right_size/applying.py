@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -47,24 +47,42 @@ class TargetChange:
     after: Sequence[Any]
     text: str
 
-    def patch(self, version: str = "") -> dict[str, Any]:
-        """A strategic merge patch, which replaces this list; UID and, if given, resourceVersion are preconditions."""
-        preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
-        return {"metadata": preconditions, "spec": {"metrics": list(self.after)}}
+    def patch(self, metrics: Sequence[Any], version: str) -> dict[str, Any]:
+        """A strategic merge patch, which replaces this list; UID and resourceVersion are preconditions."""
+        return {"metadata": {"uid": self.uid, "resourceVersion": version}, "spec": {"metrics": list(metrics)}}
+
+    def wrote(self, metrics: Sequence[Any]) -> bool:
+        """Whether an autoscaler with these metrics is as it was before this change, or as this change made it."""
+        return list(metrics) in (list(self.before), self.meanwhile, list(self.after))
 
     @property
-    def falls(self) -> bool:
-        """A percentage gets lower: the autoscaler never wants fewer pods for that, even before the request is higher."""
-        return any(_percent(new) < _percent(old) for old, new in zip(self.before, self.after, strict=False))
+    def meanwhile(self) -> list[Any]:
+        """The metrics while some pods have the old requests and some the new ones: of each metric the lower percentage, so that an
+        autoscaler never wants fewer pods than before. `before` if these are other metrics."""
+        before, after = list(self.before), list(self.after)
+        if [_with_percent(metric, 0) for metric in before] != [_with_percent(metric, 0) for metric in after]:
+            return before
+        return [new if _percent(new) < _percent(old) else old for old, new in zip(before, after, strict=True)]
 
-    def back(self) -> TargetChange:
-        return replace(self, before=self.after, after=self.before)
+
+def _source(metric: Any) -> Any:
+    """The part of a metric that has a utilization; empty if it keeps none."""
+    key = "containerResource" if metric.get("type") == "ContainerResource" else "resource"
+    return metric.get(key) or {}
 
 
 def _percent(metric: Any) -> int:
     """The utilization that a metric keeps; 0: it keeps none."""
-    source = metric.get("containerResource") or metric.get("resource") or {}
-    return int((source.get("target") or {}).get("averageUtilization") or 0)
+    return int((_source(metric).get("target") or {}).get("averageUtilization") or 0)
+
+
+def _with_percent(metric: Any, percent: int) -> Any:
+    """The same metric with another utilization; as it is if it keeps none."""
+    if not _percent(metric):
+        return metric
+    changed = copy.deepcopy(dict(metric))
+    _source(changed)["target"]["averageUtilization"] = percent
+    return changed
 
 
 def hpa_path(namespace: str, name: str) -> str:
@@ -152,12 +170,11 @@ def _requests(one: JudgedContainer) -> Amounts:
 
 def _corrected(metric: Object, before: Mapping[str, Amounts], after: Mapping[str, Amounts]) -> tuple[Any, str]:
     """A metric with its new percentage, and what changes; as it is, and "", if it is no utilization or stays."""
-    key = "containerResource" if metric.get("type") == "ContainerResource" else "resource"
-    source = metric.get(key) or {}
+    source = _source(metric)
     percent, resource = (source.get("target") or {}).get("averageUtilization"), source.get("name")
     if percent is None or resource not in ("cpu", "memory"):
         return metric, ""
-    counted = [name for name in before if key == "resource" or name == source.get("container")]
+    counted = [name for name in before if metric.get("type") != "ContainerResource" or name == source.get("container")]
     amounts = [[getattr(side[name], resource) for name in counted] for side in (before, after)]
     if not counted or any(amount is None for side in amounts for amount in side):
         return metric, ""
@@ -166,9 +183,7 @@ def _corrected(metric: Object, before: Mapping[str, Amounts], after: Mapping[str
     new = corrected(target, was, becomes) if was != becomes and becomes else int(percent)
     if new == percent:
         return metric, ""
-    changed: Any = copy.deepcopy(dict(metric))
-    changed[key]["target"]["averageUtilization"] = new
-    return changed, f"{resource} {percent} % -> {new} %"
+    return _with_percent(metric, new), f"{resource} {percent} % -> {new} %"
 
 
 def changed_since(planned: WorkloadResize, now: WorkloadResize) -> Iterator[str]:

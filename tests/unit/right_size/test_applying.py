@@ -97,8 +97,8 @@ def test_utilization_targets_follow_the_request() -> None:
     assert target.path == "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
     assert list(target.after) == [utilization(30), value, utilization(70, container="other"), utilization(40, container="app")]
     assert target.text == "cpu 60 % -> 30 %, cpu 80 % -> 40 %" and item["spec"]["metrics"][0] == utilization(60), "the old one is as it was"
-    assert target.patch("7") == {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"metrics": list(target.after)}}
-    assert target.back().after == target.before
+    assert target.patch(target.after, "7") == {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"metrics": list(target.after)}}
+    assert target.meanwhile == list(target.after), "all fall"
 
 
 def test_all_containers_of_the_pod_count() -> None:
