@@ -34,6 +34,7 @@ from roles.right_size.applying import TargetChange, WantedResources
 from roles.right_size.collected import CollectedUse
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.model import RightSizeOptions
+from roles.right_size.quotas import quota_problems, surge_problems
 from roles.right_size.reading import look_at
 from roles.right_size.samples import Kill, SampleHistory, added
 from roles.right_size.store import Store, StoreError
@@ -155,7 +156,7 @@ def _room(resize: WorkloadResize, one: WantedResources, steps: Sequence[PodStep]
     pods = list(live.of("Pod"))
     problems = list(applying.node_problems(steps, live.of("Node"), pods))
     quotas = [item for item in live.of("ResourceQuota") if item["metadata"].get("namespace") == one.workload.namespace]
-    problems += applying.quota_problems(steps, one.workload.namespace, quotas)
+    problems += quota_problems(steps, one.workload.namespace, quotas, pods)
     if resize.template is not None:
         view = ClusterView(
             list(live.of("Node")), pods, list(live.of("PersistentVolumeClaim")), list(live.of("PersistentVolume")),
@@ -163,7 +164,10 @@ def _room(resize: WorkloadResize, one: WantedResources, steps: Sequence[PodStep]
         )  # fmt: skip
         mine = live.pods_of(resize.kind, str(resize.item["metadata"].get("uid")))
         alive = [pod for pod in mine if not is_over(pod) and not is_ending(pod)]
-        problems += applying.rollout_problems(alive, one.resources, view)
+        problems += applying.rollout_problems(resize.kind, resize.item, alive, one.resources, view)
+        if alive:
+            new = applying.with_resources(alive[0], one.resources)
+            problems += surge_problems(resize.kind, resize.item, new, steps, quotas, pods)
     return problems
 
 

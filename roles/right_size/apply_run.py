@@ -205,7 +205,8 @@ def metrics_of(item: Object) -> list[Any]:
 
 
 def write_target(session: Session, change: TargetChange, metrics: Sequence[Any]) -> None:
-    """Write an autoscaler's metrics: those before the change, meanwhile, or after it. Raises Gone, ChangedByOthers, NotDone, ApiError, NoApi."""
+    """Write an autoscaler's metrics: those before the change, meanwhile, or after it. Raises Gone, ChangedByOthers, NotDone, ApiError,
+    NoApi."""
     deadline, wanted = Deadline(CONFLICTS), list(metrics)
     while True:
         there = session.fetch(change.path)

@@ -1,22 +1,22 @@
-"""What a run changes: from the advice to the resources of workloads and the targets of their autoscalers, and whether quotas and nodes have
-room for it. Pure."""
+"""What a run changes: from the advice to the resources of workloads and the targets of their autoscalers, and whether nodes have room for
+it. Pure."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
 from roles.engine import placement
-from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import RESOURCES_OF_KINDS, Object
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, Resources, WorkloadResize
 from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text
+from roles.right_size.quotas import STARTS_FIRST, grown, starts_first, units
 from roles.right_size.recommend import Advice
 from roles.right_size.workloads import Amounts, SizedWorkload
 
@@ -206,23 +206,6 @@ def changed_since(planned: WorkloadResize, now: WorkloadResize) -> Iterator[str]
 # ---- room
 
 
-def grown(step: PodStep) -> dict[str, int]:
-    """What one pod requests more than before: `cpu` in thousandths, `memory` in bytes, and the same of limits as `limits.cpu`."""
-    total: dict[str, int] = {}
-    for change in step.changes.values():
-        for kind, prefix in (("requests", ""), ("limits", "limits.")):
-            for resource in ("cpu", "memory"):
-                old, new = ((side.get(kind) or {}).get(resource) for side in (change.before, change.after))
-                if new is not None:
-                    total[prefix + resource] = total.get(prefix + resource, 0) + _units(resource, new) - _units(resource, old or "0")
-    return total
-
-
-def _units(resource: str, text: str) -> int:
-    amount = parse_quantity(str(text)) * (1000 if resource == "cpu" else 1)
-    return -(-amount.numerator // amount.denominator)
-
-
 def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Iterable[Object]) -> Iterator[str]:
     """Nodes that have no room for all of these steps together. `pods`: all of the cluster."""
     more: dict[str, dict[str, int]] = {}
@@ -243,45 +226,38 @@ def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Itera
         name = str(item["metadata"]["name"])
         room = (item.get("status") or {}).get("allocatable") or {}
         for resource, amount in more.get(name, {}).items():
-            total, has = _units(resource, str(room.get(resource, "0"))), held.get(name, {}).get(resource, 0)
+            total, has = units(resource, str(room.get(resource, "0"))), held.get(name, {}).get(resource, 0)
             if amount > 0 and has + amount > total:
                 text = _TEXT[resource]
                 yield f"{name} has {text(total)} of {resource} for pods, they request {text(has)}, and this would add {text(amount)}"
 
 
-def quota_problems(steps: Iterable[PodStep], namespace: str, quotas: Iterable[Object]) -> Iterator[str]:
-    """ResourceQuotas of the namespace that all of these steps together exceed. The API server itself checks each pod alone."""
-    more: dict[str, int] = {}
-    for step in steps:
-        if step.namespace == namespace:
-            for resource, amount in grown(step).items():
-                more[resource] = more.get(resource, 0) + amount
-    for item in quotas:
-        status = item.get("status") or {}
-        for name, hard in (status.get("hard") or {}).items():
-            resource = name.removeprefix("requests.")
-            amount = more.get(resource, 0)
-            if amount <= 0:
-                continue
-            plain = resource.removeprefix("limits.")
-            total, used = _units(plain, hard), _units(plain, (status.get("used") or {}).get(name, "0"))
-            if used + amount > total:
-                text = _TEXT[plain]
-                yield (
-                    f"the ResourceQuota {item['metadata']['name']} allows {text(total)} of {name}, {text(used)} are used, "
-                    f"and this would add {text(amount)}"
-                )
-
-
-def rollout_problems(pods: Iterable[Object], resources: Mapping[str, Resources], view: ClusterView) -> Iterator[str]:
-    """Pods of a workload that could run nowhere if they are recreated with the new resources."""
-    new = [_with(pod, resources) for pod in pods]
+def rollout_problems(
+    kind: str, item: Object, pods: Sequence[Object], resources: Mapping[str, Resources], view: ClusterView
+) -> Iterator[str]:
+    """Pods of a workload that could run nowhere if they are recreated with the new resources; and if its roll-out starts a pod before it
+    ends one, that one. `view` has its pods as they are before."""
+    new = [with_resources(pod, resources) for pod in pods]
     for found in placement.place_all(new, view):
         if found.outcome == "nowhere":
             yield f"recreated with the new resources, {found}"
+    if not new or not starts_first(kind, item):
+        return
+    own = {pod["metadata"].get("uid") for pod in new}
+    resized = [*new, *(pod for pod in view.pods if pod["metadata"].get("uid") not in own)]
+    more = [_one_more(pod) for pod in (new if kind == "DaemonSet" else new[:1])]
+    for found in placement.place_all(more, replace(view, pods=resized)):
+        if found.outcome == "nowhere":
+            yield f"{STARTS_FIRST}: {found}; make room on a node, or set template=keep"
 
 
-def _with(pod: Object, resources: Mapping[str, Resources]) -> Object:
+def _one_more(pod: Object) -> Object:
+    meta = {key: value for key, value in pod["metadata"].items() if key != "uid"}
+    return {**pod, "metadata": {**meta, "name": f"{meta['name']}-new"}}
+
+
+def with_resources(pod: Object, resources: Mapping[str, Resources]) -> Object:
+    """The pod as it is created again with the new resources of its containers."""
     changed: Any = copy.deepcopy({key: value for key, value in pod.items() if key != "status"})
     for one in changed["spec"].get("containers") or ():
         new = resources.get(str(one.get("name"))) or {}

@@ -15,10 +15,8 @@ from roles.pod_resize.templates import Template
 from roles.right_size.applying import (
     WantedResources,
     changed_since,
-    grown,
     new_resources,
     node_problems,
-    quota_problems,
     rollout_problems,
     target_changes,
     wanted,
@@ -163,11 +161,6 @@ def running(name: str, cpu: str, memory: str, node: str = "w1", phase: str = "Ru
     }
 
 
-def test_how_much_more() -> None:
-    assert grown(step("300m", "128Mi")) == {"cpu": 200, "memory": 64 * MI, "limits.memory": 64 * MI}
-    assert grown(step("50m", "32Mi")) == {"cpu": -50, "memory": -32 * MI, "limits.memory": -32 * MI}
-
-
 def test_a_node_must_have_room_for_all_of_them() -> None:
     pods = [running("web-1", "100m", "64Mi"), running("other", "600m", "64Mi"), running("done", "900m", "64Mi", phase="Succeeded")]
     assert list(node_problems([step("300m", "64Mi")], NODES, pods)) == []
@@ -176,24 +169,34 @@ def test_a_node_must_have_room_for_all_of_them() -> None:
     assert list(node_problems([step("50m", "32Mi")], NODES, [running("x", "2", "9Gi")])) == [], "less is never refused"
 
 
-def test_a_quota_must_have_room_for_all_of_them() -> None:
-    quota = {"metadata": {"name": "q"}, "status": {"hard": {"requests.cpu": "1", "limits.memory": "1Gi", "pods": "5"},
-                                                   "used": {"requests.cpu": "700m", "limits.memory": "128Mi", "pods": "5"}}}  # fmt: skip
-    assert list(quota_problems([step("300m", "64Mi")], "shop", [quota])) == []
-    [why] = quota_problems([step("300m", "64Mi"), step("300m", "64Mi", "web-2")], "shop", [quota])
-    assert why == "the ResourceQuota q allows 1 of requests.cpu, 700m are used, and this would add 400m"
-    [why] = quota_problems([step("100m", "1Gi")], "shop", [quota])
-    assert "1Gi of limits.memory" in why
-    assert list(quota_problems([step("300m", "64Mi")] * 9, "blog", [quota])) == []
+def rolling(surge: Any = "25%", unavailable: Any = "25%", count: int = 1, kind: str = "RollingUpdate") -> dict[str, Any]:
+    """A Deployment."""
+    strategy = {"type": kind, "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    return {"metadata": {"name": "web", "namespace": "shop", "uid": "d"}, "spec": {"replicas": count, "strategy": strategy}}
+
+
+ONE_BY_ONE = rolling(0, 1)
 
 
 def test_a_pod_that_no_node_can_take_again() -> None:
     pods = [running("web-1", "100m", "64Mi")]
     view = ClusterView(NODES, pods, [], [], [], [], [])
-    assert list(rollout_problems(pods, {"app": {"requests": {"cpu": "900m"}}}, view)) == []
-    [why] = rollout_problems(pods, {"app": {"requests": {"cpu": "1100m"}}}, view)
+    assert list(rollout_problems("Deployment", ONE_BY_ONE, pods, {"app": {"requests": {"cpu": "900m"}}}, view)) == []
+    [why] = rollout_problems("Deployment", ONE_BY_ONE, pods, {"app": {"requests": {"cpu": "1100m"}}}, view)
     assert "recreated with the new resources, shop/web-1: nowhere" in why
     assert pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
+
+
+def test_a_pod_more_in_the_roll_out_needs_room_too() -> None:
+    """600m fit once on a node of one core, and not twice."""
+    pods = [running("web-1", "100m", "64Mi")]
+    view = ClusterView(NODES, pods, [], [], [], [], [])
+    wanted = {"app": {"requests": {"cpu": "600m"}}}
+    assert list(rollout_problems("Deployment", ONE_BY_ONE, pods, wanted, view)) == []
+    [why] = rollout_problems("Deployment", rolling(), pods, wanted, view)
+    assert why.startswith("its roll-out starts a new pod before an old one ends (maxUnavailable 0): shop/web-1-new: nowhere"), why
+    assert why.endswith("make room on a node, or set template=keep")
+    assert list(rollout_problems("Deployment", rolling(), pods, {"app": {"requests": {"cpu": "400m"}}}, view)) == []
 
 
 # ---- the watch
