@@ -72,8 +72,9 @@ class UseEvidence:
     kill_lived: float | None = None
 
 
-def evidence(history: SampleHistory) -> UseEvidence:
-    spans = history.spans
+def evidence(history: SampleHistory, gone: Sequence[Span] = ()) -> UseEvidence:
+    """`gone`: lives of pods that are gone and whose image is not known: they say nothing of a leak now."""
+    spans = (*history.spans, *gone)
     cpu, worst = _cpu(spans)
     kills = len(history.kills)
     # The kernel also counts processes that it killed in a container that went on.
@@ -81,7 +82,7 @@ def evidence(history: SampleHistory) -> UseEvidence:
     limits = [kill.limit for kill in history.kills if kill.limit is not None]
     lived = [kill.lived for kill in history.kills if kill.lived is not None]
     memory, memory_worst = _memory(spans)
-    present = _of_newest_image(spans)
+    present = _of_newest_image(history.spans)
     throttled_at, throttled = _throttled(spans)
     trends = [found for span in present if (found := trend(span.points, span.started))]
     return UseEvidence(

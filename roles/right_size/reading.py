@@ -81,7 +81,8 @@ def collect(
     # A container that was restarted meanwhile has two IDs, and both lives count.
     known = {one.id: one for one in (*before, *now) if one.id}
     seen = {one.id: reads_of for one in known.values() if (reads_of := _seen(one, reads))}
-    found = CollectedUse(session.asked(cluster_uid, "plan"), now, _lives(before, now), seen)
+    pods = {(one.workload.namespace, one.pod): one.workload for one in now}
+    found = CollectedUse(session.asked(cluster_uid, "plan"), now, _lives(before, now), seen, pods)
     if others:
         notes[
             f"{', '.join(others)}: not read over SSH (not in the inventory, or left out by --limit), so only the kubelet's rates are "
