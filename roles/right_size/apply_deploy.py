@@ -36,7 +36,7 @@ from roles.right_size.judged import JudgedContainer
 from roles.right_size.model import RightSizeOptions
 from roles.right_size.quotas import quota_problems, surge_problems
 from roles.right_size.reading import look_at
-from roles.right_size.samples import Kill, SampleHistory, added
+from roles.right_size.samples import Kill, SampleHistory, added, processes_killed
 from roles.right_size.store import Store, StoreError
 from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import SizedWorkload
@@ -140,8 +140,10 @@ def _again(resizer: Resizer, one: WantedResources, planned: WorkloadResize) -> W
 def _keep(cluster: str, workload: SizedWorkload, found: SoakLook) -> None:
     """Add the kills to the samples while the pods have the limits at which these happened: later, nothing else says so. Best effort."""
     kills: dict[str, list[Kill]] = {}
-    for one in found.containers.values():
+    for place, one in found.containers.items():
         kills.setdefault(one.name, []).extend(one.kills)
+        if (read := found.reads.get(place)) is not None:
+            kills[one.name].extend(processes_killed(one.id, read))
     now = time.time()
     try:
         Store.of(cluster).update(

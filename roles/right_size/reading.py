@@ -166,6 +166,7 @@ def _read(one: ContainerNow, read: ReadAt) -> Read | None:
             cpu_pressure=use.cpu_pressure,
             memory_pressure=use.memory_pressure,
             cpu_limit=one.limits.cpu,
+            memory_limit=one.limits.memory,
         )
     told = read.kubelets.get(one.node, {}).get((one.workload.namespace, one.pod, one.name))
     if told is None or (told.at is not None and one.started is not None and told.at < one.started):
