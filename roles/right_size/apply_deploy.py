@@ -109,12 +109,12 @@ def _planned(
             continue
         steps += resize.steps
         again = partial(_again, resizer, one, resize)
-        shares = {judged.container: judged.found.throttled or 0.0 for judged in one.judged}
+        known = {judged.container: applying.use_before(judged) for judged in one.judged}
         look = partial(look_at, fleet, resizer.reached.session, resizer.reached.nodes, workload)
         targets = applying.target_changes(one, seen.hpas)
         changes.append(
             WorkloadChange(
-                resize, targets, resizer.reached.session, options.soak, look, shares, again, partial(_keep, seen.cluster, workload)
+                resize, targets, resizer.reached.session, options.soak, look, known, again, partial(_keep, seen.cluster, workload)
             )
         )
     return changes

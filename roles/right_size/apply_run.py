@@ -16,7 +16,7 @@ from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject
 from roles.pod_resize import WorkloadResize
 from roles.right_size.applying import TargetChange, hpa_path
-from roles.right_size.watching import SoakLook, worse
+from roles.right_size.watching import SoakLook, UseBefore, worse
 
 ACTION = "right size"
 #: The first part of the path of a recorded field that is of an autoscaler: then its name.
@@ -31,14 +31,14 @@ _BLIND = 3
 class WorkloadChange:
     """`again` plans the resize once more, right before it is carried out, and raises NotDone if that is no longer the change of the plan;
     `soak`: seconds of the watch; `look` looks at the workload, and `keep` keeps what a
-    look saw that was worse; `shares`: the share of throttled periods before, by container."""
+    look saw that was worse; `known`: by container."""
 
     resize: WorkloadResize
     targets: Sequence[TargetChange]
     session: Session
     soak: float
     look: Callable[[], SoakLook]
-    shares: Mapping[str, float]
+    known: Mapping[str, UseBefore]
     again: Callable[[], WorkloadResize]
     keep: Callable[[SoakLook], None]
     written: list[TargetChange] = field(default_factory=list)
@@ -109,7 +109,7 @@ class WorkloadChange:
                 if blind >= _BLIND:
                     return f"it could not be watched: {error}"
             else:
-                if problems := list(worse(before, now, self.shares)):
+                if problems := list(worse(before, now, self.known)):
                     self.keep(now)
                     return "; ".join(problems)
             if over and not blind:

@@ -18,6 +18,7 @@ from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text
 from roles.right_size.quotas import STARTS_FIRST, grown, starts_first, units
 from roles.right_size.recommend import Advice
+from roles.right_size.watching import UseBefore
 from roles.right_size.workloads import Amounts, SizedWorkload
 
 _TEXT = {"cpu": cpu_text, "memory": memory_text}
@@ -166,6 +167,13 @@ def _requests(one: JudgedContainer) -> Amounts:
         return advice.request if advice.decision in ("raise", "lower") else getattr(one.now.requests, advice.resource)
 
     return Amounts(of(one.cpu), of(one.memory))
+
+
+def use_before(one: JudgedContainer) -> UseBefore:
+    """What its samples say, to compare the watch with."""
+    has, becomes = one.now.requests.cpu, _requests(one).cpu
+    falls = has is not None and becomes is not None and becomes < has
+    return UseBefore(one.found.throttled or 0.0, one.found.cpu_pressure if falls else None)
 
 
 def _corrected(metric: Object, before: Mapping[str, Amounts], after: Mapping[str, Amounts]) -> tuple[Any, str]:

@@ -19,12 +19,13 @@ from roles.right_size.applying import (
     node_problems,
     rollout_problems,
     target_changes,
+    use_before,
     wanted,
 )
 from roles.right_size.autoscaling import Recommended
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.samples import Kill
-from roles.right_size.watching import SoakLook, worse
+from roles.right_size.watching import SoakLook, UseBefore, worse
 from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload
 from tests.unit.right_size.test_report import container, judged
 from tests.unit.right_size.world import MI, START, reads
@@ -237,9 +238,35 @@ def test_what_is_worse_than_before() -> None:
     ],
 )
 def test_throttling_counts_if_it_is_more_than_before(periods: int, throttled: int, share: float, bad: bool) -> None:
-    found = list(worse(look(NOW, periods=100, throttled=10), look(NOW, periods=periods, throttled=throttled), {"app": share}))
+    known = {"app": UseBefore(share)}
+    found = list(worse(look(NOW, periods=100, throttled=10), look(NOW, periods=periods, throttled=throttled), known))
     assert bool(found) == bad
     unlimited = replace(NOW, limits=Amounts())
-    assert not list(
-        worse(look(unlimited, periods=100, throttled=10), look(unlimited, periods=periods, throttled=throttled), {"app": share})
-    )
+    assert not list(worse(look(unlimited, periods=100, throttled=10), look(unlimited, periods=periods, throttled=throttled), known))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited", "share", "bad"),
+    [(60, 20.0, 0.02, True), (60, 12.0, 0.02, False), (60, 20.0, 0.3, False), (60, 40.0, 0.3, True), (5, 5.0, 0.0, False),
+     (60, 20.0, None, False), (60, None, 0.02, False), (60, -9.0, 0.02, False)],
+)  # fmt: skip
+def test_one_that_waits_for_cpu_since_it_requests_less(seconds: int, waited: float | None, share: float | None, bad: bool) -> None:
+    """No limit stops it, and nothing of it ends."""
+    one = replace(NOW, limits=Amounts())
+    before, now = look(one, cpu_pressure=100.0), look(one, begun=START + seconds, age=seconds)
+    [read] = now.reads.values()
+    now.reads[one.pod, one.name] = replace(read, cpu_pressure=None if waited is None else 100.0 + waited)  # type: ignore[index]
+    found = list(worse(before, now, {"app": UseBefore(0.0, share)}))
+    assert bool(found) == bad
+    if waited == 20.0 and bad:
+        assert found[0].startswith("web-1, app: its processes waited for CPU in 33% of the time, before in 2%: others")
+    assert not list(worse(before, replace(now, reads={}), {"app": UseBefore(0.0, share)}))
+
+
+def test_what_waited_before_is_compared_only_if_the_request_falls() -> None:
+    def known(cpu: int | None) -> UseBefore:
+        every = reads(120, 5, cpu_pressure=12.0)
+        return use_before(judged((container("web", cpu), every))[0])
+
+    assert known(1000) == UseBefore(0.0, 0.1)
+    assert known(50) == known(110) == known(None) == UseBefore(0.0, None)
