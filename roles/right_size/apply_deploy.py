@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -190,10 +190,8 @@ def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tupl
                 show(f"    then its template: {name}: {before} -> {resources_text(after)}, which recreates all its pods")
         for note in resize.notes:
             show(f"    - {note}")
-        if change.targets and options.template == "keep":
-            show(
-                "    - pods that are added or recreated request what the template says, which the new target does not fit: template=update"
-            )
+        for note in _target_notes(change.targets, options):
+            show(f"    - {note}")
     if count and options.template == "keep":
         show(
             "\nThe templates stay as they are (template=keep): recreated pods get their resources. deploys/resize_drift.py lists pods "
@@ -203,6 +201,18 @@ def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tupl
         show(f"\nLeft as it is: {name}: {why}")
     if not run.steps:
         show("\nNothing is applied." if left else "\nNothing to apply.")
+
+
+def _target_notes(targets: Sequence[TargetChange], options: RightSizeOptions) -> Iterator[str]:
+    if targets and options.template == "keep":
+        yield "pods that are added or recreated request what the template says, which the new target does not fit: template=update"
+        return
+    for target in targets:
+        if target.rises and options.soak >= target.window:
+            yield (
+                f"pods that HorizontalPodAutoscaler {target.name} adds in the watch request what the old template says, so that they look idle, "
+                f"and after {target.window:g} s it may remove pods: raise its minReplicas until the roll-out, or set a shorter soak"
+            )
 
 
 def _rest(left: Sequence[tuple[str, str]]) -> list[list[str]]:

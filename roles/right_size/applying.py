@@ -24,6 +24,8 @@ from roles.right_size.workloads import Amounts, SizedWorkload
 _TEXT = {"cpu": cpu_text, "memory": memory_text}
 #: The namespace of the cluster's own workloads.
 SYSTEM = "kube-system"
+# kube-controller-manager's --horizontal-pod-autoscaler-downscale-stabilization, if it is not set.
+_WINDOW = 300.0
 # Decisions that change nothing, though something may be wrong.
 _NOT_YET = ("wait", "fix", "unknown")
 
@@ -39,7 +41,8 @@ class WantedResources:
 
 @dataclass(frozen=True)
 class TargetChange:
-    """The metrics of a HorizontalPodAutoscaler before and after. `text`: what changes, for people."""
+    """The metrics of a HorizontalPodAutoscaler before and after. `text`: what changes, for people; `window`: seconds for which it waits
+    before it removes pods."""
 
     name: str
     path: str
@@ -47,10 +50,16 @@ class TargetChange:
     before: Sequence[Any]
     after: Sequence[Any]
     text: str
+    window: float = _WINDOW
 
     def patch(self, metrics: Sequence[Any], version: str) -> dict[str, Any]:
         """A strategic merge patch, which replaces this list; UID and resourceVersion are preconditions."""
         return {"metadata": {"uid": self.uid, "resourceVersion": version}, "spec": {"metrics": list(metrics)}}
+
+    @property
+    def rises(self) -> bool:
+        """A percentage gets higher: pods that still have the old request then look idle to it."""
+        return self.meanwhile != list(self.after)
 
     def wrote(self, metrics: Sequence[Any]) -> bool:
         """Whether an autoscaler with these metrics is as it was before this change, or as this change made it."""
@@ -158,8 +167,15 @@ def target_changes(of: WantedResources, items: Iterable[Object]) -> list[TargetC
         if texts:
             meta = item["metadata"]
             path, uid = hpa_path(of.workload.namespace, str(meta["name"])), str(meta.get("uid", ""))
-            found.append(TargetChange(str(meta["name"]), path, uid, metrics, [metric for metric, _ in new], ", ".join(texts)))
+            written = [metric for metric, _ in new]
+            found.append(TargetChange(str(meta["name"]), path, uid, metrics, written, ", ".join(texts), _window(item)))
     return found
+
+
+def _window(item: Object) -> float:
+    rules = ((item.get("spec") or {}).get("behavior") or {}).get("scaleDown") or {}
+    found = rules.get("stabilizationWindowSeconds")
+    return _WINDOW if found is None else float(found)
 
 
 def _requests(one: JudgedContainer) -> Amounts:

@@ -22,7 +22,7 @@ _LEAST_WAITING = 10.0
 @dataclass(frozen=True)
 class UseBefore:
     """What the samples know of one container: the share of the periods in which its CPU limit stopped it; and `waited`, the share of the
-    time in which its processes waited for CPU, if its CPU request falls: only then a resize can be why they wait longer. None: not known."""
+    time in which its processes waited for CPU, if its CPU request falls: only then a resize can be why they wait more. None: not known."""
 
     throttled: float = 0.0
     waited: float | None = None

@@ -97,7 +97,13 @@ def test_utilization_targets_follow_the_request() -> None:
     assert list(target.after) == [utilization(30), value, utilization(70, container="other"), utilization(40, container="app")]
     assert target.text == "cpu 60 % -> 30 %, cpu 80 % -> 40 %" and item["spec"]["metrics"][0] == utilization(60), "the old one is as it was"
     assert target.patch(target.after, "7") == {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"metrics": list(target.after)}}
-    assert target.meanwhile == list(target.after), "all fall"
+    assert target.meanwhile == list(target.after) and not target.rises, "all fall"
+    assert target.window == 300.0
+    item["spec"]["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    assert target_changes(change, [item])[0].window == 0.0
+    less = one(220)
+    [target] = target_changes(WantedResources(less.workload, {"app": new_resources(less)}, [less]), [item])
+    assert target.rises and target.meanwhile == list(target.before)
 
 
 def test_all_containers_of_the_pod_count() -> None:
