@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,8 +34,9 @@ from roles.right_size.applying import TargetChange, WantedResources
 from roles.right_size.collected import CollectedUse
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.model import RightSizeOptions
+from roles.right_size.quotas import quota_problems, surge_problems
 from roles.right_size.reading import look_at
-from roles.right_size.samples import Kill, SampleHistory, added
+from roles.right_size.samples import Kill, SampleHistory, added, processes_killed
 from roles.right_size.store import Store, StoreError
 from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import SizedWorkload
@@ -108,12 +109,12 @@ def _planned(
             continue
         steps += resize.steps
         again = partial(_again, resizer, one, resize)
-        shares = {judged.container: judged.found.throttled or 0.0 for judged in one.judged}
+        known = {judged.container: applying.use_before(judged) for judged in one.judged}
         look = partial(look_at, fleet, resizer.reached.session, resizer.reached.nodes, workload)
         targets = applying.target_changes(one, seen.hpas)
         changes.append(
             WorkloadChange(
-                resize, targets, resizer.reached.session, options.soak, look, shares, again, partial(_keep, seen.cluster, workload)
+                resize, targets, resizer.reached.session, options.soak, look, known, again, partial(_keep, seen.cluster, workload)
             )
         )
     return changes
@@ -139,8 +140,10 @@ def _again(resizer: Resizer, one: WantedResources, planned: WorkloadResize) -> W
 def _keep(cluster: str, workload: SizedWorkload, found: SoakLook) -> None:
     """Add the kills to the samples while the pods have the limits at which these happened: later, nothing else says so. Best effort."""
     kills: dict[str, list[Kill]] = {}
-    for one in found.containers.values():
+    for place, one in found.containers.items():
         kills.setdefault(one.name, []).extend(one.kills)
+        if (read := found.reads.get(place)) is not None:
+            kills[one.name].extend(processes_killed(one.id, read))
     now = time.time()
     try:
         Store.of(cluster).update(
@@ -155,7 +158,7 @@ def _room(resize: WorkloadResize, one: WantedResources, steps: Sequence[PodStep]
     pods = list(live.of("Pod"))
     problems = list(applying.node_problems(steps, live.of("Node"), pods))
     quotas = [item for item in live.of("ResourceQuota") if item["metadata"].get("namespace") == one.workload.namespace]
-    problems += applying.quota_problems(steps, one.workload.namespace, quotas)
+    problems += quota_problems(steps, one.workload.namespace, quotas, pods)
     if resize.template is not None:
         view = ClusterView(
             list(live.of("Node")), pods, list(live.of("PersistentVolumeClaim")), list(live.of("PersistentVolume")),
@@ -163,7 +166,10 @@ def _room(resize: WorkloadResize, one: WantedResources, steps: Sequence[PodStep]
         )  # fmt: skip
         mine = live.pods_of(resize.kind, str(resize.item["metadata"].get("uid")))
         alive = [pod for pod in mine if not is_over(pod) and not is_ending(pod)]
-        problems += applying.rollout_problems(alive, one.resources, view)
+        problems += applying.rollout_problems(resize.kind, resize.item, alive, one.resources, view)
+        if alive:
+            new = applying.with_resources(alive[0], one.resources)
+            problems += surge_problems(resize.kind, resize.item, new, steps, quotas, pods)
     return problems
 
 
@@ -184,10 +190,8 @@ def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tupl
                 show(f"    then its template: {name}: {before} -> {resources_text(after)}, which recreates all its pods")
         for note in resize.notes:
             show(f"    - {note}")
-        if change.targets and options.template == "keep":
-            show(
-                "    - pods that are added or recreated request what the template says, which the new target does not fit: template=update"
-            )
+        for note in _target_notes(change.targets, options):
+            show(f"    - {note}")
     if count and options.template == "keep":
         show(
             "\nThe templates stay as they are (template=keep): recreated pods get their resources. deploys/resize_drift.py lists pods "
@@ -197,6 +201,18 @@ def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tupl
         show(f"\nLeft as it is: {name}: {why}")
     if not run.steps:
         show("\nNothing is applied." if left else "\nNothing to apply.")
+
+
+def _target_notes(targets: Sequence[TargetChange], options: RightSizeOptions) -> Iterator[str]:
+    if targets and options.template == "keep":
+        yield "pods that are added or recreated request what the template says, which the new target does not fit: template=update"
+        return
+    for target in targets:
+        if target.rises and options.soak >= target.window:
+            yield (
+                f"pods that HorizontalPodAutoscaler {target.name} adds in the watch request what the old template says, so that they look "
+                f"idle, and after {target.window:g} s it may remove pods: raise its minReplicas until the roll-out, or set a shorter soak"
+            )
 
 
 def _rest(left: Sequence[tuple[str, str]]) -> list[list[str]]:
@@ -256,7 +272,7 @@ def _still_ours(reached: ConnectedCluster, changed: ChangedObject, force: bool, 
         there = reached.session.fetch(target.path)
         if there is None or str(there["metadata"].get("uid")) != target.uid or metrics_of(there) == list(target.after):
             continue
-        if metrics_of(there) == list(target.before):
+        if target.wrote(metrics_of(there)):
             found.append(target)
         elif force:
             found.append(replace(target, before=metrics_of(there)))

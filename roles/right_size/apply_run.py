@@ -16,7 +16,7 @@ from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject
 from roles.pod_resize import WorkloadResize
 from roles.right_size.applying import TargetChange, hpa_path
-from roles.right_size.watching import SoakLook, worse
+from roles.right_size.watching import SoakLook, UseBefore, worse
 
 ACTION = "right size"
 #: The first part of the path of a recorded field that is of an autoscaler: then its name.
@@ -31,14 +31,14 @@ _BLIND = 3
 class WorkloadChange:
     """`again` plans the resize once more, right before it is carried out, and raises NotDone if that is no longer the change of the plan;
     `soak`: seconds of the watch; `look` looks at the workload, and `keep` keeps what a
-    look saw that was worse; `shares`: the share of throttled periods before, by container."""
+    look saw that was worse; `known`: by container."""
 
     resize: WorkloadResize
     targets: Sequence[TargetChange]
     session: Session
     soak: float
     look: Callable[[], SoakLook]
-    shares: Mapping[str, float]
+    known: Mapping[str, UseBefore]
     again: Callable[[], WorkloadResize]
     keep: Callable[[SoakLook], None]
     written: list[TargetChange] = field(default_factory=list)
@@ -57,10 +57,9 @@ class WorkloadChange:
         before = None if self.resize.restarts or not self.soak else self._first()
         begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
         try:
-            # Of both orders, the one in which the autoscaler may add pods meanwhile, and never removes some.
-            self._write(one for one in self.targets if one.falls)
+            self._write(lambda one: one.meanwhile)
             proof = self.resize.resize()
-            self._write(one for one in self.targets if not one.falls)
+            self._write(lambda one: one.after)
             problem = self._watched(before)
             lasting = "" if problem else self.resize.update_template()
         except Exception as error:
@@ -70,15 +69,21 @@ class WorkloadChange:
         changed = "".join(f"; {one.name}: {one.text}" for one in self.targets)
         return f"watched for {self.soak:g} s{changed}; {lasting}; {proof}"
 
-    def _write(self, targets: Iterable[TargetChange]) -> None:
-        for target in targets:
+    def _write(self, metrics: Callable[[TargetChange], Sequence[Any]]) -> None:
+        for target in self.targets:
+            if target not in self.written and list(metrics(target)) == list(target.before):
+                continue
             try:
-                write_target(self.session, target)
+                write_target(self.session, target, metrics(target))
             except (ChangedByOthers, Gone):
                 raise
             except Exception:
-                self.written.append(target)  # it may have been applied
+                self._wrote(target)  # it may have been applied
                 raise
+            self._wrote(target)
+
+    def _wrote(self, target: TargetChange) -> None:
+        if target not in self.written:
             self.written.append(target)
 
     def _first(self) -> SoakLook:
@@ -104,7 +109,7 @@ class WorkloadChange:
                 if blind >= _BLIND:
                     return f"it could not be watched: {error}"
             else:
-                if problems := list(worse(before, now, self.shares)):
+                if problems := list(worse(before, now, self.known)):
                     self.keep(now)
                     return "; ".join(problems)
             if over and not blind:
@@ -114,25 +119,26 @@ class WorkloadChange:
     def _back(self, why: str, error: Exception | None = None) -> Exception:
         """Put everything back, because of `why`, or of `error` that a step raised; the error says how that ended."""
         show(f"  {self.resize.name}: {why}")
-        written = bool(self.written)
-        # In the opposite order, for the same reason.
-        failed = self._targets_back(lambda one: not one.falls)
+        written = list(reversed(self.written))
+        self.written.clear()
         untouched = error is not None and not self.resize.done
+        if not untouched:
+            # For the same reason as on the way there. What fails here is tried again below, and counts then.
+            self._targets_back(written, lambda one: one.meanwhile)
         ended = error if untouched and error is not None else self.resize.put_back(why)
-        failed += self._targets_back(lambda one: one.falls)
+        failed = self._targets_back(written, lambda one: one.before)
         if failed or isinstance(error, RevertFailed):
             return RevertFailed("; ".join([str(ended), *failed]))
         if untouched and written and not isinstance(ended, (Undone, ChangedByOthers)):
             return Undone(f"{ended}; its autoscalers have their old targets")
         return ended
 
-    def _targets_back(self, which: Callable[[TargetChange], bool]) -> list[str]:
+    def _targets_back(self, written: Iterable[TargetChange], metrics: Callable[[TargetChange], Sequence[Any]]) -> list[str]:
         """Why some could not be put back."""
         failed = []
-        for target in [one for one in reversed(self.written) if which(one)]:
-            self.written.remove(target)
+        for target in written:
             try:
-                write_target(self.session, target.back())
+                write_target(self.session, target, metrics(target))
             except Gone:
                 continue
             except Exception as error:
@@ -159,13 +165,15 @@ class WayBack:
     def carry_out(self, begin: Callable[[Fields], None]) -> str:
         begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
         proofs = []
+        for target in self.targets:
+            write_target(self.session, target, target.meanwhile)
         # A run that was killed during its roll-out leaves old pods that it has resized; the way back of the roll-out keeps these.
         if self.resize.steps:
             proofs.append(self.resize.resize())
         if self.resize.template is not None:
             proofs.append(self.resize.update_template())
         for target in self.targets:
-            write_target(self.session, target)
+            write_target(self.session, target, target.after)
         return "; ".join([*proofs, *(f"{one.name}: its target is as before" for one in self.targets)])
 
 
@@ -196,23 +204,24 @@ def metrics_of(item: Object) -> list[Any]:
     return list((item.get("spec") or {}).get("metrics") or ())
 
 
-def write_target(session: Session, change: TargetChange) -> None:
-    """Write an autoscaler's metrics. Raises Gone, ChangedByOthers, NotDone, ApiError, NoApi."""
-    deadline = Deadline(CONFLICTS)
+def write_target(session: Session, change: TargetChange, metrics: Sequence[Any]) -> None:
+    """Write an autoscaler's metrics: those before the change, meanwhile, or after it. Raises Gone, ChangedByOthers, NotDone, ApiError,
+    NoApi."""
+    deadline, wanted = Deadline(CONFLICTS), list(metrics)
     while True:
         there = session.fetch(change.path)
         if there is None or str(there["metadata"].get("uid")) != change.uid:
             raise Gone(f"the HorizontalPodAutoscaler {change.name} was deleted meanwhile")
-        if metrics_of(there) == list(change.after):
+        if metrics_of(there) == wanted:
             return
-        if metrics_of(there) != list(change.before):
+        if not change.wrote(metrics_of(there)):
             raise ChangedByOthers(f"someone else changed the metrics of the HorizontalPodAutoscaler {change.name} meanwhile")
         version = str(there["metadata"].get("resourceVersion") or "")
         try:
             found = session.written(
                 change.path,
-                lambda api, version=version: api.patch(change.path, change.patch(version)),  # type: ignore[misc]
-                lambda now: metrics_of(now) == list(change.after),
+                lambda api, version=version: api.patch(change.path, change.patch(wanted, version)),  # type: ignore[misc]
+                lambda now: metrics_of(now) == wanted,
             )
         except Conflict:
             # The autoscaler wrote its status meanwhile.
@@ -220,7 +229,7 @@ def write_target(session: Session, change: TargetChange) -> None:
                 raise
             deadline.pause(LOOK_AGAIN)
             continue
-        if metrics_of(found) != list(change.after):
+        if metrics_of(found) != wanted:
             raise NotDone(
                 f"the HorizontalPodAutoscaler {change.name} has other metrics than were written: an admission webhook changes them"
             )

@@ -1,5 +1,5 @@
-"""What a run changes: from the advice to the resources of workloads and the targets of their autoscalers, and whether quotas and nodes have
-room for it. Pure."""
+"""What a run changes: from the advice to the resources of workloads and the targets of their autoscalers, and whether nodes have room for
+it. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine import placement
-from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import RESOURCES_OF_KINDS, Object
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, Resources, WorkloadResize
 from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text
+from roles.right_size.quotas import STARTS_FIRST, grown, starts_first, units
 from roles.right_size.recommend import Advice
+from roles.right_size.watching import UseBefore
 from roles.right_size.workloads import Amounts, SizedWorkload
 
 _TEXT = {"cpu": cpu_text, "memory": memory_text}
 #: The namespace of the cluster's own workloads.
 SYSTEM = "kube-system"
+# kube-controller-manager's --horizontal-pod-autoscaler-downscale-stabilization, if it is not set.
+_WINDOW = 300.0
 # Decisions that change nothing, though something may be wrong.
 _NOT_YET = ("wait", "fix", "unknown")
 
@@ -38,7 +41,8 @@ class WantedResources:
 
 @dataclass(frozen=True)
 class TargetChange:
-    """The metrics of a HorizontalPodAutoscaler before and after. `text`: what changes, for people."""
+    """The metrics of a HorizontalPodAutoscaler before and after. `text`: what changes, for people; `window`: seconds for which it waits
+    before it removes pods."""
 
     name: str
     path: str
@@ -46,25 +50,49 @@ class TargetChange:
     before: Sequence[Any]
     after: Sequence[Any]
     text: str
+    window: float = _WINDOW
 
-    def patch(self, version: str = "") -> dict[str, Any]:
-        """A strategic merge patch, which replaces this list; UID and, if given, resourceVersion are preconditions."""
-        preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
-        return {"metadata": preconditions, "spec": {"metrics": list(self.after)}}
+    def patch(self, metrics: Sequence[Any], version: str) -> dict[str, Any]:
+        """A strategic merge patch, which replaces this list; UID and resourceVersion are preconditions."""
+        return {"metadata": {"uid": self.uid, "resourceVersion": version}, "spec": {"metrics": list(metrics)}}
 
     @property
-    def falls(self) -> bool:
-        """A percentage gets lower: the autoscaler never wants fewer pods for that, even before the request is higher."""
-        return any(_percent(new) < _percent(old) for old, new in zip(self.before, self.after, strict=False))
+    def rises(self) -> bool:
+        """A percentage gets higher: pods that still have the old request then look idle to it."""
+        return self.meanwhile != list(self.after)
 
-    def back(self) -> TargetChange:
-        return replace(self, before=self.after, after=self.before)
+    def wrote(self, metrics: Sequence[Any]) -> bool:
+        """Whether an autoscaler with these metrics is as it was before this change, or as this change made it."""
+        return list(metrics) in (list(self.before), self.meanwhile, list(self.after))
+
+    @property
+    def meanwhile(self) -> list[Any]:
+        """The metrics while some pods have the old requests and some the new ones: of each metric the lower percentage, so that an
+        autoscaler never wants fewer pods than before. `before` if these are other metrics."""
+        before, after = list(self.before), list(self.after)
+        if [_with_percent(metric, 0) for metric in before] != [_with_percent(metric, 0) for metric in after]:
+            return before
+        return [new if _percent(new) < _percent(old) else old for old, new in zip(before, after, strict=True)]
+
+
+def _source(metric: Any) -> Any:
+    """The part of a metric that has a utilization; empty if it keeps none."""
+    key = "containerResource" if metric.get("type") == "ContainerResource" else "resource"
+    return metric.get(key) or {}
 
 
 def _percent(metric: Any) -> int:
     """The utilization that a metric keeps; 0: it keeps none."""
-    source = metric.get("containerResource") or metric.get("resource") or {}
-    return int((source.get("target") or {}).get("averageUtilization") or 0)
+    return int((_source(metric).get("target") or {}).get("averageUtilization") or 0)
+
+
+def _with_percent(metric: Any, percent: int) -> Any:
+    """The same metric with another utilization; as it is if it keeps none."""
+    if not _percent(metric):
+        return metric
+    changed = copy.deepcopy(dict(metric))
+    _source(changed)["target"]["averageUtilization"] = percent
+    return changed
 
 
 def hpa_path(namespace: str, name: str) -> str:
@@ -139,8 +167,15 @@ def target_changes(of: WantedResources, items: Iterable[Object]) -> list[TargetC
         if texts:
             meta = item["metadata"]
             path, uid = hpa_path(of.workload.namespace, str(meta["name"])), str(meta.get("uid", ""))
-            found.append(TargetChange(str(meta["name"]), path, uid, metrics, [metric for metric, _ in new], ", ".join(texts)))
+            written = [metric for metric, _ in new]
+            found.append(TargetChange(str(meta["name"]), path, uid, metrics, written, ", ".join(texts), _window(item)))
     return found
+
+
+def _window(item: Object) -> float:
+    rules = ((item.get("spec") or {}).get("behavior") or {}).get("scaleDown") or {}
+    found = rules.get("stabilizationWindowSeconds")
+    return _WINDOW if found is None else float(found)
 
 
 def _requests(one: JudgedContainer) -> Amounts:
@@ -150,14 +185,20 @@ def _requests(one: JudgedContainer) -> Amounts:
     return Amounts(of(one.cpu), of(one.memory))
 
 
+def use_before(one: JudgedContainer) -> UseBefore:
+    """What its samples say, to compare the watch with."""
+    has, becomes = one.now.requests.cpu, _requests(one).cpu
+    falls = has is not None and becomes is not None and becomes < has
+    return UseBefore(one.found.throttled or 0.0, one.found.cpu_pressure if falls else None)
+
+
 def _corrected(metric: Object, before: Mapping[str, Amounts], after: Mapping[str, Amounts]) -> tuple[Any, str]:
     """A metric with its new percentage, and what changes; as it is, and "", if it is no utilization or stays."""
-    key = "containerResource" if metric.get("type") == "ContainerResource" else "resource"
-    source = metric.get(key) or {}
+    source = _source(metric)
     percent, resource = (source.get("target") or {}).get("averageUtilization"), source.get("name")
     if percent is None or resource not in ("cpu", "memory"):
         return metric, ""
-    counted = [name for name in before if key == "resource" or name == source.get("container")]
+    counted = [name for name in before if metric.get("type") != "ContainerResource" or name == source.get("container")]
     amounts = [[getattr(side[name], resource) for name in counted] for side in (before, after)]
     if not counted or any(amount is None for side in amounts for amount in side):
         return metric, ""
@@ -166,9 +207,7 @@ def _corrected(metric: Object, before: Mapping[str, Amounts], after: Mapping[str
     new = corrected(target, was, becomes) if was != becomes and becomes else int(percent)
     if new == percent:
         return metric, ""
-    changed: Any = copy.deepcopy(dict(metric))
-    changed[key]["target"]["averageUtilization"] = new
-    return changed, f"{resource} {percent} % -> {new} %"
+    return _with_percent(metric, new), f"{resource} {percent} % -> {new} %"
 
 
 def changed_since(planned: WorkloadResize, now: WorkloadResize) -> Iterator[str]:
@@ -191,23 +230,6 @@ def changed_since(planned: WorkloadResize, now: WorkloadResize) -> Iterator[str]
 # ---- room
 
 
-def grown(step: PodStep) -> dict[str, int]:
-    """What one pod requests more than before: `cpu` in thousandths, `memory` in bytes, and the same of limits as `limits.cpu`."""
-    total: dict[str, int] = {}
-    for change in step.changes.values():
-        for kind, prefix in (("requests", ""), ("limits", "limits.")):
-            for resource in ("cpu", "memory"):
-                old, new = ((side.get(kind) or {}).get(resource) for side in (change.before, change.after))
-                if new is not None:
-                    total[prefix + resource] = total.get(prefix + resource, 0) + _units(resource, new) - _units(resource, old or "0")
-    return total
-
-
-def _units(resource: str, text: str) -> int:
-    amount = parse_quantity(str(text)) * (1000 if resource == "cpu" else 1)
-    return -(-amount.numerator // amount.denominator)
-
-
 def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Iterable[Object]) -> Iterator[str]:
     """Nodes that have no room for all of these steps together. `pods`: all of the cluster."""
     more: dict[str, dict[str, int]] = {}
@@ -228,45 +250,38 @@ def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Itera
         name = str(item["metadata"]["name"])
         room = (item.get("status") or {}).get("allocatable") or {}
         for resource, amount in more.get(name, {}).items():
-            total, has = _units(resource, str(room.get(resource, "0"))), held.get(name, {}).get(resource, 0)
+            total, has = units(resource, str(room.get(resource, "0"))), held.get(name, {}).get(resource, 0)
             if amount > 0 and has + amount > total:
                 text = _TEXT[resource]
                 yield f"{name} has {text(total)} of {resource} for pods, they request {text(has)}, and this would add {text(amount)}"
 
 
-def quota_problems(steps: Iterable[PodStep], namespace: str, quotas: Iterable[Object]) -> Iterator[str]:
-    """ResourceQuotas of the namespace that all of these steps together exceed. The API server itself checks each pod alone."""
-    more: dict[str, int] = {}
-    for step in steps:
-        if step.namespace == namespace:
-            for resource, amount in grown(step).items():
-                more[resource] = more.get(resource, 0) + amount
-    for item in quotas:
-        status = item.get("status") or {}
-        for name, hard in (status.get("hard") or {}).items():
-            resource = name.removeprefix("requests.")
-            amount = more.get(resource, 0)
-            if amount <= 0:
-                continue
-            plain = resource.removeprefix("limits.")
-            total, used = _units(plain, hard), _units(plain, (status.get("used") or {}).get(name, "0"))
-            if used + amount > total:
-                text = _TEXT[plain]
-                yield (
-                    f"the ResourceQuota {item['metadata']['name']} allows {text(total)} of {name}, {text(used)} are used, "
-                    f"and this would add {text(amount)}"
-                )
-
-
-def rollout_problems(pods: Iterable[Object], resources: Mapping[str, Resources], view: ClusterView) -> Iterator[str]:
-    """Pods of a workload that could run nowhere if they are recreated with the new resources."""
-    new = [_with(pod, resources) for pod in pods]
+def rollout_problems(
+    kind: str, item: Object, pods: Sequence[Object], resources: Mapping[str, Resources], view: ClusterView
+) -> Iterator[str]:
+    """Pods of a workload that could run nowhere if they are recreated with the new resources; and if its roll-out starts a pod before it
+    ends one, that one. `view` has its pods as they are before."""
+    new = [with_resources(pod, resources) for pod in pods]
     for found in placement.place_all(new, view):
         if found.outcome == "nowhere":
             yield f"recreated with the new resources, {found}"
+    if not new or not starts_first(kind, item):
+        return
+    own = {pod["metadata"].get("uid") for pod in new}
+    resized = [*new, *(pod for pod in view.pods if pod["metadata"].get("uid") not in own)]
+    more = [_one_more(pod) for pod in (new if kind == "DaemonSet" else new[:1])]
+    for found in placement.place_all(more, replace(view, pods=resized)):
+        if found.outcome == "nowhere":
+            yield f"{STARTS_FIRST}: {found}; make room on a node, or set template=keep"
 
 
-def _with(pod: Object, resources: Mapping[str, Resources]) -> Object:
+def _one_more(pod: Object) -> Object:
+    meta = {key: value for key, value in pod["metadata"].items() if key != "uid"}
+    return {**pod, "metadata": {**meta, "name": f"{meta['name']}-new"}}
+
+
+def with_resources(pod: Object, resources: Mapping[str, Resources]) -> Object:
+    """The pod as it is created again with the new resources of its containers."""
     changed: Any = copy.deepcopy({key: value for key, value in pod.items() if key != "status"})
     for one in changed["spec"].get("containers") or ():
         new = resources.get(str(one.get("name"))) or {}

@@ -39,7 +39,8 @@ class UseEvidence:
     reads of the working set, `peak` the kernel's peak without the page cache that can be reclaimed, `kernel_peak` as the kernel has it.
     `trend`: a leak; `rising`: it may be one, and more reads will tell. Both are of the newest image only.
     `throttled`: the share of the periods in which a CPU limit of `throttled_at` stopped the container (see _throttled). `kills`: OOM kills,
-    `kill_limit` the highest limit at which one happened, `kill_lived` the longest life that ended so.
+    `kill_limit` the highest limit at which one happened, `kill_lived` the longest life that ended so, `kill_ago` the time between the last
+    one and the last read.
     """
 
     cpu_seconds: float = 0.0
@@ -70,18 +71,20 @@ class UseEvidence:
     kills: int = 0
     kill_limit: int | None = None
     kill_lived: float | None = None
+    kill_ago: float | None = None
 
 
-def evidence(history: SampleHistory) -> UseEvidence:
-    spans = history.spans
+def evidence(history: SampleHistory, gone: Sequence[Span] = ()) -> UseEvidence:
+    """`gone`: lives of pods that are gone and whose image is not known: they say nothing of a leak now."""
+    spans = (*history.spans, *gone)
     cpu, worst = _cpu(spans)
-    kills = len(history.kills)
+    killed = {kill.id for kill in history.kills if not kill.processes}
     # The kernel also counts processes that it killed in a container that went on.
-    kills += sum(span.last.oom_kills or 0 for span in spans if span.id not in {kill.id for kill in history.kills})
+    kills = len(killed) + sum(span.last.oom_kills or 0 for span in spans if span.id not in killed)
     limits = [kill.limit for kill in history.kills if kill.limit is not None]
     lived = [kill.lived for kill in history.kills if kill.lived is not None]
     memory, memory_worst = _memory(spans)
-    present = _of_newest_image(spans)
+    present = _of_newest_image(history.spans)
     throttled_at, throttled = _throttled(spans)
     trends = [found for span in present if (found := trend(span.points, span.started))]
     return UseEvidence(
@@ -104,7 +107,14 @@ def evidence(history: SampleHistory) -> UseEvidence:
         kills=kills,
         kill_limit=max(limits, default=None),
         kill_lived=max(lived, default=None),
+        kill_ago=_since(history),
     )
+
+
+def _since(history: SampleHistory) -> float | None:
+    kill = max((kill.at for kill in history.kills), default=None)
+    read = max((span.last.at for span in history.spans), default=None)
+    return None if kill is None or read is None else max(0.0, read - kill)
 
 
 def _cpu(spans: Sequence[Span]) -> tuple[dict[str, Any], str]:

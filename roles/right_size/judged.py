@@ -91,7 +91,7 @@ def judge(
         wasted_cpu,
         wasted_memory,
         dangers,
-        memory.decision == "fix" or (memory.pattern == "OOM-killed" and memory.decision != "keep"),
+        memory.decision == "fix" or _killed(memory),
         tuple(_notes(workload, container, now, (cpu, memory), vpa, targets, requested or {})),
         any(one.sidecar for one in now),
     )
@@ -108,9 +108,14 @@ def _wasted(request: int | None, advice: Advice) -> int:
     return request - advice.target
 
 
+def _killed(memory: Advice) -> bool:
+    """It was killed, and has no more memory since."""
+    return memory.pattern == "OOM-killed" and memory.decision in ("raise", "unknown")
+
+
 def _dangers(found: UseEvidence, now: Present, cpu: Advice, memory: Advice, *, evicted: bool) -> Iterator[str]:
     """`evicted`: its pods can be evicted for lack of memory."""
-    if memory.pattern == "OOM-killed" and memory.decision != "keep":
+    if _killed(memory):
         yield f"the kernel killed it for its memory, {found.kills} times" if found.kills > 1 else "the kernel killed it for its memory"
     if memory.decision == "fix":
         rate = f" by {rate_text(found.trend.rate)}" if found.trend is not None else ""

@@ -9,6 +9,7 @@ from roles.right_size import autoscaling
 from roles.right_size.collected import CollectedUse
 from roles.right_size.evidence import evidence
 from roles.right_size.judged import JudgedContainer, UseTotal, in_order, judge
+from roles.right_size.past_pods import PodOwners
 from roles.right_size.samples import SampleHistory, Span, added
 from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload, amounts
 
@@ -45,22 +46,39 @@ def judge_all(
     min_span: float,
     more: Mapping[tuple[str, str, str], Span],
 ) -> list[JudgedContainer]:
-    """In the order of the report. `more`: spans of another source, by namespace, pod and container."""
+    """In the order of the report. `more`: spans of another source, by namespace, pod and container; those of pods that are gone count for
+    the workload that their names say."""
     vpas, targets = autoscaling.recommendations(seen.vpas), autoscaling.utilization_targets(seen.hpas)
     total = allocatable(seen.nodes)
+    present, gone = _by_workload(seen, more)
     found = []
     for workload, by_name in grouped(seen.containers).items():
         requested = {name: ones[0].requests for name, ones in by_name.items()}
         for name, ones in by_name.items():
             history = histories.get(workload, {}).get(name, SampleHistory())
-            spans = [more[place] for one in ones if (place := (workload.namespace, one.pod, name)) in more]
+            known = SampleHistory((*history.spans, *present.get((workload, name), ())), history.kills)
             found.append(
                 judge(
-                    workload, name, ones, evidence(SampleHistory((*history.spans, *spans), history.kills)), total, min_span,
+                    workload, name, ones, evidence(known, gone.get((workload, name), ())), total, min_span,
                     vpas.get((workload, name)), targets.get(workload, ()), requested,
                 )
             )  # fmt: skip
     return in_order(found)
+
+
+#: By workload and container.
+_Spans = dict[tuple[SizedWorkload, str], list[Span]]
+
+
+def _by_workload(seen: CollectedUse, more: Mapping[tuple[str, str, str], Span]) -> tuple[_Spans, _Spans]:
+    """Spans of pods that exist, and of pods that are gone."""
+    owners = PodOwners({**seen.pods, **{(one.workload.namespace, one.pod): one.workload for one in seen.containers}})
+    present: _Spans = {}
+    gone: _Spans = {}
+    for (namespace, pod, container), span in more.items():
+        if (workload := owners.of(namespace, pod)) is not None:
+            (present if owners.exists(namespace, pod) else gone).setdefault((workload, container), []).append(span)
+    return present, gone
 
 
 def allocatable(nodes: Iterable[Object]) -> UseTotal:

@@ -81,7 +81,8 @@ def collect(
     # A container that was restarted meanwhile has two IDs, and both lives count.
     known = {one.id: one for one in (*before, *now) if one.id}
     seen = {one.id: reads_of for one in known.values() if (reads_of := _seen(one, reads))}
-    found = CollectedUse(session.asked(cluster_uid, "plan"), now, _lives(before, now), seen)
+    pods = {(one.workload.namespace, one.pod): one.workload for one in now}
+    found = CollectedUse(session.asked(cluster_uid, "plan"), now, _lives(before, now), seen, pods)
     if others:
         notes[
             f"{', '.join(others)}: not read over SSH (not in the inventory, or left out by --limit), so only the kubelet's rates are "
@@ -165,6 +166,7 @@ def _read(one: ContainerNow, read: ReadAt) -> Read | None:
             cpu_pressure=use.cpu_pressure,
             memory_pressure=use.memory_pressure,
             cpu_limit=one.limits.cpu,
+            memory_limit=one.limits.memory,
         )
     told = read.kubelets.get(one.node, {}).get((one.workload.namespace, one.pod, one.name))
     if told is None or (told.at is not None and one.started is not None and told.at < one.started):

@@ -119,28 +119,36 @@ def _memory(found: UseEvidence, now: Present, min_span: float) -> Advice:
     has, most = now.requests.memory, now.limits.memory
     seen = max((one for one in (found.memory_highest, found.peak) if one is not None), default=None)
     if pattern == "OOM-killed":
-        return _after_oom(found, now, seen)
+        return _after_oom(found, now, seen, min_span)
     if pattern == "unknown" or seen is None:
         why = f"too few reads: {found.points}, {LEAST_POINTS} are needed"
         return Advice("memory", "unknown", "unknown", why, found.memory_p95, seen, has, most)
     if pattern == "leaking":
         return Advice("memory", pattern, "fix", "; ".join(_leak(found, most)), found.memory_p95, seen, has, most)
-    request = max(_LEAST_MEMORY, round_memory(seen * MARGIN))
-    limit = None if most is None else max(request, round_memory(seen * _MEMORY_LIMIT))
-    held = 0 if limit is None or most is None else min(most, round_memory(found.kernel_peak or 0))
-    if limit is not None and held > limit:
-        limit = held
-    if now.guaranteed and limit is not None:
-        request = limit
+    request, limit, held = _fitting(seen, found.kernel_peak or 0, now)
     why = f"it used at most {memory_text(seen)}" + (", by the kernel's peak" if found.peak == seen else "")
-    if held and limit == held:
-        # How much of the peak was cache is known of now, not of then: a start may need it again.
-        why = f"{why}; the limit is not lowered below the kernel's peak with page cache, {memory_text(found.kernel_peak or 0)}"
+    if held:
+        why = f"{why}; the {held} is not lowered below the kernel's peak with page cache, {memory_text(found.kernel_peak or 0)}"
     if pattern == "rising":
         why = f"it uses more than it did at first, and may leak: more runs will tell; {why}"
         request = max(request, has or 0)
         limit = None if limit is None else max(limit, most or 0)
     return _decided("memory", pattern, why, (found.memory_p95, seen), (has, most), (request, limit), found.memory_seconds, min_span)
+
+
+def _fitting(seen: int, kernel_peak: int, now: Present) -> tuple[int, int | None, str]:
+    """Request and limit for a need of `seen`, and which of them is held at the kernel's peak. How much of that was page cache is known of
+    now, not of then: a start may need all of it again. So the limit keeps room for it; where there is none, the request does."""
+    has, most = now.requests.memory, now.limits.memory
+    request, held = max(_LEAST_MEMORY, round_memory(seen * MARGIN)), ""
+    if most is None:
+        if (kept := min(has or 0, round_memory(kernel_peak))) > request:
+            request, held = kept, "request"
+        return request, None, held
+    limit = max(request, round_memory(seen * _MEMORY_LIMIT))
+    if (kept := min(most, round_memory(kernel_peak))) > limit:
+        limit, held = kept, "limit"
+    return (limit if now.guaranteed else request), limit, held
 
 
 def _leak(found: UseEvidence, limit: int | None) -> Iterator[str]:
@@ -154,13 +162,19 @@ def _leak(found: UseEvidence, limit: int | None) -> Iterator[str]:
     yield "no request fits it: fix the program"
 
 
-def _after_oom(found: UseEvidence, now: Present, seen: int | None) -> Advice:
+def _after_oom(found: UseEvidence, now: Present, seen: int | None, min_span: float) -> Advice:
     has, most = now.requests.memory, now.limits.memory
     killed = max(found.kill_limit or 0, 0) or most or seen
     times = f"the kernel killed it for its memory {found.kills} times" if found.kills > 1 else "the kernel killed it for its memory"
     if killed is None:
         return Advice("memory", "OOM-killed", "unknown", f"{times}, and nothing more is known", request=has, limit=most)
     at = f", at a limit of {memory_text(found.kill_limit)}" if found.kill_limit else ""
+    if found.kill_limit and seen is not None and seen > found.kill_limit and found.trend is None and not found.rising:
+        # It has run with more since, so that its need is known, and no guess.
+        request, limit, _ = _fitting(seen, found.kernel_peak or 0, now)
+        why = f"{times}{at}, and it needs {memory_text(seen)}"
+        seconds = found.kill_ago or 0.0
+        return _decided("memory", "OOM-killed", why, (found.kill_limit, seen), (has, most), (request, limit), seconds, min_span)
     needed = round_memory(max(killed * _AFTER_OOM, (seen or 0) * MARGIN))
     enough = has is not None and has >= needed and (most is None or most >= needed)
     limit = None if most is None else max(most, needed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 DAY = 86400
@@ -35,7 +35,7 @@ _RATIO = math.log(1.02)
 class Read:
     """One read of a running container. `counter`: CPU time in seconds since its start, read at `clock` (seconds of a clock that `source`
     names: two reads are comparable if it is the same). Bytes; None: not known. `age`: seconds since the container's start; `cpu_limit` in
-    thousandths of a core."""
+    thousandths of a core, and `memory_limit`: those that the container had then."""
 
     at: float
     source: str
@@ -51,6 +51,7 @@ class Read:
     cpu_pressure: float | None = None
     memory_pressure: float | None = None
     cpu_limit: int | None = None
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,22 @@ class Span:
 @dataclass(frozen=True)
 class Kill:
     """A container that the kernel killed for its memory: its ID, when, its memory limit in bytes and how long it had run in seconds, if
-    known."""
+    known. Or `processes`: only some of its processes, and it went on."""
 
     id: str
     at: float
     limit: int | None = None
     lived: float | None = None
+
+    @property
+    def processes(self) -> bool:
+        return "#" in self.id
+
+
+def processes_killed(id: str, read: Read) -> Iterator[Kill]:
+    """What the kernel has counted in a container that goes on, with the limit of that moment: later, nothing else says so."""
+    if read.oom_kills:
+        yield Kill(f"{id}#{read.oom_kills}", read.at, read.memory_limit)
 
 
 @dataclass(frozen=True)
@@ -259,13 +270,17 @@ def added(history: SampleHistory, seen: Iterable[Seen], kills: Iterable[Kill], n
         raise ClockError(f"samples of {ahead / DAY:.0f} days in the future are kept: this machine's clock, or another operator's, is wrong")
     known = {span.id: span for span in history.spans}
     living = set()
+    kills = list(kills)
     for one in seen:
         living.add(one.id)
         for read in one.reads:
+            kills += processes_killed(one.id, read)
             there = known.get(one.id)
             known[one.id] = begin(one, read) if there is None else extended(there, read)
     # The time of a kill is by the node's clock.
-    killed = {kill.id: kill for kill in (*(replace(one, at=min(one.at, now)) for one in kills), *history.kills)}
+    killed: dict[str, Kill] = {}
+    for kill in (*history.kills, *(replace(one, at=min(one.at, now)) for one in kills)):
+        killed.setdefault(kill.id, kill)
     return pruned(SampleHistory(tuple(known.values()), tuple(killed.values())), now, living)
 
 

@@ -7,15 +7,24 @@ import json
 import re
 import shlex
 import subprocess
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roles.engine.kubelet import parse_quantity
+from roles.engine.object_changes import is_over
+from roles.engine.placement import requests
 from roles.right_size import page
-from tests.integration import browser
+from tests.integration import browser, metrics_api, scaling
+from tests.integration.metrics_api import MetricsApi
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.integration.test_pod_resize import identities, kernel, manifest
 from tests.lab import Lab, loadserver
@@ -31,7 +40,10 @@ NAMESPACE, SHORT = "t-size", "t-size-short"
 STEADY = {"cpu": 60, "memory": 96}
 SPIKY = {"cpu": 10, "burst": 100, "every": 24, "for": 12, "memory": 32}
 LEAKING = {"memory": 24, "leak": 0.5}
-KILLED = {"memory": 56}
+# Much more than its limit.
+KILLED, KILLED_AT = {"memory": 80}, 48
+# What the load server needs for itself.
+OWN = 2
 # It has a CPU limit.
 LIMITED = {"cpu": 20, "memory": 16}
 # Seconds between two reads, and how many there are.
@@ -53,6 +65,11 @@ def deployment(name: str, image: str, node: str, resources: dict[str, Any], *, n
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
     }
+
+
+def of_memory(size: int) -> dict[str, Any]:
+    """Request and limit in MiB."""
+    return {"requests": {"memory": f"{size}Mi"}, "limits": {"memory": f"{size}Mi"}}
 
 
 def test_a_request_is_lowered_in_place_and_comes_back(lab: Lab) -> None:
@@ -112,8 +129,9 @@ def loads(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 deployment("spiky", image, "cp1", {"requests": {"cpu": "40m", "memory": "36Mi"}}, **SPIKY),
                 deployment("leaking", image, "w1", {"requests": {"memory": "32Mi"}, "limits": {"memory": "600Mi"}}, **LEAKING),
                 deployment("limited", image, "w1", {"requests": {"cpu": "200m", "memory": "24Mi"}, "limits": {"cpu": "400m"}}, **LIMITED),
-                deployment("killed", image, "cp1", {"requests": {"memory": "48Mi"}, "limits": {"memory": "48Mi"}}, **KILLED),
+                deployment("killed", image, "cp1", of_memory(KILLED_AT), **KILLED),
             ]
+            items[-1]["spec"]["strategy"] = {"type": "Recreate"}
             lab.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
             for name in ("steady", "spiky", "leaking", "limited"):
                 lab.kubectl("rollout", "status", "-n", NAMESPACE, f"deployment/{name}", "--timeout=280s")
@@ -227,7 +245,7 @@ def test_each_is_known_for_what_it_is(first: First) -> None:
     assert near(leaking["seen"]["trend"]["rate"], LEAKING["leak"] * MI)
 
     assert (killed["memory"]["pattern"], killed["memory"]["decision"]) == ("OOM-killed", "raise"), killed
-    assert near(killed["memory"]["advice"]["limit"], (KILLED["memory"] + 2) * MI) and killed["seen"]["kill_limit"] == 48 * MI
+    assert killed["seen"]["kill_limit"] == KILLED_AT * MI and killed["memory"]["advice"]["limit"] == 1.25 * KILLED_AT * MI
 
 
 @slow
@@ -491,16 +509,49 @@ def test_a_quota_without_room_refuses_the_plan(first: First, loads: Lab) -> None
 
 
 @slow
+def test_a_node_without_room_refuses_the_plan(first: First, loads: Lab) -> None:
+    """A neighbour requests all but 30m of what the node has left, and the advice wants more than that."""
+    pod = the_pod(loads, "spiky")
+    room = json.loads(loads.kubectl("get", "node", "cp1", "-o", "json"))["status"]["allocatable"]
+    listed = json.loads(loads.kubectl("get", "pods", "--all-namespaces", "--field-selector=spec.nodeName=cp1", "-o", "json"))["items"]
+    held = sum(requests(one).get("cpu", Fraction(0)) for one in listed if not is_over(one))
+    left = int((parse_quantity(room["cpu"]) - held) * 1000) - 30
+    filler = manifest({"requests": {"cpu": f"{left}m", "memory": "1Mi"}})
+    item = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "filler", "namespace": NAMESPACE},
+        "spec": {**filler, "nodeName": "cp1"},
+    }
+    loads.kubectl("create", "-f", "-", input=json.dumps(item))
+    try:
+        loads.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", "pod/filler", "--timeout=120s")
+        asked = data(only=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0", template="keep")
+        refused = pyinfra("right_size", *asked, "-y")
+        assert refused.code == 1 and "refused, nothing was written" in refused.all, refused.all
+        assert re.search(r"cp1 has \S+ of cpu for pods, they request \S+, and this would add \S+", " ".join(refused.all.split())), (
+            refused.all
+        )
+        assert identities([the_pod(loads, "spiky")]) == identities([pod])
+    finally:
+        loads.kubectl("delete", "-n", NAMESPACE, "pod/filler", "--wait")
+
+
+@slow
 def test_what_is_too_small_is_put_back(hpa: Lab, first: First) -> None:
-    """The workload needs more than it was ever seen to need, right after its limit was lowered."""
-    pod = the_pod(hpa)
-    run = Started("right_size", *apply(soak=120, min_span="0"))
+    """The workload needs more than it was ever seen to need, right after its limit was lowered. Another one waits for its turn, and is not
+    begun then."""
+    pod, waiting = the_pod(hpa), the_pod(hpa, "limited")
+    both = f"{ONE},{NAMESPACE}/deployment/limited"
+    run = Started("right_size", *data(only=both, apply="true", soak="120", watch="0", min_span="0"), "-y")
     run.wait_for("watching for")
     ask(hpa, pod, memory=300)
     told = run.end()
     assert told.code == 1, told.all
     flat = " ".join(told.out.split())
     assert "reverted" in flat and "HALTED" in flat and "killed it for its memory" in flat, told.all
+    assert re.search(r"^Deployment t-size/limited +right size +not started ", told.out, re.MULTILINE), told.all
+    assert the_pod(hpa, "limited") == waiting, "one at a time: nothing of it was written"
     after = the_pod(hpa)
     assert after["metadata"]["uid"] == pod["metadata"]["uid"] and after["spec"]["containers"][0]["resources"] == BEFORE
     assert kernel(hpa, after)[1] == str(512 * MI)
@@ -509,3 +560,140 @@ def test_what_is_too_small_is_put_back(hpa: Lab, first: First) -> None:
     again = by_name(right_size(watch="0", min_span="0", format="json"))["steady"]["memory"]
     assert again["pattern"] == "OOM-killed" and again["decision"] == "keep", "it was killed at the lowered limit, and has more by now"
     assert again["advice"]["limit"] == 512 * MI and "of 512Mi" not in again["why"], again
+
+
+# ---- one that is killed
+
+
+def ended(lab: Lab, limit: int) -> str:
+    """Whether the one that is killed runs with this limit, or was killed at it; "" as long as that is not known."""
+    found = [one for one in the_pods(lab, "killed") if one["spec"]["containers"][0]["resources"] == of_memory(limit)]
+    states = [state for one in found for state in one["status"].get("containerStatuses") or ()]
+    if any((state[key].get("terminated") or {}).get("reason") == "OOMKilled" for state in states for key in ("state", "lastState")):
+        return "killed"
+    began = [state["state"]["running"]["startedAt"] for state in states if "running" in state["state"]]
+    return "runs" if any(time.time() - datetime.fromisoformat(at).timestamp() > RUNS for at in began) else ""
+
+
+# Seconds: it takes its memory in the first one.
+RUNS = 10
+
+
+@slow
+def test_the_advice_for_one_that_is_killed_ends_near_its_need(first: First, loads: Lab) -> None:
+    """A container that is killed again and again does not run, so each advice is followed by hand, until it runs."""
+    need, limits = KILLED["memory"] + OWN, [KILLED_AT]
+    while ended(loads, limits[-1]) != "runs":
+        wait_for(lambda: ended(loads, limits[-1]), f"its end at {limits[-1]}Mi")
+        if ended(loads, limits[-1]) == "runs":
+            break
+        memory = by_name(right_size(watch="0", format="json"))["killed"]["memory"]
+        assert (memory["pattern"], memory["decision"]) == ("OOM-killed", "raise"), memory
+        size = memory["advice"]["limit"] // MI
+        assert memory["advice"]["request"] == memory["advice"]["limit"] and 1.25 * limits[-1] <= size <= 1.35 * limits[-1], memory
+        limits.append(size)
+        containers = [{"name": "app", "resources": of_memory(size)}]
+        loads.kubectl(
+            "patch", "-n", NAMESPACE, "deployment/killed", "-p", json.dumps({"spec": {"template": {"spec": {"containers": containers}}}})
+        )
+    assert len(limits) >= 3 and limits[-2] < need <= limits[-1], limits
+    found = by_name(right_size(watch="28", interval="2", min_span="0", format="json"))["killed"]
+    memory = found["memory"]
+    print(f"limits {limits}: {json.dumps(memory)}")
+    assert found["seen"]["kill_limit"] == limits[-2] * MI and memory["range"]["high"] > limits[-2] * MI, found
+    assert near(memory["target"], need * MI) and near(memory["advice"]["request"], need * MI), found
+    assert memory["decision"] in ("keep", "lower") and memory["advice"]["limit"] >= need * MI and not found["critical"], found
+
+
+# ---- one with an autoscaler that works
+
+SCALED = "t-size-scaled"
+# What each of its pods uses; what its metrics API says it does, by CPU in equilibrium, by memory far from it.
+SERVED, PODS = {"cpu": 20, "memory": 24}, 3
+CPU, MEMORY = 20, 190
+
+
+def of_scaled(lab: Lab, what: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("get", "-n", SCALED, what, "-o", "json"))
+    return found
+
+
+def percents(lab: Lab) -> dict[str, int]:
+    metrics = of_scaled(lab, "hpa/served")["spec"]["metrics"]
+    return {one["resource"]["name"]: one["resource"]["target"]["averageUtilization"] for one in metrics}
+
+
+@contextlib.contextmanager
+def sampled(lab: Lab) -> Iterator[list[tuple[int, int]]]:
+    """How many pods the Deployment shall have, and how many are available, all the time."""
+    samples: list[tuple[int, int]] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            found = of_scaled(lab, "deployment/served")
+            samples.append((found["spec"]["replicas"], found["status"].get("availableReplicas", 0)))
+            over.wait(0.5)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join(timeout=60)
+
+
+@pytest.fixture
+def served_pods(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsApi]:
+    """As many pods as the autoscaler may make, which it wants by CPU alone, and would remove at once."""
+    image = loadserver.load(lab)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    has = {"requests": {"cpu": "100m", "memory": "16Mi"}}
+    item = deployment("served", image, "w1", has, namespace=SCALED, **SERVED)
+    item["spec"]["replicas"] = PODS
+    targets = [
+        {"type": "Resource", "resource": {"name": name, "target": {"type": "Utilization", "averageUtilization": percent}}}
+        for name, percent in (("cpu", CPU), ("memory", MEMORY))
+    ]
+    at_once = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    lab.kubectl("create", "namespace", SCALED)
+    try:
+        lab.kubectl("create", "-f", "-", input=json.dumps(item))
+        lab.kubectl("rollout", "status", "-n", SCALED, "deployment/served", "--timeout=280s")
+        with metrics_api.served_in(lab, tmp_path) as api:
+            api.cpu["served"], api.memory["served"] = "20m", "8Mi"
+            metrics_api.register(api, lab, metrics_api.RESOURCE)
+            scaling.apply(lab, scaling.hpa(SCALED, "served", "served", *targets, minReplicas=1, maxReplicas=PODS, behavior=at_once))
+            wait_for(lambda: len(of_scaled(lab, "hpa/served")["status"].get("currentMetrics") or ()) == 2, "both metrics")
+            yield api
+            lab.kubectl("delete", "-n", SCALED, "hpa/served")
+    finally:
+        lab.kubectl("delete", "namespace", SCALED, "--wait=false")
+
+
+@slow
+def test_an_autoscaler_in_equilibrium_never_removes_a_pod(lab: Lab, served_pods: MetricsApi) -> None:
+    """The CPU request falls to a quarter and that of memory rises, there and back. By memory alone there would be fewer pods."""
+    only = f"{SCALED}/deployment/served"
+    with sampled(lab) as samples:
+        told = pyinfra("right_size", *data(only=only, apply="true", watch="30", interval="2", min_span="0", soak="35"), "-y")
+        assert told.code == 0, told.all
+        has = the_pods(lab, "served", SCALED)[0]["spec"]["containers"][0]["resources"]["requests"]
+        cpu, memory = int(has["cpu"].rstrip("m")), int(has["memory"].rstrip("Mi"))
+        assert cpu < 50 and memory > 20, has
+        assert percents(lab) == {"cpu": round(CPU * 100 / cpu), "memory": round(MEMORY * 16 / memory)}
+        followed(served_pods)
+        there = len(samples)
+        undo(run_of(told))
+        assert percents(lab) == {"cpu": CPU, "memory": MEMORY}
+        followed(served_pods)
+    print(f"{len(samples)} samples, {there} of them on the way there: {Counter(samples)}")
+    assert there > 20 and len(samples) > there + 20 and {wanted for wanted, _ in samples} == {PODS}, samples
+    assert min(available for _, available in samples) == PODS, samples
+
+
+def followed(api: MetricsApi) -> None:
+    """Until the controller has computed twice with what is there now: each time it asks for both metrics."""
+    before = len(api.asked)
+    wait_for(lambda: len(api.asked) >= before + 4, "two more looks of the controller")

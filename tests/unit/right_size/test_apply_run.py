@@ -26,14 +26,18 @@ from tests.unit.right_size.test_report import container
 from tests.unit.right_size.world import MI, START
 
 
-def utilization(percent: int) -> list[Any]:
+def utilization(percent: int, name: str = "cpu") -> list[Any]:
     target = {"type": "Utilization", "averageUtilization": percent}
-    return [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    return [{"type": "Resource", "resource": {"name": name, "target": target}}]
 
 
 OLD, NEW = utilization(60), utilization(120)
 PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
 TARGET = TargetChange("h", PATH, "u", OLD, NEW, "cpu 60 % -> 120 %")
+FALLING = TargetChange("h", PATH, "u", NEW, OLD, "cpu 120 % -> 60 %")
+# The CPU request is halved, and that of memory doubled.
+TWO = TargetChange("h", PATH, "u", [*OLD, *utilization(80, "memory")], [*NEW, *utilization(40, "memory")], "both")
+LOWER = [*OLD, *utilization(40, "memory")]
 NOW = container("web", limits=Amounts(None, 128 * MI))
 WELL = SoakLook({("web-1", "app"): NOW}, {})
 KILLED = SoakLook({("web-1", "app"): replace(NOW, restarts=1, kills=(Kill("f" * 64, START, 64 * MI, 1.0),))}, {})
@@ -81,8 +85,8 @@ class Resize:
 class Cluster:
     """One autoscaler."""
 
-    def __init__(self) -> None:
-        self.item: dict[str, Any] | None = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"metrics": OLD}}
+    def __init__(self, metrics: Sequence[Any] = OLD) -> None:
+        self.item: dict[str, Any] | None = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"metrics": list(metrics)}}
         self.conflicts = 0
 
     def fetch(self, path: str) -> dict[str, Any] | None:
@@ -179,29 +183,74 @@ def test_the_watch_ends_with_a_look_that_sees() -> None:
     assert cluster.metrics == OLD
 
 
-def test_a_target_that_falls_is_written_before_the_request_rises() -> None:
+class Noting(Resize):
+    """Notes the metrics of the autoscaler at each step."""
+
+    def __init__(self, cluster: Cluster, **more: Any) -> None:
+        super().__init__(**more)
+        self.cluster = cluster
+        self.seen: list[tuple[str, Any]] = []
+
+    def resize(self) -> str:
+        self.seen.append(("resize", self.cluster.metrics))
+        return super().resize()
+
+    def put_back(self, why: str) -> Exception:
+        self.seen.append(("put back", self.cluster.metrics))
+        return super().put_back(why)
+
+    def update_template(self) -> str:
+        self.seen.append(("template", self.cluster.metrics))
+        return super().update_template()
+
+
+#: The metrics while pods are resized, there and back.
+MEANWHILE = [(TARGET, OLD), (FALLING, OLD), (TWO, LOWER), (replace(TWO, before=TWO.after, after=TWO.before), LOWER)]
+
+
+@pytest.mark.parametrize(("target", "meanwhile"), MEANWHILE)
+def test_while_pods_are_resized_each_metric_has_its_lower_target(target: TargetChange, meanwhile: list[Any]) -> None:
     """An autoscaler that looks in the middle may add pods; it never removes some that are needed."""
-    for target, first in ((TARGET, False), (TARGET.back(), True)):
-        cluster, seen = Cluster(), []
-        assert cluster.item is not None
-        cluster.item["spec"]["metrics"] = list(target.before)
-        resize = Resize()
+    cluster = Cluster(target.before)
+    resize = Noting(cluster)
+    change(cluster, resize, WELL, target=target).carry_out(lambda _: None)
+    assert resize.seen == [("resize", meanwhile), ("template", list(target.after))] and cluster.metrics == list(target.after)
 
-        def note(cluster: Cluster = cluster, seen: list[Any] = seen) -> str:
-            seen.append(cluster.metrics)
-            return "proof"
+    cluster = Cluster(target.before)
+    resize = Noting(cluster)
+    with pytest.raises(Undone):
+        change(cluster, resize, WELL, KILLED, target=target).carry_out(lambda _: None)
+    assert resize.seen == [("resize", meanwhile), ("put back", meanwhile)] and cluster.metrics == list(target.before)
 
-        resize.resize = note  # type: ignore[method-assign]
-        change(cluster, resize, WELL, target=target).carry_out(lambda _: None)
-        assert seen == [list(target.after if first else target.before)] and cluster.metrics == list(target.after)
+    cluster = Cluster(target.before)
+    resize = Noting(cluster)
+    WayBack(cast(WorkloadResize, resize), [target], cluster.session).carry_out(lambda _: None)
+    assert resize.seen == [("resize", meanwhile), ("template", meanwhile)] and cluster.metrics == list(target.after)
+
+
+@pytest.mark.parametrize("at", [TWO.before, LOWER, TWO.after])
+def test_the_way_back_of_a_run_that_was_killed_anywhere(at: list[Any]) -> None:
+    cluster = Cluster(at)
+    back = replace(TWO, before=TWO.after, after=TWO.before)
+    assert back.wrote(at)
+    WayBack(cast(WorkloadResize, Resize()), [back], cluster.session).carry_out(lambda _: None)
+    assert cluster.metrics == TWO.before
+    assert not back.wrote(utilization(50)) and not back.wrote([])
+
+
+def test_metrics_that_are_not_the_recorded_ones_stay_until_the_end() -> None:
+    """With `force`, the metrics of someone else are overwritten."""
+    theirs = [*utilization(50), {"type": "External"}]
+    cluster = Cluster(theirs)
+    resize = Noting(cluster)
+    WayBack(cast(WorkloadResize, resize), [replace(FALLING, before=theirs)], cluster.session).carry_out(lambda _: None)
+    assert resize.seen[0] == ("resize", theirs) and cluster.metrics == OLD
 
 
 def test_pods_that_cannot_be_resized_leave_the_targets_as_they_were() -> None:
-    cluster, resize = Cluster(), Resize(refuses=WriteRefused("no room"))
-    assert cluster.item is not None
-    cluster.item["spec"]["metrics"] = NEW
+    cluster, resize = Cluster(NEW), Resize(refuses=WriteRefused("no room"))
     with pytest.raises(Undone, match="no room; its autoscalers have their old targets"):
-        change(cluster, resize, WELL, target=TARGET.back()).carry_out(lambda _: None)
+        change(cluster, resize, WELL, target=FALLING).carry_out(lambda _: None)
     assert not resize.log and cluster.metrics == NEW
     with pytest.raises(RevertFailed, match="stuck"):
         change(Cluster(), Resize(refuses=RevertFailed("stuck")), WELL).carry_out(lambda _: None)
@@ -259,12 +308,12 @@ def test_a_target_that_cannot_be_put_back_is_loud() -> None:
 def test_a_conflict_is_tried_again() -> None:
     cluster = Cluster()
     cluster.conflicts = 2
-    write_target(cluster.session, TARGET)
+    write_target(cluster.session, TARGET, NEW)
     assert cluster.metrics == NEW
-    write_target(cluster.session, TARGET)
+    write_target(cluster.session, TARGET, NEW)
     cluster.item = None
     with pytest.raises(Gone):
-        write_target(cluster.session, TARGET)
+        write_target(cluster.session, TARGET, NEW)
 
 
 def test_the_way_back() -> None:
@@ -277,7 +326,7 @@ def test_the_way_back() -> None:
     with pytest.raises(ValueError, match="undo it by hand"):
         recorded_targets(replace(changed, about={"namespace": "shop"}))
     cluster = Cluster()
-    write_target(cluster.session, TARGET)
+    write_target(cluster.session, TARGET, NEW)
     pods, template, both = Resize(template=None), Resize(steps=()), Resize()
     for resize, done in ((pods, ["resize"]), (template, ["template"]), (both, ["resize", "template"])):
         way = WayBack(cast(WorkloadResize, resize), [back], cluster.session)
@@ -288,4 +337,4 @@ def test_the_way_back() -> None:
     with pytest.raises(ChangedByOthers):
         assert cluster.item is not None
         cluster.item["spec"]["metrics"] = [{"theirs": 1}]
-        write_target(cluster.session, back)
+        write_target(cluster.session, back, back.after)

@@ -15,18 +15,17 @@ from roles.pod_resize.templates import Template
 from roles.right_size.applying import (
     WantedResources,
     changed_since,
-    grown,
     new_resources,
     node_problems,
-    quota_problems,
     rollout_problems,
     target_changes,
+    use_before,
     wanted,
 )
 from roles.right_size.autoscaling import Recommended
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.samples import Kill
-from roles.right_size.watching import SoakLook, worse
+from roles.right_size.watching import SoakLook, UseBefore, worse
 from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload
 from tests.unit.right_size.test_report import container, judged
 from tests.unit.right_size.world import MI, START, reads
@@ -97,8 +96,14 @@ def test_utilization_targets_follow_the_request() -> None:
     assert target.path == "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
     assert list(target.after) == [utilization(30), value, utilization(70, container="other"), utilization(40, container="app")]
     assert target.text == "cpu 60 % -> 30 %, cpu 80 % -> 40 %" and item["spec"]["metrics"][0] == utilization(60), "the old one is as it was"
-    assert target.patch("7") == {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"metrics": list(target.after)}}
-    assert target.back().after == target.before
+    assert target.patch(target.after, "7") == {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"metrics": list(target.after)}}
+    assert target.meanwhile == list(target.after) and not target.rises, "all fall"
+    assert target.window == 300.0
+    item["spec"]["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    assert target_changes(change, [item])[0].window == 0.0
+    less = one(220)
+    [target] = target_changes(WantedResources(less.workload, {"app": new_resources(less)}, [less]), [item])
+    assert target.rises and target.meanwhile == list(target.before)
 
 
 def test_all_containers_of_the_pod_count() -> None:
@@ -163,11 +168,6 @@ def running(name: str, cpu: str, memory: str, node: str = "w1", phase: str = "Ru
     }
 
 
-def test_how_much_more() -> None:
-    assert grown(step("300m", "128Mi")) == {"cpu": 200, "memory": 64 * MI, "limits.memory": 64 * MI}
-    assert grown(step("50m", "32Mi")) == {"cpu": -50, "memory": -32 * MI, "limits.memory": -32 * MI}
-
-
 def test_a_node_must_have_room_for_all_of_them() -> None:
     pods = [running("web-1", "100m", "64Mi"), running("other", "600m", "64Mi"), running("done", "900m", "64Mi", phase="Succeeded")]
     assert list(node_problems([step("300m", "64Mi")], NODES, pods)) == []
@@ -176,24 +176,34 @@ def test_a_node_must_have_room_for_all_of_them() -> None:
     assert list(node_problems([step("50m", "32Mi")], NODES, [running("x", "2", "9Gi")])) == [], "less is never refused"
 
 
-def test_a_quota_must_have_room_for_all_of_them() -> None:
-    quota = {"metadata": {"name": "q"}, "status": {"hard": {"requests.cpu": "1", "limits.memory": "1Gi", "pods": "5"},
-                                                   "used": {"requests.cpu": "700m", "limits.memory": "128Mi", "pods": "5"}}}  # fmt: skip
-    assert list(quota_problems([step("300m", "64Mi")], "shop", [quota])) == []
-    [why] = quota_problems([step("300m", "64Mi"), step("300m", "64Mi", "web-2")], "shop", [quota])
-    assert why == "the ResourceQuota q allows 1 of requests.cpu, 700m are used, and this would add 400m"
-    [why] = quota_problems([step("100m", "1Gi")], "shop", [quota])
-    assert "1Gi of limits.memory" in why
-    assert list(quota_problems([step("300m", "64Mi")] * 9, "blog", [quota])) == []
+def rolling(surge: Any = "25%", unavailable: Any = "25%", count: int = 1, kind: str = "RollingUpdate") -> dict[str, Any]:
+    """A Deployment."""
+    strategy = {"type": kind, "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    return {"metadata": {"name": "web", "namespace": "shop", "uid": "d"}, "spec": {"replicas": count, "strategy": strategy}}
+
+
+ONE_BY_ONE = rolling(0, 1)
 
 
 def test_a_pod_that_no_node_can_take_again() -> None:
     pods = [running("web-1", "100m", "64Mi")]
     view = ClusterView(NODES, pods, [], [], [], [], [])
-    assert list(rollout_problems(pods, {"app": {"requests": {"cpu": "900m"}}}, view)) == []
-    [why] = rollout_problems(pods, {"app": {"requests": {"cpu": "1100m"}}}, view)
+    assert list(rollout_problems("Deployment", ONE_BY_ONE, pods, {"app": {"requests": {"cpu": "900m"}}}, view)) == []
+    [why] = rollout_problems("Deployment", ONE_BY_ONE, pods, {"app": {"requests": {"cpu": "1100m"}}}, view)
     assert "recreated with the new resources, shop/web-1: nowhere" in why
     assert pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
+
+
+def test_a_pod_more_in_the_roll_out_needs_room_too() -> None:
+    """600m fit once on a node of one core, and not twice."""
+    pods = [running("web-1", "100m", "64Mi")]
+    view = ClusterView(NODES, pods, [], [], [], [], [])
+    wanted = {"app": {"requests": {"cpu": "600m"}}}
+    assert list(rollout_problems("Deployment", ONE_BY_ONE, pods, wanted, view)) == []
+    [why] = rollout_problems("Deployment", rolling(), pods, wanted, view)
+    assert why.startswith("its roll-out starts a new pod before an old one ends (maxUnavailable 0): shop/web-1-new: nowhere"), why
+    assert why.endswith("make room on a node, or set template=keep")
+    assert list(rollout_problems("Deployment", rolling(), pods, {"app": {"requests": {"cpu": "400m"}}}, view)) == []
 
 
 # ---- the watch
@@ -234,9 +244,35 @@ def test_what_is_worse_than_before() -> None:
     ],
 )
 def test_throttling_counts_if_it_is_more_than_before(periods: int, throttled: int, share: float, bad: bool) -> None:
-    found = list(worse(look(NOW, periods=100, throttled=10), look(NOW, periods=periods, throttled=throttled), {"app": share}))
+    known = {"app": UseBefore(share)}
+    found = list(worse(look(NOW, periods=100, throttled=10), look(NOW, periods=periods, throttled=throttled), known))
     assert bool(found) == bad
     unlimited = replace(NOW, limits=Amounts())
-    assert not list(
-        worse(look(unlimited, periods=100, throttled=10), look(unlimited, periods=periods, throttled=throttled), {"app": share})
-    )
+    assert not list(worse(look(unlimited, periods=100, throttled=10), look(unlimited, periods=periods, throttled=throttled), known))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited", "share", "bad"),
+    [(60, 20.0, 0.02, True), (60, 12.0, 0.02, False), (60, 20.0, 0.3, False), (60, 40.0, 0.3, True), (5, 5.0, 0.0, False),
+     (60, 20.0, None, False), (60, None, 0.02, False), (60, -9.0, 0.02, False)],
+)  # fmt: skip
+def test_one_that_waits_for_cpu_since_it_requests_less(seconds: int, waited: float | None, share: float | None, bad: bool) -> None:
+    """No limit stops it, and nothing of it ends."""
+    one = replace(NOW, limits=Amounts())
+    before, now = look(one, cpu_pressure=100.0), look(one, begun=START + seconds, age=seconds)
+    [read] = now.reads.values()
+    now.reads[one.pod, one.name] = replace(read, cpu_pressure=None if waited is None else 100.0 + waited)  # type: ignore[index]
+    found = list(worse(before, now, {"app": UseBefore(0.0, share)}))
+    assert bool(found) == bad
+    if waited == 20.0 and bad:
+        assert found[0].startswith("web-1, app: its processes waited for CPU in 33% of the time, before in 2%: others")
+    assert not list(worse(before, replace(now, reads={}), {"app": UseBefore(0.0, share)}))
+
+
+def test_what_waited_before_is_compared_only_if_the_request_falls() -> None:
+    def known(cpu: int | None) -> UseBefore:
+        every = reads(120, 5, cpu_pressure=12.0)
+        return use_before(judged((container("web", cpu), every))[0])
+
+    assert known(1000) == UseBefore(0.0, 0.1)
+    assert known(50) == known(110) == known(None) == UseBefore(0.0, None)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.right_size.evidence import UseEvidence, evidence, trend
-from roles.right_size.recommend import Advice, Present, advise, cpu_pattern, memory_pattern
+from roles.right_size.recommend import CLOSE, Advice, Present, advise, cpu_pattern, memory_pattern
 from roles.right_size.samples import Kill, Point, SampleHistory, added
 from roles.right_size.workloads import Amounts
 from tests.unit.right_size.world import DAY, ID, MI, OTHER, START, history, life, noise, reads
@@ -80,6 +80,20 @@ def test_a_limit_is_not_lowered_below_a_peak_that_may_not_have_been_cache() -> N
     assert memory.limit is not None and 900 * MI <= memory.limit <= 960 * MI and "peak with page cache, 900Mi" in memory.why
     _, memory = judged(found, now(None, 850 * MI, None, 850 * MI, True))
     assert (memory.request, memory.limit) == (850 * MI, 850 * MI), "nor raised for it"
+
+
+def test_a_request_without_a_limit_is_not_lowered_below_such_a_peak() -> None:
+    """Nothing else keeps room for the next start. With a limit, that does."""
+    found = history(life([replace(read, cache=790 * MI) for read in reads(120, 5, peak=900 * MI)]))
+    _, memory = judged(found, now(None, 2048 * MI))
+    assert memory.decision == "lower" and memory.request == memory.target == 912 * MI and memory.limit is None
+    assert "the request is not lowered below the kernel's peak with page cache, 900Mi" in memory.why
+    _, memory = judged(found, now(None, 512 * MI))
+    assert (memory.decision, memory.request) == ("keep", 512 * MI)
+    _, memory = judged(found, now(None, 64 * MI))
+    assert memory.decision == "raise" and memory.request is not None and memory.request <= 128 * MI, "nor raised for it"
+    _, memory = judged(found, now())
+    assert memory.request is not None and memory.request <= 128 * MI
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02])
@@ -237,9 +251,67 @@ def test_a_kill_that_was_answered_changes_nothing_more() -> None:
     assert (memory.pattern, memory.decision, memory.limit) == ("OOM-killed", "keep", 128 * MI)
 
 
+@given(st.integers(20, 3000), st.integers(8, 3000))
+def test_the_advice_after_kills_ends_near_the_need(need: int, limit: int) -> None:
+    """Each advice is followed: it is killed at once while its limit is below its need, and then it runs."""
+    kills: list[Kill] = []
+    request = limit = min(limit, need - 1) * MI
+    while limit < need * MI:
+        kills.append(Kill(f"{len(kills):064x}", START + len(kills), limit, 1.0))
+        _, memory = judged(history(now=START + len(kills), kills=kills), now(None, request, None, limit), WEEK)
+        assert memory.decision == "raise" and memory.request is not None and memory.limit is not None and memory.limit >= 1.25 * limit
+        request, limit = memory.request, memory.limit
+    runs = life(reads(120, 5, memory=lambda _: need * MI, begun=START + 100))
+    for span in (WEEK, 0.0):
+        _, memory = judged(history(runs, kills=kills), now(None, request, None, limit), span)
+        assert memory.pattern == "OOM-killed" and memory.request is not None and memory.limit is not None
+        assert memory.limit >= memory.request >= need * MI
+        assert span == 0 or (memory.request, memory.limit) >= (request, limit), "nothing is lowered so early"
+    assert memory.target is not None and need * MI <= memory.target <= 1.2 * need * MI
+    assert memory.request <= memory.target / (1 - CLOSE), "what is close enough stays"
+
+
+def test_one_that_still_rises_keeps_what_it_got_after_a_kill() -> None:
+    kills = [Kill(OTHER, START, 90 * MI, 5.0)]
+    present = now(None, 256 * MI, None, 256 * MI)
+    _, memory = judged(history(life(reads(600, 5, memory=lambda _: 100 * MI, begun=START + 1)), kills=kills), present)
+    assert (memory.decision, memory.request) == ("lower", 112 * MI) and "needs 100Mi" in memory.why
+    rising = history(life(reads(600, 5, memory=lambda at: (100 if at < 300 else 130) * MI, begun=START + 1)), kills=kills)
+    assert evidence(rising).rising
+    _, memory = judged(rising, present)
+    assert (memory.decision, memory.request) == ("keep", 256 * MI)
+
+
+def test_the_time_before_a_kill_does_not_lower_anything() -> None:
+    """It ran for eight days, was killed when its need grew, and got more an hour ago."""
+    before = life(reads(8 * DAY, 3600), OTHER)
+    kills = [Kill(OTHER, START + 8 * DAY, 128 * MI, 8 * DAY)]
+    after = life(reads(3600, 60, memory=lambda _: 140 * MI, begun=START + 8 * DAY + 10))
+    _, memory = judged(history(before, after, kills=kills), now(None, 512 * MI, None, 512 * MI), WEEK)
+    assert (memory.pattern, memory.decision, memory.request) == ("OOM-killed", "wait", 512 * MI)
+
+
 def test_processes_that_were_killed_in_a_container_that_went_on_count() -> None:
     found = evidence(history(life(reads(60, 5, oom_kills=3))))
     assert found.kills == 3 and memory_pattern(found) == "OOM-killed"
+
+
+def test_a_limit_is_not_raised_again_for_a_process_that_the_old_one_killed() -> None:
+    """In place the container goes on, and so does the kernel's count; recreated, its old life is kept."""
+    limited = [replace(one, memory_limit=100 * MI) for one in reads(60, 5, memory=lambda _: 80 * MI, oom_kills=3)]
+    before = history(life(limited))
+    _, memory = judged(before, now(None, 100 * MI, None, 100 * MI))
+    assert (memory.decision, memory.limit) == ("raise", 128 * MI) and "at a limit of 100Mi" in memory.why
+    later = [replace(one, memory_limit=128 * MI) for one in reads(60, 5, memory=lambda _: 80 * MI, oom_kills=3, begun=START + 99, age=99)]
+    for seen in (life(later), life([replace(one, oom_kills=0) for one in later], OTHER)):
+        found = added(before, [seen], [], START + 200)
+        assert evidence(found).kills == 3
+        _, memory = judged(found, now(None, 128 * MI, None, 128 * MI))
+        assert (memory.decision, memory.limit) == ("keep", 128 * MI)
+    again = added(before, [life([replace(one, oom_kills=4) for one in later])], [], START + 200)
+    assert evidence(again).kills == 4
+    _, memory = judged(again, now(None, 128 * MI, None, 128 * MI))
+    assert memory.decision == "raise" and memory.limit == 160 * MI
 
 
 def test_one_that_its_limit_stops_needs_more_than_was_seen() -> None:
