@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from roles.engine.object_changes import Object
 from roles.engine.transaction import script
 from tests.integration import operator
+from tests.integration.checkpoints import STATIC, as_it_is, configz, cpus_of, stored
 from tests.integration.draining import (
     NAMESPACE,
     STUBBORN,
@@ -43,8 +45,7 @@ def change(pods: int, *, on: str = "w1", **values: str) -> Outcome:
 
 def max_pods(lab: Lab, node: str) -> int:
     """0 while the kubelet does not answer."""
-    found = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz", check=False)
-    return int(json.loads(found)["kubeletconfig"]["maxPods"]) if found else 0
+    return int(configz(lab, node).get("maxPods", 0))
 
 
 def events(text: str) -> list[dict[str, object]]:
@@ -172,6 +173,103 @@ def test_a_run_that_ends_while_it_soaks_leaves_what_the_record_says(lab: Lab) ->
     assert f"cordoned already by run {second}" in told.out, told.all
     assert told.code != 0 and "w1 kubelet: uncordoned" in told.all and "STILL CORDONED" not in told.all, told.all
     assert cordon_of(lab, "w1") == FREE and max_pods(lab, "w1") == 110
+
+
+def moved_to(lab: Lab, node: str, app: str) -> Object:
+    """The one pod of an app, created again on this worker."""
+    others = [other for other in lab.nodes if other != node]
+    lab.kubectl("cordon", *others)
+    lab.kubectl("delete", "pods", "-l", f"app={app}", "-n", NAMESPACE, "--wait")
+    settled(lab)
+    lab.kubectl("uncordon", *others)
+    (found,) = (one for one in pods(lab).values() if one["metadata"]["labels"]["app"] == app)
+    assert found["spec"]["nodeName"] == node
+    return found
+
+
+def well(lab: Lab, **apps: int) -> bool:
+    """Each app has this many pods, all Ready; none has failed, and none has started twice. A pod that a kubelet does not admit again stays,
+    as Failed."""
+    found = list(pods(lab).values())
+    counts = {app: sum(one["metadata"]["labels"]["app"] == app for one in found) for app in apps}
+    states = [state for one in found for state in one["status"].get("containerStatuses", ({},))]
+    return counts == apps and all(one.get("ready") and not one["restartCount"] for one in states)
+
+
+@pytest.mark.lab
+def test_cpu_manager_there_and_back_with_pods_on_the_node(lab: Lab) -> None:
+    """none -> static -> none: drained both times; the second time a pod has a CPU of its own."""
+    pinned = workload("pinned", container={"resources": {"limits": {"cpu": "1", "memory": "20Mi"}}})
+    only_on(lab, "w1", items=[pinned, workload("web")])
+    only_on(lab, "w2", items=[workload("web", replicas=2), budget("web", maxUnavailable=1)])
+    assert len(on(lab, "w1")) == 2
+    before, files = configz(lab, "w1"), operator.files(lab, "w1")
+    told = pyinfra("kubelet_config", "-y", *data(kubelet_config=STATIC, only="w1"))
+    assert told.code == 0 and "static in cpu_manager_state" in told.out, told.all
+    assert "w1 is drained for its change: cpuManagerPolicy: the kubelet does not start while" in told.out, told.out
+    assert "drained before it (2 pods moved), uncordoned" in told.out, told.out
+    assert cordon_of(lab, "w1") == FREE and on(lab, "w1") == [] and well(lab, pinned=1, web=2)
+
+    uid = moved_to(lab, "w1", "pinned")["metadata"]["uid"]
+    wait_for(lambda: cpus_of(lab, "w1", uid), "the pod's CPU in the checkpoint")
+    back = pyinfra("rollback", "-y", *data(run=run_of(told.out)))
+    assert back.code == 0 and "none in cpu_manager_state" in back.out, back.all
+    assert "drained before it (1 pod moved), uncordoned" in back.out, back.out
+    assert cordon_of(lab, "w1") == FREE and on(lab, "w1") == [] and well(lab, pinned=1, web=2)
+    assert stored(lab, "w1")["policyName"] == "none" and not stored(lab, "w1").get("entries")
+    assert configz(lab, "w1") == before and operator.files(lab, "w1") == files
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+def test_a_drained_node_whose_operator_is_dead_reverts_at_its_deadline(lab: Lab) -> None:
+    """By itself, with its checkpoint; then the same command finishes the change, and in the other case a rollback uncordons the node."""
+    only_on(lab, "w1", items=[workload("web", replicas=2), budget("web", maxUnavailable=1)])
+    before, files, checkpoint = configz(lab, "w1"), operator.files(lab, "w1"), as_it_is(lab, "w1")
+    wish = {"kubelet_config": STATIC, "only": "w1", "confirm_timeout": "60"}
+
+    def dies() -> str:
+        """A run whose operator dies while its change is applied, and not confirmed."""
+        run = Started("kubelet_config", "-y", *data(**wish, soak="20"))
+        run.wait_for("soaking for")
+        name = killed(lab, run)
+        assert stored(lab, "w1")["policyName"] == "static"
+        wait_for(lambda: lab.run("w1", "ls -A /var/lib/daytwo/active").stdout == "", "the node to revert")
+        wait_for(lambda: configz(lab, "w1") == before, "the old kubelet")
+        assert operator.files(lab, "w1") == files and as_it_is(lab, "w1") == checkpoint
+        ended = lab.run("w1", f"cd /var/lib/daytwo/changes/{name}-w1-kubelet && cat state reason").stdout
+        assert "state=reverted" in ended and "not confirmed within 80 s" in ended, ended
+        assert cordon_of(lab, "w1") == (True, f"{name} (change)") and on(lab, "w1") == [] and well(lab, web=2)
+        return name
+
+    first = dies()
+    undone = pyinfra("rollback", "-y", *data(run=first, take_over=first))
+    assert undone.code == 0 and f"w1: cordoned by run {first} for its change, which is over" in undone.out, undone.all
+    assert cordon_of(lab, "w1") == FREE and as_it_is(lab, "w1") == checkpoint
+
+    second = dies()
+    told = pyinfra("kubelet_config", "-y", *data(**wish, take_over=second))
+    assert told.code == 0 and f"cordoned already by run {second}" in told.out and "static in cpu_manager_state" in told.out, told.all
+    assert cordon_of(lab, "w1") == FREE and configz(lab, "w1")["cpuManagerPolicy"] == "static" and well(lab, web=2)
+    assert pyinfra("rollback", "-y").code == 0
+    assert configz(lab, "w1") == before and operator.files(lab, "w1") == files and stored(lab, "w1")["policyName"] == "none"
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+def test_thresholds_and_their_undo_drain_if_asked(lab: Lab) -> None:
+    only_on(lab, "w1", items=[workload("web")])
+    before, files = configz(lab, "w1"), operator.files(lab, "w1")
+    told = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1", drain="always"))
+    assert told.code == 0 and "drained before it (1 pod moved), uncordoned" in told.out, told.all
+    assert cordon_of(lab, "w1") == FREE and on(lab, "w1") == [] and well(lab, web=1)
+    assert configz(lab, "w1")["evictionHard"]["memory.available"] == "217Mi"
+
+    moved_to(lab, "w1", "web")
+    back = pyinfra("rollback", "-y", *data(drain="always"))
+    assert back.code == 0 and "drained before it (1 pod moved), uncordoned" in back.out, back.all
+    assert cordon_of(lab, "w1") == FREE and on(lab, "w1") == [] and well(lab, web=1)
+    assert configz(lab, "w1") == before and operator.files(lab, "w1") == files
 
 
 @pytest.mark.wide

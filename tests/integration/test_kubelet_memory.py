@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.integration import operator
+from tests.integration.checkpoints import CPU, MEMORY, STATIC, as_it_is, configz, cpus_of, stored
+from tests.integration.draining import run_of
 from tests.integration.operator import Started, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
@@ -17,25 +18,8 @@ pytestmark = pytest.mark.lab
 
 NODE = "w1"
 HOME = "/var/lib/daytwo"
-CPU, MEMORY = "/var/lib/kubelet/cpu_manager_state", "/var/lib/kubelet/memory_manager_state"
-STATIC = "cpuManagerPolicy=static,systemReserved.cpu=500m"
 # The configuration is file 1 of the change, and the checkpoint is counted on from there.
 KILL, POWER = "killed", "power cut"
-
-
-def configz(lab: Lab) -> dict[str, Any]:
-    told = lab.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/configz", check=False)
-    return json.loads(told)["kubeletconfig"] if told else {}
-
-
-def stored(lab: Lab, path: str = CPU) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lab.run(NODE, f"cat {path}").stdout)
-    return found
-
-
-def as_it_is(lab: Lab, path: str = CPU) -> str:
-    """The checkpoint's bytes, mode, inode and time."""
-    return lab.run(NODE, f"sha256sum {path}; stat -c '%i %a %u:%g %.Y' {path}").stdout
 
 
 def no_rests(lab: Lab) -> None:
@@ -44,7 +28,7 @@ def no_rests(lab: Lab) -> None:
 
 
 def serves(lab: Lab) -> bool:
-    return lab.run(NODE, "curl -s http://127.0.0.1:10248/healthz", check=False).stdout == "ok" and bool(configz(lab))
+    return lab.run(NODE, "curl -s http://127.0.0.1:10248/healthz", check=False).stdout == "ok" and bool(configz(lab, NODE))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,7 +57,7 @@ def as_found(lab: Lab) -> Iterator[None]:
     if Started.end_all():
         lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
     assert operator.files(lab, NODE) == files
-    assert stored(lab)["policyName"] == "none"
+    assert stored(lab, NODE)["policyName"] == "none"
 
 
 def apply(lab: Lab, fields: str, **more: str) -> operator.Outcome:
@@ -84,8 +68,8 @@ def apply(lab: Lab, fields: str, **more: str) -> operator.Outcome:
 
 def test_none_to_static_to_none(lab: Lab) -> None:
     """Both managers in one change: two checkpoints, and for memory what its manager adds up."""
-    before = configz(lab)
-    assert stored(lab)["policyName"] == "none"
+    before = configz(lab, NODE)
+    assert stored(lab, NODE)["policyName"] == "none"
     threshold = quantity(before["evictionHard"]["memory.available"])
     reserved = quantity(before.get("systemReserved", {}).get("memory", "0")) + quantity(before.get("kubeReserved", {}).get("memory", "0"))
 
@@ -101,10 +85,10 @@ def test_none_to_static_to_none(lab: Lab) -> None:
     assert f"systemctl stop kubelet.service, {CPU} and {MEMORY} removed (a revert restores" in on.out, on.out
     proof = "static in cpu_manager_state, Static in memory_manager_state; "
     assert re.search(rf"^{NODE} +cpuManagerPolicy +none +static +confirmed .*; {proof}", on.out, re.MULTILINE), on.out
-    now = configz(lab)
+    now = configz(lab, NODE)
     assert (now["cpuManagerPolicy"], now["systemReserved"]["cpu"]) == ("static", "500m")
     assert (now["memoryManagerPolicy"], now["evictionHard"]) == ("Static", {**before["evictionHard"], "memory.available": wish})
-    assert (stored(lab)["policyName"], stored(lab, MEMORY)["policyName"]) == ("static", "Static")
+    assert (stored(lab, NODE)["policyName"], stored(lab, NODE, MEMORY)["policyName"]) == ("static", "Static")
     no_rests(lab)
     again = apply(lab, wanted)
     assert "0 changes on 0 nodes" in again.out, again.all
@@ -120,26 +104,24 @@ def test_none_to_static_to_none(lab: Lab) -> None:
     told = pyinfra("kubelet_config", "-y", *data(kubelet_config="cpuManagerPolicy=none", only=NODE, drain="never"))
     assert told.code == 1 and "but 1 pod runs there (default/pinned)" in told.all, told.all
     lab.kubectl("delete", "pod", "pinned", "--now")
-    wait_for(lambda: not stored(lab).get("entries"), "the kubelet to take the pod's CPU back")
+    wait_for(lambda: not stored(lab, NODE).get("entries"), "the kubelet to take the pod's CPU back")
 
     # It passes the kubelet's validation, and its CPU manager then does not start: this machine has no CPU 63.
-    checkpoint, process = as_it_is(lab), configz(lab)
+    checkpoint, process = as_it_is(lab, NODE), configz(lab, NODE)
     failed = pyinfra("kubelet_config", "-y", *data(kubelet_config="reservedSystemCPUs='63'", only=NODE))
     assert failed.code == 1 and re.search(rf"HALTED: {NODE}, kubelet: reverted", failed.out), failed.all
-    assert as_it_is(lab) == checkpoint, f"the checkpoint is not what it was:\n{failed.all}"
-    assert configz(lab) == process
+    assert as_it_is(lab, NODE) == checkpoint, f"the checkpoint is not what it was:\n{failed.all}"
+    assert configz(lab, NODE) == process
     no_rests(lab)
 
     # Undone by its record: the policies none, and checkpoints of none.
-    run = re.search(r"Plan of run (\S+):", on.out)
-    assert run
-    undone = pyinfra("rollback", "-y", *data(run=run.group(1)))
+    undone = pyinfra("rollback", "-y", *data(run=run_of(on.out)))
     assert undone.code == 0 and "none in cpu_manager_state, None in memory_manager_state" in undone.out, undone.all
-    assert configz(lab) == before and (stored(lab)["policyName"], stored(lab, MEMORY)["policyName"]) == ("none", "None")
+    assert configz(lab, NODE) == before and (stored(lab, NODE)["policyName"], stored(lab, NODE, MEMORY)["policyName"]) == ("none", "None")
 
 
 def pod_with_a_cpu(lab: Lab) -> str:
-    """The CPUs of a Guaranteed pod on the node, as its cgroup has them."""
+    """The CPUs of a Guaranteed pod on the node, as the checkpoint has them."""
     amounts = {"cpu": "1", "memory": "20Mi"}
     container = {"name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", "resources": {"limits": amounts}}
     pod = {
@@ -152,11 +134,34 @@ def pod_with_a_cpu(lab: Lab) -> str:
     lab.kubectl("wait", "--for=condition=Ready", "pod/pinned", "--timeout=280s")
     uid = lab.kubectl("get", "pod", "pinned", "-o", "jsonpath={.metadata.uid}")
 
-    def assigned() -> str:
-        return str((stored(lab).get("entries") or {}).get(uid, {}).get("app", ""))
+    wait_for(lambda: cpus_of(lab, NODE, uid), "the pod's CPU in the checkpoint")
+    return cpus_of(lab, NODE, uid)
 
-    wait_for(assigned, "the pod's CPU in the checkpoint")
-    return assigned()
+
+@pytest.mark.slow
+def test_topology_manager_and_reserved_cpus(lab: Lab) -> None:
+    """Which CPU stays for the system, and whose pods are aligned: set, seen in what a pod gets, moved to the other CPU, undone."""
+    before = configz(lab, NODE)
+    topology = "topologyManagerPolicy=restricted,topologyManagerScope=pod"
+    on = apply(lab, f"cpuManagerPolicy=static,reservedSystemCPUs='0',{topology}")
+    assert "topologyManagerPolicy, topologyManagerScope: the kubelet admits running pods again" in on.out, on.out
+    now = configz(lab, NODE)
+    assert (now["cpuManagerPolicy"], now["reservedSystemCPUs"]) == ("static", "0")
+    assert (now["topologyManagerPolicy"], now["topologyManagerScope"]) == ("restricted", "pod")
+    assert pod_with_a_cpu(lab) == "1"
+    lab.kubectl("delete", "pod", "pinned", "--now")
+
+    # A pod may have had this CPU in the old checkpoint, and a kubelet does not start so: it gets a new one.
+    moved = apply(lab, "reservedSystemCPUs='1'")
+    assert f"{CPU} removed (a revert restores it)" in moved.out and "static in cpu_manager_state" in moved.out, moved.out
+    assert configz(lab, NODE)["reservedSystemCPUs"] == "1" and pod_with_a_cpu(lab) == "0"
+    lab.kubectl("delete", "pod", "pinned", "--now")
+    no_rests(lab)
+
+    for run in (moved, on):
+        undone = pyinfra("rollback", "-y", *data(run=run_of(run.out)))
+        assert undone.code == 0, undone.all
+    assert configz(lab, NODE) == before and stored(lab, NODE)["policyName"] == "none"
 
 
 # The power cut is the harder fault: the checkpoint comes back at boot, before the kubelet starts.
@@ -173,7 +178,7 @@ CASES = [
 
 @pytest.mark.parametrize(("step", "fault"), CASES)
 def test_a_change_that_is_struck_leaves_the_checkpoint_as_it_was(lab: Lab, step: str, fault: str) -> None:
-    checkpoint, before = as_it_is(lab), configz(lab)
+    checkpoint, before = as_it_is(lab, NODE), configz(lab, NODE)
     run = Started(
         "kubelet_config",
         "-y",
@@ -182,10 +187,9 @@ def test_a_change_that_is_struck_leaves_the_checkpoint_as_it_was(lab: Lab, step:
     )
     try:
         run.wait_for("held\n")
-        found = re.search(r"Plan of run (\S+):", run.out)
-        assert found, run.out
+        name = run_of(run.out)
         if fault == KILL:
-            lab.run(NODE, f"systemctl kill --kill-whom=main --signal=KILL daytwo-{found.group(1)}-{NODE}-kubelet.service")
+            lab.run(NODE, f"systemctl kill --kill-whom=main --signal=KILL daytwo-{name}-{NODE}-kubelet.service")
         else:
             lab.kill(NODE)
             lab.start(NODE)
@@ -194,9 +198,9 @@ def test_a_change_that_is_struck_leaves_the_checkpoint_as_it_was(lab: Lab, step:
         run.process.kill()
     assert ended.code == 1, ended.all
     wait_for(lambda: lab.run(NODE, f"ls -A {HOME}/active").stdout == "" and serves(lab), "the node to come to rest")
-    assert as_it_is(lab) == checkpoint, f"{step}, {fault}: the checkpoint is not what it was:\n{ended.out}"
-    assert configz(lab) == before
-    state = lab.run(NODE, f"cat {HOME}/changes/{found.group(1)}-{NODE}-kubelet/state").stdout
+    assert as_it_is(lab, NODE) == checkpoint, f"{step}, {fault}: the checkpoint is not what it was:\n{ended.out}"
+    assert configz(lab, NODE) == before
+    state = lab.run(NODE, f"cat {HOME}/changes/{name}-{NODE}-kubelet/state").stdout
     assert "state=reverted" in state, f"{state}\n{ended.out}"
     no_rests(lab)
 

@@ -213,10 +213,24 @@ def test_set_eviction_thresholds(desk: Desk) -> None:
     open_book(desk, "eviction-thresholds").all()
 
 
-def test_switch_to_the_static_cpu_manager(lab: Lab, desk: Desk) -> None:
+def test_switch_to_the_static_cpu_manager(lab: Lab, desk: Desk, shop: None) -> None:
+    """With pods on the node; at the way back one of them has a CPU for itself."""
+    lab.kubectl("create", "poddisruptionbudget", "web", "-n", "shop", "--selector=app=web", "--max-unavailable=1")
+    whole: dict[str, Any] = json.loads(json.dumps(WEB).replace('"web"', '"whole"'))
+    whole["spec"]["replicas"] = 1
+    whole["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "50Mi"}}
+    book = open_book(desk, "static-cpu-manager")
     try:
-        open_book(desk, "static-cpu-manager").all()
+        book.section("When", "Before you start", "Commands")
+        lab.kubectl("cordon", "w2")
+        lab.kubectl("apply", "-f", "-", input=json.dumps(whole))
+        lab.kubectl("rollout", "status", "deployment/whole", "-n", "shop", "--timeout=280s")
+        lab.kubectl("uncordon", "w2")
+        book.all()
+        pods = json.loads(lab.kubectl("get", "pods", "-n", "shop", "-o", "json"))["items"]
+        assert {pod["status"]["phase"] for pod in pods} == {"Running"}, "a pod that was not admitted again stays, as Failed"
     finally:
+        lab.kubectl("uncordon", "w2")
         lab.kubectl("uncordon", "w1")
         # After a failure the old files are put back, and the old kubelet needs a checkpoint of its own policy.
         state = "/var/lib/kubelet/cpu_manager_state"
