@@ -50,7 +50,7 @@ def surged(run: str, replicas: int = 2) -> dict[str, Any]:
 def test_uncordon_knows_whose_cordon_it_is() -> None:
     ours, theirs = node("w1", manager="daytwo", mark="r1"), node("w2", manager="kubectl-cordon")
     plan = plan_uncordon(
-        {"w1": ours, "w3": node("w3")}, [surged("r1"), {**surged("r2"), "metadata": surged("r2")["metadata"]}], force=False
+        {"w1": ours, "w3": node("w3")}, [surged("r1"), surged("r2")], [node("w4", manager="daytwo", mark="r2")], force=False
     )
     assert [change.name for change in plan.actions] == ["Deployment shop/web", "Node w1"] and plan.unchanged == [
         ("Node w3", "it is not cordoned")
@@ -62,6 +62,13 @@ def test_uncordon_knows_whose_cordon_it_is() -> None:
     assert (
         plan_uncordon({"w2": theirs}, [], force=True).actions and "no node w9" in plan_uncordon({"w9": None}, [], force=False).refusals[0]
     )
+
+
+def test_a_surge_to_which_no_node_leads_any_more_is_ended_too() -> None:
+    """Someone has uncordoned the node of a killed run by hand, or had cordoned it before."""
+    theirs = node("w2", manager="kubectl-cordon")
+    plan = plan_uncordon({"w1": node("w1")}, [surged("r1"), workload("Deployment", "api", 2)], [theirs], force=False)
+    assert [change.name for change in plan.actions] == ["Deployment shop/web"] and not plan.refusals
 
 
 def record(*objects: ChangedObject) -> ObjectsRecord:
