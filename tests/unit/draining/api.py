@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 class ClusterApi:
     """`writes` has (verb, path, body) of all writes. `after(write)` runs after each one, as controllers do; it may raise Killed. `refuse`
-    returns the cause for which the eviction of a pod is refused, "" if it is not."""
+    returns the cause for which the eviction of a pod is refused, "" if it is not. `time`: its clock."""
 
     host = "cp1"
 
@@ -39,6 +39,7 @@ class ClusterApi:
         self.writes: list[Write] = []
         self.reads: list[str] = []
         self.after: Callable[[Write], None] = lambda write: None
+        self.time = "2026-03-01T12:00:00Z"
         self.refuse: Callable[[Mapping[str, Any]], str] = lambda pod: ""
 
     @property
@@ -88,7 +89,7 @@ class ClusterApi:
 
     def create(self, path: str, manifest: Mapping[str, Any], timeout: float = 0, *, dry_run: bool = False) -> dict[str, Any]:
         if path.endswith("selfsubjectreviews"):
-            return {"metadata": {"creationTimestamp": "2026-03-01T12:00:00Z"}}
+            return {"metadata": {"creationTimestamp": self.time}}
         pod = self._get(path.removesuffix("/eviction"))
         if why := self.refuse(pod):
             body = f'{{"details": {{"causes": [{{"reason": "DisruptionBudget", "message": "{why}"}}]}}, "message": "{why}"}}'

@@ -52,7 +52,9 @@ def surge(api: ClusterApi, seconds: float = 0) -> str:
     workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], 1, 1, True, api.one("Deployment", "web"))
     consents = DrainConsents(seconds=seconds, surge=True)
     surger = Surger(Evictor(api.session, consents, ["w1"], lambda: ""), consents, RUN)
-    return surger.replace(PodFate(deepcopy(api.one("Pod", old["metadata"]["name"])), "w1", "surged", "", workload=workload), lambda fields: None)
+    return surger.replace(
+        PodFate(deepcopy(api.one("Pod", old["metadata"]["name"])), "w1", "surged", "", workload=workload), lambda fields: None
+    )
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
