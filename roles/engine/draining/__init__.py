@@ -18,6 +18,7 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
 """
 
+from roles.engine.draining.confirming import unconfirmed
 from roles.engine.draining.cordon import (
     CORDONED_BY,
     CordonWriter,
@@ -75,6 +76,7 @@ __all__ = [
     "read_drain",
     "stays",
     "try_eviction",
+    "unconfirmed",
     "uncordon",
     "uncordon_change",
     "unsurge_change",

@@ -9,7 +9,7 @@ from functools import partial
 
 from roles.engine.api import ApiError
 from roles.engine.bridge import Pool, show
-from roles.engine.disruption import budget_states, read_disruption
+from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.draining.cordon import CordonWriter, cordon_change, uncordon_change
 from roles.engine.draining.evicting import Evictor, NotEvicted
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
@@ -98,7 +98,24 @@ class Drainer:
         if one.fate == "surged":
             return self._surger.replace(one, begun)
         begun([])
-        return self._evictor.move(one)
+        try:
+            return self._evictor.move(one)
+        except NotEvicted as refused:
+            if self._stopped() or not self._past_budgets(one):
+                raise
+            show(f"  {one.name}: {refused}; deleting it past {', '.join(one.budgets)}, by consent")
+            begun([{"path": [DELETE, one.name], "before": one.uid, "after": None}])
+            return f"{refused}; {self._evictor.move(replace(one, fate='deleted'))}"
+
+    def _past_budgets(self, one: PodFate) -> bool:
+        """The pod may be deleted: the budgets that refuse its eviction now are all named. Raises ApiError, NoApi."""
+        live, now = self.session.asked(read_disruption), cluster_time(self.session)
+        pod = next((pod for pod in live.of("Pod") if uid(pod) == one.uid), None)
+        if pod is None:
+            return False
+        states = budget_states(live, now)
+        named = all(state.key in self._consents.ignore_budgets for state in budgets_of(pod, states))
+        return named and not eviction_answer(pod, states).allowed
 
     def _proof(self, node: NodeFate) -> ClusterStep:
         about = {"path": f"/api/v1/nodes/{node.name}", "uid": uid(node.item), "node": node.name}
@@ -155,7 +172,9 @@ class Drainer:
         if time.monotonic() - self._viewed < VIEW_AGAIN and all(fates):
             return [one for one in fates if one is not None]
         self._viewed = time.monotonic()
-        plan = plan_drain(read_drain(self.session), self._names, self._consents, cluster_time(self.session))
+        # The second consent to delete pods past their budgets was for those of the plan.
+        consents = replace(self._consents, ignore_budgets=())
+        plan = plan_drain(read_drain(self.session), self._names, consents, cluster_time(self.session))
         self._seen |= {one.uid: one for one in plan.pods}
         return [one for one in plan.pods if node_of(one.pod) == node]
 

@@ -121,6 +121,83 @@ def test_without_a_record_a_pod_that_arrives_is_not_evicted() -> None:
     assert api.evicted() == ["web-1-0"]
 
 
+# ---- budgets that are ignored by consent
+
+
+def with_budgets(*names: str) -> ClusterApi:
+    """A pod on w1 whose eviction the plan expects to be allowed, and that is refused in its turn, since another one is not Ready."""
+    top, inner, first, second = deployment(2, 2)
+    second["spec"]["nodeName"] = "w2"
+    budgets = [budget(name, maxUnavailable=1, status=of_status(2, 1, 2, 1)) for name in names]
+    return ClusterApi(node("w1"), node("w2"), top, inner, first, second, *budgets)
+
+
+def refuses(api: ClusterApi, *names: str) -> None:
+    """Another pod is not Ready any more. A deleted pod is replaced, and all are Ready again."""
+    for name in names:
+        api.one("PodDisruptionBudget", name)["status"] = of_status(2, 1, 1, 0)
+    api.one("Pod", "web-1-1")["status"]["conditions"] = []
+    api.refuse = lambda one: "it needs 1 healthy pods and has 1"
+
+    def replaced(write: Write) -> None:
+        api.add(pod("new", INNER, node="w2"))
+        api.one("Pod", "web-1-1")["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+
+    api.after = replaced
+
+
+def test_a_pod_that_its_budget_still_refuses_at_its_time_limit_is_deleted_by_consent(clock: Clock) -> None:
+    api = with_budgets("web")
+    drain = Drain(api, DrainConsents(seconds=60, ignore_budgets=("shop/web",)))
+    refuses(api, "web")
+    begun = clock.now
+    api.after = lambda write, then=api.after: (then(write), noted.append((drain.begun[-1], clock.now - begun)))  # type: ignore[misc,func-returns-value]
+    noted: list[Any] = []
+    said = drain.step(EVICT)
+    assert "refused its eviction for 60 s: it needs 1 healthy pods and has 1; deleted past its budget, by consent; gone; 2 of" in said
+    assert api.deleted() == ["web-1-0"] and api.evicted() == []
+    # Recorded before it is done, and not before its budget had its time.
+    assert noted == [((EVICT, [{"path": ["delete", "shop/web-1-0"], "before": "uid-web-1-0", "after": None}]), 60.0)]
+
+
+@pytest.mark.parametrize("ignored", [(), ("shop/web",)])
+def test_a_pod_of_a_budget_that_is_not_named_is_not_deleted(ignored: tuple[str, ...]) -> None:
+    """Also if that budget has come since the plan."""
+    api = with_budgets("web")
+    drain = Drain(api, DrainConsents(seconds=60, ignore_budgets=ignored))
+    api.add(budget("other", maxUnavailable=0, status=of_status(2, 2, 2, 0)))
+    refuses(api, "web")
+    with pytest.raises(evicting.NotEvicted, match="refused its eviction for 60 s"):
+        drain.step(EVICT)
+    assert api.deleted() == []
+
+
+def test_a_run_that_halts_deletes_no_pod() -> None:
+    api = with_budgets("web")
+    drain = Drain(api, DrainConsents(seconds=60, ignore_budgets=("shop/web",)))
+    refuses(api, "web")
+
+    def refuse(one: Mapping[str, Any]) -> str:
+        drain.halted = "interrupted by the operator"
+        return "not now"
+
+    api.refuse = refuse
+    with pytest.raises(evicting.NotEvicted, match="interrupted by the operator"):
+        drain.step(EVICT)
+    assert api.deleted() == []
+
+
+def test_a_pod_that_arrives_is_not_deleted_past_its_budget() -> None:
+    """The second consent was for the pods of the plan."""
+    api = cluster(budget("frozen", selector={"matchLabels": {"app": "late"}}, minAvailable=1, status=of_status(1, 1, 1, 0)))
+    drain = Drain(api, DrainConsents(seconds=60, allow_unmanaged=True, ignore_budgets=("shop/frozen",)))
+    drain.step(EVICT)
+    api.add(late())
+    with pytest.raises(NotDone, match="pods came to w1 in mid-drain, or are stuck there: shop/late: no eviction of it can ever succeed"):
+        drain.step(PROVE)
+    assert api.deleted() == []
+
+
 # ---- pods that come
 
 
