@@ -13,12 +13,12 @@ from roles.engine.draining import (
     Drainer,
     DrainPlan,
     PodFate,
+    ask_again,
     cluster_time,
     plan_drain,
     plan_text,
     read_drain,
     try_eviction,
-    unconfirmed,
 )
 from roles.engine.inputs import Declared
 from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
@@ -60,7 +60,7 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     info = this_run(new_run_id(), {"cluster": wanted.model_dump()})
     drainer = Drainer(session, plan, consents, info.id, lambda: runs[0].halted if runs else "")
     show(f"\nPlan of run {info.id}: drain {', '.join(node.name for node in plan.nodes)}")
-    if refusals := plan.refusals or unconfirmed([plan], consents):
+    if refusals := plan.refusals or ask_again([plan], consents):
         show_lines(plan_text(plan))
         bridge.stop(refusals)
     answers = _preflight(session, plan)

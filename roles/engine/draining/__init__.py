@@ -18,7 +18,6 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
 """
 
-from roles.engine.draining.confirming import unconfirmed
 from roles.engine.draining.cordon import (
     CORDONED_BY,
     CordonWriter,
@@ -37,6 +36,7 @@ from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, F
 from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain
 from roles.engine.draining.report import plan_text
+from roles.engine.draining.second_consent import ask_again
 from roles.engine.draining.surge import SURGED_BY
 from roles.engine.draining.surging import SurgeWriter, end_surge, end_surges, left_surges, unsurge_change
 
@@ -61,6 +61,7 @@ __all__ = [
     "PodFate",
     "PodWorkload",
     "SurgeWriter",
+    "ask_again",
     "cluster_time",
     "cordon_change",
     "cordon_fields",
@@ -76,7 +77,6 @@ __all__ = [
     "read_drain",
     "stays",
     "try_eviction",
-    "unconfirmed",
     "uncordon",
     "uncordon_change",
     "unsurge_change",

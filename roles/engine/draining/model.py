@@ -22,7 +22,7 @@ COUNTED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 class DrainConsents:
     """What one drain may do. `surge`: all single-replica Deployments get a second pod first, or only those named (NAMESPACE/NAME);
     `ignore_budgets`: budgets (NAMESPACE/NAME) whose pods may be deleted although they refuse; `confirm_ignore`: the second consent to
-    that, for exactly the pods of a plan (roles/engine/draining/confirming.py); `allow_pending`: replacements that find no
+    that, for exactly the pods of a plan (roles/engine/draining/second_consent.py); `allow_pending`: replacements that find no
     place may stay Pending. `seconds`: for each pod, from its turn until its replacement is Ready."""
 
     allow_local_data: bool = False

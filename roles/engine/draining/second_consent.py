@@ -17,19 +17,19 @@ def past_budgets(plan: DrainPlan, consents: DrainConsents) -> list[PodFate]:
     return [one for one in plan.pods if one.fate in ("deleted", "evicted") and one.budgets and all(key in named for key in one.budgets)]
 
 
-def confirmation(pods: Collection[PodFate]) -> str:
+def second_consent(pods: Collection[PodFate]) -> str:
     """The second consent: for these budgets and these pods, by their UIDs. It begins with a letter: pyinfra reads `1e5` as a number."""
     lines = sorted({" ".join((*sorted(one.budgets), one.name, one.uid)) for one in pods})
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return f"pods-{digest[:8]}"
 
 
-def unconfirmed(plans: Iterable[DrainPlan], consents: DrainConsents) -> list[str]:
+def ask_again(plans: Iterable[DrainPlan], consents: DrainConsents) -> list[str]:
     """What the drains of a run would do past budgets, and the consent that is missing; empty if it was given, or if they do no such thing.
     For plans without refusals: another consent may add pods."""
     plans = list(plans)
     pods = {one.uid: one for plan in plans for one in past_budgets(plan, consents)}
-    code = confirmation(pods.values())
+    code = second_consent(pods.values())
     if not pods or consents.confirm_ignore == code:
         return []
     effects = [text for plan in plans for share in plan.budgets if (text := _effect(plan, share, consents))]
