@@ -8,7 +8,18 @@ from roles.drain.run import CAPABILITY, DrainRun
 from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Pool, show, show_lines
-from roles.engine.draining import DrainConsents, Drainer, DrainPlan, PodFate, cluster_time, plan_drain, plan_text, read_drain, try_eviction
+from roles.engine.draining import (
+    DrainConsents,
+    Drainer,
+    DrainPlan,
+    PodFate,
+    ask_again,
+    cluster_time,
+    plan_drain,
+    plan_text,
+    read_drain,
+    try_eviction,
+)
 from roles.engine.inputs import Declared
 from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
 from roles.engine.proof import NoApi
@@ -49,9 +60,9 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     info = this_run(new_run_id(), {"cluster": wanted.model_dump()})
     drainer = Drainer(session, plan, consents, info.id, lambda: runs[0].halted if runs else "")
     show(f"\nPlan of run {info.id}: drain {', '.join(node.name for node in plan.nodes)}")
-    if plan.refusals:
+    if refusals := plan.refusals or ask_again([plan], consents):
         show_lines(plan_text(plan))
-        bridge.stop(plan.refusals)
+        bridge.stop(refusals)
     answers = _preflight(session, plan)
     show_lines(plan_text(plan, answers))
     dry_run(drainer.cordon_changes(), session, drainer.cordons.tried)

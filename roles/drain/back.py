@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,8 @@ from roles.engine.draining import (
     CordonWriter,
     SurgeWriter,
     cordon_fields,
-    forget_costs,
+    end_surge,
+    left_surges,
     node_fate,
     node_path,
     uncordon_change,
@@ -40,16 +41,18 @@ from roles.engine.object_changes import (
     show_plan,
 )
 from roles.engine.proof import NoApi
-from roles.engine.rollout import ClusterStep, Fields, Options, Stage
+from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, new_run_id, this_run
 
 UNCORDON = "uncordon"
 
 
-def plan_uncordon(nodes: Mapping[str, Object | None], deployments: Collection[Object], *, force: bool) -> ObjectPlan[FieldChange]:
+def plan_uncordon(
+    nodes: Mapping[str, Object | None], deployments: Collection[Object], others: Collection[Object] = (), *, force: bool
+) -> ObjectPlan[FieldChange]:
     """The plan of deploys/uncordon.py: `nodes` by name, as they are now; `deployments`: all of the cluster, for surges that the runs that
-    cordoned these nodes have left. Pure."""
-    plan, runs = ObjectPlan[FieldChange](), set()
+    cordoned these nodes have left, and runs whose mark no node has any more (`others`: the other nodes). Pure."""
+    plan, runs = ObjectPlan[FieldChange](), set[str]()
     for name, node in nodes.items():
         if node is None:
             plan.refusals.append(f"the cluster has no node {name}")
@@ -63,9 +66,9 @@ def plan_uncordon(nodes: Mapping[str, Object | None], deployments: Collection[Ob
             plan.actions.append(change)
         if fate.cordon == "ours":
             runs.add(fate.by)
-    surged = [one for one in deployments if (one["metadata"].get("annotations") or {}).get(SURGED_BY) in runs]
-    ends = [change for one in surged if (change := unsurge_change(one)) is not None]
-    plan.actions = [*ends, *plan.actions]
+    elsewhere = {fate.by for fate in map(node_fate, others) if fate.cordon == "ours"}
+    marks = {str((one["metadata"].get("annotations") or {}).get(SURGED_BY)) for one in deployments}
+    plan.actions = [*left_surges(deployments, runs | (marks - elsewhere)), *plan.actions]
     return plan
 
 
@@ -120,7 +123,7 @@ def uncordon_run(
         return cordons if change.name.startswith("Node ") else surges
 
     plan.actions = dry_run(plan.actions, session, lambda change, api: writer(change).tried(change, api))
-    steps = [_step(session, change, writer(change).steps([change])[0]) for change in plan.actions]
+    steps = [_step(session, change, writer(change).steps([change])[0], surges) for change in plan.actions]
     run = ObjectRun(
         this_run(new_run_id(), wanted),
         [Stage(tuple(steps))],
@@ -137,18 +140,12 @@ def uncordon_run(
     return run
 
 
-def _step(session: Session, change: FieldChange, step: ClusterStep) -> ClusterStep:
+def _step(session: Session, change: FieldChange, step: ClusterStep, surges: SurgeWriter) -> ClusterStep:
     step.action = UNCORDON
     if not change.name.startswith("Node "):
         step.action = "end surge"
-        step.write = partial(_ended, session, change, step.write)
+        step.write = partial(end_surge, session, change, surges)
     return step
-
-
-def _ended(session: Session, change: FieldChange, write: Callable[[Callable[[Fields], None]], str], begin: Callable[[Fields], None]) -> str:
-    proof = write(begin)
-    forget_costs(session, change.before)
-    return proof
 
 
 def undo_drain(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
@@ -172,10 +169,12 @@ def undo_uncordon(fleet: Fleet, options: Options, record: ObjectsRecord, consent
     return uncordon_run(fleet, options, session, plan, {"undo": record.run}, UNCORDON, record.change)
 
 
-def read_for_uncordon(session: Session, names: Collection[str]) -> tuple[dict[str, Object | None], list[Object]]:
-    """The nodes by name, and all Deployments. Raises DeployError."""
+def read_for_uncordon(session: Session, names: Collection[str]) -> tuple[dict[str, Object | None], list[Object], list[Object]]:
+    """The nodes by name, all Deployments, and the other nodes. Raises DeployError."""
     try:
-        return {name: session.fetch(node_path(name)) for name in names}, list(session.fetch_all(COLLECTIONS["Deployment"]))
+        deployments: list[Object] = list(session.fetch_all(COLLECTIONS["Deployment"]))
+        nodes: dict[str, Object] = {str(one["metadata"]["name"]): one for one in session.fetch_all("/api/v1/nodes")}
+        return {name: nodes.get(name) for name in names}, deployments, [one for name, one in nodes.items() if name not in names]
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 

@@ -100,7 +100,7 @@ def show_end(run: DrainRun) -> None:
         for node in run._drainer.plan.nodes
         if node.cordon == "theirs"
     ]
-    names = [step.name.removeprefix("pod ") for step in run.moved]
+    names = [*(step.name.removeprefix("pod ") for step in run.moved), *run._drainer.moved_late]
     more = []
     if run.halted and names:
         more.append(f"Moved until then, and not coming back: {', '.join(names)}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.engine.bridge import Fleet, show
+from roles.engine.draining import end_surges
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, object_report, uid
 from roles.engine.rollout import ClusterStep, Fields, Options, Stage
 from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
@@ -38,7 +39,7 @@ def left_cordoned(record: ObjectsRecord, nodes: Mapping[str, Object | None]) -> 
 def uncordoning(
     fleet: Fleet, options: Options, session: Session, record: ObjectsRecord, left: Sequence[LeftCordoned], capability: str
 ) -> ObjectRun:
-    """The run that uncordons them, with its plan shown. It proves nothing about the nodes."""
+    """The run that ends the surges which that run has left, and uncordons the nodes, with its plan shown. It proves nothing about them."""
     emptying = Emptying(session, RebootOptions().consents)
 
     def step(one: LeftCordoned) -> ClusterStep:
@@ -48,9 +49,11 @@ def uncordoning(
             now = session.fetch(one.path)
             if now is None or read_mark(now) != one.mark:
                 raise NotDone("another run has rebooted it meanwhile, or uncordoned it; run this again")
+            # First: the mark of the run on the node leads to them.
+            ended = end_surges(session, record.run, run.record.write)
             said = "it keeps the cordon that it had" if one.mark.keep else emptying.uncordon(name)
             write_mark(session, one.path, uid(one.node), None)
-            return said
+            return "; ".join(filter(None, (ended, said)))
 
         what = "remove the mark of that run" if one.mark.keep else "uncordon it, without a proof that it is well"
         return ClusterStep(one.name, what, "", write, "", action="uncordon", about={"path": one.path, "uid": uid(one.node)})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,17 @@ import pytest
 
 from roles.engine.api import Conflict, EvictionRefused, Forbidden, NotFound, TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
-from roles.engine.draining import SURGED_BY, DrainConsents, NodeDrain, PodFate, PodWorkload, try_eviction
+from roles.engine.draining import (
+    SURGED_BY,
+    DrainConsents,
+    NodeDrain,
+    PodFate,
+    PodWorkload,
+    cluster_time,
+    plan_drain,
+    read_drain,
+    try_eviction,
+)
 from roles.engine.draining.evicting import Evictor, eviction
 from roles.engine.object_changes import NotDone, Object, Session, uid
 from tests.integration.draining import (
@@ -104,7 +116,7 @@ def session(lab: Lab) -> Iterator[Session]:
 # ---- the plan, and what each pod becomes
 
 
-def test_every_pod_has_its_fate_and_deadlocks_are_refused(lab: Lab) -> None:
+def test_every_pod_has_its_fate_and_deadlocks_are_refused(lab: Lab, session: Session) -> None:
     local = {"volumes": [{"name": "cache", "emptyDir": {}}]}
     job = {
         "metadata": {"labels": {"app": "work"}},
@@ -123,7 +135,9 @@ def test_every_pod_has_its_fate_and_deadlocks_are_refused(lab: Lab) -> None:
     wait_for(lambda: pods(lab)["finished"]["status"]["phase"] == "Succeeded", "the pod to finish")
     before = pods(lab)
 
+    begun = time.monotonic()
     told = drain(nodes="w1")
+    whole = time.monotonic() - begun
     refused(
         told, "alone: it has no controller", "allow_unmanaged=true", "emptyDir (cache)", "allow_local_data=true", "maxUnavailable 0 allows none",
         "ignore_budgets=t-drain/frozen", "more than one PodDisruptionBudget", "t-drain/other,t-drain/twice",
@@ -133,11 +147,24 @@ def test_every_pod_has_its_fate_and_deadlocks_are_refused(lab: Lab) -> None:
         name: uid(one) for name, one in before.items()
     }
 
+    # The plan's own part: the machine may be busy while pyinfra starts.
+    begun = time.monotonic()
+    deadlocks = plan_drain(read_drain(session), ["w1"], DrainConsents(), cluster_time(session)).refusals
+    seconds = time.monotonic() - begun
+    print(f"deadlocks are named after {seconds:.1f} s, in {whole:.1f} s with all of the command")
+    assert any("frozen-" in text and "no eviction of it can ever succeed" in text for text in deadlocks) and seconds < 5
+
     consents = {
         "allow_local_data": "true", "allow_unmanaged": "true", "allow_pending": "true",
         "ignore_budgets": "t-drain/frozen,t-drain/twice,t-drain/other",
     }  # fmt: skip
     told = drain(nodes="w1", **consents)
+    refused(
+        told, "budget t-drain/frozen (maxUnavailable 0", "would be deleted; it has 1 healthy pod, at worst 0 until the replacements are Ready",
+        "ignore_budgets needs a second consent, for exactly these 2 pods: add --data confirm_ignore=pods-",
+    )  # fmt: skip
+    assert cordon_of(lab, "w1") == (False, "") and pods(lab).keys() == before.keys()
+    told = drain(nodes="w1", **consents, confirm_ignore=told.all.partition("--data confirm_ignore=")[2].split()[0])
     assert told.code == 0 and "a static pod" not in told.out and "would be evicted now" in told.out, told.all
     run = run_of(told.out)
     assert cordon_of(lab, "w1") == (True, run)
@@ -259,14 +286,21 @@ def test_two_nodes_whose_budget_allows_one_are_drained_in_waves(lab: Lab) -> Non
 
 
 def test_one_node_in_the_middle_of_another_run(lab: Lab, session: Session) -> None:
-    """As a reboot uses it."""
-    only_on(lab, "w1", items=[workload("web", replicas=2), budget("web", maxUnavailable=1)])
+    """As a reboot uses it. Pods with a low priority leave first, those with a volume last."""
+    stored = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
     events: list[Any] = []
-    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", events.append)
-    assert not inside.plan().refusals
-    assert "1 workload serves elsewhere" in inside.begin()
+    with volume(lab, "data"):
+        only_on(lab, "w1", items=[
+            workload("a-stored", **stored), workload("b-high", priorityClassName="system-cluster-critical"), workload("web", replicas=2),
+            budget("web", maxUnavailable=1),
+        ])  # fmt: skip
+        inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", events.append)
+        assert not inside.plan().refusals
+        assert "3 workloads serve elsewhere" in inside.begin()
     assert cordon_of(lab, "w1") == (True, "r20260101-000000-aaaa") and on(lab, "w1") == []
-    assert [event["what"] for event in events] == ["cordon", "evict", "evict", "prove"]
+    assert [event["what"] for event in events] == ["cordon", "evict", "evict", "evict", "evict", "prove"]
+    left = [str(event["object"]).removeprefix("pod t-drain/") for event in events if event["what"] == "evict"]
+    assert [name.rsplit("-", 2)[0] for name in left] == ["web", "web", "b-high", "a-stored"]
     assert "read back" in inside.end() and cordon_of(lab, "w1") == (False, "")
     # What it would refuse it refuses before the cordon.
     apply(lab, workload("held", grace=30))
@@ -277,6 +311,58 @@ def test_one_node_in_the_middle_of_another_run(lab: Lab, session: Session) -> No
     with pytest.raises(NotDone, match="cannot be drained now"):
         stopped.begin()
     assert cordon_of(lab, node) == (False, "")
+
+
+@contextmanager
+def volume(lab: Lab, claim: str) -> Iterator[None]:
+    """A volume that any node can have, each in a folder of its own, and its claim."""
+    amounts = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    local = {"capacity": {"storage": "1Mi"}, "hostPath": {"path": "/tmp/t-drain", "type": "DirectoryOrCreate"}}
+    wanted = {"volumeName": "t-drain", "resources": {"requests": {"storage": "1Mi"}}}
+    names = {"PersistentVolume": {"name": "t-drain"}, "PersistentVolumeClaim": {"name": claim, "namespace": NAMESPACE}}
+    specs = {"PersistentVolume": {**amounts, **local}, "PersistentVolumeClaim": {**amounts, **wanted}}
+    apply(lab, *({"apiVersion": "v1", "kind": kind, "metadata": names[kind], "spec": spec} for kind, spec in specs.items()))
+    try:
+        yield
+    finally:  # they go with the pods that use them
+        lab.kubectl("delete", "persistentvolumeclaim", claim, "-n", NAMESPACE, "--wait=false")
+        lab.kubectl("delete", "persistentvolume", "t-drain", "--wait=false")
+
+
+def test_a_pod_that_arrives_without_a_controller_halts_the_drain(lab: Lab, session: Session) -> None:
+    def arrives(event: Mapping[str, Any]) -> None:
+        if event.get("what") == "prove":
+            apply(lab, bare("late", "w1"))
+
+    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", arrives)
+    with pytest.raises(
+        NotDone, match=r"pods came to w1 in mid-drain, or are stuck there: t-drain/late: it has no controller.*; w1: uncordoned"
+    ):
+        inside.begin()
+    assert cordon_of(lab, "w1") == (False, "") and on(lab, "w1") == ["late"] and not inside.cordoned
+
+
+@pytest.mark.slow
+def test_pods_that_come_back_halt_the_drain(lab: Lab, session: Session) -> None:
+    """They tolerate the cordon. If they have no other place, the plan says so."""
+    tolerates = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}]
+    terms = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["w1"]}]
+    likes = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": {"matchExpressions": terms}}]}
+    }
+    only_on(lab, "w1", items=[workload("tied", tolerations=tolerates, nodeSelector={"kubernetes.io/hostname": "w1"})])
+    refused(drain(nodes="w1"), "pod t-drain/tied-", "it would come back to w1, since it tolerates the cordon")
+    assert cordon_of(lab, "w1") == (False, "")
+    lab.kubectl("delete", "deployment", "tied", "-n", NAMESPACE, "--wait")
+    only_on(lab, "w1", items=[workload("back", tolerations=tolerates, affinity=likes)])
+    told = drain(nodes="w1")
+    assert told.code == 1 and "it tolerates the cordon, so its replacement may come back to this node" in told.out, told.all
+    (there,) = on(lab, "w1")
+    assert (
+        f"t-drain/{there} came back to w1; it tolerates the cordon" in told.out and told.out.count("came in mid-drain: t-drain/back-") == 3
+    ), told.all
+    assert cordon_of(lab, "w1") == (False, "") and "uncordoned, since the run halted" in told.out
+    assert len(re.search(r"Moved until then, and not coming back: (.*)", told.out)[1].split(", ")) == 4, told.all  # type: ignore[index]
 
 
 # ---- a client that asks all the time
@@ -380,12 +466,25 @@ def test_a_budget_that_refuses_for_now_halts_after_the_timeout_and_uncordons(lab
     probe = {"readinessProbe": {"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1}}
     command = "echo >/tmp/ready; trap 'exit 0' TERM; sleep 600 & wait $!"
     web = workload("web", replicas=3, command=command, container=probe)
+    only_on(lab, "w1", items=[workload("free")])
+    (free,) = on(lab, "w1")
     only_on(lab, "w1", "w2", items=[web, budget("web", minAvailable=2)])
-    assert on(lab, "w1") and on(lab, "w2")
+    there = [name for name in on(lab, "w1") if name != free]
+    assert there and on(lab, "w2")
     # Not Ready, on the other node, and nothing repairs it.
     lab.kubectl("exec", "-n", NAMESPACE, on(lab, "w2")[0], "--", "/bin/busybox", "rm", "/tmp/ready")
     wait_for(lambda: get(lab, "pdb", "web", "-n", NAMESPACE)["status"]["disruptionsAllowed"] == 0, "the budget to be used up")
-    there = on(lab, "w1")
+
+    # Ctrl-C: what moves meanwhile ends, and what waits does not begin.
+    run = Started("drain", *data(nodes="w1"), "-y")
+    run.wait_for(": waits: The disruption budget web needs 2 healthy pods and has 2 currently")
+    run.wait_for(f"pod t-drain/{free}: done: evicted; gone; 1 of Deployment t-drain/free are Ready")
+    assert cordon_of(lab, "w1") == (True, run_of(run.out))
+    run.send(signal.SIGINT)
+    told = run.end()
+    assert told.code == 1 and "HALTED: interrupted by the operator" in told.out and on(lab, "w1") == there, told.all
+    assert f"\nMoved until then, and not coming back: t-drain/{free}\n" in told.out, told.all
+    assert cordon_of(lab, "w1") == (False, "") and "Node w1: uncordoned, since the run halted: read back" in told.out, told.all
 
     told = drain(nodes="w1", drain_timeout="5")
     assert told.code == 1 and "NOT NOW" in told.out and "the API server refused its eviction for" in told.out, told.all

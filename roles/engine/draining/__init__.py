@@ -40,8 +40,9 @@ from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain
 from roles.engine.draining.report import plan_text
 from roles.engine.draining.run_limit import RunLimit
+from roles.engine.draining.second_consent import ask_again
 from roles.engine.draining.surge import SURGED_BY
-from roles.engine.draining.surging import SurgeWriter, forget_costs, unsurge_change
+from roles.engine.draining.surging import SurgeWriter, end_surge, end_surges, left_surges, unsurge_change
 
 __all__ = [
     "CORDON",
@@ -65,10 +66,13 @@ __all__ = [
     "PodWorkload",
     "RunLimit",
     "SurgeWriter",
+    "ask_again",
     "cluster_time",
     "cordon_change",
     "cordon_fields",
-    "forget_costs",
+    "end_surge",
+    "end_surges",
+    "left_surges",
     "narrowed",
     "node_fate",
     "node_path",

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
+from roles.engine.api import ApiError
 from roles.engine.bridge import Pool, show
-from roles.engine.disruption import budget_states
+from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.draining.cordon import CordonWriter, cordon_change, uncordon_change
-from roles.engine.draining.evicting import Evictor
+from roles.engine.draining.evicting import Evictor, NotEvicted
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.draining.planning import node_of, plan_drain
 from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
 from roles.engine.draining.surging import Surger
 from roles.engine.draining.workloads import ready_elsewhere
-from roles.engine.object_changes import LOOK_AGAIN, FieldChange, NotDone, Object, Session, namespace_and_name, uid
+from roles.engine.object_changes import LOOK_AGAIN, FieldChange, NotDone, Object, Session, is_ending, is_over, namespace_and_name, uid
+from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Stage, table
 from roles.engine.timeouts import Deadline
 
 CORDON, SURGE, EVICT, DELETE, PROVE = "cordon", "surge", "evict", "delete", "prove"
 # How often pods that came to a node in mid-drain are evicted again: a pod that tolerates the cordon may come back forever.
 MOST_ROUNDS = 3
+# Seconds after which the pods that are ending on a node are judged again.
+VIEW_AGAIN = 10.0
 
 
 class Drainer:
@@ -38,8 +43,12 @@ class Drainer:
         self.session = session
         self.plan = plan
         self.warnings: list[tuple[str, str]] = []
+        #: Pods (NAMESPACE/NAME) that came in mid-drain, and were moved too.
+        self.moved_late: list[str] = []
         self._consents = consents
         self._names = [node.name for node in plan.nodes]
+        # The pods as last judged, by UID, and when that was (time.monotonic).
+        self._seen, self._viewed = {one.uid: one for one in plan.pods}, time.monotonic()
         self._stopped = stopped
         self._evictor = Evictor(session, consents, self._names, stopped)
         self._surger = Surger(self._evictor, consents, run)
@@ -80,10 +89,33 @@ class Drainer:
         return ClusterStep(f"pod {one.name}", summary, "", partial(self._moved, one), "", action=action, about=about)
 
     def _moved(self, one: PodFate, begin: Callable[[Fields], None]) -> str:
+        def begun(fields: Fields) -> None:
+            begin(fields)
+            # The record takes a moment, and the run may have halted meanwhile.
+            if stopped := self._stopped():
+                raise NotEvicted(f"not evicted ({stopped})")
+
         if one.fate == "surged":
-            return self._surger.replace(one, begin)
-        begin([])
-        return self._evictor.move(one)
+            return self._surger.replace(one, begun)
+        begun([])
+        try:
+            return self._evictor.move(one)
+        except NotEvicted as refused:
+            if self._stopped() or not self._past_budgets(one):
+                raise
+            show(f"  {one.name}: {refused}; deleting it past {', '.join(one.budgets)}, by consent")
+            begun([{"path": [DELETE, one.name], "before": one.uid, "after": None}])
+            return f"{refused}; {self._evictor.move(replace(one, fate='deleted'))}"
+
+    def _past_budgets(self, one: PodFate) -> bool:
+        """The pod may be deleted: the budgets that refuse its eviction now are all named. Raises ApiError, NoApi."""
+        live, now = self.session.asked(read_disruption), cluster_time(self.session)
+        pod = next((pod for pod in live.of("Pod") if uid(pod) == one.uid), None)
+        if pod is None:
+            return False
+        states = budget_states(live, now)
+        named = all(state.key in self._consents.ignore_budgets for state in budgets_of(pod, states))
+        return named and not eviction_answer(pod, states).allowed
 
     def _proof(self, node: NodeFate) -> ClusterStep:
         about = {"path": f"/api/v1/nodes/{node.name}", "uid": uid(node.item), "node": node.name}
@@ -96,7 +128,7 @@ class Drainer:
 
     def _proven(self, node: str, begin: Callable[[Fields], None]) -> str:
         begin([])
-        left = self._emptied(node)
+        left = self._emptied(node, begin)
         deadline = Deadline(self._consents.seconds, as_given=True)
         while True:
             unmet = self._unmet()
@@ -108,7 +140,7 @@ class Drainer:
                 raise NotDone(f"{left}, but after {deadline.passed:.0f} s {'; '.join(unmet)}")
             deadline.pause(LOOK_AGAIN)
 
-    def _emptied(self, node: str) -> str:
+    def _emptied(self, node: str, begin: Callable[[Fields], None]) -> str:
         """Wait until no pod that must leave is on the node; evict those that came in mid-drain. Returns what is left."""
         deadline, rounds, said = Deadline(self._consents.seconds, as_given=True), 0, ""
         while True:
@@ -129,26 +161,45 @@ class Drainer:
                 show(f"  {node}: {'came in mid-drain' if arrived else 'still ending'}: {names}")
             if arrived:
                 rounds += 1
-                self._evict_again(arrived)
+                self._evict_again(node, arrived, begin)
             deadline.pause(LOOK_AGAIN)
 
     def _fates(self, node: str) -> list[PodFate]:
-        """What becomes of the pods that are on the node now."""
+        """What becomes of the pods that are on the node now. All kinds are read only if a pod is there that was not there before, one that
+        must leave and does not, and now and then: a pod that is ending may be stuck."""
         there = pods_on(self.session, node)
-        known = {one.uid: one for one in self.plan.pods}
-        fates = [known.get(uid(pod)) for pod in there]
-        if all(one is not None and one.fate == "stays" for one in fates):
+        fates = [self._still(pod) for pod in there]
+        if time.monotonic() - self._viewed < VIEW_AGAIN and all(fates):
             return [one for one in fates if one is not None]
-        live = read_drain(self.session)
-        plan = plan_drain(live, self._names, self._consents, cluster_time(self.session))
+        self._viewed = time.monotonic()
+        # The second consent to delete pods past their budgets was for those of the plan.
+        consents = replace(self._consents, ignore_budgets=())
+        plan = plan_drain(read_drain(self.session), self._names, consents, cluster_time(self.session))
+        self._seen |= {one.uid: one for one in plan.pods}
         return [one for one in plan.pods if node_of(one.pod) == node]
 
-    def _evict_again(self, arrived: Sequence[PodFate]) -> None:
+    def _still(self, pod: Object) -> PodFate | None:
+        """The fate of a pod that stays, or whose end has been seen to be in progress; None for others."""
+        one = self._seen.get(uid(pod))
+        if one is None or one.fate == "stays":
+            return one
+        return replace(one, fate="ending") if is_ending(pod) and not is_over(pod) and one.fate != "blocks" else None
+
+    def _evict_again(self, node: str, arrived: Sequence[PodFate], begin: Callable[[Fields], None]) -> None:
+        """Evict pods that came in mid-drain, recorded before that with the step that proves the node. Raises NotDone, ApiError, NoApi."""
+        if not self._stopped():
+            begin([{"path": [EVICT, one.name], "before": one.uid, "after": None} for one in arrived])
+        if stopped := self._stopped():
+            names = ", ".join(one.name for one in arrived)
+            raise NotDone(f"{names} came to {node} in mid-drain, and no further eviction begins ({stopped})")
         pool, errors = Pool(len(arrived)), list[Exception]()
 
         def move(one: PodFate) -> None:
             try:
                 show(f"  pod {one.name}: {self._evictor.move(one)}")
+                self.moved_late.append(one.name)
+            except (NotDone, ApiError, NoApi) as error:
+                errors.append(NotDone(f"pod {one.name}, which came to {node} in mid-drain: {error}"))
             except Exception as error:  # the first is raised when all have ended
                 errors.append(error)
 
@@ -180,12 +231,12 @@ class Drainer:
             ready = ready_elsewhere(look.pods(workload.namespace, since), look.controllers(workload, since), self._names)
             if ready < need:
                 found.append(f"{workload} has {ready} of {need} pods Ready on other nodes")
-        return [*found, *self._worse_budgets()]
+        return found or self._worse_budgets()
 
     def _worse_budgets(self) -> list[str]:
         if not self.plan.budgets:
             return []
-        states = budget_states(read_drain(self.session), cluster_time(self.session))
+        states = budget_states(self.session.asked(read_disruption), cluster_time(self.session))
         lost = {key for one in self.plan.leaving if one.workload is None or not one.workload.counted or one.pending for key in one.budgets}
         return [
             f"budget {share.key} allows {now.disruptions_allowed}, and allowed {share.allowed} before: {now.why}"

@@ -71,10 +71,19 @@ class DrainKeys(Frozen):
         BeforeValidator(lambda value: _named("ignore_budgets", value)),
         LIST_OR_TEXT,
         Field(
-            description="consent: PodDisruptionBudgets (NAMESPACE/NAME) whose pods a drain deletes if the budget refuses their eviction",
+            description="consent: PodDisruptionBudgets (NAMESPACE/NAME) whose pods a drain deletes if the budget refuses their eviction;"
+            " it needs a second one, `confirm_ignore`",
             examples=[["shop/web"], "shop/web,shop/db"],
         ),
     ] = ()
+    confirm_ignore: Annotated[
+        str,
+        Field(
+            pattern=r"^(pods-[0-9a-f]{8})?$",
+            description="consent: the second one to `ignore_budgets`, for exactly the pods of a plan, which says it",
+            examples=["pods-1f0c9a7e"],
+        ),
+    ] = ""
 
     @property
     def consents(self) -> DrainConsents:
@@ -84,5 +93,6 @@ class DrainKeys(Frozen):
             allow_pending=self.allow_pending,
             surge=self.surge,
             ignore_budgets=self.ignore_budgets,
+            confirm_ignore=self.confirm_ignore,
             seconds=unless_set(self.drain_timeout, "drain_timeout" in self.model_fields_set),
         )

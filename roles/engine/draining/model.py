@@ -21,7 +21,8 @@ COUNTED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 @dataclass(frozen=True)
 class DrainConsents:
     """What one drain may do. `surge`: all single-replica Deployments get a second pod first, or only those named (NAMESPACE/NAME);
-    `ignore_budgets`: budgets (NAMESPACE/NAME) whose pods may be deleted although they refuse; `allow_pending`: replacements that find no
+    `ignore_budgets`: budgets (NAMESPACE/NAME) whose pods may be deleted although they refuse; `confirm_ignore`: the second consent to
+    that, for exactly the pods of a plan (roles/engine/draining/second_consent.py); `allow_pending`: replacements that find no
     place may stay Pending. `seconds`: for each pod, from its turn until its replacement is Ready."""
 
     allow_local_data: bool = False
@@ -29,6 +30,7 @@ class DrainConsents:
     allow_pending: bool = False
     surge: bool | tuple[str, ...] = False
     ignore_budgets: tuple[str, ...] = ()
+    confirm_ignore: str = ""
     seconds: float = 600.0
 
 
@@ -98,7 +100,8 @@ class PodFate:
 @dataclass(frozen=True)
 class BudgetShare:
     """One budget with pods on the drained nodes: how many leave in all (`leaving`) and in each wave, what it allows now, and why.
-    `leaving_by_node` by the node's name. `surged`: some of them are replaced first, and ask no budget."""
+    `leaving_by_node` by the node's name. `surged`: some of them are replaced first, and ask no budget. `healthy`: how many healthy pods
+    it has."""
 
     key: str
     leaving_by_node: Mapping[str, int]
@@ -106,6 +109,7 @@ class BudgetShare:
     waves: tuple[int, ...]
     why: str
     surged: int = 0
+    healthy: int = 0
 
     @property
     def leaving(self) -> int:

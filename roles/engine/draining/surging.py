@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from roles.engine.api import Conflict, NotFound
@@ -15,6 +15,7 @@ from roles.engine.draining.reading import Look, pod_path, workload_path
 from roles.engine.draining.surge import CHEAPEST, DELETION_COST, SURGED_BY
 from roles.engine.draining.workloads import ready_elsewhere
 from roles.engine.object_changes import (
+    COLLECTIONS,
     LOOK_AGAIN,
     FieldChange,
     FieldWriter,
@@ -103,9 +104,10 @@ class Surger:
         begin([{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
         deadline = Deadline(self._consents.seconds, as_given=True)
         since = time.monotonic()
-        set_cost(self._evictor.session, one.pod, CHEAPEST)
         try:
+            # The mark first: whoever ends what a killed run has left finds the cost by it.
             self._write(FieldChange(str(workload), workload_path(workload), there, grow, "a second pod first"))
+            set_cost(self._evictor.session, one.pod, CHEAPEST)
             self._second_ready(one, workload, deadline, since)
         except Exception:
             self._give_up(one, workload)
@@ -142,10 +144,15 @@ class Surger:
         reported."""
         show(f"  {workload}: its old number of replicas is restored")
         try:
-            set_cost(self._evictor.session, one.pod, (one.pod["metadata"].get("annotations") or {}).get(DELETION_COST))
+            self._restore_cost(one)
             self.end(workload)
         except Exception as error:
             show(f"  WARNING: {workload}: {error}; deploys/uncordon.py ends the surge")
+
+    def _restore_cost(self, one: PodFate) -> None:
+        """The cost that the pod had before; that of an interrupted run is none."""
+        before = (one.pod["metadata"].get("annotations") or {}).get(DELETION_COST)
+        set_cost(self._evictor.session, one.pod, None if before == CHEAPEST else before)
 
     def _gone(self, one: PodFate, workload: PodWorkload, deadline: Deadline) -> None:
         since = time.monotonic()
@@ -156,12 +163,40 @@ class Surger:
                 return
             if deadline.over:
                 what = "is still ending" if is_ending(doomed) else "was not removed: its ReplicaSet removed another pod"
+                self._restore_cost(one)
                 raise NotDone(f"it {what} after {deadline.passed:.0f} s")
             deadline.pause(LOOK_AGAIN)
 
 
+def left_surges(deployments: Collection[Object], runs: Collection[str]) -> list[FieldChange]:
+    """The writes that end what these runs, which are over, have left of their surges. Pure."""
+    left = [one for one in deployments if (one["metadata"].get("annotations") or {}).get(SURGED_BY) in runs]
+    return [change for one in left if (change := unsurge_change(one)) is not None]
+
+
+def end_surges(session: Session, run: str, note: Callable[[Mapping[str, Any]], None] = lambda event: None) -> str:
+    """End what a run, which is over, has left of its surges. Before its node is uncordoned: the mark there leads to them. `note(event)`
+    records each before it is written. Returns what was done, "" for nothing. Raises NotDone, ApiError, NoApi."""
+    writer, names = SurgeWriter(session, force=True), list[str]()
+    for change in left_surges(session.fetch_all(COLLECTIONS["Deployment"]), (run,)):
+        about = {"event": "end surge", "object": change.name, "path": change.path, "uid": uid(change.before), "of": run}
+        end_surge(session, change, writer, lambda fields, about=about: note({**about, "fields": list(fields)}))  # type: ignore[misc]
+        names.append(change.name)
+    return f"ended the surge of {', '.join(names)}" if names else ""
+
+
+def end_surge(session: Session, change: FieldChange, writer: SurgeWriter, begin: Callable[[Fields], None]) -> str:
+    """Carry out one of `left_surges`; returns the proof. The mark goes last: without it nobody would find the cost. Raises as above."""
+
+    def begun(fields: Fields) -> None:
+        begin(fields)
+        forget_costs(session, change.before)
+
+    return writer.steps([change])[0].write(begun)
+
+
 def forget_costs(session: Session, deployment: Object) -> None:
-    """Remove daytwo's cost from the pods of a Deployment whose surge has ended. Raises ApiError, NoApi."""
+    """Remove daytwo's cost from the pods of a Deployment whose surge ends. Raises ApiError, NoApi."""
     namespace = namespace_and_name(deployment)[0]
     look, since = Look(session), time.monotonic()
     own = look.controllers(PodWorkload("Deployment", *namespace_and_name(deployment), uid(deployment)), since)

@@ -93,5 +93,6 @@ def shares(
             by_node[one.node] = by_node.get(one.node, 0) + 1
         counts = tuple(count for wave in waves if (count := sum(state.key in one.budgets for one in wave)))
         surged = sum(one.fate == "surged" for one in own)
-        found.append(BudgetShare(state.key, by_node, state.disruptions_allowed, counts, state.why, surged))
+        healthy = state.numbers.current_healthy
+        found.append(BudgetShare(state.key, by_node, state.disruptions_allowed, counts, state.why, surged, healthy))
     return tuple(found)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, RunLimit, node_fate, node_path, uncordon
+from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, RunLimit, end_surges, node_fate, node_path, uncordon
 from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, Session
 from roles.engine.object_changes.api_object import is_ready
 from roles.engine.timeouts import Deadline
@@ -92,7 +92,12 @@ class Leftover:
         return run_of_mark(self.marked)
 
     def uncordon(self, note: Note) -> str:
-        """Uncordon the node if it still has this mark; returns the proof. Raises NotDone, ApiError, NoApi."""
+        """End what that run has left of its surges, and uncordon the node if it still has this mark; returns the proof. Raises NotDone,
+        ApiError, NoApi."""
+        ended = end_surges(self.session, self.marked, note)
+        return "; ".join(filter(None, (ended, self._uncordoned(note))))
+
+    def _uncordoned(self, note: Note) -> str:
         found = self.session.fetch(node_path(self.node))
         if found is None:
             return "the node was deleted"

@@ -35,7 +35,8 @@ def test_consents() -> None:
     assert DrainOptions(surge="true").surge is True and DrainOptions(surge="false").surge is False and DrainOptions().surge is False
     assert DrainOptions(surge="shop/web, shop/api").surge == ("shop/web", "shop/api")
     assert DrainOptions(ignore_budgets="shop/web").consents.ignore_budgets == ("shop/web",)
-    for wrong in ({"surge": "web"}, {"ignore_budgets": "true"}, {"drain_timeout": 0}):
+    assert DrainOptions(confirm_ignore="pods-0123abcd").consents.confirm_ignore == "pods-0123abcd"
+    for wrong in ({"surge": "web"}, {"ignore_budgets": "true"}, {"drain_timeout": 0}, {"confirm_ignore": "true"}):
         with pytest.raises(ValueError):
             DrainOptions(**wrong)
     assert DrainOptions(drain_timeout=30).consents.seconds == 30
@@ -50,7 +51,7 @@ def surged(run: str, replicas: int = 2) -> dict[str, Any]:
 def test_uncordon_knows_whose_cordon_it_is() -> None:
     ours, theirs = node("w1", manager="daytwo", mark="r1"), node("w2", manager="kubectl-cordon")
     plan = plan_uncordon(
-        {"w1": ours, "w3": node("w3")}, [surged("r1"), {**surged("r2"), "metadata": surged("r2")["metadata"]}], force=False
+        {"w1": ours, "w3": node("w3")}, [surged("r1"), surged("r2")], [node("w4", manager="daytwo", mark="r2")], force=False
     )
     assert [change.name for change in plan.actions] == ["Deployment shop/web", "Node w1"] and plan.unchanged == [
         ("Node w3", "it is not cordoned")
@@ -62,6 +63,13 @@ def test_uncordon_knows_whose_cordon_it_is() -> None:
     assert (
         plan_uncordon({"w2": theirs}, [], force=True).actions and "no node w9" in plan_uncordon({"w9": None}, [], force=False).refusals[0]
     )
+
+
+def test_a_surge_to_which_no_node_leads_any_more_is_ended_too() -> None:
+    """Someone has uncordoned the node of a killed run by hand, or had cordoned it before."""
+    theirs = node("w2", manager="kubectl-cordon")
+    plan = plan_uncordon({"w1": node("w1")}, [surged("r1"), workload("Deployment", "api", 2)], [theirs], force=False)
+    assert [change.name for change in plan.actions] == ["Deployment shop/web"] and not plan.refusals
 
 
 def record(*objects: ChangedObject) -> ObjectsRecord:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from roles.engine.bridge import Fleet
+from roles.engine.rollout import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.reboot.plan import MARK, Mark
-from roles.reboot.way_back import left_cordoned
+from roles.reboot.way_back import left_cordoned, uncordoning
+from tests.unit.draining.test_surging import AS_BEFORE, check, cluster, state, surged
+from tests.unit.object_changes.test_object_run import Host, host
+
+__all__ = ["host"]
 
 RUN, OTHER = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
 
@@ -29,3 +35,17 @@ def test_only_nodes_that_still_have_the_mark_of_that_run() -> None:
     }
     (left,) = left_cordoned(ObjectsRecord(RUN, "c", "reboot", {}, objects), nodes)
     assert (left.name, left.path, left.mark) == ("left", "/left", Mark(RUN, "b", keep=True))
+
+
+def test_what_it_left_of_a_surge_is_ended_before_the_node_is_uncordoned(host: Host) -> None:
+    api = cluster(by=RUN)
+    surged(api, RUN)
+    api.one("Node", "w1")["metadata"]["annotations"][MARK] = Mark(RUN, "b").text()
+    record = ObjectsRecord(RUN, "c", "reboot", {}, (ChangedObject("w1", "reboot", (), {"path": "/api/v1/nodes/w1", "uid": "uid-w1"}),))
+    left = left_cordoned(record, {"/api/v1/nodes/w1": api.one("Node", "w1")})
+    api.after = lambda write: check(api)
+    remotes: list[Any] = [host]
+    run = uncordoning(Fleet(remotes, [], [], remotes), Options(), api.session, record, left, "reboot")
+    assert run.result("cp1"), run.halted
+    assert run.steps[0].how == "ended the surge of Deployment shop/web; uncordoned" and state(api) == AS_BEFORE
+    assert not api.one("Node", "w1")["spec"].get("unschedulable") and MARK not in api.one("Node", "w1")["metadata"]["annotations"]

@@ -1,0 +1,139 @@
+"""A surge, and what a killed run has left of one: whoever uncordons the node ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from roles.engine.draining import SURGED_BY, DrainConsents, PodFate, PodWorkload, end_surges
+from roles.engine.draining.evicting import Evictor
+from roles.engine.draining.surge import CHEAPEST, DELETION_COST
+from roles.engine.draining.surging import Surger
+from roles.engine.node_changes.step_drain import Leftover, mark
+from roles.engine.object_changes import NotDone
+from tests.unit.disruption.world import deployment, pod
+from tests.unit.draining.api import ClusterApi, Killed, Write
+from tests.unit.draining.test_plan import node
+
+RUN = "r20260101-000000-aaaa"
+
+
+def surged(api: ClusterApi, run: str, name: str = "web") -> None:
+    """As a run leaves it that was killed in a surge."""
+    api.one("Deployment", name)["metadata"]["annotations"] = {SURGED_BY: run}
+    api.one("Deployment", name)["spec"]["replicas"] = 2
+    api.one("Pod", f"{name}-1-0")["metadata"]["annotations"] = {DELETION_COST: CHEAPEST, "own": "1"}
+
+
+def cluster(*, by: str = "", also: tuple[str, ...] = ()) -> ClusterApi:
+    return ClusterApi(node("w1", manager="daytwo" if by else "", mark=by), node("w2"), *deployment(1, 1), *(
+        item for name in also for item in deployment(1, 1, name)
+    ))  # fmt: skip
+
+
+def state(api: ClusterApi, name: str = "web") -> tuple[int, str, str]:
+    """The replicas of a Deployment, its mark, and the cost of its pod."""
+    top, one = api.one("Deployment", name), api.one("Pod", f"{name}-1-0")
+    marks, costs = top["metadata"].get("annotations") or {}, one["metadata"].get("annotations") or {}
+    return top["spec"]["replicas"], marks.get(SURGED_BY, ""), costs.get(DELETION_COST, "")
+
+
+AS_BEFORE = (1, "", "")
+
+
+# ---- what a killed run leaves
+
+
+def surge(api: ClusterApi, seconds: float = 0) -> str:
+    top, _, old = deployment(1, 1)
+    workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], 1, 1, True, api.one("Deployment", "web"))
+    consents = DrainConsents(seconds=seconds, surge=True)
+    surger = Surger(Evictor(api.session, consents, ["w1"], lambda: ""), consents, RUN)
+    return surger.replace(
+        PodFate(deepcopy(api.one("Pod", old["metadata"]["name"])), "w1", "surged", "", workload=workload), lambda fields: None
+    )
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+def test_killed_after_any_write_of_a_surge_it_is_found_and_ended(writes: int) -> None:
+    """The cost of the pod never stands without the mark, by which it is found."""
+    api = cluster()
+
+    def after(write: Write) -> None:
+        if api.one("Deployment", "web")["spec"]["replicas"] == 2:
+            api.add(pod("second", deployment(1, 1)[1], node="w2"))
+        if len(api.writes) == writes:
+            raise Killed
+
+    api.after = after
+    with pytest.raises(Killed):
+        surge(api)
+    # After the third write the surge has ended, and its ReplicaSet removes the doomed pod.
+    assert state(api) == {1: (2, RUN, ""), 2: (2, RUN, CHEAPEST), 3: (1, "", CHEAPEST)}[writes]
+    api.after = lambda write: None
+    end_surges(api.session, RUN)
+    assert state(api) == ((1, "", CHEAPEST) if writes == 3 else AS_BEFORE)
+
+
+def test_a_surge_that_fails_leaves_nothing_also_not_what_a_killed_run_had_left() -> None:
+    api = cluster()
+    surged(api, "r0")
+    with pytest.raises(NotDone, match="its second pod is not Ready"):
+        surge(api)
+    assert state(api) == AS_BEFORE and api.one("Pod", "web-1-0")["metadata"]["annotations"] == {"own": "1"}
+
+
+def test_the_doomed_pod_that_its_replica_set_does_not_remove_has_no_cost() -> None:
+    api = cluster()
+    api.add(pod("second", deployment(1, 1)[1], node="w2"))
+    with pytest.raises(NotDone, match="its ReplicaSet removed another pod"):
+        surge(api)
+    assert state(api) == AS_BEFORE
+
+
+# ---- who ends it
+
+
+def test_the_surges_of_one_run_are_ended_and_no_others() -> None:
+    api = cluster(also=("api", "db"))
+    surged(api, RUN)
+    surged(api, "r0", "api")
+    noted: list[Mapping[str, Any]] = []
+    assert end_surges(api.session, RUN, noted.append) == "ended the surge of Deployment shop/web"
+    assert state(api) == AS_BEFORE and state(api, "api") == (2, "r0", CHEAPEST) and state(api, "db") == AS_BEFORE
+    assert api.one("Pod", "web-1-0")["metadata"]["annotations"] == {"own": "1"}
+    assert [(one["event"], one["object"]) for one in noted] == [("end surge", "Deployment shop/web")]
+    assert end_surges(api.session, RUN, noted.append) == "" and len(noted) == 1
+
+
+def test_replicas_that_someone_has_set_since_stay() -> None:
+    api = cluster()
+    surged(api, RUN)
+    api.one("Deployment", "web")["spec"]["replicas"] = 5
+    end_surges(api.session, RUN)
+    assert state(api) == (5, "", "")
+
+
+def test_what_a_killed_change_left_is_undone_with_its_cordon() -> None:
+    api = cluster(by=mark(RUN))
+    surged(api, mark(RUN))
+    noted: list[Mapping[str, Any]] = []
+    api.after = lambda write: check(api)
+    said = Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(noted.append)
+    assert state(api) == AS_BEFORE and not api.one("Node", "w1")["spec"].get("unschedulable")
+    assert "ended the surge of Deployment shop/web" in said and [one["event"] for one in noted] == ["end surge", "uncordon"]
+
+
+def check(api: ClusterApi) -> None:
+    """As long as something of the surge is there, the node has the mark by which it is found."""
+    assert state(api) == AS_BEFORE or api.one("Node", "w1")["spec"].get("unschedulable")
+
+
+def test_a_node_that_another_run_has_cordoned_since_is_left_as_it_is() -> None:
+    api = cluster(by="r9")
+    surged(api, mark(RUN))
+    assert "r9 has cordoned it since" in Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(lambda event: None)
+    assert state(api) == AS_BEFORE, "its run is over all the same"
