@@ -304,12 +304,25 @@ def test_the_metrics_api_works() -> None:
         ([metrics("w1"), {**metrics("w2"), "timestamp": "2026-03-01T12:00:00"}], [{}], "the metrics of w2 are old"),
         ([metrics("w1"), metrics("w2", -7200)], [{}], "the metrics of w2 are of the future, by 7200 s: check the clocks"),
         (["w1", None, metrics("w1")], [{}], "no metrics of w2, which is Ready"),
+        (5, [{}], "no metrics of w1, w2, which are Ready"),
+        ({"w1": metrics("w1")}, [{}], "no metrics of w1, w2, which are Ready"),
+        ([metrics("w1"), metrics("w2")], 5, "no metrics of any pod"),
+        ([metrics("w1"), metrics("w2")], {"a": 1}, "no metrics of any pod"),
+        ([metrics("w1"), {**metrics("w2"), "timestamp": "0001-01-01T00:00:00+23:59"}], [{}], "the metrics of w2 are old"),
+        ([metrics("w1"), {**metrics("w2"), "timestamp": "9999-12-31T23:59:59-23:59"}], [{}], "the metrics of w2 are of the future"),
         ([metrics("w1"), metrics("w2")], [], "no metrics of any pod"),
     ],
 )
 def test_it_does_not_work(given: list[Any], pods: list[Any], words: str) -> None:
     found = health([node("w1"), node("w2")], given, pods, NOW, 15)
     assert words in "; ".join(found.problems)
+
+
+@pytest.mark.parametrize("metadata", [["w2"], "w2", 5, True, [{"name": "w2"}], {"name": ["w2"]}, None])
+def test_an_answer_of_any_shape_is_judged(metadata: Any) -> None:
+    """Whoever has registered the APIService can answer anything."""
+    found = health([node("w1"), node("w2")], [metrics("w1"), {**metrics("w2"), "metadata": metadata, "window": [1]}], [{}], NOW, 15)
+    assert found.problems == ("no metrics of w2, which is Ready",)
 
 
 def test_the_api_service() -> None:
