@@ -11,10 +11,11 @@ from typing import Any
 from roles.audit.model import CertificateReport, Finding, Severity
 from roles.audit.view import View
 from roles.engine.bridge import Remote
-from roles.engine.certificates import Certificate, CertificateError, given_up, is_pending, is_serving, request_of, requester
+from roles.engine.certificates import Certificate, CertificateError, given_up, is_issued_by, is_pending, is_serving, request_of, requester
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
-from roles.kubelet_certificates import read_files
+from roles.engine.kubelet import Kubelet
+from roles.kubelet_certificates import is_kubelets_own, read_files
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _MOST_REQUESTS = 10
@@ -32,6 +33,9 @@ _APISERVER = {
     "requestheader-client-ca-file": "CA of the front proxy",
     "etcd-cafile": "CA of etcd",
 }
+_ETCD = {"cert-file": "server", "peer-cert-file": "peer", "trusted-ca-file": "CA of clients", "peer-trusted-ca-file": "CA of peers"}
+#: The CAs whose certificates are etcd's.
+_ETCD_CAS = (("kube-apiserver", _APISERVER["etcd-cafile"]), *(("etcd", use) for use in _ETCD.values() if use.startswith("CA")))
 _OTHERS = {"kubeconfig": "client", "cluster-signing-cert-file": "CA that signs", "tls-cert-file": "serving"}
 _KUBEADM = "`kubeadm certs renew {name}` on the node, then restart the static pods that use it; or the tool that created it"
 _NAMES = {
@@ -54,21 +58,58 @@ class NodeCertificate:
 
 
 def uses(view: View) -> dict[str, tuple[str, str]]:
-    """The files of a node that may hold certificates: by path, whose they are and what for. Paths come from running processes."""
+    """The files of a node that may hold certificates: by path, whose they are and what for. Paths come from running processes, and
+    from etcd's manifest."""
     found: dict[str, tuple[str, str]] = {}
     for name, component in view.components.items():
         for flag, use in (_APISERVER if name == "kube-apiserver" else _OTHERS).items():
             if path := _path(last_flag(component.process.argv, flag)):
                 found.setdefault(path, (name, use))
+    for flag, use in _ETCD.items():
+        for argv in _etcd_argv(view):
+            if path := _path(last_flag(argv, flag)):
+                found.setdefault(path, ("etcd", use))
     if view.kubelet is not None:
-        argv = view.kubelet.process.argv
-        folder = _path(last_flag(argv, "cert-dir")) or "/var/lib/kubelet/pki"
-        found[f"{folder}/kubelet-client-current.pem"] = ("kubelet", "client")
-        serving = _path(str(view.kubelet.configuration.get("tlsCertFile") or ""))
-        found[serving or f"{folder}/kubelet-server-current.pem"] = ("kubelet", "serving")
-        if path := _path(last_flag(argv, "kubeconfig")):
-            found.setdefault(path, ("kubelet", "client"))
+        client, kubeconfig = _client_files(view.kubelet)
+        found[client] = ("kubelet", "client")
+        found[_serving_file(view, view.kubelet)] = ("kubelet", "serving")
+        if kubeconfig:
+            found.setdefault(kubeconfig, ("kubelet", "client"))
     return found
+
+
+def _etcd_argv(view: View) -> list[tuple[str, ...]]:
+    """Of etcd as a static pod: what its manifest says, since a look at a node does not read its process."""
+    pods = [one.pod for one in view.manifests if one.pod is not None]
+    return [(*one.command, *one.args) for pod in pods for one in pod.containers if one.program == "etcd"]
+
+
+def _folder(kubelet: Kubelet) -> str:
+    return _path(last_flag(kubelet.process.argv, "cert-dir")) or "/var/lib/kubelet/pki"
+
+
+def _client_files(kubelet: Kubelet) -> tuple[str, str | None]:
+    """The file of a kubelet that renews its certificate, and its kubeconfig, which may have one too."""
+    return f"{_folder(kubelet)}/kubelet-client-current.pem", _path(last_flag(kubelet.process.argv, "kubeconfig"))
+
+
+def _serving_file(view: View, kubelet: Kubelet) -> str:
+    """What a kubelet serves (cmd/kubelet/app/server.go, InitializeTLS): a file that it is given; what it has asked the cluster for; or what
+    it made itself. What it got from the cluster stays on the disk when it no longer asks."""
+    # Not from /configz, which has the one that it made too.
+    given = last_flag(kubelet.process.argv, "tls-cert-file") or str(kubelet.configuration.get("tlsCertFile") or "")
+    return (
+        _path(given) or f"{_folder(kubelet)}/{'kubelet-server-current.pem' if view.effective.get('serverTLSBootstrap') else 'kubelet.crt'}"
+    )
+
+
+def renewed(view: View) -> frozenset[str]:
+    """The files that the kubelet renews itself."""
+    if view.kubelet is None:
+        return frozenset()
+    serving = _serving_file(view, view.kubelet)
+    found = {serving} if serving == f"{_folder(view.kubelet)}/kubelet-server-current.pem" else set()
+    return frozenset(found | {path for path in _client_files(view.kubelet) if path and view.effective.get("rotateCertificates")})
 
 
 def etcd_folder(view: View) -> str | None:
@@ -84,24 +125,29 @@ def _path(text: str | None) -> str | None:
 
 def read_certificates(remote: Remote, view: View) -> tuple[NodeCertificate, ...]:
     """Raises RemoteError."""
-    known, folder = uses(view), etcd_folder(view)
-    return tuple(named(read_files(remote, list(known), [folder] if folder else []), known, _renews(view)))
+    folder = etcd_folder(view)
+    return tuple(named(read_files(remote, list(uses(view)), [folder] if folder else []), view))
 
 
-def _renews(view: View) -> frozenset[str]:
-    """What the kubelet renews itself."""
-    configuration = view.effective
-    found = {"client"} if configuration.get("rotateCertificates") else set()
-    return frozenset(found | ({"serving"} if configuration.get("serverTLSBootstrap") else set()))
-
-
-def named(
-    files: Mapping[str, Sequence[Certificate]], known: Mapping[str, tuple[str, str]], renews: frozenset[str] = frozenset()
-) -> Iterator[NodeCertificate]:
-    """The first certificate of each file, with what it is for; the others are its chain."""
+def named(files: Mapping[str, Sequence[Certificate]], view: View) -> Iterator[NodeCertificate]:
+    """The first certificate of each file, with what it is for; the others are its chain. Of a folder, those that etcd's CA has signed."""
+    known, renews, unused = uses(view), renewed(view), _unused(files, view)
+    authorities = [one for path, use in known.items() if use in _ETCD_CAS for one in files.get(path, ())]
     for path, certificates in files.items():
-        component, use = known.get(path) or ("etcd", posixpath.basename(path).removesuffix(".crt"))
-        yield NodeCertificate(component, use, path, certificates[0], component == "kubelet" and use in renews)
+        if path in known and path != unused:
+            yield NodeCertificate(*known[path], path, certificates[0], path in renews)
+        elif path not in known and any(is_issued_by(certificates[0], authority) for authority in authorities):
+            yield NodeCertificate("etcd", posixpath.splitext(posixpath.basename(path))[0], path, certificates[0])
+
+
+def _unused(files: Mapping[str, Sequence[Certificate]], view: View) -> str | None:
+    """Of two client certificates, a kubelet that renews uses its own, and another one that of its kubeconfig."""
+    if view.kubelet is None:
+        return None
+    current, kubeconfig = _client_files(view.kubelet)
+    if current not in files or kubeconfig not in files:
+        return None
+    return kubeconfig if view.effective.get("rotateCertificates") else current
 
 
 def reports(found: Sequence[NodeCertificate]) -> tuple[CertificateReport, ...]:
@@ -117,6 +163,8 @@ def reports(found: Sequence[NodeCertificate]) -> tuple[CertificateReport, ...]:
 def findings(host: str, found: Sequence[NodeCertificate], now: datetime) -> Iterator[Finding]:
     """Certificates that have expired, or will soon."""
     for one in found:
+        if _is_unverified(one):
+            continue
         certificate, left = one.certificate, one.certificate.left(now)
         whole = (certificate.not_after - certificate.not_before).total_seconds()
         days = left / _DAY
@@ -147,12 +195,19 @@ def findings(host: str, found: Sequence[NodeCertificate], now: datetime) -> Iter
             )
 
 
+def _is_unverified(one: NodeCertificate) -> bool:
+    """A kubelet makes it once, for a year, and serves it always: nobody has its CA, so nobody notices its end."""
+    return one.component == "kubelet" and one.use == "serving" and not one.renews and is_kubelets_own(one.certificate)
+
+
 def _way_out(one: NodeCertificate) -> str:
     if one.certificate.is_ca:
         return "replace the CA with your tool's own procedure; plan for weeks"
     if one.component == "kubelet":
-        if one.use == "serving":
+        if one.use == "serving" and one.renews:
             return "deploys/kubelet_certificates.py approves the request for a new one"
+        if one.use == "serving":
+            return "renew it with the tool that created it, then restart the kubelet"
         return "see the kubelet's journal and `kubectl get csr`; join the node again if it has expired"
     return _KUBEADM.format(name=_NAMES.get(one.use, "all"))
 

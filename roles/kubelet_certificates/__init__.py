@@ -9,6 +9,7 @@ from roles.engine.rollout import Turns, deploying
 from roles.kubelet_certificates.facts import ClusterFacts, Presented, address_of, presented, read_requests
 from roles.kubelet_certificates.files import parse_files, read_files
 from roles.kubelet_certificates.model import CertificateKeys
+from roles.kubelet_certificates.plan import is_kubelets_own
 from roles.kubelet_certificates.serving import ServingCertificates, read_wanted
 
 
@@ -37,6 +38,7 @@ __all__ = [
     "ClusterFacts",
     "Presented",
     "address_of",
+    "is_kubelets_own",
     "kubelet_certificates",
     "parse_files",
     "presented",

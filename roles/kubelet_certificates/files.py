@@ -12,12 +12,13 @@ from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
 SECONDS = 30
-#: A file may hold a chain; a folder of etcd has five files.
-_MOST_BYTES, _MOST_FILES = 65536, 20
+#: A file may hold a chain; a folder of etcd has five files, or three for each node of the cluster.
+_MOST_BYTES, _MOST_FILES = 65536, 100
 
 
 def read_files(remote: Remote, paths: Collection[str], folders: Collection[str] = ()) -> dict[str, list[Certificate]]:
-    """The certificates of files (of a kubeconfig its client certificate), and of all *.crt in `folders`, by path. Raises RemoteError."""
+    """The certificates of files (of a kubeconfig its client certificate), and of all *.crt and *.pem
+    in `folders`, but for *key.pem, by path. Raises RemoteError."""
     script = (
         templates().get_template("certificates.sh.j2").render(paths=paths, folders=folders, most_bytes=_MOST_BYTES, most_files=_MOST_FILES)
     )

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.certificates import ExpectedNames, NodeIdentity, expected_names, given_up, is_due, is_pending, objections, requester
+from roles.engine.certificates import (
+    Certificate,
+    ExpectedNames,
+    NodeIdentity,
+    expected_names,
+    given_up,
+    is_due,
+    is_pending,
+    objections,
+    requester,
+)
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.engine.transaction import Refusal
@@ -39,7 +49,7 @@ class NodeStanding:
             return "none"
         if self.presented.verified:
             return "signed"
-        return "self-signed" if _by_itself(self.presented) else "other"
+        return "self-signed" if is_kubelets_own(self.presented.certificate) else "other"
 
     @property
     def text(self) -> str:
@@ -56,10 +66,9 @@ class NodeStanding:
         return f"not valid by the cluster's CA ({one_line(self.presented.problem)}), {until}"
 
 
-def _by_itself(presented: Presented) -> bool:
-    """The kubelet's own CA (client-go/util/cert, GenerateSelfSignedCertKey: CN NAME-ca@TIME) or a certificate signed by its own key."""
-    certificate = presented.certificate
-    return certificate is not None and (certificate.is_self_signed or "-ca@" in certificate.issuer)
+def is_kubelets_own(certificate: Certificate) -> bool:
+    """Signed by a kubelet's own CA (client-go/util/cert, GenerateSelfSignedCertKey: CN NAME-ca@TIME), or by its own key."""
+    return certificate.is_self_signed or "-ca@" in certificate.issuer
 
 
 def standing(

@@ -29,10 +29,11 @@ from roles.engine.rollout import Options, Stage, Turns, deploying, table
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
 from roles.metrics_server import facts, health
-from roles.metrics_server.manifests import objects
+from roles.metrics_server.manifests import objects, own_pod
 from roles.metrics_server.model import DEFAULT_PROOF_SECONDS, DesiredServer, read_server
+from roles.metrics_server.places import places
 from roles.metrics_server.plan import ServerAction, plan_objects, plan_way_back, recorded_path
-from roles.metrics_server.preflight import ClusterNeeds, Preflight, judge, places
+from roles.metrics_server.preflight import ClusterNeeds, Preflight, judge, unspread
 from roles.metrics_server.write import ServerWriter
 
 #: The name in the records of runs that this package undoes.
@@ -65,7 +66,7 @@ def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
         installed = facts.read_installed(session)
         needs = facts.read_needs(found, session)
         if installed is not None:
-            return _adopted(session, installed, needs)
+            return _adopted(session, installed, needs, desired)
         if desired is None:
             raise bridge.refuse(
                 "the cluster has no metrics API, and no host has metrics_server in its data; set it in group_data/all.py, or with"
@@ -77,13 +78,16 @@ def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
 
 
 def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Session, needs: ClusterNeeds) -> Turns | int:
-    judged, able = judge(needs, desired, datetime.now(UTC)), places(needs.nodes)
-    if not able:
-        judged.refusals.append("no node can run a pod of metrics-server: none is Ready, schedulable and without taints")
     server = desired.metrics_server
-    replicas = server.replicas or min(2, len(able))
-    if replicas > len(able) > 0:
-        judged.refusals.append(f"metrics_server.replicas is {replicas}, each on a node of its own, and {len(able)} nodes can run one")
+    judged, found = judge(needs, desired, datetime.now(UTC)), places(needs.nodes, needs.pods, own_pod(server, len(needs.nodes)))
+    able = len(found.able)
+    if not able:
+        judged.refusals.append(
+            "no node can run a pod of metrics-server: none runs Linux and is Ready, schedulable, without taints and large enough"
+        )
+    replicas = server.replicas or found.replicas
+    if replicas > able > 0:
+        judged.refusals.append(f"metrics_server.replicas is {replicas}, each on a node of its own, and {able} nodes can run one")
     bridge.stop(judged.refusals)
     wanted = objects(server, replicas, len(needs.nodes))
     # Those of two replicas are all that there may be.
@@ -91,7 +95,8 @@ def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Sessio
     plan = plan_objects(wanted, live, force=desired.force)
     timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
     writer = ServerWriter(session, force=desired.force, seconds=desired.proof_seconds, serves=True)
-    _show_judged(judged, replicas, able)
+    judged.warnings += found.lacking(replicas, asked=server.replicas is not None)
+    _show_judged(judged, [f"{replicas} of {able} nodes that can run it", *(f"note: {one}" for one in unspread(needs.servers, replicas))])
     run = _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout, desired.force)
     if plan.actions:
         return Turns.of(run, fleet, "apply, and wait for fresh metrics")
@@ -166,25 +171,27 @@ def _shown(action: ServerAction, api: Api, *, force: bool) -> str:
 # ---- what is shown
 
 
-def _show_judged(judged: Preflight, replicas: int, able: list[str]) -> None:
+def _show_judged(judged: Preflight, more: list[str]) -> None:
     show("\nWhat metrics-server needs:")
-    for text in judged.fine:
+    for text in (*judged.fine, *more):
         show(f"  {text}")
-    show(f"  {replicas} of {len(able)} nodes that can run it")
     for text in judged.warnings:
         show(f"WARNING {text}")
 
 
-def _adopted(session: Session, installed: health.Installed, needs: ClusterNeeds) -> int:
+def _adopted(session: Session, installed: health.Installed, needs: ClusterNeeds, desired: DesiredServer | None) -> int:
     """Somebody else's installation: only checked. 2 if it does not work."""
     show(f"\nThe metrics API is served by {installed.where}, set up by {installed.owner}: daytwo only checks it, and changes nothing.")
+    if desired is not None:
+        show(health.WAY_TO_OWN)
     found = health.look(session, health.resolution(installed.deployment))
     judged = judge(needs, None, datetime.now(UTC))
     if found.problems:
         for text in (*judged.refusals, *judged.warnings):
             show(f"WARNING {text}")
     budget = installed.deployment is not None and facts.has_budget(session, installed.deployment)
-    for text in health.remarks(installed, len(places(needs.nodes)), budget):
+    able = places(needs.nodes, (), facts.pod_of(installed.deployment)).able if installed.deployment is not None else []
+    for text in health.remarks(installed, len(able), budget):
         show(f"WARNING {text}")
     return _show_health(found)
 

@@ -46,6 +46,7 @@ def read_needs(found: Survey, session: Session) -> ClusterNeeds:
         kubelets,
         session.fetch(_PUBLISHED),
         session.fetch_all(_POLICIES),
+        session.fetch_all("/api/v1/pods"),
     )
 
 
@@ -113,6 +114,13 @@ def _deployment(session: Session, namespace: str, name: str) -> Object | None:
         if label_selector({"matchLabels": selector}).matches(labels):
             return one
     return None
+
+
+def pod_of(deployment: Object) -> Object:
+    """A pod of a Deployment, as the scheduler sees it."""
+    template = (deployment.get("spec") or {}).get("template") or {}
+    metadata = {**(template.get("metadata") or {}), **{key: deployment["metadata"][key] for key in ("name", "namespace")}}
+    return {"metadata": metadata, "spec": template.get("spec") or {}}
 
 
 def has_budget(session: Session, deployment: Object) -> bool:

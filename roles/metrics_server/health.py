@@ -38,8 +38,8 @@ def look(session: Session, resolution: float = RESOLUTION_SECONDS) -> MetricsHea
         return MetricsHealth((problem,))
     nodes = session.fetch_all("/api/v1/nodes")
     try:
-        metrics = session.asked(lambda api: api.get_json(f"{METRICS}/nodes")).get("items") or []
-        pods = session.asked(lambda api: api.get_json(f"{METRICS}/pods")).get("items") or []
+        metrics = session.asked(lambda api: api.get_json(f"{METRICS}/nodes")).get("items")
+        pods = session.asked(lambda api: api.get_json(f"{METRICS}/pods")).get("items")
     except NoApi:
         raise
     except ApiError as error:
@@ -59,11 +59,11 @@ def unavailable(service: Object | None) -> str:
     return "its APIService has no condition yet"
 
 
-def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], now: datetime, resolution: float) -> MetricsHealth:
-    """Every Ready node must have metrics that are not older than two scrapes."""
+def judge(nodes: Sequence[Object], metrics: Any, pods: Any, now: datetime, resolution: float) -> MetricsHealth:
+    """Every Ready node must have metrics that are not older than two scrapes. `metrics`, `pods`: the items of the answers, of any shape:
+    anybody may have registered what answers."""
     ready = [str(node["metadata"]["name"]) for node in nodes if is_ready(node)]
-    # What answers may be anything that somebody registered.
-    found = {str((one.get("metadata") or {}).get("name")): one for one in metrics if isinstance(one, Mapping)}
+    found = {_name(one): one for one in _items(metrics)}
     problems = []
     if missing := [name for name in ready if name not in found]:
         problems.append(f"no metrics of {_names(missing)}, which {'is' if len(missing) == 1 else 'are'} Ready")
@@ -72,7 +72,7 @@ def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], 
         problems.append(f"the metrics of {_names(old)} are old: {max(ages.values()):.0f} s")
     if ahead := [name for name, age in ages.items() if age < -2 * resolution - _SLACK_SECONDS]:
         problems.append(f"the metrics of {_names(ahead)} are of the future, by {-min(ages.values()):.0f} s: check the clocks of the nodes")
-    if not pods:
+    if not _items(pods):
         problems.append("no metrics of any pod")
     if problems:
         return MetricsHealth(tuple(problems))
@@ -80,7 +80,16 @@ def judge(nodes: Sequence[Object], metrics: Sequence[Any], pods: Sequence[Any], 
     oldest = max(0.0, max(ages.values(), default=0.0))
     window = one_line(windows[-1]) if windows else "-"
     listed = f"{len(ready)} of {len(ready)} Ready nodes, the oldest sample {oldest:.0f} s old, window up to {window}"
-    return MetricsHealth((), f"APIService available; {listed}; {len(pods)} pods")
+    return MetricsHealth((), f"APIService available; {listed}; {len(_items(pods))} pods")
+
+
+def _items(answer: Any) -> list[Mapping[str, Any]]:
+    return [one for one in answer if isinstance(one, Mapping)] if isinstance(answer, list) else []
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    metadata = one.get("metadata")
+    return str(metadata.get("name")) if isinstance(metadata, Mapping) else ""
 
 
 def _time(one: Mapping[str, Any]) -> datetime:
@@ -97,6 +106,13 @@ def _names(names: Sequence[str]) -> str:
 
 
 # ---- an installation of somebody else
+
+#: What to do where the data ask for a metrics-server, and somebody else serves the metrics API.
+WAY_TO_OWN = (
+    "metrics_server in the data has no effect, also with force=true. To replace that installation: remove it with the tool that made it"
+    " (helm uninstall, kubectl delete -f), so that its APIService is gone too, and run this again; meanwhile nothing serves the metrics"
+    " API, and autoscalers that need it do nothing"
+)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,17 @@ def objects(desired: MetricsServer, replicas: int, nodes: int) -> list[WantedSer
     return [WantedServer(str(one["kind"]), one) for one in (*made, _deployment(desired, replicas, nodes), _api_service())]
 
 
+def own_pod(desired: MetricsServer, nodes: int) -> dict[str, Any]:
+    """A pod of the Deployment, as the scheduler sees it, without its neighbours."""
+    template = _deployment(desired, 1, nodes)["spec"]["template"]
+    return {"metadata": {**template["metadata"], "name": NAME, "namespace": NAMESPACE}, "spec": template["spec"]}
+
+
+def is_own_pod(pod: Object) -> bool:
+    metadata = pod["metadata"]
+    return metadata.get("namespace") == NAMESPACE and _LABELS.items() <= (metadata.get("labels") or {}).items()
+
+
 def requests(nodes: int) -> dict[str, str]:
     more = max(0, nodes - _NODES)
     return {"cpu": f"{_CPU_MILLI + more}m", "memory": f"{_MEMORY_MI + 2 * more}Mi"}

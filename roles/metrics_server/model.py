@@ -98,12 +98,19 @@ class DesiredServer(Frozen):
         MAP_OR_TEXT,
         Field(
             description="`image`: the reference as your nodes pull it, or have it, with a fixed tag or digest; `replicas`: by default 2 if"
-            " two nodes can run them, else 1; `version`: that of metrics-server, if the tag does not say it; `pull_secret`: the name of a"
-            " Secret in kube-system",
+            " two nodes can run them and have room, else 1; `version`: that of metrics-server, if the tag does not say it; `pull_secret`:"
+            " the name of a Secret in kube-system",
             examples=[{"image": "registry.example.com/metrics-server:v0.9.0"}, "registry.example.com/metrics-server:v0.9.0"],
         ),
     ]
-    force: Annotated[Boolean, Field(description="consent: take over fields that another manager owns", examples=[True])] = False
+    force: Annotated[
+        Boolean,
+        Field(
+            description="consent: take over objects of the same names that somebody else has created; not the metrics API that somebody"
+            " else serves: remove that first with the tool that made it",
+            examples=[True],
+        ),
+    ] = False
     allow_unsupported: Annotated[
         Boolean,
         Field(description="consent: install a metrics-server that is not made for this version of Kubernetes", examples=[True]),

@@ -13,7 +13,6 @@ from typing import Any
 from roles.engine.certificates import Certificate, is_issued_by
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import Object
-from roles.engine.object_changes.api_object import is_ready
 from roles.kubelet_certificates import Presented
 from roles.metrics_server.model import DesiredServer
 
@@ -64,13 +63,14 @@ class KubeletFacts:
 @dataclass(frozen=True)
 class ClusterNeeds:
     """What decides whether a metrics-server can work. `published`: the ConfigMap extension-apiserver-authentication, None if missing;
-    `policies`: the NetworkPolicies of kube-system."""
+    `policies`: the NetworkPolicies of kube-system; `pods`: all of the cluster."""
 
     servers: Sequence[ApiServer]
     nodes: Sequence[Object]
     kubelets: Sequence[KubeletFacts]
     published: Object | None
     policies: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
 
 
 @dataclass
@@ -154,10 +154,24 @@ def _unread(servers: Sequence[ApiServer]) -> list[str]:
     return found
 
 
+def _routes(server: ApiServer) -> bool:
+    return (server.flags.get("enable-aggregator-routing") or "").lower() in ("true", "1", "t")
+
+
+def unspread(servers: Sequence[ApiServer], replicas: int) -> list[str]:
+    """Of two replicas, an API server that asks the Service uses one: it keeps its connection."""
+    hosts = [server.host for server in servers if not _routes(server)]
+    if replicas < 2 or not hosts:
+        return []
+    return [
+        f"the kube-apiserver of {', '.join(hosts)} uses one replica, and another one only when that connection has broken; with"
+        " enable-aggregator-routing=true (deploys/control_plane_flags.py) it spreads its requests over all of them"
+    ]
+
+
 def _routing(servers: Sequence[ApiServer]) -> Iterator[str]:
     for server in servers:
-        routes = (server.flags.get("enable-aggregator-routing") or "").lower() in ("true", "1", "t")
-        if not routes and not server.reaches_services:
+        if not _routes(server) and not server.reaches_services:
             yield (
                 f"{server.host}: its kube-apiserver cannot reach Services (no kube-proxy there), and does not route to pods itself; set"
                 " enable-aggregator-routing=true with deploys/control_plane_flags.py"
@@ -241,14 +255,3 @@ def _version(servers: Sequence[ApiServer], desired: DesiredServer, found: Prefli
 def _names(kubelets: Sequence[KubeletFacts]) -> str:
     more = len(kubelets) - MOST_NAMED
     return ", ".join(one_line(one.name) for one in kubelets[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def places(nodes: Sequence[Object]) -> list[str]:
-    """The nodes that can run a pod of metrics-server: Ready, not cordoned, without a taint that it does not tolerate."""
-    found = []
-    for node in nodes:
-        taints = (node.get("spec") or {}).get("taints") or ()
-        blocked = any(one.get("effect") in ("NoSchedule", "NoExecute") for one in taints)
-        if is_ready(node) and not (node.get("spec") or {}).get("unschedulable") and not blocked:
-            found.append(str(node["metadata"]["name"]))
-    return found

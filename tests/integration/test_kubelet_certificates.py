@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,14 @@ pytestmark = pytest.mark.lab
 NODES = ("cp1", "w1", "w2")
 KUBECONFIGS = {"w1": "/etc/kubernetes/kubelet.conf", "w2": "/etc/kubernetes-node/kubeconfig"}
 PKI = "/var/lib/kubelet/pki"
+CLUSTER_PKI = "/etc/kubernetes/pki"
+# Certificates that are replaced by short ones: of which CA, and what the audit calls them.
+SHORT = {
+    "front-proxy-client": ("front-proxy-ca", "front proxy client"),
+    "apiserver": ("ca", "serving"),
+    "apiserver-etcd-client": ("etcd/ca", "client for etcd"),
+    "etcd/server": ("etcd/ca", "server"),
+}
 SIGNED = "signed by the cluster's CA, until [0-9-]+"
 # Where a redirected kubelet of w2 would be served from.
 ELSEWHERE = 10255
@@ -67,6 +76,12 @@ def serves(lab: Lab, node: str) -> str:
     return lab.run("cp1", asked, check=False).stdout
 
 
+def key(lab: Lab, node: str) -> str:
+    """The public key that a kubelet presents."""
+    asked = f"echo | openssl s_client -connect {lab.address(node)}:10250 2>/dev/null | openssl x509 -noout -pubkey"
+    return lab.run("cp1", asked).stdout
+
+
 def is_verified(lab: Lab, node: str) -> bool:
     found = serves(lab, node)
     names = set(re.findall(r"(?:DNS|IP Address):(\S+?)(?:,|\s)", found))
@@ -107,27 +122,45 @@ def test_a_node_gets_its_certificate_and_a_foreign_name_none(lab: Lab, first: Ou
     assert lab.kubectl("get", "--raw", "/api/v1/nodes/w1/proxy/configz")
 
 
+def shorten(lab: Lab) -> None:
+    """Of each kind the same certificate of the same key, for five days."""
+    for name, (authority, _) in SHORT.items():
+        make = (
+            f"cd {CLUSTER_PKI} && mkdir -p /root/kept/etcd && cp -p {name}.crt /root/kept/{name}.crt"
+            f" && openssl x509 -x509toreq -copy_extensions copyall -in {name}.crt -signkey {name}.key -out /root/short.csr"
+            f" && openssl x509 -req -days 5 -copy_extensions copyall -CA {authority}.crt -CAkey {authority}.key -set_serial 7"
+            f" -in /root/short.csr -out /root/short.crt && cat /root/short.crt >{name}.crt"
+        )
+        lab.run("cp1", f"{make} 2>/dev/null")
+
+
 def test_audit_tells_of_what_waits_and_of_what_ends(lab: Lab, first: Outcome) -> None:
-    path = "/etc/kubernetes/pki/front-proxy-client.crt"
-    lab.run("cp1", f"cp -p {path} /root/kept.crt")
-    short = (
-        "cd /etc/kubernetes/pki && openssl x509 -req -days 5 -CA front-proxy-ca.crt -CAkey front-proxy-ca.key -CAcreateserial -in "
-        "<(openssl x509 -x509toreq -in front-proxy-client.crt -signkey front-proxy-client.key 2>/dev/null) -out /root/short.crt 2>/dev/null"
-        f" && cat /root/short.crt >{path}"
-    )
     try:
-        lab.run("cp1", f"bash -c '{short}'")
+        shorten(lab)
         found = pyinfra("audit", *data(format="json"))
     finally:
-        lab.run("cp1", f"cp -p /root/kept.crt {path}; rm -f /root/kept.crt /root/short.crt /etc/kubernetes/pki/front-proxy-ca.srl")
+        lab.run("cp1", f"cp -pr /root/kept/. {CLUSTER_PKI}/ && rm -rf /root/kept /root/short.*")
     told = json.loads(found.out)
     findings = {one["name"]: one for one in told["findings"] if one["kind"] == "certificate"}
-    assert set(findings) == {"stolen-pending", "front proxy client"} and found.code == 2, findings
+    assert set(findings) == {"stolen-pending", *(use for _, use in SHORT.values())} and found.code == 2, findings
     assert "by system:node:w1" in findings["stolen-pending"]["value"]
-    assert findings["front proxy client"]["severity"] == "critical" and "kubeadm certs renew front-proxy-client" in str(findings)
-    w1 = next(one for one in told["nodes"] if one["name"] == "w1")
-    serving = [one for one in w1["certificates"] if (one["component"], one["use"]) == ("kubelet", "serving")]
-    assert len(serving) == 1 and serving[0]["renews"] and "system:node:w1" in serving[0]["subject"], w1["certificates"]
+    for name, (_, use) in SHORT.items():
+        assert findings[use]["severity"] == "critical" and findings[use]["file"] == f"{CLUSTER_PKI}/{name}.crt", findings
+    assert "kubeadm certs renew front-proxy-client" in findings["front proxy client"]["way_out"]
+    held = {node["name"]: [(one["component"], one["use"]) for one in node["certificates"]] for node in told["nodes"]}
+    assert {
+        ("kube-apiserver", "serving"), ("kube-apiserver", "client for etcd"), ("kube-apiserver", "client for kubelets"),
+        ("kube-apiserver", "front proxy client"), ("etcd", "server"), ("etcd", "peer"), ("kubelet", "client"), ("kubelet", "serving"),
+        ("kube-controller-manager", "client"), ("kube-scheduler", "client"),
+    } <= set(held["cp1"])  # fmt: skip
+    for node, file, renews in (("w1", "kubelet-server-current.pem", True), ("w2", "kubelet.crt", False)):
+        (serving,) = [one for one in certificates_of(told, node) if (one["component"], one["use"]) == ("kubelet", "serving")]
+        assert (serving["file"], serving["renews"]) == (f"{PKI}/{file}", renews) and node in serving["subject"], serving
+
+
+def certificates_of(told: dict[str, Any], node: str) -> list[dict[str, Any]]:
+    """As the audit lists them."""
+    return next(list(one["certificates"]) for one in told["nodes"] if one["name"] == node)
 
 
 @pytest.mark.slow
@@ -143,6 +176,41 @@ def test_a_renewal_is_approved_once(lab: Lab, first: Outcome) -> None:
     assert {requests(lab)[name] for name in set(requests(lab)) - before} == {"Approved"} and is_verified(lab, "w1")
     again = certify(only="w1")
     assert again.code == 0 and re.search(r"w1 .* no change", again.out), again.all
+
+
+@pytest.fixture
+def six_minutes(lab: Lab) -> Iterator[None]:
+    """For so long, what is signed is valid: 11 minutes, of which five had passed before (pkg/controller/certificates/authority). A kubelet
+    asks again when 70 to 90 % are over, 2.7 to 4.9 minutes after it got it."""
+    done = pyinfra("control_plane_flags", *data(control_plane_flags="kube-controller-manager:cluster-signing-duration=6m"), "-y")
+    assert done.code == 0, done.all
+    yield
+    undone = pyinfra("rollback", *data(run=run_of(done)), "-y")
+    assert undone.code == 0, undone.all
+
+
+@pytest.mark.slow
+def test_a_renewal_that_a_kubelet_asks_for_by_itself(lab: Lab, six_minutes: None) -> None:
+    """Only the end of its certificate makes it ask, and it still serves that one."""
+    made = certify(only="w2")
+    assert made.code == 0, made.all
+    try:
+        known, old, process = set(requests(lab)), key(lab, "w2"), operator.processes(lab, "w2")["kubelet"]
+        wait_for(lambda: set(requests(lab)) - known, "the request of w2", 400)
+        (name,) = set(requests(lab)) - known
+        told = json.loads(pyinfra("audit", *data(format="json")).out)
+        (waiting,) = [one for one in told["findings"] if one["name"] == name]
+        assert "kubernetes.io/kubelet-serving, by system:node:w2" in waiting["value"] and "nobody has approved" in waiting["rule"]
+        assert requests(lab)[name] == "" and is_verified(lab, "w2") and key(lab, "w2") == old
+        found = certify(only="w2")
+        assert found.code == 0 and "step: restart" not in found.out, found.all
+        assert re.search(rf"w2\s+w2, \S+\s+{SIGNED}\s+{SIGNED}\s+confirmed .*{name} approved; TLS handshake", found.out), found.out
+        assert requests(lab)[name] == "Approved" and is_verified(lab, "w2") and key(lab, "w2") != old
+        assert operator.processes(lab, "w2")["kubelet"] == process
+    finally:
+        undone = pyinfra("rollback", *data(run=run_of(made)), "-y")
+        lab.run("w2", f"rm -f {PKI}/kubelet-server-*")
+    assert undone.code == 0 and serves_its_own(lab, "w2"), undone.all
 
 
 @pytest.mark.slow
@@ -240,3 +308,7 @@ def test_the_undo(lab: Lab, first: Outcome) -> None:
     assert found.code == 0, found.all
     assert "serverTLSBootstrap: true" not in lab.run("w1", "cat /var/lib/kubelet/config.yaml").stdout
     assert serves_its_own(lab, "w1"), serves(lab, "w1")
+    # What it got stays on the node, and is not what the audit looks at.
+    assert lab.run("w1", f"ls {PKI}").stdout.count("kubelet-server-current.pem") == 1
+    told = json.loads(pyinfra("audit", *data(format="json")).out)
+    assert [one["file"] for one in certificates_of(told, "w1") if one["use"] == "serving"] == [f"{PKI}/kubelet.crt"]

@@ -16,6 +16,7 @@ from roles.metrics_server.model import MetricsServer
 from tests.integration import operator
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab, loadserver
+from tests.unit.api.world import Authority
 
 # Slow: about ten minutes of the lab, and once the build of metrics-server.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -64,11 +65,15 @@ def listed(lab: Lab) -> set[str]:
 def ready(lab: Lab) -> Outcome:
     """What the first plan asks for, done as it says: the flag, and the certificates. Returns that plan."""
     plan = serve("--dry")
+    prepare()
+    return plan
+
+
+def prepare() -> None:
     flags = pyinfra("control_plane_flags", *data(control_plane_flags="kube-apiserver:enable-aggregator-routing=true"), "-y")
     assert flags.code == 0, flags.all
     certificates = pyinfra("kubelet_certificates", "-y")
     assert certificates.code == 0, certificates.all
-    return plan
 
 
 def test_what_is_missing_is_named_with_the_way_out(ready: Outcome) -> None:
@@ -76,6 +81,39 @@ def test_what_is_missing_is_named_with_the_way_out(ready: Outcome) -> None:
     assert re.search(r"cp1: .*set enable-aggregator-routing=true with deploys/control_plane_flags.py", ready.err), ready.all
     named = r"the kubelets of cp1, w1, w2 serve certificates that the cluster's CA does not prove .*deploys/kubelet_certificates.py"
     assert re.search(named, ready.err), ready.all
+
+
+def test_planted_problems_are_named_and_gone_after_the_advice(lab: Lab, ready: Outcome) -> None:
+    pki, kubelet = "/etc/kubernetes/pki", "/etc/kubernetes-node/kubelet.yaml"
+    lab.run("cp1", f"cat >{pki}/front-proxy-client.crt", input=Authority("front-proxy-ca").issue("front-proxy-client")[0].decode())
+    webhook(lab, kubelet, "true", "false")
+    found = serve("--dry")
+    assert found.code == 1 and f"cp1: {pki}/front-proxy-client.crt is not signed by a CA of --requestheader-client-ca-file" in found.err
+    assert re.search(r"the kubelets of w2 have no webhook authentication .*set it by hand", found.err), found.all
+
+    webhook(lab, kubelet, "false", "true")
+    sign = "openssl x509 -req -days 0 -CA front-proxy-ca.crt -CAkey front-proxy-ca.key -set_serial 7 -in /root/ended.csr"
+    ask = "openssl req -new -key front-proxy-client.key -subj /CN=front-proxy-client -out /root/ended.csr"
+    lab.run("cp1", f"cd {pki} && {ask} && {sign} -out front-proxy-client.crt 2>/dev/null && rm /root/ended.csr")
+    found = serve("--dry")
+    assert found.code == 1 and f"cp1: {pki}/front-proxy-client.crt expired on" in found.err and "webhook" not in found.err, found.all
+
+    (advice,) = set(re.findall("`(kubeadm certs renew [a-z-]+)`", found.err))
+    lab.run("cp1", advice)
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "deny", "namespace": "kube-system"}}
+    lab.kubectl("apply", "-f", "-", input=json.dumps({**policy, "spec": {"podSelector": {}}}))
+    found = serve("--dry")
+    assert found.code == 0 and "aggregation: 1 of 1 API servers have its flags and a valid certificate" in found.out, found.all
+    assert "WARNING NetworkPolicies of kube-system apply to all of its pods (deny): allow port 10250" in found.out, found.out
+    lab.kubectl("delete", "networkpolicy", "-n", "kube-system", "deny")
+    found = serve("--dry")
+    assert found.code == 0 and "WARNING" not in found.out, found.all
+
+
+def webhook(lab: Lab, path: str, was: str, now: str) -> None:
+    lab.run("w2", f"sed -i '/^  webhook:/,/enabled/ s/enabled: {was}/enabled: {now}/' {path} && systemctl restart kubelet")
+    shown = f'"webhook":{{"enabled":{now}'
+    wait_for(lambda: shown in lab.kubectl("get", "--raw", "/api/v1/nodes/w2/proxy/configz", check=False), "the kubelet of w2")
 
 
 def test_one_that_does_not_come_up_leaves_no_dead_api(lab: Lab, ready: Outcome) -> None:
@@ -102,6 +140,7 @@ def test_somebody_elses_is_only_checked(lab: Lab, ready: Outcome) -> None:
         wait_for(lambda: "3 of 3 Ready nodes" in serve("-y").out, "metrics of all nodes", every=3)
         found = serve("-y")
         assert found.code == 0 and "daytwo only checks it, and changes nothing" in found.out, found.all
+        assert "remove it with the tool that made it" in found.out, found.out
         assert "--kubelet-insecure-tls: it believes whatever answers" in found.out and "it has one replica" in found.out, found.out
         assert get(lab, "deployment", "-n", "kube-system", "metrics-server")["metadata"]["uid"] == before
     finally:

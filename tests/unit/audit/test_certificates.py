@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, reports, serving, uses, waiting
+from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, renewed, reports, serving, uses, waiting
 from roles.audit.model import Severity
-from roles.engine.certificates import Certificate, SubjectNames
+from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
 from roles.kubelet_certificates import parse_files
 from tests.unit.api.world import Authority
-from tests.unit.audit.fleet import control_plane, make
+from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make
 from tests.unit.certificates.requests import pem, request
+from tests.unit.node.node import KUBEADM_ARGV, manifest
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -57,13 +59,77 @@ def test_files_come_from_the_running_processes() -> None:
         "--etcd-cafile=/etc/kubernetes/pki/etcd/ca.crt",
         "--client-ca-file=relative",
     )
-    seen = make("cp1", **control_plane(*flags))
+    own = ("--cert-file=/pki/etcd/a.pem", "--peer-cert-file=/pki/etcd/b.pem", "--trusted-ca-file=/etc/kubernetes/pki/etcd/ca.crt")
+    seen = make("cp1", **control_plane(*flags, etcd=manifest("etcd", *own)))
     known = uses(seen)
     assert known["/etc/kubernetes/pki/apiserver.crt"] == ("kube-apiserver", "serving")
     assert known["/var/lib/kubelet/pki/kubelet-client-current.pem"] == ("kubelet", "client")
+    assert (known["/pki/etcd/a.pem"], known["/pki/etcd/b.pem"]) == (("etcd", "server"), ("etcd", "peer"))
+    assert known["/etc/kubernetes/pki/etcd/ca.crt"] == ("kube-apiserver", "CA of etcd")
     assert not any("relative" in path for path in known)
     assert etcd_folder(seen) == "/etc/kubernetes/pki/etcd"
     assert etcd_folder(make("w1")) is None
+
+
+PKI = "/var/lib/kubelet/pki"
+SELF, CURRENT = f"{PKI}/kubelet.crt", f"{PKI}/kubelet-server-current.pem"
+BOOTSTRAP = {"serverTLSBootstrap": True}
+
+
+@pytest.mark.parametrize(
+    ("argv", "lines", "running", "path", "by_itself"),
+    [
+        # After a rollback its old certificate stays on the disk, and is not served.
+        ((), (), {}, SELF, False),
+        ((), (), {"serverTLSBootstrap": False}, SELF, False),
+        ((), ("serverTLSBootstrap: true",), BOOTSTRAP, CURRENT, True),
+        (("--rotate-server-certificates",), (), None, CURRENT, True),
+        (("--cert-dir=/pki",), (), BOOTSTRAP, "/pki/kubelet-server-current.pem", True),
+        (("--tls-cert-file=/own/a.crt",), (), BOOTSTRAP, "/own/a.crt", False),
+        ((), ("tlsCertFile: /own/b.crt",), {}, "/own/b.crt", False),
+        # A kubelet without a certificate shows the one that it has made as a field in /configz.
+        ((), (), {"tlsCertFile": SELF}, SELF, False),
+    ],
+)
+def test_the_certificate_that_a_kubelet_serves(
+    argv: tuple[str, ...], lines: tuple[str, ...], running: dict[str, Any] | None, path: str, by_itself: bool
+) -> None:
+    files = {CONFIG: config(*lines), EXTRA: f'KUBELET_EXTRA_ARGS="{" ".join(argv)}"\n'.encode()}
+    seen = make(asked=running is not None, configuration=running, argv=(*KUBEADM_ARGV, *argv), files=files)
+    assert [one for one, use in uses(seen).items() if use == ("kubelet", "serving")] == [path]
+    assert (path in renewed(seen)) is by_itself
+
+
+def parsed(name: str, authority: Authority) -> list[Certificate]:
+    return parse_certificates(authority.issue(name)[0])
+
+
+def test_the_client_certificate_that_a_kubelet_uses() -> None:
+    """One that renews it has the first one, of its kubeconfig, only until then."""
+    current, kubeconfig, ca = f"{PKI}/kubelet-client-current.pem", "/etc/kubernetes/kubelet.conf", Authority("ca")
+    files = {current: parsed("a", ca), kubeconfig: parsed("b", ca)}
+    for rotates, path in ((True, current), (False, kubeconfig)):
+        (one,) = named(files, make(configuration={"rotateCertificates": rotates}))
+        assert (one.path, one.renews) == (path, rotates)
+    for path, certificates in files.items():
+        (one,) = named({path: certificates}, make(configuration={"rotateCertificates": True}))
+        assert one.path == path
+
+
+def test_what_lies_beside_the_ca_of_etcd_is_etcds_if_that_ca_has_signed_it() -> None:
+    etcd, other = Authority("etcd-ca"), Authority("other")
+    seen = make("cp1", **control_plane("--etcd-cafile=/pki/ca.pem", "--tls-cert-file=/pki/a.crt"))
+    files = {
+        "/pki/ca.pem": parse_certificates(etcd.pem), "/pki/a.crt": parsed("a", other), "/pki/node-cp1.pem": parsed("cp1", etcd),
+        "/pki/server.crt": parsed("b", etcd), "/pki/foreign.pem": parsed("c", other),
+    }  # fmt: skip
+    found = [(one.path, one.component, one.use) for one in named(files, seen)]
+    assert found == [
+        ("/pki/ca.pem", "kube-apiserver", "CA of etcd"),
+        ("/pki/a.crt", "kube-apiserver", "serving"),
+        ("/pki/node-cp1.pem", "etcd", "node-cp1"),
+        ("/pki/server.crt", "etcd", "server"),
+    ]
 
 
 def test_an_answer_of_a_node() -> None:
@@ -71,12 +137,20 @@ def test_an_answer_of_a_node() -> None:
         return f"certificates {base64.b64encode(path.encode()).decode()}- {base64.b64encode(data).decode()}-"
 
     pem, _ = Authority("ca").issue("a", "127.0.0.1")
-    known = {"/pki/a.crt": ("kube-apiserver", "serving")}
-    lines = [line("/pki/a.crt", pem), line("/pki/etcd/server.crt", pem), line("/pki/b.crt", b"no certificate"), "certificates x", "end"]
-    found = list(named(parse_files(lines), known))
-    assert [(one.component, one.use) for one in found] == [("kube-apiserver", "serving"), ("etcd", "server")]
-    (first, _) = reports(found)
+    lines = [line("/pki/a.crt", pem), line("/pki/b.crt", b"no certificate"), "certificates x", "end"]
+    found = list(named(parse_files(lines), make("cp1", **control_plane("--tls-cert-file=/pki/a.crt"))))
+    assert [(one.component, one.use) for one in found] == [("kube-apiserver", "serving")]
+    (first,) = reports(found)
     assert first.until.endswith("+00:00") and first.file == "/pki/a.crt"
+
+
+def test_the_end_of_a_certificate_that_nobody_can_verify_is_listed_and_no_finding() -> None:
+    """A kubelet makes it once, for a year, and serves it from then on."""
+    made = replace(held(-100).certificate, issuer="CN=w1-ca@1700000000")
+    own = NodeCertificate("kubelet", "serving", SELF, made)
+    assert list(findings("w1", [own], NOW)) == [] and len(reports([own])) == 1
+    (given,) = findings("w1", [replace(own, certificate=replace(made, issuer="CN=company"))], NOW)
+    assert given.severity is Severity.critical and "the tool that created it" in given.way_out and "deploys/" not in given.way_out
 
 
 def test_requests_that_wait() -> None:

@@ -36,15 +36,18 @@ def test_only_certificates_leave_a_node(tmp_path: Path, shell: str) -> None:
         "path.conf": b"    client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem\n",
         "it's.crt": certificate,
         "empty": b"",
+        "member.pem": certificate,
+        "member-key.pem": certificate,
         "half.crt": certificate.rpartition(b"-----END")[0] + key,
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    script = certificates(*(str(tmp_path / name) for name in (*files, "none")), str(tmp_path), folders=(str(tmp_path),))
+    named = [name for name in files if not name.startswith("member")]
+    script = certificates(*(str(tmp_path / name) for name in (*named, "none")), str(tmp_path), folders=(str(tmp_path),))
     told = subprocess.run([shell, "-s"], input=script, capture_output=True, text=True, check=True)
     found = {Path(path).name: [one.common_name for one in listed] for path, listed in parse_files(told.stdout.splitlines()).items()}
     one = ["node"]
-    assert found == {"current.pem": one, "chain.crt": [*one, "ca"], "json.conf": one, "yaml.conf": one, "it's.crt": one}
+    assert found == {"current.pem": one, "chain.crt": [*one, "ca"], "json.conf": one, "yaml.conf": one, "it's.crt": one, "member.pem": one}
     decoded = b"".join(base64.b64decode(word.rstrip("-=") + "==") for word in told.stdout.split() if len(word) > 40)
     assert b"PRIVATE" not in decoded and key[40:80] not in decoded and told.stderr == ""
 

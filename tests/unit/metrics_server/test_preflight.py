@@ -14,10 +14,11 @@ from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.kubelet_certificates import Presented
 from roles.metrics_server.health import Installed, remarks, resolution, unavailable
 from roles.metrics_server.health import judge as health
-from roles.metrics_server.manifests import WantedServer, differing, kept, objects, requests
+from roles.metrics_server.manifests import WantedServer, differing, kept, objects, own_pod, requests
 from roles.metrics_server.model import DesiredServer, MetricsServer, read_server
+from roles.metrics_server.places import Places, places
 from roles.metrics_server.plan import plan_objects, plan_way_back
-from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts, Preflight, judge, places
+from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts, Preflight, judge, unspread
 from tests.unit.api.world import Authority
 
 IMAGE = "registry.example.com/metrics-server:v0.9.0"
@@ -26,8 +27,16 @@ WEBHOOK = {"authentication": {"webhook": {"enabled": True}}, "authorization": {"
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-def node(name: str, ready: str = "True", **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": spec, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+def node(name: str, ready: str = "True", system: str = "linux", cpu: str = "2", **spec: Any) -> dict[str, Any]:
+    labels = {"kubernetes.io/os": system, "kubernetes.io/hostname": name}
+    status = {"conditions": [{"type": "Ready", "status": ready}], "allocatable": {"cpu": cpu, "memory": "2Gi", "pods": "110"}}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
+
+
+def pod(name: str, on: str, cpu: str, **labels: str) -> dict[str, Any]:
+    containers = [{"name": "a", "image": "a", "resources": {"requests": {"cpu": cpu}}}]
+    metadata = {"name": name, "namespace": "kube-system", "labels": labels}
+    return {"metadata": metadata, "spec": {"nodeName": on, "containers": containers}, "status": {"phase": "Running"}}
 
 
 def kubelet(name: str = "w1", problem: str = "", **configuration: Any) -> KubeletFacts:
@@ -161,11 +170,43 @@ def test_network_policies_for_all_pods_are_a_warning() -> None:
     assert "(deny)" in text
 
 
+def found_places(nodes: list[dict[str, Any]], *pods: dict[str, Any]) -> Places:
+    return places(nodes, pods, own_pod(MetricsServer(image=IMAGE), len(nodes)))
+
+
 def test_places() -> None:
     tainted = {"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]}
     soft = {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}
     nodes = [node("cp1", **tainted), node("w1"), node("w2", unschedulable=True), node("w3", ready="Unknown"), node("w4", **soft)]
-    assert places(nodes) == ["w1", "w4"]
+    found = found_places([*nodes, node("w5", system="windows"), node("w6", cpu="50m")])
+    assert (found.able, found.full, found.replicas) == (["w1", "w4"], {}, 2)
+    assert found_places(nodes[:2]).replicas == 1 and found_places(nodes[:1]).able == []
+
+
+def test_a_node_without_room_is_no_place_for_a_second_replica() -> None:
+    nodes = [node("w1"), node("w2")]
+    found = found_places(nodes, pod("web", "w2", "1950m"))
+    assert (found.able, found.full, found.replicas) == (["w1", "w2"], {"w2": "cpu: 100m requested, 50m left"}, 1)
+    (one,) = found.lacking(1, asked=False)
+    assert "one replica: of 2 nodes that can run it, 1 has room (w2: cpu: 100m requested, 50m left)" in one
+    (two,) = found.lacking(2, asked=True)
+    assert "2 replicas are asked for, and 1 of 2 nodes that can run them has room (w2: cpu" in two and "preempt" in two
+    none = found_places(nodes, pod("web", "w2", "1950m"), pod("db", "w1", "2"))
+    assert none.replicas == 1 and "0 of 2 nodes" in none.lacking(1, asked=False)[0]
+    assert found_places(nodes).lacking(2, asked=True) == found_places(nodes[:1]).lacking(1, asked=False) == []
+
+
+def test_its_own_pods_have_their_room_already() -> None:
+    """Or a second run would remove the replica that runs on a node which has filled up since."""
+    own = pod("metrics-server-a", "w2", "100m", **{"k8s-app": "metrics-server"})
+    assert found_places([node("w1"), node("w2")], pod("web", "w2", "1900m"), own).full == {}
+
+
+def test_replicas_that_one_connection_does_not_spread_over() -> None:
+    routing = server({**FLAGS, "enable-aggregator-routing": "true"})
+    assert unspread([server(), routing], 1) == unspread([routing], 2) == []
+    (text,) = unspread([server(), routing], 2)
+    assert text.startswith("the kube-apiserver of cp1 ") and "enable-aggregator-routing=true" in text and "control_plane_flags" in text
 
 
 # ---- data
@@ -304,12 +345,25 @@ def test_the_metrics_api_works() -> None:
         ([metrics("w1"), {**metrics("w2"), "timestamp": "2026-03-01T12:00:00"}], [{}], "the metrics of w2 are old"),
         ([metrics("w1"), metrics("w2", -7200)], [{}], "the metrics of w2 are of the future, by 7200 s: check the clocks"),
         (["w1", None, metrics("w1")], [{}], "no metrics of w2, which is Ready"),
+        (5, [{}], "no metrics of w1, w2, which are Ready"),
+        ({"w1": metrics("w1")}, [{}], "no metrics of w1, w2, which are Ready"),
+        ([metrics("w1"), metrics("w2")], 5, "no metrics of any pod"),
+        ([metrics("w1"), metrics("w2")], {"a": 1}, "no metrics of any pod"),
+        ([metrics("w1"), {**metrics("w2"), "timestamp": "0001-01-01T00:00:00+23:59"}], [{}], "the metrics of w2 are old"),
+        ([metrics("w1"), {**metrics("w2"), "timestamp": "9999-12-31T23:59:59-23:59"}], [{}], "the metrics of w2 are of the future"),
         ([metrics("w1"), metrics("w2")], [], "no metrics of any pod"),
     ],
 )
 def test_it_does_not_work(given: list[Any], pods: list[Any], words: str) -> None:
     found = health([node("w1"), node("w2")], given, pods, NOW, 15)
     assert words in "; ".join(found.problems)
+
+
+@pytest.mark.parametrize("metadata", [["w2"], "w2", 5, True, [{"name": "w2"}], {"name": ["w2"]}, None])
+def test_an_answer_of_any_shape_is_judged(metadata: Any) -> None:
+    """Whoever has registered the APIService can answer anything."""
+    found = health([node("w1"), node("w2")], [metrics("w1"), {**metrics("w2"), "metadata": metadata, "window": [1]}], [{}], NOW, 15)
+    assert found.problems == ("no metrics of w2, which is Ready",)
 
 
 def test_the_api_service() -> None:
