@@ -25,6 +25,8 @@ def agreement(judged: JudgedAutoscaler, *, new_sync: bool) -> Agreement:
     """Compare the status with the own computation. `new_sync`: the controller has surely looked at it since the write. Pure."""
     status, decision = judged.autoscaler.status, judged.decision
     able, active, limited = (status.condition(one) for one in (_ABLE, _ACTIVE, _LIMITED))
+    if odd := next((one.why for one in judged.problems if one.rule == "not-judged"), ""):
+        return Agreement(missing=odd)
     if able is None:
         return Agreement(missing="the controller has not looked at it yet")
     if not new_sync:
@@ -77,6 +79,8 @@ def vertical_agreement(judged: JudgedVertical, *, late: bool, first: Sequence[Ob
     wait for the updater; `first`: the pods as they were right after the write."""
     item, pods = judged.vertical, judged.scene.pods
     found = item.condition(PROVIDED)
+    if odd := next((one.why for one in judged.problems if one.rule == "not-judged"), ""):
+        return Agreement(missing=odd)
     if not pods:
         return Agreement(f"{_said(judged)}; there is no pod to recommend for: NOT PROVEN that a recommender sees it")
     if found is None or not found.status or item.advice is None:

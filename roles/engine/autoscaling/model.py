@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -23,6 +23,8 @@ MetricType = Literal["Resource", "ContainerResource", "Pods", "Object", "Externa
 ZERO_TYPES = frozenset(("Object", "External"))
 MAX_REPLICAS = 2**31 - 1
 _DECIMAL = re.compile(r"([+-]?\d*)\.?(\d*)(n|u|m|)\Z")
+#: Times of the API outside of these are taken as these: sums with any of its durations are times still.
+_EARLIEST, _LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0}
 
 
@@ -48,7 +50,7 @@ def time_of(text: object) -> datetime | None:
     found = datetime.fromisoformat(str(text))
     if found.tzinfo is None:
         raise ValueError(f"{text!r} is a time without a zone")
-    return found
+    return max(_EARLIEST, min(found, _LATEST))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from roles.autoscaler_status import report
-from roles.autoscalers.agreement import agreement
+from roles.autoscalers.agreement import agreement, vertical_agreement
 from roles.autoscalers.fields import path_of, restoring, values
 from roles.autoscalers.model import DesiredAutoscalers, read_desired
 from roles.autoscalers.plan import AutoscalerAction, check_only, explain, explain_vertical, planned, settling, with_result
@@ -25,9 +25,11 @@ from roles.engine.autoscaling import (
     Autoscaler,
     AutoscalerLook,
     JudgedAutoscaler,
+    JudgedVertical,
     LiveScale,
     NoReading,
     ScalingHistory,
+    ScalingProblem,
     ScalingScene,
     ScalingWorld,
     Target,
@@ -201,6 +203,14 @@ def test_the_controller_does_not_agree_yet(item: dict[str, Any], new: bool, miss
     assert not found.proof and missing in found.missing
 
 
+def test_what_cannot_be_judged_is_not_proven() -> None:
+    odd = ScalingProblem("not-judged", "warning", ("HorizontalPodAutoscaler shop/web",), "it cannot be judged: x", "correct it")
+    found = agreement(replace(judged(seen(2)), problems=(odd,)), new_sync=True)
+    assert not found.proof and found.missing == "it cannot be judged: x"
+    assert vertical_agreement(advised(), late=True).proof
+    assert not vertical_agreement(replace(advised(), problems=(odd,)), late=True).proof
+
+
 def test_zero_replicas_are_proven_as_disabled() -> None:
     conditions = {"AbleToScale": ("True", "SucceededGetScale"), "ScalingActive": ("False", "ScalingDisabled")}
     item = hpa(
@@ -343,7 +353,8 @@ def test_a_vertical_one_that_cannot_work_is_refused_unless_consented() -> None:
     assert explain_vertical(made, old, plan, consent=True).unproven == ("no-in-place",) and not plan.refusals
 
 
-def test_the_table_and_the_json_of_vertical_ones() -> None:
+def advised() -> JudgedVertical:
+    """One with a recommendation, in mode Off."""
     advice = {
         "containerName": "app",
         "target": {"cpu": "150m", "memory": "64Mi"},
@@ -358,7 +369,11 @@ def test_the_table_and_the_json_of_vertical_ones() -> None:
             "recommendation": {"containerRecommendations": [advice]},
         },
     }
-    one = judge_vertical(VerticalScene(Vertical.of(raw), pods=pods(1), minor=36), NOW)
+    return judge_vertical(VerticalScene(Vertical.of(raw), pods=pods(1), minor=36), NOW)
+
+
+def test_the_table_and_the_json_of_vertical_ones() -> None:
+    one = advised()
     recommended = "app cpu 150m (100m to 1000m), memory 64.0Mi"
     assert report.vertical_rows([one]) == [
         ["shop/web", "Deployment/web", "Off", recommended, "mode Off: it recommends, and changes no pod"]

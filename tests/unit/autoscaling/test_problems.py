@@ -349,6 +349,52 @@ def test_several_nodes_have_room_for_like_pods() -> None:
     assert room(9, topologySpreadConstraints=[{**spread, "whenUnsatisfiable": "DoNotSchedule"}]) == []
 
 
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes are available: 1 Insufficient cpu.",
+}
+
+
+def waiting(name: str, *conditions: dict[str, Any]) -> dict[str, Any]:
+    """A pod that has no node."""
+    made = pod(name, phase="Pending", started=None, ready=None)
+    return {**made, "status": {**made["status"], "conditions": list(conditions)}}
+
+
+def test_pods_without_a_node_need_room_too() -> None:
+    """The autoscaler has created all of its pods, and the node has no room for half of them."""
+    there = [{**one, "spec": {**one["spec"], "nodeName": "w1"}} for one in pods(2)]
+    all_pods = [*there, waiting("web-2", UNSCHEDULABLE), waiting("web-3", UNSCHEDULABLE)]
+    scene = ScalingScene(Autoscaler.of(with_status(hpa(maximum=4))), LiveScale(4, 4, "app=web"), "", all_pods, [samples(200, 200)])
+    world = ScalingWorld((scene,), {"shop/web": target()})
+
+    def rules(cpu: str) -> dict[str, ScalingProblem]:
+        (judged,) = judge(world, KCM, NOW, ClusterView([node(cpu)], all_pods))
+        return {one.rule: one for one in judged.problems}
+
+    full = rules("200m")
+    assert set(full) == {"no-room", "no-node", "at-maximum"} and full["no-room"].severity == "warning"
+    assert "maxReplicas 4 needs 2 more pods on nodes (2 of them exist, without one), and the nodes have room for 0" in full["no-room"].why
+    # The scheduler has not looked again since there is room.
+    assert set(rules("2")) == {"no-node", "at-maximum"}
+
+
+def test_a_pod_that_no_node_takes_is_not_one_that_starts_slowly() -> None:
+    listed = found(of=[*pods(2), waiting("web-2", UNSCHEDULABLE), waiting("web-3")], current=4)
+    one = listed["no-node"]
+    assert one.severity == "warning" and "web-2" in one.why and "web-3" not in one.why and "1 Insufficient cpu" in one.why
+    assert "kubectl describe pod -n shop web-2" in one.way_out and "cpu-initialization-period" not in one.way_out
+    slow = listed["starts-slowly"]
+    assert "web-3" in slow.why and "web-2" not in slow.why and "kubectl describe pod -n shop web-3" in slow.way_out
+    alone = found(of=[*pods(2), waiting("web-2", UNSCHEDULABLE)], current=3)
+    assert "starts-slowly" not in alone
+    ends = {**waiting("web-2", UNSCHEDULABLE)}
+    ends["metadata"] = {**ends["metadata"], "deletionTimestamp": text(NOW)}
+    assert "no-node" not in found(of=[*pods(2), ends])
+
+
 def test_turns_say_when_the_count_changes() -> None:
     scene = ScalingScene(Autoscaler.of(with_status(hpa(minimum=1))), LiveScale(3, 3, "app=web"), "", pods(3), [samples(50, 50, 50)])
     (judged,) = judge(ScalingWorld((scene,), {"shop/web": target()}), KCM, NOW)
