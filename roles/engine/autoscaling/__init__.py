@@ -1,7 +1,7 @@
 """Autoscalers: what kube-controller-manager does with each HorizontalPodAutoscaler now, computed from what it reads, and what is wrong."""
 
 from roles.engine.autoscaling.calculator import Groups, MetricResult
-from roles.engine.autoscaling.controller import LEASE, clock, leader, read_controller, read_lease, tuned
+from roles.engine.autoscaling.controller import LEASE, Leadership, leader, read_controller, read_lease, see_leader, tuned
 from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, ScalingScene, decide, next_history, shared
 from roles.engine.autoscaling.judge import JudgedAutoscaler, TurningPoints, judge, turns
 from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit
@@ -12,6 +12,7 @@ from roles.engine.autoscaling.model import (
     AutoscalerState,
     Behavior,
     Condition,
+    Idle,
     LiveScale,
     MetricSpec,
     NoReading,
@@ -65,8 +66,10 @@ __all__ = [
     "Condition",
     "Decision",
     "Groups",
+    "Idle",
     "JudgedAutoscaler",
     "JudgedVertical",
+    "Leadership",
     "Limited",
     "LiveScale",
     "MetricResult",
@@ -95,7 +98,6 @@ __all__ = [
     "VerticalWorld",
     "amount",
     "any_autoscaler",
-    "clock",
     "decide",
     "history_of",
     "judge",
@@ -117,6 +119,7 @@ __all__ = [
     "requests_of",
     "room_problem",
     "see_controller",
+    "see_leader",
     "shared",
     "template_of",
     "tuned",

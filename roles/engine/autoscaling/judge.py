@@ -8,8 +8,8 @@ from datetime import datetime
 
 from roles.engine.autoscaling.calculator import MetricResult
 from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
-from roles.engine.autoscaling.model import Autoscaler, ScalingController, amount
-from roles.engine.autoscaling.problems import ODD, ScalingProblem, not_judged, problems
+from roles.engine.autoscaling.model import ODD, Autoscaler, ScalingController, amount
+from roles.engine.autoscaling.problems import ScalingProblem, not_judged, problems
 from roles.engine.autoscaling.read import ScalingWorld
 from roles.engine.autoscaling.room import room_problem
 from roles.engine.placement import ClusterView

@@ -21,8 +21,6 @@ from roles.engine.autoscaling.vertical import VPA
 from roles.engine.object_changes import Object, namespace_and_name
 
 Severity = Literal["critical", "warning", "note"]
-#: What an object of another shape than the API's raises where it is judged.
-ODD = (ValueError, OverflowError, TypeError, KeyError, AttributeError)
 #: The rules by name; docs/autoscaling.md has a row for each.
 RULES = (
     "no-target",
@@ -313,7 +311,10 @@ def refused_by_scheduler(pod: Object) -> str | None:
 
 
 def _handled(look: _Look) -> Iterator[ScalingProblem]:
-    if not look.item.status.conditions:
+    idle = look.controller.idle
+    if idle is not None:
+        yield look.problem("not-handled", "critical", idle.why, idle.way_out)
+    elif not look.item.status.conditions:
         yield look.problem(
             "not-handled", "critical", "the controller has not set any condition on it",
             f"a new autoscaler is read within {look.controller.sync_period:g} s; else check kube-controller-manager: its log, its "

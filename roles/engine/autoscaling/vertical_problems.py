@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from roles.engine.autoscaling.problems import ODD, ScalingProblem, Severity, not_judged, vertical_resources
+from roles.engine.autoscaling.model import ODD
+from roles.engine.autoscaling.problems import ScalingProblem, Severity, not_judged, vertical_resources
 from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
 from roles.engine.kubelet import amounts
 from roles.engine.object_changes import Object, namespace_and_name

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from roles.engine.autoscaling.decide import ScalingScene, decide
 from roles.engine.autoscaling.judge import judge, turns
-from roles.engine.autoscaling.model import Autoscaler, LiveScale, NoReading, Reading, ScalingController
+from roles.engine.autoscaling.model import Autoscaler, Idle, LiveScale, NoReading, Reading, ScalingController
 from roles.engine.autoscaling.owners import LAST_APPLIED, replicas_owner, without_replicas
 from roles.engine.autoscaling.problems import RULES, ScalingProblem, problems
 from roles.engine.autoscaling.read import ScalingWorld, Target
@@ -393,6 +394,17 @@ def test_a_pod_that_no_node_takes_is_not_one_that_starts_slowly() -> None:
     ends = {**waiting("web-2", UNSCHEDULABLE)}
     ends["metadata"] = {**ends["metadata"], "deletionTimestamp": text(NOW)}
     assert "no-node" not in found(of=[*pods(2), ends])
+
+
+@pytest.mark.parametrize("field", ["stopped", "left_out"])
+def test_an_old_autoscaler_that_nobody_handles_any_more(field: str) -> None:
+    """Its conditions are of a time when it was handled."""
+    controller = replace(KCM, **{field: Idle("nobody leads", "start it")})
+    one = found(controller=controller)["not-handled"]
+    assert (one.severity, one.why, one.way_out) == ("critical", "nobody leads", "start it")
+    scene = ScalingScene(Autoscaler.of(with_status(hpa())), LiveScale(2, 2, "app=web"), "", pods(2), [samples(50, 50)])
+    (judged,) = judge(ScalingWorld((scene,), {"shop/web": target()}), controller, NOW)
+    assert not judged.works
 
 
 def test_turns_say_when_the_count_changes() -> None:
