@@ -96,6 +96,7 @@ def as_json(seen: AutoscalerLook) -> dict[str, Any]:
             "readiness_delay_seconds": controller.readiness_delay,
             "sync_seconds": controller.sync_period,
             "leads_since": controller.leads_since.isoformat() if controller.leads_since else None,
+            "idle": controller.idle.why if controller.idle else None,
         },
         "autoscalers": [_one(judged, controller, now) for judged in seen.judged],
         "vertical_autoscalers": [_vertical(judged) for judged in seen.verticals],

@@ -21,10 +21,14 @@ class Agreement:
     missing: str = ""
 
 
-def agreement(judged: JudgedAutoscaler, *, new_sync: bool) -> Agreement:
-    """Compare the status with the own computation. `new_sync`: the controller has surely looked at it since the write. Pure."""
+def agreement(judged: JudgedAutoscaler, *, new_sync: bool, unseen: str = "") -> Agreement:
+    """Compare the status with the own computation. `new_sync`: the controller has surely looked at it since the write, unless `unseen` says
+    why that is not known. Pure."""
     status, decision = judged.autoscaler.status, judged.decision
     able, active, limited = (status.condition(one) for one in (_ABLE, _ACTIVE, _LIMITED))
+    # Conditions stay as they are when nobody leads.
+    if why := next((one.why for one in judged.problems if one.rule in ("not-judged", "not-handled")), ""):
+        return Agreement(missing=why)
     if able is None:
         return Agreement(missing="the controller has not looked at it yet")
     if not new_sync:
@@ -46,7 +50,9 @@ def agreement(judged: JudgedAutoscaler, *, new_sync: bool) -> Agreement:
     conditions = ", ".join(str(one) for one in (able, active, limited) if one is not None)
     metrics = "; ".join(f"{row.metric.title} {row.now}" for row in decision.rows)
     return Agreement(
-        f"{conditions}; desiredReplicas {said}, and daytwo computes {_computed(judged)}" + (f" ({metrics})" if metrics else "")
+        f"{conditions}; desiredReplicas {said}, and daytwo computes {_computed(judged)}"
+        + (f" ({metrics})" if metrics else "")
+        + (f"; NOT PROVEN that the controller has looked at it since the change: {unseen}" if unseen else "")
     )
 
 
@@ -77,6 +83,8 @@ def vertical_agreement(judged: JudgedVertical, *, late: bool, first: Sequence[Ob
     wait for the updater; `first`: the pods as they were right after the write."""
     item, pods = judged.vertical, judged.scene.pods
     found = item.condition(PROVIDED)
+    if odd := next((one.why for one in judged.problems if one.rule == "not-judged"), ""):
+        return Agreement(missing=odd)
     if not pods:
         return Agreement(f"{_said(judged)}; there is no pod to recommend for: NOT PROVEN that a recommender sees it")
     if found is None or not found.status or item.advice is None:

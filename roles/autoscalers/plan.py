@@ -143,7 +143,8 @@ def explain(
 ) -> AutoscalerAction:
     """The action with what the controller would do now, and with its problems; those that keep it from working are refusals, unless
     `consent`. `budgets`: problems of budgets of scaled workloads."""
-    found = [one for one in judged.problems if one.rule not in _LATER]
+    later = _LATER if controller.idle is None else _LATER - {"not-handled"}
+    found = [one for one in judged.problems if one.rule not in later]
     critical = [one for one in found if one.severity == "critical"]
     unproven = []
     for one in critical:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,14 +15,15 @@ from roles.engine.autoscaling import (
     HPA,
     JudgedAutoscaler,
     JudgedVertical,
+    Leadership,
     ScalingController,
-    clock,
     judge,
     judge_vertical,
     read_autoscalers,
-    read_lease,
     read_verticals,
+    see_leader,
 )
+from roles.engine.disruption import cluster_time
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     Gone,
@@ -41,6 +42,7 @@ from roles.engine.timeouts import Deadline
 # Seconds: to retry a write that conflicts with a controller's own; more than a sync, for the controller's answer to an update.
 CONFLICTS = 30.0
 MARGIN = 2.0
+_NO_LEASE = "the lease of kube-controller-manager, which shows that one leads, cannot be read"
 
 
 class AutoscalerWriter:
@@ -152,9 +154,12 @@ class AutoscalerWriter:
                 if proof := self._vertical(found, deadline):
                     return f"{back}; {proof}"
                 continue
-            new = action.before is None or deadline.passed > self._controller.sync_period + MARGIN
-            (judged,) = self.session.asked(partial(self._judged, found=found), "proof")
-            one = agreement(judged, new_sync=new)
+            passed = deadline.passed
+            seen, judged = self.session.asked(partial(self._judged, found=found), "proof")
+            # The leader still led when it had looked at all autoscalers once more.
+            new = action.before is None or passed - (seen.age or 0) > self._controller.sync_period + MARGIN
+            unknown = action.before is not None and seen.age is None
+            one = agreement(judged, new_sync=new, unseen=_NO_LEASE if unknown else "")
             if one.proof:
                 return f"{back}; {one.proof}"
             if deadline.over:
@@ -173,16 +178,21 @@ class AutoscalerWriter:
         return one.proof
 
     def _judged_vertical(self, api: Api, found: Object) -> JudgedVertical:
-        now = clock(datetime.now(UTC), read_lease(api))
+        now = cluster_time(api)
         world = read_verticals(api, self._controller.minor, {str(found["metadata"]["namespace"])})
         scene = next((one for one in world.scenes if api_object.uid(one.vertical.raw) == api_object.uid(found)), None)
         if scene is None:
             raise NotDone(f"it cannot be read back: {'; '.join(world.not_known) or 'it is gone'}")
         return judge_vertical(scene, now)
 
-    def _judged(self, api: Api, found: Object) -> list[JudgedAutoscaler]:
-        now = clock(datetime.now(UTC), read_lease(api))
-        return judge(read_autoscalers(api, self._controller, now, known=[found]), self._controller, now)
+    def _judged(self, api: Api, found: Object) -> tuple[Leadership, JudgedAutoscaler]:
+        seen = see_leader(api)
+        controller = replace(self._controller, stopped=seen.stopped)
+        world = read_autoscalers(api, controller, seen.now, known=[found])
+        if not world.scenes:
+            raise NotDone(f"it cannot be read back: {'; '.join(world.not_known)}")
+        (judged,) = judge(world, controller, seen.now)
+        return seen, judged
 
     def _whole(self, action: AutoscalerAction) -> WholeObject:
         return WholeObject(self.session, action.path, action.before, values, f"{action.kind} -n {action.namespace} {action.own_name}")

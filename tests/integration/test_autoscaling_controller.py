@@ -22,7 +22,7 @@ from roles.autoscalers.way_back import plan_way_back
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine.api import errors
 from roles.engine.api.client import Base
-from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, clock, judge, leader, read_autoscalers, read_lease
+from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, leader, read_autoscalers, read_lease
 from roles.engine.object_changes import ObjectPlan, Session, Undone
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
@@ -124,7 +124,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shadow, 
 def looked(api: Shadow) -> JudgedAutoscaler:
     reading = ShadowApi(api)
     lease = read_lease(reading)
-    now = clock(datetime.now(UTC), lease)
+    now = datetime.now(UTC)
     controller = ScalingController(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
     (found,) = judge(read_autoscalers(reading, controller, now), controller, now)
     return found

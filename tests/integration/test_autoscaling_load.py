@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import pytest
 
 from roles.engine.api import errors
-from roles.engine.autoscaling import Decision, JudgedAutoscaler, ScalingController, clock, judge, leader, read_autoscalers, read_lease
+from roles.engine.autoscaling import Decision, JudgedAutoscaler, ScalingController, judge, leader, read_autoscalers, read_lease
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
 from tests.integration.operator import wait_for
 from tests.integration.shadow import Shadow, shadow
@@ -264,7 +264,7 @@ def looked(api: Shadow) -> tuple[dict[str, JudgedAutoscaler], dict[str, Decision
     """What daytwo computes for now; and for a few seconds later, from the same readings."""
     reading: Any = Reading(api)
     lease = read_lease(reading)
-    now = clock(datetime.now(UTC), lease)
+    now = datetime.now(UTC)
     controller = ScalingController(36, downscale_stabilization=WINDOW, sync_period=SYNC, leads_since=leader(lease)[1])
     world = read_autoscalers(reading, controller, now)
     later = judge(world, controller, now + timedelta(seconds=3 * SYNC))

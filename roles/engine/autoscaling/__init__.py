@@ -3,6 +3,7 @@
 from roles.engine.autoscaling.calculator import Groups, MetricResult
 from roles.engine.autoscaling.controller import LEASE, clock, leader, read_controller, read_lease, tuned
 from roles.engine.autoscaling.created import as_created
+from roles.engine.autoscaling.controller import LEASE, Leadership, leader, read_controller, read_lease, see_leader, tuned
 from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, ScalingScene, decide, next_history, shared
 from roles.engine.autoscaling.judge import JudgedAutoscaler, TurningPoints, judge, turns
 from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit
@@ -13,6 +14,7 @@ from roles.engine.autoscaling.model import (
     AutoscalerState,
     Behavior,
     Condition,
+    Idle,
     LiveScale,
     MetricSpec,
     NoReading,
@@ -66,8 +68,10 @@ __all__ = [
     "Condition",
     "Decision",
     "Groups",
+    "Idle",
     "JudgedAutoscaler",
     "JudgedVertical",
+    "Leadership",
     "Limited",
     "LiveScale",
     "MetricResult",
@@ -119,6 +123,7 @@ __all__ = [
     "requests_of",
     "room_problem",
     "see_controller",
+    "see_leader",
     "shared",
     "template_of",
     "tuned",

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from roles.engine.api import Api, ApiError, find_object
-from roles.engine.autoscaling.model import ScalingController, time_of
+from roles.engine.autoscaling.model import ODD, Idle, ScalingController, time_of
 from roles.engine.bridge import RemoteError
 from roles.engine.control_plane import Component
+from roles.engine.disruption import cluster_time
 from roles.engine.editing import flags
 from roles.engine.kubelet import parse_duration
 from roles.engine.node import minor_of
+from roles.engine.object_changes import LOOK_AGAIN
 from roles.engine.proof import Cluster, NoApi
+from roles.engine.timeouts import Deadline
 
 NAME = "kube-controller-manager"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
+#: Characters of a flag's value in a message.
+_LONGEST = 200
 _PREFIX = "horizontal-pod-autoscaler"
 _DURATIONS = {
     "downscale-stabilization": "downscale_stabilization",
@@ -25,8 +30,12 @@ _DURATIONS = {
     "initial-readiness-delay": "readiness_delay",
     "sync-period": "sync_period",
 }
-#: The lease is renewed every 2 s (leaderelection, RetryPeriod): a clock that is further off than this is not used.
-SKEW_SECONDS = 15.0
+#: Its names in --controllers: versions before 1.28 have only the second one (cmd/kube-controller-manager/names, KCMControllerAliases).
+_NAMES = ("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling")
+#: How much older than its duration a lease is before another process has it for sure: it tries every 2 s, and longer after an error.
+GRACE_SECONDS = 10.0
+#: A leader renews its lease every 2 s (leaderelection, RetryPeriod).
+RENEWAL_SECONDS = 5.0
 
 
 def tuned(controller: ScalingController, argv: tuple[str, ...]) -> ScalingController:
@@ -50,21 +59,66 @@ def leader(lease: Mapping[str, Any] | None) -> tuple[str, datetime | None, datet
     return str(spec.get("holderIdentity") or "").rpartition("_")[0], time_of(spec.get("acquireTime")), time_of(spec.get("renewTime"))
 
 
-def clock(now: datetime, lease: Mapping[str, Any] | None) -> datetime:
-    """The time of the control plane: `now`, unless the leader's last word shows that this machine's clock is off. Pure."""
-    try:
-        renewed = leader(lease)[2]
-    except ValueError:
-        return now
-    return renewed if renewed is not None and abs((now - renewed).total_seconds()) > SKEW_SECONDS else now
+def left_out(argv: tuple[str, ...]) -> Idle | None:
+    """What keeps a kube-controller-manager with these arguments from handling autoscalers: the first word of --controllers that names the
+    controller counts, else `*` (controller-manager/app/helper.go, IsControllerEnabled). Pure."""
+    words = [word for value in flags.flag_values(argv, "controllers") for word in value.split(",")]
+    named = next((word for word in words if word.removeprefix("-") in _NAMES), "*" if "*" in words or not words else "")
+    if named and not named.startswith("-"):
+        return None
+    why = f"has {named}" if named else "does not name it"
+    return Idle(
+        f"{NAME} does not handle autoscalers: --controllers={','.join(words)[:_LONGEST]} {why}",
+        f"set --controllers with deploys/control_plane_flags.py: {f'without {named}' if named else f'with * or {_NAMES[0]}'}",
+    )
+
+
+@dataclass(frozen=True)
+class Leadership:
+    """Who leads. `now`: the time by which the leader decides; `age`: seconds since the last renewal of its lease, None if it cannot be
+    read; `stopped`: why nobody leads."""
+
+    now: datetime
+    lease: Mapping[str, Any] | None = None
+    age: float | None = None
+    stopped: Idle | None = None
+
+
+def see_leader(api: Api) -> Leadership:
+    """The leader by the API server's clock. A lease that seems to be overdue is looked at for some seconds: if it is renewed, its
+    leader has another clock. Raises ApiError if the time cannot be read."""
+    now, lease = cluster_time(api), read_lease(api)
+    if lease is None:
+        return Leadership(now)
+    holder, _, renewed = leader(lease)
+    age = None if renewed is None else (now - renewed).total_seconds()
+    lasts = (lease.get("spec") or {}).get("leaseDurationSeconds")
+    lasts = lasts if isinstance(lasts, int) else 0
+    if age is not None and abs(age) <= lasts + GRACE_SECONDS:
+        return Leadership(now, lease, max(age, 0.0))
+    deadline = Deadline(RENEWAL_SECONDS)
+    while not deadline.over:
+        deadline.pause(LOOK_AGAIN)
+        later = read_lease(api)
+        if later is None:
+            return Leadership(now)
+        if (at := leader(later)[2]) is not None and at != renewed:
+            return Leadership(at, later, 0.0)
+    last = "never renewed" if renewed is None else f"renewed last at {renewed.isoformat(timespec='seconds')} ({age:.0f} s ago)"
+    why = f"no {NAME} leads: its lease{f', of {holder},' if holder else ''} was {last} and is for {lasts} s"
+    way_out = f"see why it does not run: on control-plane nodes, crictl ps -a --name {NAME}, and its log; kubectl get pods -n kube-system"
+    return Leadership(now, lease, age, Idle(why, way_out))
 
 
 def read_lease(api: Api) -> dict[str, Any] | None:
     """The lease of the leader; None if it cannot be read."""
     try:
-        return find_object(api, LEASE)
-    except ApiError:
+        found = find_object(api, LEASE)
+        if found is not None:
+            leader(found)
+    except (ApiError, *ODD):
         return None
+    return found
 
 
 def read_controller(
@@ -87,7 +141,7 @@ def read_controller(
         text = "the flags and gates of the leading kube-controller-manager are not known, so defaults stand for them"
         return ScalingController(minor, leads_since=since, assumed=(*assumed, text))
     one = own[0]
-    controller = ScalingController(one.process.minor or minor, leads_since=since)
+    controller = ScalingController(one.process.minor or minor, leads_since=since, left_out=left_out(tuple(one.process.argv)))
     try:
         controller = tuned(controller, tuple(one.process.argv))
     except ValueError as error:

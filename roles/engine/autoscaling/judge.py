@@ -8,8 +8,8 @@ from datetime import datetime
 
 from roles.engine.autoscaling.calculator import MetricResult
 from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
-from roles.engine.autoscaling.model import Autoscaler, ScalingController, amount
-from roles.engine.autoscaling.problems import ScalingProblem, problems
+from roles.engine.autoscaling.model import ODD, Autoscaler, ScalingController, amount
+from roles.engine.autoscaling.problems import ScalingProblem, not_judged, problems
 from roles.engine.autoscaling.read import ScalingWorld
 from roles.engine.autoscaling.room import room_problem
 from roles.engine.placement import ClusterView
@@ -43,18 +43,31 @@ class JudgedAutoscaler:
 
 
 def judge(world: ScalingWorld, controller: ScalingController, now: datetime, view: ClusterView | None = None) -> list[JudgedAutoscaler]:
-    """All autoscalers that were read. `view`: the nodes and pods of the cluster; without it, no room is looked for."""
+    """All autoscalers that were read, each by itself: one that cannot be judged hides no other. `view`: the nodes and pods of the cluster;
+    without it, no room is looked for."""
     found = []
     for scene in world.scenes:
-        decision = decide(scene, controller, now)
-        listed = problems(scene, decision, controller, world)
-        if view is not None and scene.scale is not None:
-            room = room_problem(scene, world, view)
-            if room is not None:
-                rule, severity, why, way_out, other = room
-                listed = [*listed, ScalingProblem(rule, severity, (str(scene.autoscaler), other), why, way_out)]
-        found.append(JudgedAutoscaler(scene, decision, tuple(sorted(listed, key=lambda one: _ORDER[one.severity]))))
+        try:
+            found.append(_judged(scene, world, controller, now, view))
+        except ODD as error:
+            item = scene.autoscaler
+            problem = not_judged(str(item), error)
+            decision = Decision(scene.scale.spec if scene.scale else None, 0, item.maximum, unknown=(problem.why,))
+            found.append(JudgedAutoscaler(scene, decision, (problem,)))
     return found
+
+
+def _judged(
+    scene: ScalingScene, world: ScalingWorld, controller: ScalingController, now: datetime, view: ClusterView | None
+) -> JudgedAutoscaler:
+    decision = decide(scene, controller, now)
+    listed = problems(scene, decision, controller, world)
+    if view is not None and scene.scale is not None:
+        room = room_problem(scene, world, view)
+        if room is not None:
+            rule, severity, why, way_out, other = room
+            listed = [*listed, ScalingProblem(rule, severity, (str(scene.autoscaler), other), why, way_out)]
+    return JudgedAutoscaler(scene, decision, tuple(sorted(listed, key=lambda one: _ORDER[one.severity])))
 
 
 _ORDER: Mapping[str, int] = {"critical": 0, "warning": 1, "note": 2}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from roles.engine.api import Api, NotFound, list_objects
-from roles.engine.autoscaling.controller import NAME, clock, read_controller, read_lease
+from roles.engine.autoscaling.controller import NAME, read_controller, see_leader
 from roles.engine.autoscaling.judge import JudgedAutoscaler, judge
 from roles.engine.autoscaling.model import ScalingController
 from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, ScalingWorld, read_autoscalers
@@ -45,10 +45,10 @@ def managers_of(components: Mapping[str, Mapping[str, Component]]) -> dict[str, 
 
 
 def see_controller(api: Api, cluster: Cluster, managers: Mapping[str, Component]) -> tuple[ScalingController, datetime]:
-    """The leading kube-controller-manager, and the time of the control plane. Raises ApiError."""
-    lease = read_lease(api)
+    """The leading kube-controller-manager, and the time by which it decides. Raises ApiError."""
+    seen = see_leader(api)
     version = str(api.get_json("/version").get("gitVersion") or "")
-    return read_controller(cluster, managers, lease, version), clock(datetime.now(UTC), lease)
+    return replace(read_controller(cluster, managers, seen.lease, version), stopped=seen.stopped), seen.now
 
 
 def look_at(

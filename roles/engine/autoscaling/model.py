@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -19,10 +19,14 @@ from roles.engine.object_changes import Object, namespace_and_name
 
 HPA = "HorizontalPodAutoscaler"
 MetricType = Literal["Resource", "ContainerResource", "Pods", "Object", "External"]
+#: What an object of another shape than the API's raises where it is read or judged.
+ODD = (ValueError, OverflowError, TypeError, KeyError, AttributeError)
 #: Types whose metric may scale a workload from and to zero.
 ZERO_TYPES = frozenset(("Object", "External"))
 MAX_REPLICAS = 2**31 - 1
 _DECIMAL = re.compile(r"([+-]?\d*)\.?(\d*)(n|u|m|)\Z")
+#: Times of the API outside of these are taken as these: sums with any of its durations are times still.
+_EARLIEST, _LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0}
 
 
@@ -48,7 +52,7 @@ def time_of(text: object) -> datetime | None:
     found = datetime.fromisoformat(str(text))
     if found.tzinfo is None:
         raise ValueError(f"{text!r} is a time without a zone")
-    return found
+    return max(_EARLIEST, min(found, _LATEST))
 
 
 @dataclass(frozen=True)
@@ -329,10 +333,18 @@ class LiveScale:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """Why no controller handles any autoscaler."""
+
+    why: str
+    way_out: str
+
+
+@dataclass(frozen=True)
 class ScalingController:
     """The running kube-controller-manager, as far as it decides about autoscalers. `minor`: of its version; times in seconds; `gates`: the
     effective ones; `leads_since`: when the leader got its lease, None if that is not known; `assumed`: what could not be read, so that
-    defaults stand for it."""
+    defaults stand for it. `stopped`: no process leads; `left_out`: the one that leads does not run the controller."""
 
     minor: int
     tolerance: float = 0.1
@@ -343,6 +355,12 @@ class ScalingController:
     gates: Mapping[str, bool] = field(default_factory=dict)
     leads_since: datetime | None = None
     assumed: tuple[str, ...] = ()
+    stopped: Idle | None = None
+    left_out: Idle | None = None
+
+    @property
+    def idle(self) -> Idle | None:
+        return self.stopped or self.left_out
 
     def _gate(self, name: str, since: int) -> bool:
         """`since`: the minor from which it is on by default."""

@@ -16,9 +16,9 @@ from roles.engine.autoscaling.model import Autoscaler, MetricSpec, NoReading, Sc
 from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import ScalingWorld, Target
-from roles.engine.autoscaling.room import limit_problems, quota_problems
+from roles.engine.autoscaling.room import alive, has_node, limit_problems, quota_problems
 from roles.engine.autoscaling.vertical import VPA
-from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
+from roles.engine.object_changes import Object, namespace_and_name
 
 Severity = Literal["critical", "warning", "note"]
 #: The rules by name; docs/autoscaling.md has a row for each.
@@ -32,6 +32,7 @@ RULES = (
     "no-container",
     "no-sample",
     "not-handled",
+    "not-judged",
     "disabled-at-zero",
     "vertical-autoscaler",
     "two-vertical-autoscalers",
@@ -43,11 +44,14 @@ RULES = (
     "quota",
     "limit-range",
     "no-room",
+    "no-node",
     "memory",
     "at-maximum",
     "starts-slowly",
 )
 _FEW = 4
+#: Characters of what a scheduler says.
+_LONGEST = 300
 _WHAT = {
     RESOURCE: "install metrics-server, and see why it does not serve: kubectl get apiservice v1beta1.metrics.k8s.io -o yaml",
     CUSTOM: "install an adapter for custom metrics, such as prometheus-adapter, and see its APIService",
@@ -88,10 +92,18 @@ class _Look:
     @property
     def pods(self) -> list[Object]:
         """The pods that live."""
-        return [pod for pod in self.scene.pods if not is_over(pod) and not is_ending(pod)]
+        return alive(self.scene)
 
     def problem(self, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> ScalingProblem:
         return ScalingProblem(rule, severity, (str(self.item), *others), why, way_out)
+
+
+def not_judged(name: str, error: Exception) -> ScalingProblem:
+    """An autoscaler, or what belongs to it, has a value that daytwo cannot read."""
+    return ScalingProblem(
+        "not-judged", "warning", (name,), f"it cannot be judged: {type(error).__name__}: {str(error)[:200]}",
+        "correct that value in the autoscaler, in its workload or in the status of its pods",
+    )  # fmt: skip
 
 
 def problems(scene: ScalingScene, decision: Decision, controller: ScalingController, world: ScalingWorld) -> list[ScalingProblem]:
@@ -99,7 +111,7 @@ def problems(scene: ScalingScene, decision: Decision, controller: ScalingControl
     look = _Look(scene, decision, controller, world, world.targets.get(scene.autoscaler.key, Target()))
     if scene.scale is None:
         return [*_no_target(look)]
-    found = [*_selector(look), *_metrics(look), *_handled(look), *_bounds(look), *_vertical(look), *_owner(look)]
+    found = [*_selector(look), *_metrics(look), *_without_node(look), *_handled(look), *_bounds(look), *_vertical(look), *_owner(look)]
     found += [look.problem(*one) for one in (*quota_problems(scene, world), *limit_problems(scene, world))]
     found += _habits(look)
     order = ("critical", "warning", "note")
@@ -274,11 +286,35 @@ def _ready(look: _Look) -> set[str]:
     return {str(pod["metadata"]["name"]) for pod in look.pods if is_running_and_ready(pod)}
 
 
+def _without_node(look: _Look) -> Iterator[ScalingProblem]:
+    """Pods that the scheduler has looked at, and found no node for."""
+    waits = {str(pod["metadata"]["name"]): said for pod in look.pods if (said := refused_by_scheduler(pod)) is not None}
+    if waits:
+        name = min(waits)
+        yield look.problem(
+            "no-node", "warning", f"no node takes {_few(list(waits))}: {waits[name]}; it counts as idle when scaling up",
+            f"see why: kubectl describe pod -n {look.item.namespace} {name}; add nodes, request less, or lower maxReplicas", look.workload,
+        )  # fmt: skip
+
+
+def refused_by_scheduler(pod: Object) -> str | None:
+    """What the scheduler says of a pod that it finds no node for; None of any other pod."""
+    if has_node(pod):
+        return None
+    for one in (pod.get("status") or {}).get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return f"{one.get('reason') or '-'}: {str(one.get('message') or '-')[:_LONGEST]}"
+    return None
+
+
 # ---- the controller
 
 
 def _handled(look: _Look) -> Iterator[ScalingProblem]:
-    if not look.item.status.conditions:
+    idle = look.controller.idle
+    if idle is not None:
+        yield look.problem("not-handled", "critical", idle.why, idle.way_out)
+    elif not look.item.status.conditions:
         yield look.problem(
             "not-handled", "critical", "the controller has not set any condition on it",
             f"a new autoscaler is read within {look.controller.sync_period:g} s; else check kube-controller-manager: its log, its "
@@ -358,13 +394,15 @@ def _habits(look: _Look) -> Iterator[ScalingProblem]:
                 "use it only for programs whose memory follows their load; watch that the average falls after a scale-up",
             )  # fmt: skip
     slow = look.controller.cpu_initialization
-    early = [row for row in look.decision.rows if row.metric.name == "cpu" and row.valid and row.groups.unready]
-    if early:
-        names = [name for row in early for name in row.groups.unready]
+    elsewhere = {str(pod["metadata"]["name"]) for pod in look.pods if refused_by_scheduler(pod) is not None}
+    rows = [row for row in look.decision.rows if row.metric.name == "cpu" and row.valid]
+    names = [name for row in rows for name in row.groups.unready if name not in elsewhere]
+    if names:
         yield look.problem(
             "starts-slowly", "note",
             f"cpu: {_few(names)} does not count yet: Pending, not Ready, or without a whole sample since it became Ready (in the "
             f"first {slow:g} s)",
-            "it counts as idle when scaling up; --horizontal-pod-autoscaler-cpu-initialization-period of kube-controller-manager "
+            f"it counts as idle when scaling up; if it stays so, see why: kubectl describe pod -n {look.item.namespace} {min(names)}; if "
+            "its program only needs longer to start, --horizontal-pod-autoscaler-cpu-initialization-period of kube-controller-manager "
             "sets that time",
         )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from roles.engine.autoscaling.created import CONTAINERS, as_created, quantity, refused
 from roles.engine.autoscaling.decide import ScalingScene
 from roles.engine.kubelet import amounts
-from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
+from roles.engine.object_changes import Object, api_object, is_ending, is_over, namespace_and_name
 from roles.engine.placement import ClusterView, place_all
 from roles.engine.placement import requests as pod_requests
 
@@ -41,8 +41,16 @@ def template_of(scene: ScalingScene, item: Object | None, world: ScalingWorld) -
 
 def more_pods(scene: ScalingScene) -> int:
     """How many pods maxReplicas is away from what exists."""
-    alive = sum(not is_over(pod) and not is_ending(pod) for pod in scene.pods)
-    return max(0, scene.autoscaler.maximum - alive)
+    return max(0, scene.autoscaler.maximum - len(alive(scene)))
+
+
+def alive(scene: ScalingScene) -> list[Object]:
+    """The pods that live, also those without a node."""
+    return [pod for pod in scene.pods if not is_over(pod) and not is_ending(pod)]
+
+
+def has_node(pod: Object) -> bool:
+    return bool((pod.get("spec") or {}).get("nodeName"))
 
 
 # ---- quotas
@@ -147,12 +155,16 @@ def limit_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Found]:
 
 
 def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) -> Found | None:
-    """Pods up to maxReplicas that no node can take. None too if daytwo cannot judge it."""
+    """Pods up to maxReplicas that no node can take, also those that exist and wait for a node. None too if daytwo cannot judge it; their
+    volumes are not judged."""
     pod = _pod(scene, world)
-    count = min(more_pods(scene), MOST_PLACED)
+    waiting = [one for one in alive(scene) if not has_node(one)]
+    count = min(more_pods(scene) + len(waiting), MOST_PLACED)
     if pod is None or not count:
         return None
     wanted = [{**pod, "metadata": {**pod["metadata"], "name": f"{scene.autoscaler.target.name}-new-{number}"}} for number in range(count)]
+    own = {api_object.uid(one) for one in waiting}
+    view = replace(view, pods=[one for one in view.pods if api_object.uid(one) not in own])
     try:
         fits, why = _on_each_node(wanted, view)
         if fits >= count:
@@ -163,7 +175,9 @@ def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) ->
         return None
     return (
         "no-room", "warning",
-        f"maxReplicas {scene.autoscaler.maximum} needs {count} more pods, and the nodes have room for {fits}: {why}",
+        f"maxReplicas {scene.autoscaler.maximum} needs {count} more pods"
+        + (f" on nodes ({len(waiting)} of them exist, without one)" if waiting else "")
+        + f", and the nodes have room for {fits}: {why}",
         "lower maxReplicas, add nodes, or request less", f"{scene.autoscaler.target.kind} "
         f"{scene.autoscaler.namespace}/{scene.autoscaler.target.name}",
     )  # fmt: skip

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from roles.engine.autoscaling.problems import ScalingProblem, Severity, vertical_resources
+from roles.engine.autoscaling.model import ODD
+from roles.engine.autoscaling.problems import ScalingProblem, Severity, not_judged, vertical_resources
 from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
 from roles.engine.kubelet import amounts
 from roles.engine.object_changes import Object, namespace_and_name
@@ -39,6 +40,15 @@ class JudgedVertical:
 
 
 def judge_vertical(scene: VerticalScene, now: datetime) -> JudgedVertical:
+    """Raises nothing: one with a value that cannot be read has the problem not-judged."""
+    try:
+        return _judged(scene, now)
+    except ODD as error:
+        problem = not_judged(str(scene.vertical), error)
+        return JudgedVertical(scene, Outlook("waits", problem.why), (problem,))
+
+
+def _judged(scene: VerticalScene, now: datetime) -> JudgedVertical:
     order = ("critical", "warning", "note")
     seen = outlook(scene, now)
     found = [*_workload(scene), *_two(scene), *_horizontal(scene), *_bounds(scene), *_in_place(scene), *_advised(scene, now)]

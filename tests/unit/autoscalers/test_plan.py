@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from roles.autoscaler_status import report
-from roles.autoscalers.agreement import agreement
+from roles.autoscalers.agreement import agreement, vertical_agreement
 from roles.autoscalers.fields import path_of, restoring, values
 from roles.autoscalers.model import DesiredAutoscalers, read_desired
 from roles.autoscalers.plan import AutoscalerAction, check_only, explain, explain_vertical, planned, settling, with_result
@@ -24,10 +24,14 @@ from roles.engine.autoscaling import (
     RULES,
     Autoscaler,
     AutoscalerLook,
+    Idle,
     JudgedAutoscaler,
+    JudgedVertical,
     LiveScale,
     NoReading,
+    ScalingController,
     ScalingHistory,
+    ScalingProblem,
     ScalingScene,
     ScalingWorld,
     Target,
@@ -115,7 +119,9 @@ def test_two_entries_of_one_name_and_unknown_names() -> None:
 # ---- what it means
 
 
-def judged(item: dict[str, Any], reading: Any = None, current: int = 2) -> JudgedAutoscaler:
+def judged(
+    item: dict[str, Any], reading: Any = None, current: int = 2, controller: ScalingController = KCM
+) -> JudgedAutoscaler:  # fmt: skip
     autoscaler = Autoscaler.of(item)
     readings = [samples(*[50] * current) if reading is None else reading]
     # Nobody else changes the count.
@@ -123,7 +129,7 @@ def judged(item: dict[str, Any], reading: Any = None, current: int = 2) -> Judge
         autoscaler, LiveScale(current, current, "app=web"), "", pods(current), readings, history=ScalingHistory(ceiling=current)
     )
     template = {"spec": {"template": {"spec": pods(1)[0]["spec"]}}, "metadata": {"namespace": "shop", "name": "web"}}
-    (found,) = judge(ScalingWorld((scene,), {autoscaler.key: Target("/p", template)}), KCM, NOW)
+    (found,) = judge(ScalingWorld((scene,), {autoscaler.key: Target("/p", template)}), controller, NOW)
     return found
 
 
@@ -183,7 +189,7 @@ def test_the_controller_agrees() -> None:
 @pytest.mark.parametrize(
     ("item", "new", "missing"),
     [
-        (hpa(), True, "has not looked at it yet"),
+        (hpa(), True, "has not set any condition on it"),
         (seen(2), False, "may not have looked at it since the change"),
         (seen(5), True, "desiredReplicas is 5, and daytwo computes 2"),
         (seen(2, metrics=0), True, "currentMetrics has 0 of 1 metrics"),
@@ -199,6 +205,37 @@ def test_the_controller_agrees() -> None:
 def test_the_controller_does_not_agree_yet(item: dict[str, Any], new: bool, missing: str) -> None:
     found = agreement(judged(item), new_sync=new)
     assert not found.proof and missing in found.missing
+
+
+def test_what_cannot_be_judged_is_not_proven() -> None:
+    odd = ScalingProblem("not-judged", "warning", ("HorizontalPodAutoscaler shop/web",), "it cannot be judged: x", "correct it")
+    found = agreement(replace(judged(seen(2)), problems=(odd,)), new_sync=True)
+    assert not found.proof and found.missing == "it cannot be judged: x"
+    assert vertical_agreement(advised(), late=True).proof
+    assert not vertical_agreement(replace(advised(), problems=(odd,)), late=True).proof
+
+
+def test_old_conditions_prove_nothing_while_nobody_leads() -> None:
+    idle = replace(KCM, stopped=Idle("nobody leads", "start it"))
+    found = agreement(judged(seen(2), controller=idle), new_sync=True)
+    assert not found.proof and found.missing == "nobody leads"
+    # The plan says it before anything is written, also for one that is new.
+    for item in (seen(2), hpa()):
+        made, plan = action_of(desired(), None)
+        assert made is not None
+        explain(made, judged(item, controller=idle), idle, plan, consent=False)
+        assert len(plan.refusals) == 1 and "not-handled: nobody leads; start it" in plan.refusals[0]
+    made, plan = action_of(desired(), None)
+    assert made is not None
+    explain(made, judged(hpa()), KCM, plan, consent=False)
+    assert not plan.refusals
+    shown = report.as_json(AutoscalerLook(NOW, idle, ScalingWorld(), ()))["controller"]
+    assert shown["idle"] == "nobody leads"
+
+
+def test_an_update_is_not_proven_by_old_conditions_if_the_leader_is_not_known() -> None:
+    found = agreement(judged(seen(2)), new_sync=True, unseen="the lease of kube-controller-manager cannot be read")
+    assert "NOT PROVEN that the controller has looked at it since the change: the lease of" in found.proof
 
 
 def test_zero_replicas_are_proven_as_disabled() -> None:
@@ -343,7 +380,8 @@ def test_a_vertical_one_that_cannot_work_is_refused_unless_consented() -> None:
     assert explain_vertical(made, old, plan, consent=True).unproven == ("no-in-place",) and not plan.refusals
 
 
-def test_the_table_and_the_json_of_vertical_ones() -> None:
+def advised() -> JudgedVertical:
+    """One with a recommendation, in mode Off."""
     advice = {
         "containerName": "app",
         "target": {"cpu": "150m", "memory": "64Mi"},
@@ -358,7 +396,11 @@ def test_the_table_and_the_json_of_vertical_ones() -> None:
             "recommendation": {"containerRecommendations": [advice]},
         },
     }
-    one = judge_vertical(VerticalScene(Vertical.of(raw), pods=pods(1), minor=36), NOW)
+    return judge_vertical(VerticalScene(Vertical.of(raw), pods=pods(1), minor=36), NOW)
+
+
+def test_the_table_and_the_json_of_vertical_ones() -> None:
+    one = advised()
     recommended = "app cpu 150m (100m to 1000m), memory 64.0Mi"
     assert report.vertical_rows([one]) == [
         ["shop/web", "Deployment/web", "Off", recommended, "mode Off: it recommends, and changes no pod"]

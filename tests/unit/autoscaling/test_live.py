@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from roles.engine.api import ApiConnectionLost, ApiError, Invalid, NotFound, Unreachable
-from roles.engine.autoscaling import NoReading, PodSamples, ScalingController, ScalingWorld, Total, judge, read_autoscalers, read_verticals
+from roles.engine.autoscaling import (
+    NoReading,
+    PodSamples,
+    ScalingController,
+    ScalingWorld,
+    Total,
+    judge,
+    judge_vertical,
+    read_autoscalers,
+    read_verticals,
+)
 from tests.unit.autoscaling.world import EACH, IN_ALL, NOW, ago, external, hpa, object_metric, pod, pods_metric, text, utilization
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -106,9 +116,9 @@ def test_an_older_custom_metrics_api_is_asked_too() -> None:
     assert isinstance(found.scenes[0].readings[0], PodSamples)
 
 
-def one_answer(cpu: str = "50m", timestamp: str = text(ago(5)), window: str = "15s") -> dict[str, Any]:
+def one_answer(cpu: str = "50m", timestamp: str = text(ago(5)), window: str = "15s", name: str = "web-0") -> dict[str, Any]:
     containers = [{"name": "app", "usage": {"cpu": cpu}}]
-    item = {"metadata": {"name": "web-0"}, "timestamp": timestamp, "window": window, "containers": containers}
+    item = {"metadata": {"name": name}, "timestamp": timestamp, "window": window, "containers": containers}
     return {"items": [item]}
 
 
@@ -181,6 +191,45 @@ def test_an_autoscaler_that_cannot_be_read_hides_no_other() -> None:
     odd["spec"] = {**odd["spec"], "metrics": [pods_metric("much")]}
     found, _ = world(hpa(), answers={HPAS: {"items": [odd, hpa()]}})
     assert [one.autoscaler.name for one in found.scenes] == ["web"] and "shop/odd" in found.not_known[0]
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"])
+def test_times_at_the_ends_of_the_calendar_stop_nothing(at: str) -> None:
+    """A node sets them in the status of its pods."""
+    path = "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb"
+    young = {"phase": "Running", "startTime": at, "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at}]}
+    found, _ = world(hpa(status={"lastScaleTime": at}), answers={path: {"items": [{**pod("web-0"), "status": young}]}})
+    (judged,) = judge(found, ScalingController(36), NOW)
+    assert judged.decision.current == 1 and "not-judged" not in [one.rule for one in judged.problems]
+
+
+def test_an_autoscaler_that_cannot_be_judged_hides_no_other() -> None:
+    odd, path = hpa(), "/api/v1/namespaces/shop/pods?labelSelector=app%3Dodd"
+    odd["metadata"] = {**odd["metadata"], "name": "odd"}
+    odd["spec"] = {**odd["spec"], "scaleTargetRef": {**odd["spec"]["scaleTargetRef"], "name": "odd"}}
+    target = WEB.replace("web", "odd")
+    answers = {
+        HPAS: {"items": [odd, hpa()]},
+        f"{target}/scale": {"metadata": {"uid": "v"}, "spec": {"replicas": 1}, "status": {"replicas": 1, "selector": "app=odd"}},
+        target: {"metadata": {"namespace": "shop", "name": "odd"}, "spec": {}},
+        path: {"items": [{**pod("odd-0"), "status": {"phase": "Running", "startTime": "soon", "conditions": [{"type": "Ready"}]}}]},
+        "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dodd": one_answer(name="odd-0"),
+    }
+    found, _ = world(hpa(), answers=answers)
+    strange, web = judge(found, ScalingController(36), NOW)
+    assert web.autoscaler.name == "web" and [one.rule for one in web.problems] == ["not-handled"]
+    (one,) = strange.problems
+    assert (one.rule, one.severity, one.objects) == ("not-judged", "warning", ("HorizontalPodAutoscaler shop/odd",))
+    assert "soon" in one.why and strange.decision.desired is None and not strange.decision.failed
+
+
+def test_a_vertical_one_that_cannot_be_judged_hides_no_other() -> None:
+    bad = {**vertical("bad"), "status": {"conditions": [{"type": "RecommendationProvided", "status": "True"}]}}
+    bad["spec"] = {**bad["spec"], "resourcePolicy": {"containerPolicies": ["all"]}}
+    api = Answers({VPAS: {"items": [bad, vertical("lost", "gone")]}})
+    found = [judge_vertical(scene, NOW) for scene in read_verticals(api, 36).scenes]  # type: ignore[arg-type]
+    assert [one.vertical.name for one in found] == ["bad", "lost"]
+    assert [one.rule for one in found[0].problems] == ["not-judged"] and [one.rule for one in found[1].problems] == ["no-target"]
 
 
 def test_totals_are_typed() -> None:

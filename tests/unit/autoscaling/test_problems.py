@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from roles.engine.autoscaling.decide import ScalingScene, decide
 from roles.engine.autoscaling.judge import judge, turns
-from roles.engine.autoscaling.model import Autoscaler, LiveScale, NoReading, Reading, ScalingController
+from roles.engine.autoscaling.model import Autoscaler, Idle, LiveScale, NoReading, Reading, ScalingController
 from roles.engine.autoscaling.owners import LAST_APPLIED, replicas_owner, without_replicas
 from roles.engine.autoscaling.problems import RULES, ScalingProblem, problems
 from roles.engine.autoscaling.read import ScalingWorld, Target
@@ -347,6 +348,63 @@ def test_several_nodes_have_room_for_like_pods() -> None:
     # Pods that are spread over the nodes need not be on one of them.
     spread = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname", "maxSkew": 1}
     assert room(9, topologySpreadConstraints=[{**spread, "whenUnsatisfiable": "DoNotSchedule"}]) == []
+
+
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes are available: 1 Insufficient cpu.",
+}
+
+
+def waiting(name: str, *conditions: dict[str, Any]) -> dict[str, Any]:
+    """A pod that has no node."""
+    made = pod(name, phase="Pending", started=None, ready=None)
+    return {**made, "status": {**made["status"], "conditions": list(conditions)}}
+
+
+def test_pods_without_a_node_need_room_too() -> None:
+    """The autoscaler has created all of its pods, and the node has no room for half of them."""
+    there = [{**one, "spec": {**one["spec"], "nodeName": "w1"}} for one in pods(2)]
+    all_pods = [*there, waiting("web-2", UNSCHEDULABLE), waiting("web-3", UNSCHEDULABLE)]
+    scene = ScalingScene(Autoscaler.of(with_status(hpa(maximum=4))), LiveScale(4, 4, "app=web"), "", all_pods, [samples(200, 200)])
+    world = ScalingWorld((scene,), {"shop/web": target()})
+
+    def rules(cpu: str) -> dict[str, ScalingProblem]:
+        (judged,) = judge(world, KCM, NOW, ClusterView([node(cpu)], all_pods))
+        return {one.rule: one for one in judged.problems}
+
+    full = rules("200m")
+    assert set(full) == {"no-room", "no-node", "at-maximum"} and full["no-room"].severity == "warning"
+    assert "maxReplicas 4 needs 2 more pods on nodes (2 of them exist, without one), and the nodes have room for 0" in full["no-room"].why
+    # The scheduler has not looked again since there is room.
+    assert set(rules("2")) == {"no-node", "at-maximum"}
+
+
+def test_a_pod_that_no_node_takes_is_not_one_that_starts_slowly() -> None:
+    listed = found(of=[*pods(2), waiting("web-2", UNSCHEDULABLE), waiting("web-3")], current=4)
+    one = listed["no-node"]
+    assert one.severity == "warning" and "web-2" in one.why and "web-3" not in one.why and "1 Insufficient cpu" in one.why
+    assert "kubectl describe pod -n shop web-2" in one.way_out and "cpu-initialization-period" not in one.way_out
+    slow = listed["starts-slowly"]
+    assert "web-3" in slow.why and "web-2" not in slow.why and "kubectl describe pod -n shop web-3" in slow.way_out
+    alone = found(of=[*pods(2), waiting("web-2", UNSCHEDULABLE)], current=3)
+    assert "starts-slowly" not in alone
+    ends = {**waiting("web-2", UNSCHEDULABLE)}
+    ends["metadata"] = {**ends["metadata"], "deletionTimestamp": text(NOW)}
+    assert "no-node" not in found(of=[*pods(2), ends])
+
+
+@pytest.mark.parametrize("field", ["stopped", "left_out"])
+def test_an_old_autoscaler_that_nobody_handles_any_more(field: str) -> None:
+    """Its conditions are of a time when it was handled."""
+    controller = replace(KCM, **{field: Idle("nobody leads", "start it")})
+    one = found(controller=controller)["not-handled"]
+    assert (one.severity, one.why, one.way_out) == ("critical", "nobody leads", "start it")
+    scene = ScalingScene(Autoscaler.of(with_status(hpa())), LiveScale(2, 2, "app=web"), "", pods(2), [samples(50, 50)])
+    (judged,) = judge(ScalingWorld((scene,), {"shop/web": target()}), controller, NOW)
+    assert not judged.works
 
 
 def test_turns_say_when_the_count_changes() -> None:

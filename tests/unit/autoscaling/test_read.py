@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.autoscaling.controller import clock, leader, tuned
+from roles.engine.api import Forbidden
+from roles.engine.autoscaling.controller import LEASE, Leadership, leader, left_out, see_leader, tuned
 from roles.engine.autoscaling.model import (
     Autoscaler,
     LiveScale,
@@ -22,6 +23,7 @@ from roles.engine.autoscaling.model import (
 from roles.engine.autoscaling.parse import custom_samples, custom_total, external_total, resource_samples, selector_text
 from roles.engine.autoscaling.past import history_of
 from tests.unit.autoscaling.world import NOW, ago, hpa, text, utilization
+from tests.unit.clock import Clock
 
 AT = "2026-03-01T11:59:50Z"
 
@@ -102,16 +104,87 @@ def test_flags_of_the_running_process() -> None:
     assert tuned(ScalingController(36), ("kube-controller-manager",)) == ScalingController(36)
 
 
-def lease(acquired: float, renewed: float) -> dict[str, Any]:
-    return {"spec": {"holderIdentity": "cp1_0b6c", "acquireTime": text(ago(acquired)), "renewTime": text(ago(renewed))}}
+def lease(acquired: float, renewed: float, holder: str = "cp1_0b6c", lasts: int = 15) -> dict[str, Any]:
+    times = {"acquireTime": text(ago(acquired)), "renewTime": text(ago(renewed))}
+    return {"spec": {"holderIdentity": holder, "leaseDurationSeconds": lasts, **times}}
 
 
-def test_the_leader_and_its_clock() -> None:
+class Leases:
+    """An API server whose clock says NOW, and the lease of the controller-manager as it is at each look."""
+
+    def __init__(self, *found: dict[str, Any] | Exception) -> None:
+        self.found = list(found)
+
+    def create(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        assert manifest["kind"] == "SelfSubjectReview"
+        return {"metadata": {"creationTimestamp": text(NOW)}}
+
+    def get_json(self, path: str, timeout: float = 0.0, *, wait: float = 0.0) -> dict[str, Any]:
+        assert path == LEASE
+        answer = self.found.pop(0) if len(self.found) > 1 else self.found[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def led(monkeypatch: pytest.MonkeyPatch, *found: dict[str, Any] | Exception) -> Leadership:
+    monkeypatch.setattr("roles.engine.timeouts.time", Clock())
+    return see_leader(Leases(*found))  # type: ignore[arg-type]
+
+
+def test_the_leader_and_the_time_of_the_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
     assert leader(lease(100, 1)) == ("cp1", ago(100), ago(1))
     assert leader(None) == ("", None, None)
-    assert clock(NOW, lease(100, 1)) == NOW
-    assert clock(NOW, lease(1000, 400)) == ago(400)
-    assert clock(NOW, lease(100, -90)) == ago(-90)
+    seen = led(monkeypatch, lease(100, 1))
+    assert (seen.now, seen.age, seen.stopped) == (NOW, 1, None)
+    # Another process may have it in the next seconds.
+    assert led(monkeypatch, lease(100, 24)).stopped is None
+    # It is renewed, with another clock than the API server's: by that clock it decides.
+    for off in (400, -90):
+        seen = led(monkeypatch, lease(1000, off), lease(1000, off), lease(1000, off - 2))
+        assert (seen.now, seen.age, seen.stopped) == (ago(off - 2), 0, None)
+
+
+def test_a_lease_that_nobody_renews(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = led(monkeypatch, lease(9000, 3600))
+    assert seen.now == NOW and seen.stopped is not None
+    assert "2026-03-01T11:00:00" in seen.stopped.why and "3600 s ago" in seen.stopped.why and "of cp1" in seen.stopped.why
+    assert "is for 15 s" in seen.stopped.why and "crictl ps -a --name kube-controller-manager" in seen.stopped.way_out
+    # Longer leases are waited for; one that was given back has no holder; in the future it is not renewed either.
+    assert led(monkeypatch, lease(9000, 60, lasts=60)).stopped is None
+    assert led(monkeypatch, lease(9000, 30, holder="", lasts=1)).stopped is not None
+    assert led(monkeypatch, lease(9000, -500)).stopped is not None
+    never = led(monkeypatch, {"metadata": {}}).stopped
+    assert never is not None and "never renewed" in never.why
+
+
+@pytest.mark.parametrize("lost", [Forbidden("cp1", LEASE, "403", "grant it"), {"spec": {"renewTime": "soon"}}, {"spec": "x"}])
+def test_a_lease_that_cannot_be_read_says_nothing(monkeypatch: pytest.MonkeyPatch, lost: Any) -> None:
+    seen = led(monkeypatch, lost)
+    assert (seen.now, seen.stopped, seen.age) == (NOW, None, None)
+    # It was overdue, and then it could not be read again.
+    assert led(monkeypatch, lease(9000, 3600), lost).stopped is None
+
+
+@pytest.mark.parametrize(
+    ("values", "out"),
+    [
+        ((), False),
+        (("*",), False),
+        (("*,bootstrapsigner,tokencleaner",), False),
+        (("*,-horizontal-pod-autoscaler-controller",), True),
+        (("*", "-horizontalpodautoscaling"), True),
+        (("bootstrapsigner,tokencleaner",), True),
+        (("horizontalpodautoscaling,-horizontal-pod-autoscaler-controller",), False),
+        (("-horizontal-pod-autoscaler-controller,horizontalpodautoscaling,*",), True),
+        (("*,-horizontal-pod",), False),
+    ],
+)
+def test_whether_the_flag_leaves_the_controller_out(values: tuple[str, ...], out: bool) -> None:
+    found = left_out(("kube-controller-manager", *(f"--controllers={one}" for one in values)))
+    assert (found is not None) == out
+    if found is not None:
+        assert "--controllers" in found.why and "deploys/control_plane_flags.py" in found.way_out
 
 
 # ---- the memory
