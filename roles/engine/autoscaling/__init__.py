@@ -1,9 +1,8 @@
 """Autoscalers: what kube-controller-manager does with each HorizontalPodAutoscaler now, computed from what it reads, and what is wrong."""
 
 from roles.engine.autoscaling.calculator import Groups, MetricResult
-from roles.engine.autoscaling.controller import LEASE, clock, leader, read_controller, read_lease, tuned
-from roles.engine.autoscaling.created import as_created
 from roles.engine.autoscaling.controller import LEASE, Leadership, leader, read_controller, read_lease, see_leader, tuned
+from roles.engine.autoscaling.created import as_created
 from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, ScalingScene, decide, next_history, shared
 from roles.engine.autoscaling.judge import JudgedAutoscaler, TurningPoints, judge, turns
 from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit
