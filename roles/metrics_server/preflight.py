@@ -131,15 +131,22 @@ def _front_proxy(servers: Sequence[ApiServer], now: datetime) -> Iterator[str]:
         if one is None:
             continue
         allowed = [name.strip() for name in (server.flags.get("requestheader-allowed-names") or "").split(",") if name.strip()]
-        renew = "renew it (`kubeadm certs renew front-proxy-client`) and restart the kube-apiserver"
+        restart = "and restart the kube-apiserver"
+        # A renewal keeps what the old one says, and fails for one that kubeadm could not have made.
+        recreate = f"move it and its key away, recreate them (`kubeadm init phase certs front-proxy-client`) {restart}"
         if one.left(now) <= 0:
-            yield f"{server.host}: {path} expired on {one.not_after:%Y-%m-%d}, so a metrics-server refuses this API server; {renew}"
+            yield (
+                f"{server.host}: {path} expired on {one.not_after:%Y-%m-%d}, so a metrics-server refuses this API server;"
+                f" renew it (`kubeadm certs renew front-proxy-client`) {restart}"
+            )
         elif server.proxy_ca and not any(is_issued_by(one, authority) for authority in server.proxy_ca):
-            yield f"{server.host}: {path} is not signed by a CA of --requestheader-client-ca-file, so a metrics-server refuses it; {renew}"
+            yield (
+                f"{server.host}: {path} is not signed by a CA of --requestheader-client-ca-file, so a metrics-server refuses it; {recreate}"
+            )
         if allowed and one.common_name not in allowed:
             yield (
                 f"{server.host}: {path} is for {one_line(one.common_name)}, and --requestheader-allowed-names has"
-                f" {one_line(', '.join(allowed))}; {renew}, or correct the flag"
+                f" {one_line(', '.join(allowed))}; {recreate}, or correct the flag"
             )
 
 

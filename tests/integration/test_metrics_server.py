@@ -92,14 +92,17 @@ def test_planted_problems_are_named_and_gone_after_the_advice(lab: Lab, ready: O
     assert re.search(r"the kubelets of w2 have no webhook authentication .*set it by hand", found.err), found.all
 
     webhook(lab, kubelet, "false", "true")
-    sign = "openssl x509 -req -days 0 -CA front-proxy-ca.crt -CAkey front-proxy-ca.key -set_serial 7 -in /root/ended.csr"
-    ask = "openssl req -new -key front-proxy-client.key -subj /CN=front-proxy-client -out /root/ended.csr"
-    lab.run("cp1", f"cd {pki} && {ask} && {sign} -out front-proxy-client.crt 2>/dev/null && rm /root/ended.csr")
+    (recreate,) = set(re.findall("move it and its key away, recreate them .`(kubeadm init phase certs [a-z-]+)`", found.err))
+    lab.run("cp1", f"cd {pki} && rm front-proxy-client.crt front-proxy-client.key && {recreate}")
+
+    sign = "openssl x509 -req -days 0 -copy_extensions copyall -CA front-proxy-ca.crt -CAkey front-proxy-ca.key -set_serial 7"
+    ask = "openssl x509 -x509toreq -copy_extensions copyall -in front-proxy-client.crt -signkey front-proxy-client.key -out /root/ended"
+    lab.run("cp1", f"cd {pki} && {{ {ask} && {sign} -in /root/ended -out front-proxy-client.crt; }} 2>/dev/null && rm /root/ended")
     found = serve("--dry")
     assert found.code == 1 and f"cp1: {pki}/front-proxy-client.crt expired on" in found.err and "webhook" not in found.err, found.all
+    (renew,) = set(re.findall("`(kubeadm certs renew [a-z-]+)`", found.err))
+    lab.run("cp1", renew)
 
-    (advice,) = set(re.findall("`(kubeadm certs renew [a-z-]+)`", found.err))
-    lab.run("cp1", advice)
     policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "deny", "namespace": "kube-system"}}
     lab.kubectl("apply", "-f", "-", input=json.dumps({**policy, "spec": {"podSelector": {}}}))
     found = serve("--dry")

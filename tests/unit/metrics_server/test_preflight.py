@@ -110,9 +110,16 @@ def test_the_certificate_of_the_front_proxy() -> None:
         return judge(needs(servers=[ApiServer("cp1", {**known, **flags}, 36, True, own, cas)]), desired(), now).refusals
 
     assert said() == said(cas=(foreign, ca)) == []
-    assert "cp1: /pki/f.crt expired on" in said(own.not_after + timedelta(hours=1))[0]
-    assert "/pki/f.crt is not signed by a CA of --requestheader-client-ca-file" in said(cas=(foreign,))[0]
-    assert "is for front-proxy-client, and --requestheader-allowed-names has a, b" in said(**{"requestheader-allowed-names": "a, b"})[0]
+    (ended,) = said(own.not_after + timedelta(hours=1))
+    assert "cp1: /pki/f.crt expired on" in ended and "`kubeadm certs renew front-proxy-client`" in ended
+    # A renewal would keep the wrong name, and fails if there are no usages.
+    (other_ca,), (name,) = said(cas=(foreign,)), said(**{"requestheader-allowed-names": "a, b"})
+    assert "/pki/f.crt is not signed by a CA of --requestheader-client-ca-file" in other_ca
+    assert "is for front-proxy-client, and --requestheader-allowed-names has a, b" in name
+    for text in (other_ca, name):
+        assert (
+            "certs renew" not in text and "move it and its key away, recreate them (`kubeadm init phase certs front-proxy-client`)" in text
+        )
 
 
 def test_a_certificate_that_was_not_read_is_not_called_valid() -> None:
