@@ -17,6 +17,7 @@ from roles.engine.disruption import (
     DisruptionObjects,
     Problem,
     budget_states,
+    lifted_by,
     lint_budget,
     overlaps,
     pods_per_node,
@@ -179,7 +180,7 @@ def explain(
             continue
         settled = new.settled() if new is not None else None
         warnings = _warnings(changed(live, actions), settled, now)
-        plan.actions.append(replace(action, notes=(*_allows(old, settled), *warnings)))
+        plan.actions.append(replace(action, notes=(*_allows(old, settled, live), *warnings)))
     touched = {f"{PDB} {action.key}" for action in actions if action.what != "remove"}
     for problem in _overlaps(then, touched):
         if allow_overlaps:
@@ -215,11 +216,11 @@ def changed(live: DisruptionObjects, actions: Sequence[BudgetAction]) -> Disrupt
     return replace(live, objects={**live.objects, PDB: tuple(found.values())})
 
 
-def _allows(old: BudgetState | None, new: BudgetState | None) -> list[str]:
+def _allows(old: BudgetState | None, new: BudgetState | None, live: DisruptionObjects) -> list[str]:
     notes = [f"now: {_state(old)}" if old is not None else "now: no such budget"]
     if new is None:
         return [*notes, "after: its pods have no budget of this name, and nothing limits their evictions"]
-    return [*notes, f"after: {_state(new)}", *_drains(new)]
+    return [*notes, f"after: {_state(new)}", *_drains(new, live)]
 
 
 def _state(state: BudgetState) -> str:
@@ -227,7 +228,7 @@ def _state(state: BudgetState) -> str:
     return f"allows {state.disruptions_allowed} ({state.why}); {selects}; pods that are not Ready: {state.policy}"
 
 
-def _drains(state: BudgetState) -> list[str]:
+def _drains(state: BudgetState, live: DisruptionObjects) -> list[str]:
     nodes = pods_per_node(state)
     blocked = state.disruptions_allowed == 0
     held = {node: number for node, number in sorted(nodes.items()) if number > state.disruptions_allowed}
@@ -236,7 +237,8 @@ def _drains(state: BudgetState) -> list[str]:
     some = [f"{node} ({number} of its pods)" for node, number in list(held.items())[:_FEW_NODES]]
     more = f" and {len(held) - _FEW_NODES} more nodes" if len(held) > _FEW_NODES else ""
     if blocked:
-        return [f"{'never lets a drain end of' if state.never else 'blocks now the drain of'} {', '.join(some)}{more}"]
+        lasts = state.never and not lifted_by(state, live)
+        return [f"{'never lets a drain end of' if lasts else 'blocks now the drain of'} {', '.join(some)}{more}"]
     return [f"{state.disruptions_allowed} at a time: the drain of {', '.join(some)}{more} waits for replacements in between"]
 
 

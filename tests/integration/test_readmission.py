@@ -148,17 +148,18 @@ def scenario(node: str, seed: int, more: str) -> Scenario:
 
 def _shapes(node: str, dice: Random) -> list[list[dict[str, Any]]]:
     """Pods whose requests are not the sum of their containers: with a native sidecar, with an init container larger than the app, with
-    requests of the pod itself; and one that is deleted when its kubelet is stopped, and does not end by itself."""
+    requests of the pod itself; and one that is deleted when its kubelet is stopped, and does not end by itself. They are small: a node of
+    two CPUs has to admit all pods of a scenario first."""
     names = ("sidecar", "init", "level", ENDING)
     sidecar, init, level, ending = (
-        pod(f"re-{node}-{name}", node, cpu=dice.choice([0, 50]), memory=16, labels={"on": node}) for name in names
+        pod(f"re-{node}-{name}", node, cpu=dice.choice([0, 10]), memory=16, labels={"on": node}) for name in names
     )
     app = sidecar["spec"]["containers"][0]
     deaf = ["/bin/sh", "-c", STUBBORN]
-    asked = {"resources": {"requests": {"cpu": f"{dice.choice([30, 120])}m"}}}
+    asked = {"resources": {"requests": {"cpu": f"{dice.choice([20, 40])}m"}}}
     sidecar["spec"]["initContainers"] = [app | asked | {"name": "side", "restartPolicy": "Always", "command": deaf}]
     init["spec"]["initContainers"] = [app | asked | {"name": "first", "command": ["/bin/sh", "-c", "exit 0"]}]
-    level["spec"] |= {"resources": {"requests": {"cpu": "90m", "memory": "48Mi"}}}
+    level["spec"] |= {"resources": {"requests": {"cpu": "30m", "memory": "48Mi"}}}
     ending["spec"]["terminationGracePeriodSeconds"] = 600
     ending["spec"]["containers"][0]["command"] = deaf
     return [[sidecar, init], [level, ending]]

@@ -100,6 +100,13 @@ def test_warns_of_budgets_that_never_allow_an_eviction(fields: dict[str, Any], w
         assert "never lets a drain end of w1 (3 of its pods)" in one.notes
 
 
+def test_what_an_autoscaler_may_lift_blocks_only_now() -> None:
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 3, "maxReplicas": 5}
+    scaler = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "web", "namespace": "shop", "uid": "h"}, "spec": spec}
+    (one,) = plan({"shop/web": {"workload": "deployment/web", "min_available": 3}}, *shop(scaler)).actions
+    assert "blocks now the drain of w1 (3 of its pods)" in one.notes
+
+
 def test_refuses_what_cannot_be_computed() -> None:
     daemons = workload("DaemonSet", "agent", spec={"selector": {"matchLabels": {"app": "agent"}}})
     items = [*shop(), daemons, pod("d", daemons, app="agent")]
