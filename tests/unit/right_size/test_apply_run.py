@@ -75,11 +75,16 @@ class Resize:
         self.done.clear()
         return Undone(why)
 
-    def update_template(self) -> str:
+    def update_template(self, reverting: Callable[[], object] = lambda: None) -> str:
         self.log.append("template")
         if self.fails:
+            reverting()
+            self.reverted()
             raise self.fails
         return "rolled out"
+
+    def reverted(self) -> None:
+        """The old template is written."""
 
 
 class Cluster:
@@ -199,9 +204,12 @@ class Noting(Resize):
         self.seen.append(("put back", self.cluster.metrics))
         return super().put_back(why)
 
-    def update_template(self) -> str:
+    def update_template(self, reverting: Callable[[], object] = lambda: None) -> str:
         self.seen.append(("template", self.cluster.metrics))
-        return super().update_template()
+        return super().update_template(reverting)
+
+    def reverted(self) -> None:
+        self.seen.append(("reverted", self.cluster.metrics))
 
 
 #: The metrics while pods are resized, there and back.
@@ -221,6 +229,12 @@ def test_while_pods_are_resized_each_metric_has_its_lower_target(target: TargetC
     with pytest.raises(Undone):
         change(cluster, resize, WELL, KILLED, target=target).carry_out(lambda _: None)
     assert resize.seen == [("resize", meanwhile), ("put back", meanwhile)] and cluster.metrics == list(target.before)
+
+    cluster = Cluster(target.before)
+    resize = Noting(cluster, fails=Undone("its roll-out failed"))
+    with pytest.raises(Undone):
+        change(cluster, resize, WELL, target=target).carry_out(lambda _: None)
+    assert resize.seen[2:] == [("reverted", meanwhile), ("put back", meanwhile)] and cluster.metrics == list(target.before)
 
     cluster = Cluster(target.before)
     resize = Noting(cluster)
