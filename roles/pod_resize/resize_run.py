@@ -66,10 +66,11 @@ def _field(path: tuple[str, ...], before: Mapping[str, Any], after: Mapping[str,
 
 @dataclass
 class TemplateUpdate:
-    """Writes a template and waits for the end of its roll-out, or reverts it."""
+    """Writes a template and waits for the end of its roll-out, or reverts it. `reverting` is called right before, and raises nothing."""
 
     rolling: RollOuts
     template: Template
+    reverting: Callable[[], object] = lambda: None
 
     @property
     def session(self) -> Session:
@@ -90,6 +91,7 @@ class TemplateUpdate:
                 why = str(error) or repr(error)
         show(f"  {why}")
         show("  reverting the template")
+        self.reverting()
         try:
             left = self._revert(template)
         except ChangedByOthers as error:

@@ -3,7 +3,7 @@ The run that it belongs to has the lock and the record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,11 +127,11 @@ class WorkloadResize:
         self.done.clear()
         return failed
 
-    def update_template(self) -> str:
-        """Raises the same as TemplateUpdate.carry_out."""
+    def update_template(self, reverting: Callable[[], object] = lambda: None) -> str:
+        """`reverting` is called before a failed roll-out is reverted, and raises nothing. Raises the same as TemplateUpdate.carry_out."""
         if self.template is None:
             return "its template stays as it is" if self.kept else "its template has it already"
-        return TemplateUpdate(self.rolling, self.template).carry_out(lambda _: None)
+        return TemplateUpdate(self.rolling, self.template, reverting).carry_out(lambda _: None)
 
 
 class Resizer:

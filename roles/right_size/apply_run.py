@@ -61,7 +61,7 @@ class WorkloadChange:
             proof = self.resize.resize()
             self._write(lambda one: one.after)
             problem = self._watched(before)
-            lasting = "" if problem else self.resize.update_template()
+            lasting = "" if problem else self.resize.update_template(self._meanwhile)
         except Exception as error:
             raise self._back(str(error) or repr(error), error) from error
         if problem:
@@ -119,12 +119,11 @@ class WorkloadChange:
     def _back(self, why: str, error: Exception | None = None) -> Exception:
         """Put everything back, because of `why`, or of `error` that a step raised; the error says how that ended."""
         show(f"  {self.resize.name}: {why}")
-        written = list(reversed(self.written))
-        self.written.clear()
         untouched = error is not None and not self.resize.done
         if not untouched:
-            # For the same reason as on the way there. What fails here is tried again below, and counts then.
-            self._targets_back(written, lambda one: one.meanwhile)
+            self._meanwhile()
+        written = list(reversed(self.written))
+        self.written.clear()
         ended = error if untouched and error is not None else self.resize.put_back(why)
         failed = self._targets_back(written, lambda one: one.before)
         if failed or isinstance(error, RevertFailed):
@@ -132,6 +131,10 @@ class WorkloadChange:
         if untouched and written and not isinstance(ended, (Undone, ChangedByOthers)):
             return Undone(f"{ended}; its autoscalers have their old targets")
         return ended
+
+    def _meanwhile(self) -> None:
+        """On the way back pods of both kinds are there, too. What fails here is tried again when all pods are back, and counts then."""
+        self._targets_back(reversed(self.written), lambda one: one.meanwhile)
 
     def _targets_back(self, written: Iterable[TargetChange], metrics: Callable[[TargetChange], Sequence[Any]]) -> list[str]:
         """Why some could not be put back."""

@@ -27,6 +27,8 @@ MOST_LIVING = 1000
 LEAST_PERIODS = 50
 #: The share of throttled periods from which a CPU limit is too low.
 THROTTLED = 0.05
+# Seconds between the kernel's count of a kill and the end of its container, at most.
+_SAME_KILL = 60.0
 # Each bucket of a histogram begins 2 % above the one before; the first is below one thousandth of a core.
 _RATIO = math.log(1.02)
 
@@ -280,8 +282,16 @@ def added(history: SampleHistory, seen: Iterable[Seen], kills: Iterable[Kill], n
     # The time of a kill is by the node's clock.
     killed: dict[str, Kill] = {}
     for kill in (*history.kills, *(replace(one, at=min(one.at, now)) for one in kills)):
-        killed.setdefault(kill.id, kill)
+        killed.setdefault(kill.id, _with_its_limit(kill, killed.values()))
     return pruned(SampleHistory(tuple(known.values()), tuple(killed.values())), now, living)
+
+
+def _with_its_limit(kill: Kill, known: Iterable[Kill]) -> Kill:
+    """The kernel may count a kill before the API has it. Then the limit of that moment is known; the API's may be another one by now."""
+    if kill.processes:
+        return kill
+    counted = [one for one in known if one.id.startswith(f"{kill.id}#") and abs(one.at - kill.at) <= _SAME_KILL]
+    return replace(kill, limit=max(counted, key=lambda one: one.at).limit) if counted else kill
 
 
 def union_seconds(pieces: Iterable[tuple[float, float]]) -> float:

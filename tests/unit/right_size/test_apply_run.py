@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,14 +18,16 @@ from roles.engine.object_changes import ChangedByOthers, Gone, RevertFailed, Ses
 from roles.engine.transaction import ChangedObject
 from roles.engine.transaction.object_record import ChangedField
 from roles.pod_resize import WorkloadResize
+from roles.right_size.apply_deploy import _keep
 from roles.right_size.apply_run import WayBack, WorkloadChange, recorded_targets, target_field, write_target
 from roles.right_size.applying import TargetChange
 from roles.right_size.samples import Kill
+from roles.right_size.store import Store
 from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import Amounts
 from tests.unit.clock import Clock
 from tests.unit.right_size.test_report import container
-from tests.unit.right_size.world import MI, START
+from tests.unit.right_size.world import ID, MI, START, reads
 
 
 def utilization(percent: int, name: str = "cpu") -> list[Any]:
@@ -75,11 +79,16 @@ class Resize:
         self.done.clear()
         return Undone(why)
 
-    def update_template(self) -> str:
+    def update_template(self, reverting: Callable[[], object] = lambda: None) -> str:
         self.log.append("template")
         if self.fails:
+            reverting()
+            self.reverted()
             raise self.fails
         return "rolled out"
+
+    def reverted(self) -> None:
+        """The old template is written."""
 
 
 class Cluster:
@@ -199,9 +208,12 @@ class Noting(Resize):
         self.seen.append(("put back", self.cluster.metrics))
         return super().put_back(why)
 
-    def update_template(self) -> str:
+    def update_template(self, reverting: Callable[[], object] = lambda: None) -> str:
         self.seen.append(("template", self.cluster.metrics))
-        return super().update_template()
+        return super().update_template(reverting)
+
+    def reverted(self) -> None:
+        self.seen.append(("reverted", self.cluster.metrics))
 
 
 #: The metrics while pods are resized, there and back.
@@ -221,6 +233,12 @@ def test_while_pods_are_resized_each_metric_has_its_lower_target(target: TargetC
     with pytest.raises(Undone):
         change(cluster, resize, WELL, KILLED, target=target).carry_out(lambda _: None)
     assert resize.seen == [("resize", meanwhile), ("put back", meanwhile)] and cluster.metrics == list(target.before)
+
+    cluster = Cluster(target.before)
+    resize = Noting(cluster, fails=Undone("its roll-out failed"))
+    with pytest.raises(Undone):
+        change(cluster, resize, WELL, target=target).carry_out(lambda _: None)
+    assert resize.seen[2:] == [("reverted", meanwhile), ("put back", meanwhile)] and cluster.metrics == list(target.before)
 
     cluster = Cluster(target.before)
     resize = Noting(cluster)
@@ -338,3 +356,15 @@ def test_the_way_back() -> None:
         assert cluster.item is not None
         cluster.item["spec"]["metrics"] = [{"theirs": 1}]
         write_target(cluster.session, back, back.after)
+
+
+def test_a_watch_keeps_the_kills_with_their_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a container that was restarted, and of one that the kernel has only counted yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    now, cluster = time.time(), "11111111-2222-3333-4444-555555555555"
+    restarted = replace(NOW, kills=(Kill("f" * 64, now, 64 * MI, 1.0),))
+    counted = replace(NOW, pod="web-2", id=ID)
+    read = replace(reads(0, 5)[0], at=now, oom_kills=2, memory_limit=128 * MI)
+    _keep(cluster, NOW.workload, SoakLook({("web-1", "app"): restarted, ("web-2", "app"): counted}, {("web-2", "app"): read}))
+    kept = Store.of(cluster).read(NOW.workload)["app"]
+    assert {(kill.id, kill.limit) for kill in kept.kills} == {("f" * 64, 64 * MI), (f"{ID}#2", 128 * MI)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from roles.right_size.evidence import UseEvidence, evidence, trend
 from roles.right_size.recommend import CLOSE, Advice, Present, advise, cpu_pattern, memory_pattern
-from roles.right_size.samples import Kill, Point, SampleHistory, added
+from roles.right_size.samples import Kill, Point, SampleHistory, added, processes_killed
 from roles.right_size.workloads import Amounts
 from tests.unit.right_size.world import DAY, ID, MI, OTHER, START, history, life, noise, reads
 
@@ -368,6 +368,18 @@ def test_a_recommendation_is_never_below_what_was_seen(data: st.DataObject) -> N
         if advice.decision in ("wait", "keep"):
             has = getattr(present.requests, advice.resource), getattr(present.limits, advice.resource)
             assert (advice.request, advice.limit) == has
+
+
+def test_a_kill_that_the_kernel_counted_before_the_api_had_it_keeps_its_limit() -> None:
+    """A watch sees the kernel's count and puts the old limit back; then the pod's status says that its container was killed."""
+    counted = added(SampleHistory(), (), processes_killed(ID, replace(reads(0, 5)[0], oom_kills=1, memory_limit=124 * MI)), START)
+    assert (evidence(counted).kill_limit, evidence(counted).kills) == (124 * MI, 0), "its life is not in the samples"
+    found = added(counted, (), [Kill(ID, START - 3, 512 * MI, 60.0)], START + 30)
+    assert (evidence(found).kill_limit, evidence(found).kills) == (124 * MI, 1)
+    late = added(counted, (), [Kill(ID, START + 3600, 512 * MI, 60.0)], START + 3600)
+    assert evidence(late).kill_limit == 512 * MI, "another kill of it"
+    other = added(counted, (), [Kill(OTHER, START, 512 * MI, 60.0)], START)
+    assert evidence(other).kill_limit == 512 * MI
 
 
 def test_ids_of_the_world_differ() -> None:
