@@ -13,7 +13,7 @@ import pytest
 from tests.integration import operator
 from tests.integration.metrics_api import RESOURCE, MetricsApi, register, served_in
 from tests.integration.operator import data, pyinfra, wait_for
-from tests.integration.scaling import apply, container, document, hpa, problems, status, workload
+from tests.integration.scaling import apply, autoscalers, container, document, hpa, problems, status, workload
 from tests.lab import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -76,14 +76,45 @@ def test_a_window_is_set_and_begins_again_with_the_controller(lab: Lab, metrics:
 
 
 def test_a_controller_that_is_left_out_is_named(lab: Lab, metrics: MetricsApi) -> None:
-    """An autoscaler that nobody looks at."""
+    """Autoscalers that nobody looks at: one that has the conditions of the time before, and one that is new."""
+    wait_for(lambda: "ValidMetricFound" in reasons(lab), "the controller", every=2)
     set_flag({MANAGER: {"controllers": "*,bootstrapsigner,tokencleaner,-horizontal-pod-autoscaler-controller"}}, allow_flags="controllers")
     apply(lab, workload(SPACE, "other", container("app", "100m")), hpa(SPACE, "other", "other"))
     metrics.cpu["other"] = "30m"
     lab.kubectl("rollout", "status", "-n", SPACE, "deployment/other", "--timeout=280s")
-    code, found = status(SPACE)
-    assert code == 2 and not found["other"]["works"], found
-    one = problems(found["other"])["not-handled"]
-    assert one["severity"] == "critical" and "whether --controllers leaves out horizontal-pod-autoscaler-controller" in one["way_out"]
+    named(lab, "kube-controller-manager does not handle autoscalers: --controllers=", "other", "web")
     assert pyinfra("rollback", "-y").code == 0
-    wait_for(lambda: "not-handled" not in problems(status(SPACE)[1]["other"]), "an autoscaler that is handled", every=2)
+    handled("other", "web")
+
+
+def test_a_controller_that_does_not_run_is_named(lab: Lab, metrics: MetricsApi) -> None:
+    """Nobody renews the lease, and all conditions stay."""
+    wait_for(lambda: "ValidMetricFound" in reasons(lab), "the controller", every=2)
+    manifest = f"/etc/kubernetes/manifests/{MANAGER}.yaml"
+    lab.run("cp1", f"mv {manifest} /root/away.yaml")
+    try:
+        wait_for(lambda: status(SPACE)[0] == 2, "autoscalers that nobody handles", every=1)
+        named(lab, "no kube-controller-manager leads: its lease", "web")
+    finally:
+        lab.run("cp1", f"mv /root/away.yaml {manifest}")
+    handled("web")
+
+
+def named(lab: Lab, words: str, *names: str) -> None:
+    """The status, the audit and the plan of a change say that no autoscaler is handled, whatever their conditions say."""
+    assert "ValidMetricFound" in reasons(lab)
+    code, found = status(SPACE)
+    assert code == 2 and {name for name, one in found.items() if not one["works"]} >= set(names), found
+    for name in names:
+        one = problems(found[name])["not-handled"]
+        assert one["severity"] == "critical" and words in one["why"], one
+    audit = pyinfra("audit", *data(format="json"), "-y")
+    assert all(f"not-handled: HorizontalPodAutoscaler {SPACE}/{name}" in audit.out for name in names), audit.all
+    plan = autoscalers({f"{SPACE}/deployment/web": {"max": 5, "cpu": "60%"}}, *data(force="true"), "--dry")
+    assert plan.code == 1 and "not-handled" in plan.all and words in " ".join(plan.all.split()), plan.all
+
+
+def handled(*names: str) -> None:
+    wait_for(
+        lambda: all("not-handled" not in problems(status(SPACE)[1][name]) for name in names), "autoscalers that are handled", every=2
+    )  # fmt: skip

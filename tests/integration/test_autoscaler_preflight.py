@@ -18,12 +18,13 @@ import pytest
 from tests.integration import operator
 from tests.integration.metrics_api import CUSTOM, RESOURCE, MetricsApi, register, served_in
 from tests.integration.operator import data, pyinfra, wait_for
-from tests.integration.scaling import Item, apply, autoscalers, container, hpa, problems, status, workload
+from tests.integration.scaling import Item, apply, autoscalers, container, document, hpa, problems, status, workload
 from tests.lab import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 SPACE, QUOTAS, NAMED, LIMITS = SPACES = ("t-preflight", "t-preflight-quota", "t-preflight-named", "t-preflight-limits")
+VERTICAL = "t-preflight-vertical"
 # What any young pod has for some seconds.
 YOUNG = {"starts-slowly", "no-sample"}
 MEMORY: Item = {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 60}}}
@@ -62,15 +63,33 @@ def scaled(**more: str) -> Item:
 ODD = {"apiVersion": "t-preflight.example/v1", "kind": "Scaled", "metadata": {"name": "odd", "namespace": SPACE}, "spec": {"replicas": 1}}
 
 
-def vpa(mode: str) -> Item:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "vertical"}
+def vpa(mode: str, name: str = "vertical", namespace: str = SPACE) -> Item:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
     spec = {"targetRef": target, "updatePolicy": {"updateMode": mode}}
-    metadata = {"name": "vertical", "namespace": SPACE}
+    metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": metadata, "spec": spec}
 
 
 def app(name: str, cpu: str = "100m", namespace: str = SPACE, **more: Any) -> Item:
     return workload(namespace, name, container("app", cpu), **more)
+
+
+def late(*, fails: bool) -> Item:
+    """A pod more of the workload `slow`, that is not Ready while its probe fails."""
+    probe = {"readinessProbe": {"exec": {"command": ["cat", "/not-there"]}, "periodSeconds": 2}} if fails else {}
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [container("app", "100m", **probe)]}
+    metadata = {"name": "slow-late", "namespace": SPACE, "labels": {"app": "slow"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def make_ready(lab: Lab, _: str) -> None:
+    lab.kubectl("delete", "pod", "-n", SPACE, "slow-late")
+    apply(lab, late(fails=False))
+
+
+# One pod a node at most, and there are two nodes for pods.
+_APART = {"labelSelector": {"matchLabels": {"app": "crowded"}}, "topologyKey": "kubernetes.io/hostname"}
+APART: Item = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_APART]}}}
 
 
 @dataclass(frozen=True)
@@ -201,7 +220,7 @@ CASES = [
     Case(
         "pending", "no-sample", "critical", usual("pending"), (app("pending", pod={"nodeSelector": {"is": "nowhere"}}),), "is Pending",
         "see why: kubectl describe pod -n t-preflight pending-",
-        again(app("pending")), {}, ("no-room",),
+        again(app("pending")), {}, ("no-room", "no-node"),
     ),
     Case(
         "zero", "disabled-at-zero", "warning", usual("zero"), (app("zero"),), "has 0 replicas", "kubectl scale -n t-preflight deployment/zero",
@@ -218,6 +237,15 @@ CASES = [
     Case(
         "large", "no-room", "warning", usual("large", maxReplicas=50), (app("large", "200m"),), "maxReplicas 50 needs 49 more pods",
         "lower maxReplicas", again(usual("large", maxReplicas=3)), {"max": 50},
+    ),
+    Case(
+        "crowded", "no-room", "warning", usual("crowded"), (app("crowded", pod=APART),),
+        "maxReplicas 4 needs 2 more pods on nodes (2 of them exist, without one), and the nodes have room for 0", "lower maxReplicas",
+        again(usual("crowded", maxReplicas=2)), None, ("no-node", "at-maximum"),
+    ),
+    Case(
+        "slow", "starts-slowly", "note", usual("slow"), (app("slow"), late(fails=True)), "slow-late does not count yet",
+        "see why: kubectl describe pod -n t-preflight slow-late", make_ready,
     ),
     Case(
         "leaky", "memory", "note", hpa(SPACE, "leaky", "leaky", MEMORY), (app("leaky"),), "most programs never give memory back",
@@ -246,7 +274,23 @@ CASES = [
         "correct the template's resources, or the LimitRange", again(limit_range("200m")), {},
     ),
 ]  # fmt: skip
-USED = {"busy": "80m"}
+USED = {"busy": "80m", "crowded": "200m"}
+# Vertical ones, by the name of their workload: no recommender looks at them, and a resize restarts one.
+VERTICALS = {"advised": "Off", "restarts": "InPlaceOrRecreate"}
+
+
+def resized(policy: str) -> Item:
+    rules = [{"resourceName": name, "restartPolicy": policy} for name in ("cpu", "memory")]
+    return workload(VERTICAL, "restarts", container("app", "100m", resizePolicy=rules))
+
+
+def recommend(lab: Lab, namespace: str, name: str) -> None:
+    """In the place of a recommender: what pods have is recommended."""
+    has = {"cpu": "100m", "memory": "8Mi"}
+    advice = {"containerName": "app", "target": has, "lowerBound": has, "upperBound": has}
+    provided = [{"type": "RecommendationProvided", "status": "True"}]
+    status = {"status": {"conditions": provided, "recommendation": {"containerRecommendations": [advice]}}}
+    lab.kubectl("patch", VPAS, "-n", namespace, name, "--type=merge", "-p", json.dumps(status))
 
 
 def entries() -> Item:
@@ -264,14 +308,16 @@ def entries() -> Item:
 @pytest.fixture(scope="module")
 def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsApi]:
     """All that has a problem, but no autoscaler yet, and no metrics API."""
-    for name in SPACES:
+    for name in (*SPACES, VERTICAL):
         lab.kubectl("create", "namespace", name)
-    for name in SPACES:
+    for name in (*SPACES, VERTICAL):
         wait_for(lambda name=name: lab.kubectl("get", "serviceaccount", "default", "-n", name, check=False), "the service account")  # type: ignore[misc]
     try:
         apply(lab, scaled(), kind("VerticalPodAutoscaler", "autoscaling.k8s.io", "v1", "verticalpodautoscalers"))
         lab.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", f"crd/{VPAS}")
         apply(lab, app("guarded"), BUDGET, *(item for case in CASES for item in case.items))
+        apply(lab, app("advised", namespace=VERTICAL), resized("RestartContainer"))
+        apply(lab, *(vpa(mode, name, VERTICAL) for name, mode in VERTICALS.items()))
         with served_in(lab, tmp_path_factory.mktemp("metrics")) as api:
             api.cpu |= (
                 {case.items[0]["metadata"]["name"]: "30m" for case in CASES if case.items}
@@ -293,7 +339,7 @@ def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metr
             yield api
     finally:
         lab.kubectl("delete", "crd", CRD, VPAS, "--ignore-not-found")
-        lab.kubectl("delete", "namespace", *SPACES, "--wait=false")
+        lab.kubectl("delete", "namespace", *SPACES, VERTICAL, "--wait=false")
         operator.forget(lab)
 
 
@@ -334,6 +380,7 @@ def test_each_is_named_and_gone_after_its_way_out(lab: Lab, metrics: MetricsApi)
     wait_for(lambda: all(handled(lab).values()), "the controller's conditions", every=2)
     # It sees the second one only at its next look.
     wait_for(lambda: all(AMBIGUOUS in handled(lab)[one].values() for one in ("first", "second")), "its conditions of two at once", every=2)
+    wait_for(lambda: waiting(lab) == 2, "pods that no node takes", every=2)
     code, found = status(*SPACES)
     assert code == 2
     ways = {}
@@ -343,6 +390,7 @@ def test_each_is_named_and_gone_after_its_way_out(lab: Lab, metrics: MetricsApi)
         one = listed.get(case.rule)
         if (
             one is None
+            or not {case.rule, *case.also} <= set(listed)
             or set(listed) - YOUNG - {case.rule, *case.also}
             or case.words not in one["why"]
             or case.way_out not in one["way_out"]
@@ -366,12 +414,16 @@ def test_each_is_named_and_gone_after_its_way_out(lab: Lab, metrics: MetricsApi)
     apply(lab, usual("guarded", minReplicas=2))
     for case in CASES:
         case.follow(lab, ways[case.name])
+    recommend(lab, SPACE, "vertical")
+    # With fewer pods than it asks for, it is at its maximum; until the load falls.
+    metrics.cpu["crowded"] = "30m"
     seen: dict[str, Any] = {}
 
     def gone() -> bool:
         code, now = status(*SPACES)
         seen.clear()
-        seen.update({case.name: left for case in CASES if case.name in now and (left := set(problems(now[case.name])) - YOUNG)})
+        left = {case.name: set(problems(now[case.name])) - (YOUNG - {case.rule}) for case in CASES if case.name in now}
+        seen.update({name: rules for name, rules in left.items() if rules})
         seen.update({name: one["why"] for name, one in now.items() if not one["works"]})
         return code == 0 and not seen
 
@@ -379,8 +431,47 @@ def test_each_is_named_and_gone_after_its_way_out(lab: Lab, metrics: MetricsApi)
         wait_for(gone, "autoscalers without a problem", 120, every=2)
     except AssertionError:
         raise AssertionError(seen) from None
-    # No recommender looks at the VerticalPodAutoscaler here.
-    assert {one for one in audited() if one[1] not in {*YOUNG, "no-recommendation"}} == set()
+    verticals = {f"VerticalPodAutoscaler {VERTICAL}/{name}" for name in VERTICALS}
+    assert {one for one in audited() if one[1] not in YOUNG and one[0] not in verticals} == set()
+
+
+def waiting(lab: Lab) -> int:
+    """How many pods of the workload `crowded` the scheduler has found no node for."""
+    items = json.loads(lab.kubectl("get", "pods", "-n", SPACE, "-l", "app=crowded", "-o", "json"))["items"]
+    return sum(one.get("reason") == "Unschedulable" for item in items for one in item["status"].get("conditions") or ())
+
+
+def test_vertical_ones_are_named_and_gone(lab: Lab, metrics: MetricsApi) -> None:
+    """No recommender has looked at one for five minutes; a resize restarts the container of the other."""
+
+    def found() -> tuple[int, dict[str, dict[str, str]]]:
+        code, seen = document(VERTICAL)
+        ones = seen["vertical_autoscalers"]
+        return code, {one["name"]: {rule: problem["severity"] for rule, problem in problems(one).items()} for one in ones}
+
+    wait_for(lambda: found()[1]["advised"] == {"no-recommendation": "critical"}, "five minutes without a recommendation", 360, every=5)
+    assert found() == (
+        2,
+        {"advised": {"no-recommendation": "critical"}, "restarts": {"no-recommendation": "critical", "no-in-place": "note"}},
+    )
+    listed = audited()
+    expected = {
+        ("advised", "no-recommendation", "critical"),
+        ("restarts", "no-recommendation", "critical"),
+        ("restarts", "no-in-place", "note"),
+    }
+    assert {(f"VerticalPodAutoscaler {VERTICAL}/{name}", rule, severity) for name, rule, severity in expected} <= listed, listed
+    wanted = {f"{VERTICAL}/deployment/{name}": {"mode": mode, "min_replicas": 1} for name, mode in VERTICALS.items()}
+    plan = pyinfra("autoscalers", *data(vertical_autoscalers=json.dumps(wanted)), "--dry", "-y")
+    flat = " ".join(plan.out.split())
+    assert plan.code == 0 and "no-recommendation: no recommender has looked at it; a recommender needs a minute" in flat, plan.all
+    assert "no-in-place: a resize restarts app (resizePolicy RestartContainer); resizePolicy NotRequired" in flat, plan.all
+    for name in VERTICALS:
+        recommend(lab, VERTICAL, name)
+    apply(lab, resized("NotRequired"))
+    lab.kubectl("rollout", "status", "-n", VERTICAL, "deployment/restarts", "--timeout=280s")
+    assert found() == (0, {"advised": {}, "restarts": {}})
+    assert not [one for one in audited() if VERTICAL in one[0]]
 
 
 AMBIGUOUS = "AmbiguousSelector"

@@ -119,13 +119,27 @@ def test_an_autoscaler_follows_the_load_and_its_changes_are_undone(lab: Lab, met
     metrics.cpu["web"] = "30m"
     metrics.custom["hits"], metrics.external["queue"] = "5", "7"
     register(metrics, lab, RESOURCE, CUSTOM, EXTERNAL)
-    entry = {**ENTRY, "pods": {"hits": "10"}, "external": {"queue": {"average": "30"}}}
+    metrics.custom["visits"] = "2"
+    entry = {
+        **ENTRY,
+        "containers": {"app": {"cpu": "60%"}},
+        "pods": {"hits": "10"},
+        "object": {"visits": {"on": "service/site", "average": "30"}},
+        "external": {"queue": {"average": "30"}},
+    }
+    apply(
+        lab,
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "site", "namespace": NAMESPACE}, "spec": {"ports": [{"port": 80}]}},
+    )
     # A sample counts when all of its window is after the pod became Ready.
     wait_for(lambda: "cpu 30%/60%: asks for 1" in scale("--dry", entry=entry).out, "samples that count")
     plan = scale("--dry", entry=entry)
     assert plan.code == 0 and "stays at 1" in plan.out, plan.all
+    assert "cpu of app 30%/60%: asks for 1" in plan.out and "visits 2/30 a pod: asks for 1" in plan.out, plan.all
     created = scale(entry=entry)
     assert created.code == 0 and "desiredReplicas 1, and daytwo computes 1" in created.out, created.all
+    shown = [one["type"] for one in get(lab, "hpa", "web")["status"]["currentMetrics"] if one]
+    assert sorted(shown) == ["ContainerResource", "External", "Object", "Pods", "Resource"], shown
     again = scale(entry=entry)
     assert again.code == 0 and "as wanted" in again.out, again.all
     compliant(entry)

@@ -332,7 +332,8 @@ def test_each_count_under_a_generated_load(cluster: tuple[Shadow, MetricsApi]) -
     wrong = [str(one) for one in samples if one.kind == "differs"]
     assert not wrong, f"{len(wrong)} of {len(samples)} differ:\n" + "\n".join(wrong)
     kinds = Counter(one.kind for one in samples)
-    assert kinds["equal"] > len(samples) / 2 and len({one.said for one in samples}) > 5, kinds
+    # The others are in a range: what decides is in the controller's memory only. In 15 minutes, 93 of 100 were exact.
+    assert kinds["equal"] + kinds["no count"] >= 0.8 * len(samples) and len({one.said for one in samples}) > 5, kinds
 
 
 def report(samples: list[Sample], left_out: int, load: Load) -> None:

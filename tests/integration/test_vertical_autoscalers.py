@@ -24,12 +24,12 @@ BOUNDS = {"min": {"cpu": "150m"}, "max": {"cpu": "300m", "memory": "64Mi"}}
 IN_PLACE = {"mode": "InPlaceOrRecreate", **BOUNDS}
 
 
-def deployment(name: str) -> dict[str, Any]:
+def deployment(name: str, replicas: int = 1) -> dict[str, Any]:
     resources = {"requests": {"cpu": "50m", "memory": "32Mi"}}
     container = {"name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", "resources": resources}
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
@@ -81,7 +81,8 @@ def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield  # a metrics-server that was put there by hand
     else:
         with served_in(lab, tmp_path_factory.mktemp("metrics")) as api:
-            api.cpu["db"], api.memory["db"] = "20m", "10Mi"
+            for name in ("db", "two"):
+                api.cpu[name], api.memory[name] = "20m", "10Mi"
             register(api, lab, RESOURCE)
             yield
     lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
@@ -169,3 +170,43 @@ def test_conflicts_are_named(lab: Lab, programs: None) -> None:
     refused = vertical("--dry", db=IN_PLACE)
     assert refused.code == 1 and f"LimitRange {NAMESPACE}/small allows at most 100m" in refused.all, refused.all
     lab.kubectl("delete", "limitrange", "-n", NAMESPACE, "small")
+
+
+def budget(least: int) -> dict[str, Any]:
+    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "two"}}}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "two", "namespace": NAMESPACE}, "spec": spec}
+
+
+def requested(lab: Lab) -> dict[str, str]:
+    """What each pod of the workload `two` requests, by its name."""
+    items = json.loads(lab.kubectl("get", "pods", "-n", NAMESPACE, "-l", "app=two", "-o", "json"))["items"]
+    alive = [one for one in items if "deletionTimestamp" not in one["metadata"]]
+    return {one["metadata"]["name"]: one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in alive}
+
+
+def test_pods_are_evicted_as_the_budget_allows(lab: Lab, programs: None) -> None:
+    """Mode Recreate: new pods get what is recommended, and no pod more is missing than the budget allows."""
+    apply(lab, deployment("two", 2), budget(2))
+    lab.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/two", "--timeout=280s")
+    before = requested(lab)
+    assert set(before.values()) == {"50m"}
+    recreate = {"mode": "Recreate", **BOUNDS}
+    held = vertical(*data(proof_timeout="60"), two=recreate)
+    assert held.code == 0 and "NOT PROVEN that the updater runs: the updater evicts pod two-" in held.out, held.all
+    assert requested(lab) == before
+    undo = pyinfra("rollback", *data(run=run_of(held)), "-y")
+    assert undo.code == 0, undo.all
+    apply(lab, budget(1))
+    started = operator.Started("autoscalers", *data(vertical_autoscalers=json.dumps({f"{NAMESPACE}/deployment/two": recreate})), "-y")
+    available = []
+    while started.process.poll() is None:
+        available.append(int(lab.kubectl("get", "deployment", "-n", NAMESPACE, "two", "-o", "jsonpath={.status.availableReplicas}") or 0))
+    done = started.end()
+    assert done.code == 0 and "NOT PROVEN" not in done.out, done.all
+    flat = " ".join(done.out.split())
+    assert re.search(r"pod two-\S+ is new; .*the requests of 2 pods are within the recommended range", flat), done.all
+    after = requested(lab)
+    assert set(after.values()) == {"150m"} and len(after) == 2 and not set(after) & set(before), (before, after)
+    assert min(available) >= 1, available
+    undo = pyinfra("rollback", *data(run=run_of(done)), "-y")
+    assert undo.code == 0 and requested(lab) == after, undo.all

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from roles.autoscalers.fields import path_of, restoring, values
 from roles.autoscalers.model import DesiredAutoscalers, read_desired
 from roles.autoscalers.plan import AutoscalerAction, check_only, explain, explain_vertical, planned, settling, with_result
 from roles.autoscalers.way_back import paths, plan_way_back
-from roles.autoscalers.write import changed
+from roles.autoscalers.write import AutoscalerWriter, changed
 from roles.engine import disruption
+from roles.engine.api import Api
 from roles.engine.autoscaling import (
     HPA,
     LAST_APPLIED,
@@ -27,6 +29,7 @@ from roles.engine.autoscaling import (
     Idle,
     JudgedAutoscaler,
     JudgedVertical,
+    Leadership,
     LiveScale,
     NoReading,
     ScalingController,
@@ -40,9 +43,10 @@ from roles.engine.autoscaling import (
     judge,
     judge_vertical,
 )
-from roles.engine.object_changes import ObjectPlan
+from roles.engine.object_changes import NotDone, Object, ObjectPlan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.autoscaling.world import KCM, NOW, hpa, pods, samples
+from tests.unit.clock import Clock
 
 WEB = {"min": 1, "max": 10, "cpu": "50%"}
 PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
@@ -236,6 +240,28 @@ def test_old_conditions_prove_nothing_while_nobody_leads() -> None:
 def test_an_update_is_not_proven_by_old_conditions_if_the_leader_is_not_known() -> None:
     found = agreement(judged(seen(2)), new_sync=True, unseen="the lease of kube-controller-manager cannot be read")
     assert "NOT PROVEN that the controller has looked at it since the change: the lease of" in found.proof
+
+
+@pytest.mark.parametrize(("age", "proof"), [(None, "NOT PROVEN that the controller has looked"), (1, "daytwo computes 2"), ("all", "")])
+def test_an_update_needs_a_leader_that_still_leads(monkeypatch: pytest.MonkeyPatch, age: Any, proof: str) -> None:
+    """A leader that ended right after the write has looked at nothing: its lease is as old as the wait."""
+    clock = Clock()
+    monkeypatch.setattr("roles.engine.timeouts.time", clock)
+    found = live(status=seen(2)["status"])
+
+    class Writer(AutoscalerWriter):
+        def _judged(self, api: Api, found: Object) -> tuple[Leadership, JudgedAutoscaler]:
+            return Leadership(NOW, {}, clock.now - 1000 if age == "all" else age), judged(found)
+
+    session = SimpleNamespace(fetch=lambda path: found, asked=lambda ask, what: ask(None))
+    writer = Writer(session, KCM, force=False, proof_seconds=40)  # type: ignore[arg-type]
+    action = AutoscalerAction("update", HPA, "shop", "web", PATH, found, {}, "", after=values(found))
+    if proof:
+        assert proof in writer._proven(action, "u1")
+        assert clock.now - 1000 > KCM.sync_period
+    else:
+        with pytest.raises(NotDone, match="may not have looked at it since the change"):
+            writer._proven(action, "u1")
 
 
 def test_zero_replicas_are_proven_as_disabled() -> None:

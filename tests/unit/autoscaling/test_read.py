@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from roles.engine.api import Forbidden
-from roles.engine.autoscaling.controller import LEASE, Leadership, leader, left_out, see_leader, tuned
+from roles.engine.autoscaling.controller import LEASE, Leadership, leader, left_out, read_controller, see_leader, tuned
 from roles.engine.autoscaling.model import (
     Autoscaler,
     LiveScale,
@@ -22,6 +23,7 @@ from roles.engine.autoscaling.model import (
 )
 from roles.engine.autoscaling.parse import custom_samples, custom_total, external_total, resource_samples, selector_text
 from roles.engine.autoscaling.past import history_of
+from roles.engine.proof import NoApi
 from tests.unit.autoscaling.world import NOW, ago, hpa, text, utilization
 from tests.unit.clock import Clock
 
@@ -185,6 +187,22 @@ def test_whether_the_flag_leaves_the_controller_out(values: tuple[str, ...], out
     assert (found is not None) == out
     if found is not None:
         assert "--controllers" in found.why and "deploys/control_plane_flags.py" in found.way_out
+
+
+class NoGates:
+    def effective(self, *_: str) -> Any:
+        raise NoApi("cp1", "-", "not reached")
+
+
+@pytest.mark.parametrize(("leads", "idle"), [("cp1", True), ("cp2", False)])
+def test_only_the_flag_of_the_one_that_leads_counts(leads: str, idle: bool) -> None:
+    process = {"cp1": ("kube-controller-manager", "--controllers=*,-horizontalpodautoscaling"), "cp2": ("kube-controller-manager",)}
+    components = {
+        host: SimpleNamespace(host=host, node_name=host, running_gates={}, process=SimpleNamespace(minor=36, argv=argv))
+        for host, argv in process.items()
+    }
+    found = read_controller(NoGates(), components, lease(100, 1, f"{leads}_0b6c"), "v1.36.0")  # type: ignore[arg-type]
+    assert (found.idle is not None) == idle
 
 
 # ---- the memory
