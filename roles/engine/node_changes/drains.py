@@ -19,6 +19,7 @@ from roles.engine.draining import (
     DrainPlan,
     NodeFate,
     RunLimit,
+    ask_again,
     cluster_time,
     narrowed,
     node_fate,
@@ -222,7 +223,7 @@ def judge(
         if waits:
             notes.append(f"{at_once}: they wait for each other's replacements by {', '.join(waits)}")
     refusals |= dict.fromkeys(_unknown_surges(live, wanted, asked.consents))
-    return PlannedDrains(plans, notes=tuple(dict.fromkeys(notes))), list(refusals)
+    return PlannedDrains(plans, notes=tuple(dict.fromkeys(notes))), list(refusals) or ask_again(plans.values(), asked.consents)
 
 
 def _planned(live: DisruptionObjects, nodes: Sequence[Wanted], consents: DrainConsents, now: datetime, left: Collection[str]) -> DrainPlan:

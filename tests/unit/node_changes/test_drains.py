@@ -56,8 +56,10 @@ def test_a_deadlock_refuses_and_says_why_the_node_is_drained() -> None:
     assert len(refusals) == 1 and refusals[0].startswith("w1: it is drained for its change (drain=always), and cannot be: w1: pod shop/web")
     _, refusals = judge(live, [replace(W1, instead="accept the loss with --data allow_evictions=true")], [], ALWAYS, NOW)
     assert len(refusals) == 1 and refusals[0].endswith("; or accept the loss with --data allow_evictions=true")
-    consent = replace_keys(ALWAYS, ignore_budgets="shop/web")
-    assert judge(live, [W1], [], consent, NOW)[1] == []
+    found = judge(live, [W1], [], replace_keys(ALWAYS, ignore_budgets="shop/web"), NOW)[1]
+    assert "on w1, shop/web-1-0 would be deleted; it has 1 healthy pod, at worst 0" in found[0], found
+    code = found[1].partition("add --data confirm_ignore=")[2]
+    assert judge(live, [W1], [], replace_keys(ALWAYS, ignore_budgets="shop/web", confirm_ignore=code), NOW)[1] == []
 
 
 def replace_keys(keys: ChangeDrains, **values: Any) -> ChangeDrains:
