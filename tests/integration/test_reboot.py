@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tests.integration import operator
+from roles.engine.draining import CORDONED_BY
+from tests.integration import draining, operator
+from tests.integration.draining import STUBBORN, killed
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.integration.serving import wrong_answer
 from tests.lab import Lab, images
@@ -218,6 +220,62 @@ def test_a_node_that_does_not_come_back_and_an_operator_that_dies(lab: Lab, pods
     finished = reboot(take_over=run_of(killed.out))
     assert finished.code == 0 and "done" in row(finished, "w2") and "finish" in row(finished, "w2"), finished.all
     assert cordon_of(lab, "w2") == (False, set())
+
+
+@pytest.mark.lab
+@pytest.mark.slow  # its operator dies twice, and the node reboots
+def test_an_operator_that_dies_in_mid_drain(lab: Lab, pods: None) -> None:
+    """Undone by its name; and continued by the same command."""
+    lab.run("w1", "echo x >/run/reboot-required")
+    before = lab.boot_id("w1")
+    # Three pods that leave one after the other.
+    item = workload("slow", replicas=3)
+    spec = item["spec"]["template"]["spec"]
+    spec["terminationGracePeriodSeconds"] = 10
+    spec["containers"][0] = {"name": "app", "image": spec["containers"][0]["image"], "command": ["/bin/sh", "-c", STUBBORN]}
+    lab.kubectl("cordon", "w2")
+    lab.kubectl("apply", "-f", "-", input=json.dumps(item))
+    lab.kubectl("rollout", "status", "deployment/slow", "-n", NAMESPACE, "--timeout=280s")
+    lab.kubectl("uncordon", "w2")
+
+    def there() -> list[dict[str, Any]]:
+        return [one for one in get(lab, "pods", "-n", NAMESPACE, "-l", "app=slow")["items"] if one["spec"].get("nodeName") == "w1"]
+
+    def dies() -> str:
+        left = len(there())
+        run = Started("reboot", "-y", *data(only="w1"))
+        ending = "deletionTimestamp"
+        wait_for(lambda: any(ending in one["metadata"] for one in there()) or run.process.poll() is not None, "an eviction", every=0.1)
+        name = killed(lab, run)
+        assert cordon_of(lab, "w1") == (True, {MARK, CORDONED_BY}) and name in get(lab, "node", "w1")["metadata"]["annotations"][MARK]
+        wait_for(lambda: len(there()) == left - 1, "the evicted pod to end")
+        return name
+
+    first = dies()
+    undo = pyinfra("rollback", *data(run=first, take_over=first), "-y")
+    assert undo.code == 0 and "w1: uncordon it, without a proof that it is well" in undo.out, undo.all
+    assert cordon_of(lab, "w1") == (False, set()) and len(there()) == 2 and lab.boot_id("w1") == before
+
+    second = dies()
+    told = reboot(only="w1", take_over=second)
+    flat = " ".join(told.all.split())
+    assert told.code == 0 and "done" in row(told, "w1") and row(told, "w1").rstrip().endswith("uncordoned"), told.all
+    assert (
+        f"run {second} was to reboot it, and ended before" in flat and f"cordoned already by run {second}: this run takes it over" in flat
+    )
+    lab.hang_up("w1")
+    assert lab.boot_id("w1") != before and cordon_of(lab, "w1") == (False, set()) and there() == []
+    lab.kubectl("delete", "deployment", "slow", "-n", NAMESPACE, "--now")
+
+
+@pytest.mark.lab
+@pytest.mark.slow  # a reboot; that an administrator's cordon stays is shown above
+def test_the_cordon_of_an_earlier_drain_stays_with_its_mark(lab: Lab, pods: None) -> None:
+    drained = pyinfra("drain", *data(nodes="w1"), "-y")
+    assert drained.code == 0, drained.all
+    told = reboot(only="w1", force="true")
+    assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w1"), told.all
+    assert draining.cordon_of(lab, "w1") == (True, run_of(drained.out)) and cordon_of(lab, "w1") == (True, {CORDONED_BY})
 
 
 @pytest.mark.lab
