@@ -20,6 +20,8 @@ from roles.engine.kubelet import (
     pending_settings,
     settings,
     with_fields,
+    with_own_reservations,
+    without_replaced,
 )
 from roles.engine.kubelet.drained import DRIVER, Needed
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
@@ -137,6 +139,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
                     now = None
             for name, wanted in item.settled.expected.items():
                 old, new = lookup(before, name), lookup(now, name) if now is not None else "unknown"
+                old, new = (without_replaced(name, one, now or before) for one in (old, new))
                 if step is None or not in_effect(wanted, old):
                     rows += [[plan.host, *row, *ended(step, "/configz")] for row in _cells(name, old, new)]
         return rows
@@ -147,7 +150,7 @@ def state_of(cluster: Cluster, host: str, found: Kubelet, configuration: dict[st
     usage = cluster.usage(found.node_name)
     if configuration is None:
         configuration = cluster.configuration(found.node_name)
-    return KubeletState(host, found, configuration, usage.node, usage.pods, usage.summary)
+    return KubeletState(host, found, with_own_reservations(found, configuration), usage.node, usage.pods, usage.summary)
 
 
 def unreadable_node(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:

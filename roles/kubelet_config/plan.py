@@ -10,9 +10,12 @@ from roles.engine.kubelet import (
     EMPTY_BY_DEFAULT,
     EMPTY_IS_DEFAULT,
     MEMORY,
+    RESERVED,
+    RESERVED_CPUS,
     SECRETS,
     ZERO_COUNTS,
     KubeletState,
+    allocatable,
     in_effect,
     lookup,
     schema,
@@ -60,6 +63,7 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
     values = {name: value for name, value in fields.items() if value is not ABSENT}
     problems += [str(problem) for problem in schema.check(minor, _nested(values))]
     problems += _read_differently(values, known)
+    problems += _replaced(fields, named, state)
     if problems:
         raise _refusal(state, problems)
     # The value of a removed field can only be checked if its default is a constant.
@@ -81,6 +85,23 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
 def _together(name: str, desired: DesiredFields) -> bool:
     """The threshold that the Static memory manager adds up with the reservations may be set with them: one change, or none would start."""
     return name == f"evictionHard.{MEMORY}" and "reservedMemory" in desired.kubelet_config
+
+
+def _replaced(fields: Mapping[str, Any], named: Mapping[tuple[str, ...], Any], state: KubeletState) -> Iterator[str]:
+    """Reservations of cpu that were named, and that reservedSystemCPUs replaces by another amount."""
+    cpus = fields.get(RESERVED_CPUS, lookup(state.configuration, RESERVED_CPUS))
+    try:
+        count = len(allocatable.reserved_cpus({RESERVED_CPUS: "" if cpus is ABSENT else cpus})[1])
+    except ValueError:
+        return  # the prediction of Allocatable refuses it
+    for name in RESERVED if count else ():
+        whole = named.get((name,))
+        cpu = named.get((name, "cpu"), whole.get("cpu") if isinstance(whole, Mapping) else None)
+        if cpu is not None and not (name == RESERVED[0] and in_effect(str(cpu), str(count))):
+            yield (
+                f"{name}.cpu is {shown(cpu)}, but {RESERVED_CPUS} ({cpus}) replaces it: the kubelet reserves the number of these CPUs,"
+                f" {count}; remove {name}.cpu from kubelet_config, or set {RESERVED_CPUS}={model.ABSENT}"
+            )
 
 
 def _read_differently(values: Mapping[str, Any], known: Mapping[str, schema.KubeletField]) -> Iterator[str]:

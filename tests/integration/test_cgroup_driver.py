@@ -234,3 +234,33 @@ def test_limited_swap_is_refused_where_the_kubelet_would_not_start(lab: Lab) -> 
     refused = pyinfra("kubelet_config", "-y", *data(kubelet_config="memorySwap.swapBehavior=LimitedSwap", only=NODE))
     assert refused.code == 1 and "LimitedSwap: the node has cgroup v1" in " ".join(refused.all.split()), refused.all
     assert operator.files(lab, NODE) == files
+
+
+@pytest.mark.slow
+def test_fail_swap_on_there_and_back(lab: Lab) -> None:
+    """The lab's kubelets have false, which is not their default; refused where swap is on, by what the node's kernel tells."""
+    before, files = configz(lab), operator.files(lab, NODE)
+    assert before["failSwapOn"] is False
+    lab.run(
+        NODE, "cat /proc/swaps >/root/swaps && echo '/swapfile file 1048572 0 -2' >>/root/swaps && mount --bind /root/swaps /proc/swaps"
+    )
+    try:
+        refused = pyinfra("kubelet_config", "-y", *data(kubelet_config="failSwapOn=true", only=NODE))
+    finally:
+        lab.run(NODE, "umount /proc/swaps; rm /root/swaps")
+    assert refused.code == 1 and "/proc/swaps lists 1 area(s): with failSwapOn a kubelet does not start" in refused.all, refused.all
+    assert operator.files(lab, NODE) == files
+
+    runs = []
+    for fields, then in (
+        ("failSwapOn=true", (True, before["memorySwap"])),
+        ("failSwapOn=false,memorySwap.swapBehavior=NoSwap", (False, {"swapBehavior": "NoSwap"})),
+    ):
+        done = pyinfra("kubelet_config", "-y", *data(kubelet_config=fields, only=NODE))
+        assert done.code == 0 and re.search(rf"^{NODE} +failSwapOn .*confirmed .*/configz", done.out, re.MULTILINE), done.all
+        assert (configz(lab)["failSwapOn"], configz(lab)["memorySwap"]) == then
+        runs.append(run_of(done))
+    for run in reversed(runs):
+        undone = pyinfra("rollback", "-y", *data(run=run))
+        assert undone.code == 0, undone.all
+    assert configz(lab) == before and operator.files(lab, NODE) == files

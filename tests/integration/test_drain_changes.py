@@ -197,6 +197,7 @@ def well(lab: Lab, **apps: int) -> bool:
 
 
 @pytest.mark.lab
+@pytest.mark.slow  # the runbook of the static CPU manager has pods on its node too
 def test_cpu_manager_there_and_back_with_pods_on_the_node(lab: Lab) -> None:
     """none -> static -> none: drained both times; the second time a pod has a CPU of its own."""
     pinned = workload("pinned", container={"resources": {"limits": {"cpu": "1", "memory": "20Mi"}}})

@@ -143,13 +143,18 @@ def test_topology_manager_and_reserved_cpus(lab: Lab) -> None:
     """Which CPU stays for the system, and whose pods are aligned: set, seen in what a pod gets, moved to the other CPU, undone."""
     before = configz(lab, NODE)
     topology = "topologyManagerPolicy=restricted,topologyManagerScope=pod"
-    on = apply(lab, f"cpuManagerPolicy=static,reservedSystemCPUs='0',{topology}")
+    # The kubelet adds to systemReserved how many CPUs these are.
+    on = apply(lab, f"cpuManagerPolicy=static,reservedSystemCPUs='0',systemReserved.memory=100Mi,{topology}")
     assert "topologyManagerPolicy, topologyManagerScope: the kubelet admits running pods again" in on.out, on.out
     now = configz(lab, NODE)
     assert (now["cpuManagerPolicy"], now["reservedSystemCPUs"]) == ("static", "0")
+    assert now["systemReserved"] == {"cpu": "1", "memory": "100Mi"}
     assert (now["topologyManagerPolicy"], now["topologyManagerScope"]) == ("restricted", "pod")
     assert pod_with_a_cpu(lab) == "1"
     lab.kubectl("delete", "pod", "pinned", "--now")
+
+    told = pyinfra("kubelet_config", "-y", *data(kubelet_config="systemReserved.cpu=500m", only=NODE))
+    assert told.code == 1 and "systemReserved.cpu is 500m, but reservedSystemCPUs (0) replaces it" in told.all, told.all
 
     # A pod may have had this CPU in the old checkpoint, and a kubelet does not start so: it gets a new one.
     moved = apply(lab, "reservedSystemCPUs='1'")

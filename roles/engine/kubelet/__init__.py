@@ -26,6 +26,7 @@ from roles.engine.kubelet.pending import (
     reads_as_unset,
     restarted,
     with_fields,
+    with_own_reservations,
 )
 from roles.engine.kubelet.settings import as_value
 from roles.engine.kubelet.state import KubeletState
@@ -54,7 +55,7 @@ from roles.engine.kubelet.thresholds import (
     whole,
     with_containerfs,
 )
-from roles.engine.kubelet.values import SECRETS, in_effect, lookup, same_setting, shown
+from roles.engine.kubelet.values import RESERVED, RESERVED_CPUS, SECRETS, in_effect, lookup, same_setting, shown, without_replaced
 
 __all__ = [
     "ALLOCATABLE_MEMORY",
@@ -71,6 +72,8 @@ __all__ = [
     "NODEFS",
     "NODEFS_INODES",
     "PID",
+    "RESERVED",
+    "RESERVED_CPUS",
     "SECRETS",
     "SIGNALS",
     "ZERO_COUNTS",
@@ -112,4 +115,6 @@ __all__ = [
     "whole",
     "with_containerfs",
     "with_fields",
+    "with_own_reservations",
+    "without_replaced",
 ]

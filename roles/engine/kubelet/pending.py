@@ -15,7 +15,7 @@ from roles.engine.editing import FormatError, flags, kubelet_config
 from roles.engine.kubelet import schema
 from roles.engine.kubelet.facts import Kubelet
 from roles.engine.kubelet.settings import SPECIAL_SYNTAX, as_value, on_flags
-from roles.engine.kubelet.values import in_effect, lookup, same_setting, shown
+from roles.engine.kubelet.values import RESERVED, RESERVED_CPUS, in_effect, lookup, same_setting, shown, without_replaced
 
 GATES = "featureGates"
 # Their Go types cannot tell 0 or "" from unset (config/v1beta1/types.go: no pointers), and their default is neither.
@@ -33,12 +33,11 @@ ZERO_COUNTS = frozenset({"cpuCFSQuotaPeriod", "containerLogMonitorInterval"})
 _SET_ELSEWHERE = ("logging.",)
 # From this minor on /configz shows the driver that the container runtime reports, whatever the files say (KEP-4033).
 _DRIVER, _RUNTIMES_DRIVER = "cgroupDriver", 35
-# If no source sets these, the kubelet uses 0, and /configz omits them.
-EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
+# If no source sets these, the kubelet uses 0 or no text, and /configz omits them.
+EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort", RESERVED_CPUS})
 # Defaults that depend on another field (config/v1beta1/defaults.go), or on the node's cgroups.
 _DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePulls", "singleProcessOOMKill"})
 _HARD = "evictionHard"
-_RESERVED = ("systemReserved", "kubeReserved")
 # A file's time is in whole seconds.
 _SECOND = 1
 
@@ -81,6 +80,21 @@ def pending_sentences(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]
     return [str(one) for one in pending_settings(kubelet, running)]
 
 
+def with_own_reservations(kubelet: Kubelet, running: Mapping[str, Any]) -> dict[str, Any]:
+    """/configz with the reservations of cpu that its sources have, where reservedSystemCPUs has replaced them."""
+    found = dict(running)
+    argv, known = [word.text for word in kubelet.service.argv], schema.fields(kubelet.minor)
+    for name in RESERVED if running.get(RESERVED_CPUS) else ():
+        flag = known[name].flag
+        text = on_flags(kubelet.minor, flag, argv) if flag else None
+        own = lookup(kubelet.configuration, name) if text is None else _read(known[name].kind, flag or "", text)
+        cpu = own.get("cpu") if isinstance(own, Mapping) else None
+        rest = without_replaced(name, running.get(name), running)
+        if cpu is not None or rest != running.get(name):
+            found[name] = ({} if cpu is None else {"cpu": cpu}) | (rest or {})
+    return found
+
+
 def restarted(configuration: Mapping[str, Any], found: Iterable[Pending]) -> dict[str, Any]:
     """The configuration that the process has after a restart, from that of the running one."""
     return with_fields(configuration, {one.name: one.brought for one in found})
@@ -118,15 +132,11 @@ def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.Kubelet
         meant = known.default
         if meant is None and not (known.kind.startswith(("map", "list")) or known.kind == "bool" or name in EMPTY_BY_DEFAULT):
             return None
-    compared = now
-    if isinstance(now, Mapping) and (isinstance(meant, Mapping) or meant is None):
-        if name in _RESERVED and lookup(running, "reservedSystemCPUs"):
-            # The kubelet itself sets cpu to the number of these CPUs (cmd/kubelet/app/server.go, run).
-            meant, compared = ({key: amount for key, amount in (one or {}).items() if key != "cpu"} for one in (meant, now))
-        if name == _HARD or not younger:
-            # A kubelet may add to a map: defaults of evictionHard.
-            compared = {key: compared[key] for key in compared if key in (meant or {})}
-    if in_effect(meant, compared):
+    own, compared = (without_replaced(name, one, running) for one in (meant, now))
+    if isinstance(compared, Mapping) and (isinstance(own, Mapping) or own is None) and (name == _HARD or not younger):
+        # A kubelet may add to a map: defaults of evictionHard.
+        compared = {key: compared[key] for key in compared if key in (own or {})}
+    if in_effect(own, compared):
         return None
     merged = name == _HARD and text is None and _over_defaults(kubelet)
     return Pending(name, meant, now, f"--{flag}" if text is not None else "its files", merged)

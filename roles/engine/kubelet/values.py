@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from roles.engine.kubelet.thresholds import parse_duration, parse_quantity
 
 # Fields with secret values: headers that a kubelet authenticates with.
 SECRETS = frozenset({"staticPodURLHeader"})
+
+# A kubelet with these reserves their number of CPUs, whatever its files reserve of cpu: /configz has that number in systemReserved, if its
+# files have that field at all, and no cpu in kubeReserved (cmd/kubelet/app/server.go, run).
+RESERVED_CPUS: Final = "reservedSystemCPUs"
+RESERVED: Final = ("systemReserved", "kubeReserved")
 
 
 def lookup(configuration: Mapping[str, Any], name: str) -> Any:
@@ -37,6 +42,13 @@ def same_setting(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one == other or _known(_duration(one), _duration(other)) or _known(_quantity(one), _quantity(other))
     return bool(one == other)
+
+
+def without_replaced(name: str, value: Any, configuration: Mapping[str, Any]) -> Any:
+    """A field's value without the reservation of cpu, if `configuration` has reservedSystemCPUs, which replace it."""
+    if name in RESERVED and isinstance(value, Mapping) and configuration.get(RESERVED_CPUS):
+        return {key: amount for key, amount in value.items() if key != "cpu"}
+    return value
 
 
 def in_effect(wanted: Any, running: Any) -> bool:

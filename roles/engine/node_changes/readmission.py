@@ -9,7 +9,7 @@ from typing import Any
 from roles.engine.api import ApiError
 from roles.engine.draining import stays
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import KubeletState, pending_settings, restarted, with_fields
+from roles.engine.kubelet import KubeletState, pending_settings, restarted, with_fields, with_own_reservations
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.placement import Forecast, Readmission, forecast
 from roles.engine.proof import Cluster, NoApi
@@ -89,7 +89,7 @@ def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, conse
 
 
 def _read(cluster: Cluster, plan: NodePlan[Any]) -> KubeletState:
-    configuration = cluster.configuration(plan.kubelet.node_name)
+    configuration = with_own_reservations(plan.kubelet, cluster.configuration(plan.kubelet.node_name))
     node, pods = cluster.node_with_pods(plan.kubelet.node_name)
     return KubeletState(plan.host, plan.kubelet, configuration, node, pods, {})
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from roles.engine.api import GateMetric
 from roles.engine.editing import FlagChanges, FlagValues, any_flag
-from roles.engine.kubelet import in_effect, lookup, same_setting, shown
+from roles.engine.kubelet import in_effect, lookup, same_setting, shown, without_replaced
 from roles.engine.transaction import mask_text
 
 
@@ -75,8 +75,11 @@ def unmet_gates(component: str, wanted: Mapping[str, bool], effective: Mapping[s
 
 def unmet_fields(wanted: Mapping[str, Any], configuration: Mapping[str, Any]) -> list[UnmetField]:
     """The fields of the running kubelet that differ from the desired values; dots between their parts, None: not set."""
-    found = {name: lookup(configuration, name) for name in wanted}
-    return [UnmetField(name, value, found[name]) for name, value in wanted.items() if not in_effect(value, found[name])]
+    pairs = [
+        (name, *(without_replaced(name, one, configuration) for one in (value, lookup(configuration, name))))
+        for name, value in wanted.items()
+    ]
+    return [UnmetField(name, value, found) for name, value, found in pairs if not in_effect(value, found)]
 
 
 @dataclass(frozen=True)

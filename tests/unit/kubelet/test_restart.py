@@ -71,6 +71,13 @@ def test_what_a_restart_brings(main: str, extra: str, told: str | None) -> None:
 def test_reserved_cpus_are_no_edit_of_somebody_s() -> None:
     found = kubelet("systemReserved: {cpu: 500m, memory: 1Gi}\nreservedSystemCPUs: 0-1\n")
     assert pending.pending_settings(found, {"systemReserved": {"cpu": "2", "memory": "1Gi"}, "reservedSystemCPUs": "0-1"}) == []
+    # It takes cpu out of kubeReserved, and does not show what is empty then.
+    found = kubelet("kubeReserved: {cpu: 500m}\nreservedSystemCPUs: 0-1\n")
+    assert pending.pending_settings(found, {"reservedSystemCPUs": "0-1"}) == []
+    # What else was edited there comes with the cpu of the file.
+    found = kubelet("systemReserved: {cpu: 500m, memory: 2Gi}\nreservedSystemCPUs: 0-1\n")
+    (one,) = pending.pending_settings(found, {"systemReserved": {"cpu": "2", "memory": "1Gi"}, "reservedSystemCPUs": "0-1"})
+    assert one.brought == {"cpu": "500m", "memory": "2Gi"}
 
 
 def test_what_was_taken_out_of_a_file_is_found_where_the_file_is_younger_than_the_process() -> None:

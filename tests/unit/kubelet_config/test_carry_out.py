@@ -117,6 +117,64 @@ def test_the_other_keys_of_a_map_stay_as_in_the_files() -> None:
     assert made.change is not None and b"cpu: 500m" in (made.change.files[0].after or b"")
 
 
+RESERVED_CPU = "systemReserved: {cpu: 500m, memory: 1Gi}\nkubeReserved: {cpu: 300m, memory: 1Gi}\nreservedSystemCPUs: '0'\n"
+SHOWN = {"systemReserved": {"cpu": "1", "memory": "1Gi"}, "kubeReserved": {"memory": "1Gi"}, "reservedSystemCPUs": "0"}
+
+
+def surveyed(config: str, **running: Any) -> KubeletState:
+    given = state(config, **running)
+    return carry_out.state_of(cast(Cluster, Now(given)), "n1", given.kubelet)
+
+
+def wish(given: KubeletState, fields: dict[str, Any]) -> NodePlan[FieldsPlan]:
+    return carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact))
+
+
+def test_what_reserved_cpus_replace_stays_in_the_files() -> None:
+    """The kubelet shows their number in systemReserved and no cpu in kubeReserved, whatever the files have."""
+    given = surveyed(RESERVED_CPU, **SHOWN)
+    whole = wish(given, {"systemReserved.memory": "2Gi", "kubeReserved.memory": "2Gi"})
+    (made,) = whole.planned
+    assert made.change is not None and whole.warnings == ()
+    written = made.change.files[0].after or b""
+    assert b"systemReserved: {cpu: 500m, memory: 2Gi}" in written and b"kubeReserved: {cpu: 300m, memory: 2Gi}" in written
+
+
+def test_without_reserved_cpus_the_reservations_of_the_files_count_again() -> None:
+    given = surveyed(RESERVED_CPU, **SHOWN)
+    (made,) = wish(given, {"reservedSystemCPUs": "absent"}).planned
+    assert made.outlook.lines == ("Allocatable: cpu 3000m -> 3200m",)
+
+
+def test_reserved_cpus_that_are_no_longer_named_need_a_drained_node_too() -> None:
+    config = "cpuManagerPolicy: static\nsystemReserved: {cpu: 500m}\nreservedSystemCPUs: '1'\n"
+    given = surveyed(config, cpuManagerPolicy="static", systemReserved={"cpu": "1"}, reservedSystemCPUs="1")
+    with pytest.raises(Refusal, match="reservedSystemCPUs: the static CPU manager does not start if cpu_manager_state does not fit"):
+        wish(given, {"reservedSystemCPUs": "absent"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"reservedSystemCPUs": "0", "systemReserved.cpu": "500m"}, "systemReserved.cpu"),
+        ({"reservedSystemCPUs": "0-1", "systemReserved": {"cpu": "1", "memory": "1Gi"}}, "systemReserved.cpu"),
+        ({"reservedSystemCPUs": "0", "kubeReserved.cpu": "1"}, "kubeReserved.cpu"),
+    ],
+)
+def test_cpu_is_not_reserved_in_two_ways(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(Refusal, match=rf"{named} is .* but reservedSystemCPUs \(0.*\) replaces it: .*; remove {named} from kubelet_config"):
+        wish(state(), fields)
+
+
+def test_the_number_of_reserved_cpus_may_be_named() -> None:
+    for fields in (
+        {"systemReserved.cpu": "1"},
+        {"systemReserved": {"cpu": "1000m"}},
+        {"kubeReserved.cpu": "absent", "systemReserved.memory": "1Gi"},
+    ):
+        assert wish(state(), {"reservedSystemCPUs": "0", **fields}).planned[0].change is not None
+
+
 def test_a_value_that_is_written_but_not_in_effect_is_refused() -> None:
     with pytest.raises(Refusal, match="files have the desired values, but its process does not: kubelet runs with maxPods=110, wanted 20"):
         plan(state("maxPods: 20\n"), {"maxPods": 20})

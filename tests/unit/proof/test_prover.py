@@ -111,6 +111,15 @@ def test_settings_are_compared_as_configz_writes_them(settings: dict[str, Any], 
     assert [str(one) for one in unmet_fields(settings, running)] == told
 
 
+def test_a_kubelet_with_reserved_cpus_shows_other_reservations_of_cpu_than_its_files_have() -> None:
+    """cmd/kubelet/app/server.go, run: their number in systemReserved, nothing in kubeReserved."""
+    running = {"reservedSystemCPUs": "0", "systemReserved": {"cpu": "1", "memory": "1Gi"}, "kubeReserved": {"memory": "2Gi"}}
+    wanted = {"systemReserved": {"memory": "1Gi"}, "kubeReserved": {"cpu": "300m", "memory": "2Gi"}}
+    assert unmet_fields(wanted, running) == []
+    assert [one.name for one in unmet_fields({**wanted, "systemReserved": {"memory": "3Gi"}}, running)] == ["systemReserved"]
+    assert [one.name for one in unmet_fields(wanted, {**running, "reservedSystemCPUs": ""})] == ["systemReserved", "kubeReserved"]
+
+
 @pytest.mark.parametrize(
     ("stored", "told"),
     [
