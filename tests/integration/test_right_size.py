@@ -430,7 +430,7 @@ def test_what_a_vertical_autoscaler_recommends_is_shown_beside(first: First, loa
 @pytest.mark.parametrize("at", ["watching for", "1 of 1 pods are new"])
 def test_killed_in_the_middle_and_undone(hpa: Lab, first: First, at: str) -> None:
     """In the watch; and in the roll-out, when the old pod that was resized in place is still there."""
-    hpa.kubectl("patch", "-n", NAMESPACE, "deployment/steady", "-p", '{"spec":{"minReadySeconds":20}}')
+    hpa.kubectl("patch", "-n", NAMESPACE, "deployment/steady", "-p", '{"spec":{"minReadySeconds":60}}')
     hpa.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/steady", "--timeout=280s")
     pod = the_pod(hpa)
     run = Started("right_size", *apply(soak=5, min_span="0"))
