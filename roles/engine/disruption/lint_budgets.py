@@ -13,8 +13,8 @@ from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, Budg
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.owners import Controller, DisruptionObjects
 from roles.engine.disruption.problem import (
-    Autoscaler,
     Problem,
+    ReplicaRange,
     Scene,
     Severity,
     autoscaler,
@@ -90,7 +90,7 @@ def _controllers(state: BudgetState) -> list[str]:
     return [str(one) for one in state.controllers]
 
 
-def lifted_by(state: BudgetState, live: DisruptionObjects) -> list[Autoscaler]:
+def lifted_by(state: BudgetState, live: DisruptionObjects) -> list[ReplicaRange]:
     """The autoscalers that can end a `never` of too few pods, by scaling out: then it is one only for now. `live` has
     HorizontalPodAutoscalers."""
     if not state.never or state.problem or state.unread or not state.controllers or state.numbers.desired_healthy <= 0:

@@ -143,8 +143,8 @@ def _unscheduled(pod: Object) -> str:
 
 
 @dataclass(frozen=True)
-class Autoscaler:
-    """A HorizontalPodAutoscaler and the numbers of pods that it may choose."""
+class ReplicaRange:
+    """The numbers of pods that a HorizontalPodAutoscaler may choose."""
 
     namespace: str
     name: str
@@ -155,14 +155,14 @@ class Autoscaler:
         return f"{HPA} {self.namespace}/{self.name} ({self.minimum} to {self.maximum} pods)"
 
 
-def autoscaler(live: DisruptionObjects, controller: Controller) -> Autoscaler | None:
+def autoscaler(live: DisruptionObjects, controller: Controller) -> ReplicaRange | None:
     """The HorizontalPodAutoscaler that scales a controller; None if there is none."""
     for item in live.of(HPA):
         spec: Mapping[str, Any] = item.get("spec") or {}
         target = spec.get("scaleTargetRef") or {}
         namespace, name = namespace_and_name(item)
         if (namespace, target.get("kind"), target.get("name")) == (controller.namespace, controller.kind, controller.name):
-            return Autoscaler(namespace, name, int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0))
+            return ReplicaRange(namespace, name, int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0))
     return None
 
 
