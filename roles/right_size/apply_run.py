@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,7 +170,8 @@ class WayBack:
         begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
         proofs = []
         for target in self.targets:
-            write_target(self.session, target, target.meanwhile)
+            with contextlib.suppress(Gone):
+                write_target(self.session, target, target.meanwhile)
         # A run that was killed during its roll-out leaves old pods that it has resized; the way back of the roll-out keeps these.
         if self.resize.steps:
             proofs.append(self.resize.resize())

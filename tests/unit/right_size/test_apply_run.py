@@ -256,6 +256,14 @@ def test_the_way_back_of_a_run_that_was_killed_anywhere(at: list[Any]) -> None:
     assert not back.wrote(utilization(50)) and not back.wrote([])
 
 
+def test_an_autoscaler_that_is_gone_does_not_keep_the_pods_from_their_way_back() -> None:
+    cluster, resize = Cluster(), Resize()
+    cluster.item = None
+    with pytest.raises(Gone):
+        WayBack(cast(WorkloadResize, resize), [FALLING], cluster.session).carry_out(lambda _: None)
+    assert resize.log == ["resize", "template"]
+
+
 def test_metrics_that_are_not_the_recorded_ones_stay_until_the_end() -> None:
     """With `force`, the metrics of someone else are overwritten."""
     theirs = [*utilization(50), {"type": "External"}]
