@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import signal
@@ -205,6 +206,37 @@ def let_go(lab: Lab, app: str) -> None:
 def test_what_cannot_mean_a_node_is_refused(lab: Lab) -> None:
     told = drain(nodes="w9")
     assert told.code != 0 and "'w9' is no host of the inventory and no node" in told.all, told.all
+
+
+@pytest.mark.slow
+def test_a_resized_pod_is_placed_as_its_template_makes_it(lab: Lab) -> None:
+    """It runs with 100m by now; the one that takes its place asks for 1500m, and the other node has 1000m."""
+    for node, cpu in (("w1", "1500m"), ("w2", "1000m")):
+        only_on(lab, node, items=[workload(f"of-{node}", container={"resources": {"requests": {"cpu": cpu}}})])
+    (resized,) = on(lab, "w1")
+    less = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "100m"}}}]}}
+    lab.kubectl("patch", "pod", "-n", NAMESPACE, resized, "--subresource=resize", "-p", json.dumps(less))
+    refused(drain(nodes="w1"), f"{resized}: its replacement would run nowhere else", "cpu: 1500m requested, 1000m left")
+
+
+@pytest.mark.slow
+def test_the_only_node_that_takes_pods(lab: Lab) -> None:
+    """As on a cluster of one node: it is drained if no pod leaves, or if those that leave may wait for it."""
+    lab.kubectl("cordon", "cp1", "w2")
+    try:
+        told = drain(nodes="w1")
+        assert told.code == 0 and cordon_of(lab, "w1") == (True, run_of(told.out)), told.all
+        assert uncordon(nodes="w1").code == 0
+        apply(lab, workload("web", replicas=2))
+        settled(lab)
+        refused(drain(nodes="w1"), "no other node is Ready and takes pods", "allow it with --data allow_pending=true")
+        told = drain(nodes="w1", allow_pending="true")
+        assert told.code == 0 and on(lab, "w1") == [], told.all
+        assert {one["status"]["phase"] for one in pods(lab).values()} == {"Pending"}
+        assert uncordon(nodes="w1").code == 0
+        settled(lab)
+    finally:
+        lab.kubectl("uncordon", "cp1", "w2")
 
 
 # ---- the answers of the eviction API
