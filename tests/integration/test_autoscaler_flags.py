@@ -88,15 +88,14 @@ def test_a_controller_that_is_left_out_is_named(lab: Lab, metrics: MetricsApi) -
 
 
 def test_a_controller_that_does_not_run_is_named(lab: Lab, metrics: MetricsApi) -> None:
-    """Nobody renews the lease, and all conditions stay."""
+    """Its process stands still, so nobody renews the lease, and all conditions stay. (Its kubelet ends it after two minutes.)"""
     wait_for(lambda: "ValidMetricFound" in reasons(lab), "the controller", every=2)
-    manifest = f"/etc/kubernetes/manifests/{MANAGER}.yaml"
-    lab.run("cp1", f"mv {manifest} /root/away.yaml")
+    lab.run("cp1", "pkill -STOP -x kube-controller")
     try:
         wait_for(lambda: status(SPACE)[0] == 2, "autoscalers that nobody handles", every=1)
         named(lab, "no kube-controller-manager leads: its lease", "web")
     finally:
-        lab.run("cp1", f"mv /root/away.yaml {manifest}")
+        lab.run("cp1", "pkill -CONT -x kube-controller")
     handled("web")
 
 
