@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from roles.engine.kubelet import schema
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from tests.integration import operator
+from tests.integration.checkpoints import configz
 from tests.integration.operator import data, pyinfra, wait_for
 from tests.lab import Lab
 
@@ -23,11 +23,6 @@ pytestmark = pytest.mark.lab
 NODES = ("w1", "w2")
 EXTRA = "/etc/default/kubelet"
 CONFIG = "/var/lib/kubelet/config.yaml"
-
-
-def configz(lab: Lab, node: str) -> dict[str, Any]:
-    told = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz", check=False)
-    return json.loads(told)["kubeletconfig"] if told else {}
 
 
 def eviction(lab: Lab, node: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
@@ -30,7 +31,8 @@ VIEW_AGAIN = 10.0
 
 
 class Drainer:
-    """One drain. `run`: the name of the run that cordons; `stopped` returns why no further eviction may begin, "" if it may."""
+    """One drain. `run`: the name of the run that cordons; `stopped` returns why no further eviction may begin, "" if it may. `turn`: the time
+    in which a pod leaves, also one that comes in mid-drain, if the run has several drains (RunLimit.turn)."""
 
     def __init__(
         self,
@@ -39,6 +41,8 @@ class Drainer:
         consents: DrainConsents,
         run: str,
         stopped: Callable[[], str] = lambda: "",
+        *,
+        turn: Callable[[PodFate], AbstractContextManager[None]] | None = None,
     ) -> None:
         self.session = session
         self.plan = plan
@@ -50,7 +54,7 @@ class Drainer:
         # The pods as last judged, by UID, and when that was (time.monotonic).
         self._seen, self._viewed = {one.uid: one for one in plan.pods}, time.monotonic()
         self._stopped = stopped
-        self._evictor = Evictor(session, consents, self._names, stopped)
+        self._evictor = Evictor(session, consents, self._names, stopped, turn=turn)
         self._surger = Surger(self._evictor, consents, run)
         self._cordons = CordonWriter(session, force=False)
         self._changes: dict[str, FieldChange] = {

@@ -73,21 +73,29 @@ def _ended(pod: Object) -> str:
 
 
 class Evictor:
-    """Moves pods. `nodes`: the names of all drained nodes; `stopped` returns why no further eviction may begin, "" if it may."""
+    """Moves pods. `nodes`: the names of all drained nodes; `stopped` returns why no further eviction may begin, "" if it may. `turn`: the
+    time in which a pod leaves; it may wait for its begin, and raise NotEvicted (RunLimit.turn)."""
 
-    def __init__(self, session: Session, consents: DrainConsents, nodes: Collection[str], stopped: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        consents: DrainConsents,
+        nodes: Collection[str],
+        stopped: Callable[[], str],
+        *,
+        turn: Callable[[PodFate], AbstractContextManager[None]] | None = None,
+    ) -> None:
         self.session = session
         self.look = Look(session)
         self.nodes = frozenset(nodes)
         self._consents = consents
         self._stopped = stopped
-        #: The time in which a pod leaves; it may wait for its begin, and raise NotEvicted (RunLimit.turn).
-        self.turn: Callable[[PodFate], AbstractContextManager[None]] = lambda one: nullcontext()
+        self._turn = turn
 
     def move(self, one: PodFate) -> str:
         """Evict (or delete) the pod, wait until it is gone and its replacement is Ready; returns how that was seen. Raises NotDone,
         ApiError, NoApi."""
-        with self.turn(one):
+        with self._turn(one) if self._turn is not None else nullcontext():
             return self._move(one)
 
     def _move(self, one: PodFate) -> str:

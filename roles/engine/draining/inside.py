@@ -17,22 +17,6 @@ from roles.engine.object_changes import NotDone, Session
 from roles.engine.rollout import ClusterStep, Fields
 
 
-class _Drainer(Drainer):
-    """One of several drains of a run. `turn` is asked for each pod, also for those that come in mid-drain."""
-
-    def __init__(
-        self,
-        session: Session,
-        plan: DrainPlan,
-        consents: DrainConsents,
-        run: str,
-        stopped: Callable[[], str],
-        turn: Callable[[PodFate], AbstractContextManager[None]],
-    ) -> None:
-        super().__init__(session, plan, consents, run, stopped)
-        self._evictor.turn = turn
-
-
 class NodeDrain:
     """Cordon, drain, (the caller's change), uncordon.
 
@@ -84,7 +68,7 @@ class NodeDrain:
         if plan.refusals:
             raise NotDone(f"{self._node} cannot be drained now: {'; '.join(plan.refusals)}")
         self._fates = {one.uid: one for one in plan.pods}
-        self._drainer = drainer = _Drainer(self._session, plan, self._consents, self._run, self._stopped, self._pod_turn)
+        self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._stopped, turn=self._pod_turn)
         self.cordoned = bool(drainer.cordon_changes())
         done: dict[str, str] = {}
         try:
