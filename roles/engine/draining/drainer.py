@@ -31,8 +31,8 @@ VIEW_AGAIN = 10.0
 
 
 class Drainer:
-    """One drain. `run`: the name of the run that cordons; `stopped` returns why no further eviction may begin, "" if it may. `turn`: the time
-    in which a pod leaves, also one that comes in mid-drain, if the run has several drains (RunLimit.turn)."""
+    """One drain. `run`: the name of the run that cordons; `stopped` returns why no further eviction may begin, "" if it may. `turn`: the
+    time in which a pod leaves, also one that comes in mid-drain, if the run has several drains (RunLimit.turn)."""
 
     def __init__(
         self,
