@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, RunLimit, node_fate, node_path, uncordon
+from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, RunLimit, end_surges, node_fate, node_path, uncordon
 from roles.engine.harmless import one_line
 from roles.engine.node_changes import Wanted, judge, together
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, uid
@@ -47,6 +47,10 @@ class Emptying:
         return NodeDrain(
             self._session, node, self._consents, run.info.id, note, lambda: run.halted, keep_cordon=keep, limit=self._limit
         ).begin()  # fmt: skip
+
+    def end_surges(self, of: str, run: ObjectRun) -> str:
+        """End what an earlier run has left of its surges; "" if that is nothing. Raises NotDone, ApiError, NoApi."""
+        return end_surges(self._session, of, run.record.write)
 
     def uncordon(self, node: str) -> str:
         """Uncordon the node if daytwo has cordoned it; the result in a few words. Raises NotDone, ApiError, NoApi."""

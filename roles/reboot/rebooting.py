@@ -308,12 +308,14 @@ class NodeReboots:
         """Uncordon, unless somebody else has cordoned it. The mark goes last: without it nobody would continue. Raises Locked: another run
         may have marked and cordoned it meanwhile."""
         self._the_run.hold()
+        # First: the mark of an earlier run on the node leads to what that run has left.
+        ended = self._emptying.end_surges(plan.mark.run, self._the_run) if plan.mark else ""
         if (plan.mark or self._mark(plan)).keep:
             said = "it keeps the cordon that it had"
         else:
             said = self._emptying.uncordon(plan.name)
         write_mark(self._session, plan.path, plan.uid, None)
-        return said
+        return "; ".join(filter(None, (ended, said)))
 
 
 class _Refused(NotDone):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.engine.bridge import Fleet, show
-from roles.engine.draining import end_surges
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, object_report, uid
 from roles.engine.rollout import ClusterStep, Fields, Options, Stage
 from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
@@ -50,7 +49,7 @@ def uncordoning(
             if now is None or read_mark(now) != one.mark:
                 raise NotDone("another run has rebooted it meanwhile, or uncordoned it; run this again")
             # First: the mark of the run on the node leads to them.
-            ended = end_surges(session, record.run, run.record.write)
+            ended = emptying.end_surges(record.run, run)
             said = "it keeps the cordon that it had" if one.mark.keep else emptying.uncordon(name)
             write_mark(session, one.path, uid(one.node), None)
             return "; ".join(filter(None, (ended, said)))

@@ -137,6 +137,10 @@ class Node:
             raise self.drains
         return "2 pods moved"
 
+    def end_surges(self, of: str, run: Any) -> str:
+        self.log.append(f"end surges of {of}")
+        return "ended the surge of Deployment shop/web"
+
     def uncordon(self, node: str) -> str:
         self.log.append("uncordon")
         if self.uncordons:
@@ -319,8 +323,10 @@ def test_a_second_run_finishes_what_the_first_left(node: Node) -> None:
     node.annotations[MARK] = Mark(RUN, OLD).text()
     node.boot = NEW
     made, _ = step(node)
-    assert made.action == "finish" and made.write(lambda fields: None).endswith("uncordoned")
+    assert made.action == "finish" and made.write(lambda fields: None).endswith("ended the surge of Deployment shop/web; uncordoned")
     assert node.orders == 0 and "drain" not in node.log and not node.annotations
+    # While the node still has the mark that leads to the surge.
+    assert node.log[-3:] == [f"end surges of {RUN}", "uncordon", "unmark"]
 
 
 def test_a_kernel_that_the_boot_loader_did_not_choose_is_a_warning(node: Node) -> None:
