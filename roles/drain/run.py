@@ -106,7 +106,7 @@ def show_end(run: DrainRun) -> None:
         more.append(f"Moved until then, and not coming back: {', '.join(names)}")
     elif not run.halted:
         more.append(f"To use the nodes again: {run.uncordon}")
-    object_report.show_objects_end(run, kept, more, rows(run))
+    object_report.show_objects_end(run, kept, more, rows(run), "To undo its cordons and surges")
 
 
 def undo_notes(outcomes: Mapping[str, str]) -> str:

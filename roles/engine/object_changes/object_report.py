@@ -20,9 +20,13 @@ def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]], rows: Sequence[S
 
 
 def show_objects_end(
-    run: ObjectRun, rest: Sequence[Sequence[str]], more: Sequence[str] = (), rows: Sequence[Sequence[str]] | None = None
+    run: ObjectRun,
+    rest: Sequence[Sequence[str]],
+    more: Sequence[str] = (),
+    rows: Sequence[Sequence[str]] | None = None,
+    to_undo: str = "",
 ) -> None:
-    """The table, then `more`, warnings, why the run halted, and the next command."""
+    """The table, then `more`, warnings, why the run halted, and the next command. `to_undo`: what that undoes, if it is not all."""
     show_objects(run, rest, rows)
     for text in (*more, *(f"WARNING: {text}" for _, text in run.warnings)):
         show(f"\n{text}")
@@ -30,11 +34,11 @@ def show_objects_end(
     done = [step.name for step in run.steps if step.outcome == run.success]
     if not run.halted:
         if done:
-            show(f"To undo it: {run.undo}")
+            show(f"{to_undo or 'To undo it'}: {run.undo}")
         return
     show(f"\nHALTED: {run.halted}")
     if untouched := [step.name for step in run.steps if step.outcome == "not started"]:
         show(f"Not touched: {', '.join(untouched)}.")
     if done:
-        show(f"Done and proven: {', '.join(done)}. To undo them: {run.undo}")
+        show(f"Done and proven: {', '.join(done)}. {to_undo or 'To undo them'}: {run.undo}")
     show("Fix the cause, then run the same command again: it keeps what is done and continues from there.")
