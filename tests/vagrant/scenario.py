@@ -181,6 +181,42 @@ def reboot() -> None:
     expect(files(node) == before and not kubelet_gate(node, KUBELET_GATE), f"rolled back: {node} is as before")
 
 
+def swap() -> None:
+    """Swap is on, and pods get their share of it: in the kubelet, and by the kernel's own limits for two pods; then back."""
+    node = "w1"
+    before = files(node)
+    ssh(node, "fallocate -l 256M /swapfile && chmod 600 /swapfile && mkswap /swapfile >/dev/null && swapon /swapfile")
+    fields = "failSwapOn=false,memorySwap.swapBehavior=LimitedSwap"
+    outcome = succeeded(deploy("kubelet_config", "--data", f"kubelet_config={fields}", "--data", f"only={node}", "-y"))
+    found = json.loads(kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz"))["kubeletconfig"]
+    is_set = found["failSwapOn"] is False and found["memorySwap"] == {"swapBehavior": "LimitedSwap"}
+    expect(is_set, f"the running kubelet of {node} has LimitedSwap in /configz, and runs while swap is on")
+    share, none = swap_limit(node, "32Mi", "64Mi"), swap_limit(node, "32Mi", "32Mi")
+    expect(share not in ("0", "max") and none == "0", f"a Burstable pod may use {share} bytes of swap, a Guaranteed one {none}")
+    succeeded(deploy("rollback", "--data", f"run={outcome.run}", "-y"))
+    expect(files(node) == before, f"{node}: every file is byte for byte as before")
+    ssh(node, "swapoff /swapfile && rm /swapfile")
+
+
+def swap_limit(node: str, request: str, limit: str) -> str:
+    """memory.swap.max of the container of a pod with these amounts of memory, in bytes, or "max"."""
+    name = "swap-probe"
+    images = json.loads(kubectl("get", "node", node, "-o", "json"))["status"]["images"]
+    image = next(one for found in images for one in found["names"] if "pause" in one)
+    amounts = {"requests": {"cpu": "10m", "memory": request}, "limits": {"cpu": "10m", "memory": limit}}
+    container = {"name": "probe", "image": image, "imagePullPolicy": "Never", "resources": amounts}
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False, "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    ssh("cp1", f"echo {shlex.quote(json.dumps(pod))} | kubectl --kubeconfig={machines.ADMIN} create -f -")
+    try:
+        kubectl("wait", "--for=condition=Ready", f"pod/{name}", f"--timeout={waits(50):.0f}s")
+        told = kubectl("get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+        container_id = told.rpartition("/")[2]
+        return ssh(node, f"cat $(find /sys/fs/cgroup -type d -name '*{container_id}*')/memory.swap.max").stdout.strip()
+    finally:
+        kubectl("delete", "pod", name, "--now", "--wait")
+
+
 def history() -> None:
     """What was done is told by the nodes."""
     outcome = succeeded(deploy("changes", "-y"))
@@ -207,6 +243,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "reboot": reboot,
     "eviction": eviction,
     "feature_gates": feature_gates,
+    "swap": swap,
     "history": history,
     "audit": audit,
     "pod_resize_check": pod_resize_check,
