@@ -37,8 +37,10 @@ def history_of(
     raised = _raised_to(scale.spec, events, last) if alone else None
     if raised is not None and (started is None or raised >= started):
         recommendations.append(Past(raised, scale.spec))
+    # The controller writes the count first, and then its status: with another count there, a change may be missing from the status.
+    changes_since = _changes_since(last, started) if alone else None
     return ScalingHistory(
-        tuple(recommendations), changes_since=_changes_since(last, started), ceiling=scale.spec if alone and _bounded(autoscaler) else None
+        tuple(recommendations), changes_since=changes_since, ceiling=scale.spec if alone and _bounded(autoscaler) else None
     )
 
 

@@ -230,6 +230,12 @@ def test_a_new_leader_remembers_the_count_that_it_found() -> None:
     assert remembered(item(4), 6, leads=60).ceiling is None
 
 
+def test_a_change_that_the_status_does_not_have_yet_may_count_for_a_policy() -> None:
+    """The controller writes the scale, and its status after that."""
+    assert remembered(item(3, lastScaleTime=text(ago(100))), 3).has_changes(NOW, 60)
+    assert not remembered(item(3, lastScaleTime=text(ago(100))), 4).has_changes(NOW, 60)
+
+
 def test_the_last_rise_is_a_recommendation() -> None:
     scaled = item(4, lastScaleTime=text(ago(100)))
     assert [one.number for one in remembered(scaled, 4, (event(4, 100),)).recommendations] == [4]
