@@ -7,7 +7,7 @@ differences of 1.32 to 1.35 are in Controller and here. Reasons and messages are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from roles.engine.autoscaling.calculator import MetricResult, calculate
@@ -43,7 +43,7 @@ class Decision:
     the bounds of the count that it sets; they are the same unless `unknown` says what is missing. `recommended`: what the metrics ask for,
     None if they are not asked or give nothing. `rows`: one for each metric, none if the metrics are not asked. `reason`: why it changes the
     count, "" if it does not. `failed`: why it cannot compute a count; then it changes nothing. `conditions`: as it sets them, except
-    SucceededRescale, which follows a change."""
+    SucceededRescale, which follows a change. `behavior`: the autoscaler has `spec.behavior`."""
 
     current: int | None
     lowest: int
@@ -54,6 +54,7 @@ class Decision:
     reason: str = ""
     failed: str = ""
     unknown: tuple[str, ...] = ()
+    behavior: bool = False
 
     @property
     def desired(self) -> int | None:
@@ -86,6 +87,10 @@ class Decision:
 
 def decide(scene: ScalingScene, controller: ScalingController, now: datetime) -> Decision:
     """The decision at `now`, which is the time of the control plane, with its zone."""
+    return replace(_decide(scene, controller, now), behavior=scene.autoscaler.behavior is not None)
+
+
+def _decide(scene: ScalingScene, controller: ScalingController, now: datetime) -> Decision:
     item = scene.autoscaler
     if scene.scale is None:
         message = f"the HPA controller was unable to get the target's current scale: {scene.scale_problem}"
@@ -168,7 +173,8 @@ def next_history(history: ScalingHistory, decision: Decision, now: datetime) -> 
     """The controller's memory after a decision that is certain, for the next one."""
     if decision.desired is None or decision.current is None:
         return history
-    return history.after(decision.recommended if decision.rows else None, decision.current, decision.desired, now)
+    recommended = decision.recommended if decision.rows else None
+    return history.after(recommended, decision.current, decision.desired, now, behavior=decision.behavior)
 
 
 def shared(pods: Mapping[str, Sequence[Object]]) -> dict[str, tuple[str, ...]]:

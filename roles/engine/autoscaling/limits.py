@@ -59,14 +59,15 @@ class ScalingHistory:
         """No change of the last `seconds` is missing."""
         return _covers(self.changes_since, now, seconds)
 
-    def after(self, recommendation: int | None, current: int, desired: int, now: datetime) -> ScalingHistory:
-        """The history after the controller has recommended, and set `desired` in place of `current` (storeScaleEvent)."""
+    def after(self, recommendation: int | None, current: int, desired: int, now: datetime, *, behavior: bool) -> ScalingHistory:
+        """The history after the controller has recommended, and set `desired` in place of `current`. It keeps changes only of an autoscaler
+        with `spec.behavior` (storeScaleEvent)."""
         found = self
         if recommendation is not None:
             found = replace(found, recommendations=(*found.recommendations, Past(now, recommendation)))
-        if desired > current:
+        if behavior and desired > current:
             found = replace(found, ups=(*found.ups, Past(now, desired - current)))
-        elif desired < current:
+        elif behavior and desired < current:
             found = replace(found, downs=(*found.downs, Past(now, current - desired)))
         return found
 

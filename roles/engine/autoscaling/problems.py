@@ -6,6 +6,7 @@ works otherwise than many expect.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,7 +18,9 @@ from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.autoscaling.room import alive, has_node, limit_problems, quota_problems
+from roles.engine.autoscaling.strays import Stray, sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
+from roles.engine.disruption import OwnerRef, owner_ref
 from roles.engine.object_changes import Object, namespace_and_name
 
 Severity = Literal["critical", "warning", "note"]
@@ -26,6 +29,7 @@ RULES = (
     "no-target",
     "no-selector",
     "two-autoscalers",
+    "foreign-pods",
     "metrics-api",
     "no-metric",
     "missing-request",
@@ -48,6 +52,10 @@ RULES = (
     "memory",
     "at-maximum",
     "starts-slowly",
+)
+#: Rules whose way out is an edit of the autoscaler.
+_IN_THE_AUTOSCALER = frozenset(
+    ("no-target", "two-autoscalers", "no-metric", "no-container", "fixed", "quota", "no-room", "no-node", "memory", "at-maximum")
 )
 _FEW = 4
 #: Characters of what a scheduler says.
@@ -94,8 +102,40 @@ class _Look:
         """The pods that live."""
         return alive(self.scene)
 
+    @property
+    def owner(self) -> OwnerRef | None:
+        """The object whose controller writes the autoscaler, such as a ScaledObject of KEDA."""
+        return owner_of(self.item)
+
+    @property
+    def in_owner(self) -> str:
+        return f"; change the autoscaler in {self.owner}, whose controller writes it" if self.owner else ""
+
+    @property
+    def disabled(self) -> bool:
+        """The workload has 0 pods, and the controller asks for no metric."""
+        return self.decision.current == 0 and not self.decision.rows
+
+    @functools.cached_property
+    def strays(self) -> list[Stray]:
+        """The pods that count as the target's and are not its own."""
+        return strays(self.scene.pods, self.item.target)
+
+    @property
+    def template(self) -> str:
+        """Where the pods' template is written."""
+        above = owner_ref(self.target.item) if self.target.item else None
+        return f"{above}, whose controller writes {self.workload}" if above else f"the template of {self.workload}"
+
     def problem(self, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> ScalingProblem:
+        if self.owner and rule in _IN_THE_AUTOSCALER:
+            way_out += self.in_owner
         return ScalingProblem(rule, severity, (str(self.item), *others), why, way_out)
+
+
+def owner_of(item: Autoscaler) -> OwnerRef | None:
+    """The object whose controller writes the autoscaler; None if people do."""
+    return owner_ref(item.raw) if item.raw else None
 
 
 def not_judged(name: str, error: Exception) -> ScalingProblem:
@@ -111,7 +151,16 @@ def problems(scene: ScalingScene, decision: Decision, controller: ScalingControl
     look = _Look(scene, decision, controller, world, world.targets.get(scene.autoscaler.key, Target()))
     if scene.scale is None:
         return [*_no_target(look)]
-    found = [*_selector(look), *_metrics(look), *_without_node(look), *_handled(look), *_bounds(look), *_vertical(look), *_owner(look)]
+    found = [
+        *_selector(look),
+        *_strays(look),
+        *_metrics(look),
+        *_without_node(look),
+        *_handled(look),
+        *_bounds(look),
+        *_vertical(look),
+        *_owner(look),
+    ]
     found += [look.problem(*one) for one in (*quota_problems(scene, world), *limit_problems(scene, world))]
     found += _habits(look)
     order = ("critical", "warning", "note")
@@ -151,9 +200,35 @@ def _selector(look: _Look) -> Iterator[ScalingProblem]:
             "two-autoscalers", "critical",
             f"{_few([f'autoscaler {one}' for one in others])} also selects pods of {look.workload} ({look.scene.scale.selector}): the "
             "controller stops both (AmbiguousSelector)",
-            f"keep one: put all metrics into it, and remove the other: kubectl delete hpa -n {look.item.namespace} "
-            f"{others[0].partition('/')[2]}; or give the workloads selectors that do not overlap",
+            f"keep one: put all metrics into it, and remove the other: {_removal(look)}; or give the workloads selectors that do not "
+            "overlap",
             *(f"HorizontalPodAutoscaler {one}" for one in others),
+        )  # fmt: skip
+
+
+def _removal(look: _Look) -> str:
+    """How to remove one of the autoscalers that share pods: one that people wrote, if there is one."""
+    owners = {scene.autoscaler.key: owner_of(scene.autoscaler) for scene in look.world.scenes} | {look.item.key: look.owner}
+    keys = (*look.scene.shared_with, look.item.key)
+    key = next((one for one in keys if owners.get(one) is None), "")
+    namespace, _, name = key.partition("/")
+    return f"kubectl delete hpa -n {namespace} {name}" if key else f"delete {owners[keys[0]]}"
+
+
+def _strays(look: _Look) -> Iterator[ScalingProblem]:
+    """Pods of others that the selector matches by accident."""
+    whose: dict[str, list[Stray]] = {}
+    for one in look.strays:
+        whose.setdefault(one.whose, []).append(one)
+    for owner, found in whose.items():
+        names, several = _few([one.name for one in found]), len(found) > 1
+        selector = look.scene.scale.selector if look.scene.scale else ""
+        them = "them" if several else "it"
+        yield look.problem(
+            "foreign-pods", "warning",
+            f"{names} {'belong' if several else 'belongs'} to {owner if found[0].owner else 'nobody'}, and the selector of "
+            f"{look.workload} ({selector}) matches {them}: the autoscaler counts {them} as the workload's",
+            f"{found[0].labels_elsewhere}; or give {look.workload} a narrower selector", owner,
         )  # fmt: skip
 
 
@@ -174,7 +249,7 @@ def _metrics(look: _Look) -> Iterator[ScalingProblem]:
         if isinstance(reading, NoReading):
             if metric.is_resource and look.pods and not _started(look):
                 yield _none_counts(look, metric, [str(pod["metadata"]["name"]) for pod in look.pods])
-            elif not metric.is_resource or look.pods:
+            elif not look.disabled and (not metric.is_resource or look.pods):
                 yield _no_metric(look, metric, reading)
         elif row := next((one for one in look.decision.rows if one.metric is metric), None):
             yield from _samples(look, metric, row.groups.missing, row.groups.unready, row.message)
@@ -197,33 +272,62 @@ def _requests(look: _Look, metric: MetricSpec) -> Iterator[ScalingProblem]:
     """Requests that a Utilization needs, in pods and in the template; and the container of a ContainerResource."""
     template = _template(look.target.item)
     places = [*((f"pod {pod['metadata']['name']}", pod) for pod in look.scene.pods), *([("the template", template)] if template else [])]
+    foreign = {one.name: one for one in look.strays}
     if metric.container:
-        without = [place for place, pod in places if metric.container not in [one.get("name") for one in requesting_containers(pod)]]
-        if without:
-            known = _few([str(one.get("name")) for one in requesting_containers(places[-1][1])])
-            yield look.problem(
-                "no-container", "critical" if any(one.startswith("pod ") for one in without) else "warning",
-                f"{metric}: {_few(without)} has no container {metric.container}", f"name one that it has: {known}", look.workload,
-            )  # fmt: skip
+        yield from _without_container(look, metric, places, foreign)
     if metric.utilization is None or metric.average is not None:
         return
-    missing: dict[str, list[str]] = {}
+    missing: dict[tuple[str, str], list[str]] = {}
     for place, pod in places:
+        stray = foreign.get(place.removeprefix("pod "))
         for name in without_request(pod, metric, look.controller):
-            missing.setdefault(name, []).append(place)
-    for name, where in missing.items():
+            missing.setdefault((stray.name if stray else "", name), []).append(place)
+    for (of_stray, name), where in missing.items():
         in_pods = any(one.startswith("pod ") for one in where)
         if not in_pods and look.scene.pods:
             # A LimitRange fills it in when a pod is created.
             continue
+        why = f"{metric}: container {name} of {_few(where)} has no {metric.name} request; one is enough to stop the whole metric"
+        if of_stray:
+            yield _stray_request(look, metric, foreign[of_stray], name, why)
+            continue
         yield look.problem(
-            "missing-request", "critical" if in_pods else "warning",
-            f"{metric}: container {name} of {_few(where)} has no {metric.name} request; one is enough to stop the whole metric",
-            f"set requests.{metric.name} of container {name} in the template of {look.workload}"
+            "missing-request", "critical" if in_pods else "warning", why,
+            f"set requests.{metric.name} of container {name} in {look.template}"
             + ("" if metric.container else ", or measure one container only (ContainerResource), or use an average value instead of "
-            "a percentage"),
+            "a percentage") + look.in_owner,
             look.workload,
         )  # fmt: skip
+
+
+def _without_container(
+    look: _Look, metric: MetricSpec, places: Sequence[tuple[str, Object]], foreign: Mapping[str, Stray]
+) -> Iterator[ScalingProblem]:  # fmt: skip
+    without = [place for place, pod in places if metric.container not in [one.get("name") for one in requesting_containers(pod)]]
+    own = [place for place in without if place.removeprefix("pod ") not in foreign]
+    if own:
+        known = _few([str(one.get("name")) for one in requesting_containers(places[-1][1])])
+        yield look.problem(
+            "no-container", "critical" if any(one.startswith("pod ") for one in own) else "warning",
+            f"{metric}: {_few(own)} has no container {metric.container}", f"name one that it has: {known}", look.workload,
+        )  # fmt: skip
+    for stray in (foreign[place.removeprefix("pod ")] for place in without if place not in own):
+        yield look.problem(
+            "no-container", "critical",
+            f"{metric}: pod {stray.name} has no container {metric.container}; the pod is of {stray.whose}, and the selector of "
+            f"{look.workload} matches it",
+            f"{stray.labels_elsewhere}; or give {look.workload} a narrower selector", stray.whose,
+        )  # fmt: skip
+
+
+def _stray_request(look: _Look, metric: MetricSpec, stray: Stray, container: str, why: str) -> ScalingProblem:
+    """A pod that is not the target's stops the metric. Another metric is no way out: the template has no such container."""
+    return look.problem(
+        "missing-request", "critical", f"{why}; the pod is of {stray.whose}, and the selector of {look.workload} matches it",
+        f"{stray.labels_elsewhere}; or set requests.{metric.name} of container {container} in {stray.whose}; or give {look.workload} a "
+        "narrower selector",
+        stray.whose,
+    )  # fmt: skip
 
 
 def without_request(pod: Object, metric: MetricSpec, controller: ScalingController) -> list[str]:
@@ -321,12 +425,30 @@ def _handled(look: _Look) -> Iterator[ScalingProblem]:
             f"leader, and "
             "whether --controllers leaves out horizontal-pod-autoscaler-controller",
         )  # fmt: skip
-    if look.decision.current == 0 and not look.decision.rows:
-        yield look.problem(
-            "disabled-at-zero", "warning", f"{look.workload} has 0 replicas, so the autoscaler is off (ScalingDisabled)",
-            f"to turn it on: kubectl scale -n {look.item.namespace} {look.item.target.kind.lower()}/{look.item.target.name} "
-            f"--replicas={max(look.item.minimum, 1)}", look.workload,
+    if look.disabled:
+        yield _at_zero(look)
+
+
+def _at_zero(look: _Look) -> ScalingProblem:
+    """With somebody who scales the workload to 0 and back, this is the normal state of an idle service."""
+    why = f"{look.workload} has 0 replicas, so the autoscaler is off (ScalingDisabled)"
+    above = owner_ref(look.target.item) if look.target.item else None
+    if keeper := look.owner or above:
+        which = "autoscaler" if look.owner else "workload"
+        return look.problem(
+            "disabled-at-zero", "note", f"{why}: {keeper} owns the {which}, and its controller scales it to 0 and back",
+            f"if it should run, change {keeper}; more replicas by hand do not last", look.workload, str(keeper),
         )  # fmt: skip
+    if tool := sleeper(look.target.item):
+        return look.problem(
+            "disabled-at-zero", "note", f"{why}: its annotations say that {tool} did it on purpose",
+            f"if it should run, wake it with {tool}", look.workload,
+        )  # fmt: skip
+    return look.problem(
+        "disabled-at-zero", "warning", why,
+        f"to turn it on: kubectl scale -n {look.item.namespace} {look.item.target.kind.lower()}/{look.item.target.name} "
+        f"--replicas={max(look.item.minimum, 1)}", look.workload,
+    )  # fmt: skip
 
 
 def _bounds(look: _Look) -> Iterator[ScalingProblem]:

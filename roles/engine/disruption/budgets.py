@@ -287,7 +287,8 @@ def _state(budget: Object, pods: Sequence[Object], live: DisruptionObjects, now:
             text if problem.unread else "", unmanaged, controllers, attainable,
         )  # fmt: skip
     disrupted = _disrupted(matched, status.numbers.disrupted, now)
-    healthy = sum(is_ready(pod) and not is_ending(pod) and namespace_and_name(pod)[1] not in disrupted for pod in matched)
+    leaving = {name for name, at in disrupted.items() if at + DELETION_TIMEOUT > now}
+    healthy = sum(is_ready(pod) and not is_ending(pod) and namespace_and_name(pod)[1] not in leaving for pod in matched)
     allowed = max(0, healthy - desired) if expected > 0 else 0
     numbers = Numbers(expected, desired, healthy, allowed, disrupted)
     return BudgetState(budget, selector, matched, numbers, status, "", False, "", unmanaged, controllers, attainable)
@@ -324,7 +325,8 @@ def _controllers(pods: Sequence[Object], live: DisruptionObjects) -> tuple[tuple
 
 
 def _disrupted(pods: Sequence[Object], noted: Mapping[str, datetime], now: datetime) -> dict[str, datetime]:
-    """The pods whose eviction was allowed, and which still count as leaving."""
+    """The pods whose eviction was allowed and is still noted (buildDisruptedPodMap). At the very end of that time a pod is noted, and
+    counts as healthy again (countHealthyPods)."""
     names = {namespace_and_name(pod)[1] for pod in pods if not is_ending(pod)} if noted else ()
     return {name: at for name, at in noted.items() if name in names and at + DELETION_TIMEOUT >= now}
 

@@ -1,13 +1,17 @@
 """Label selectors, read exactly as Kubernetes reads them. Pure.
 
-apimachinery/pkg/apis/meta/v1/helpers.go (LabelSelectorAsSelector), apimachinery/pkg/labels/selector.go (Requirement.Matches).
+apimachinery/pkg/apis/meta/v1/helpers.go (LabelSelectorAsSelector), apimachinery/pkg/labels/selector.go
+(NewRequirement, Requirement.Matches).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from roles.engine.object_changes.names import key_problem, value_problem
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -83,4 +87,17 @@ def label_selector(raw: Mapping[str, Any] | None) -> LabelSelector:
             needs = "needs values" if not values else "takes no values"
             return LabelSelector(problem=f"{one.get('key')}: the operator {operator} {needs}")
         found.append(Requirement(str(one.get("key", "")), operator, values))
-    return LabelSelector(tuple(found))
+    return LabelSelector(tuple(found), problem=next(_invalid(found), ""))
+
+
+def _invalid(requirements: list[Requirement]) -> Iterator[str]:
+    """Keys and values that no label can have; one of them makes the whole selector invalid (NewRequirement)."""
+    for one in requirements:
+        for problem in (_key_problem(one.key), *(_value_problem(one.key, value) for value in one.values)):
+            if problem:
+                yield problem
+
+
+# The same few keys and values are read for each pod and budget of a cluster.
+_key_problem = lru_cache(maxsize=4096)(key_problem)
+_value_problem = lru_cache(maxsize=4096)(value_problem)

@@ -131,7 +131,11 @@ def test_a_memory_of_its_own_follows_the_controller() -> None:
     assert first.desired == 4
     memory = next_history(memory, first, ago(15))
     # Ten seconds later the load is gone: the recommendation of 8 holds the count for 300 s.
-    assert decided(hpa(), 4, samples(5, 5, 5, 5), history=memory).desired == 8 and len(memory.ups) == 1
+    assert decided(hpa(), 4, samples(5, 5, 5, 5), history=memory).desired == 8
+    # The controller keeps changes of the count only for the policies of spec.behavior.
+    assert memory.ups == ()
+    first = decided(hpa(behavior={"scaleUp": {}}), 1, samples(400), history=memory)
+    assert len(next_history(memory, first, ago(15)).ups) == 1
 
 
 def test_a_range_is_said_as_one() -> None:

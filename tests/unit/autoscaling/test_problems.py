@@ -25,6 +25,7 @@ from tests.unit.autoscaling.world import (
     container,
     external,
     hpa,
+    owned_by,
     pod,
     pods,
     samples,
@@ -156,6 +157,81 @@ def test_an_autoscaler_that_no_controller_looks_at() -> None:
 def test_zero_replicas() -> None:
     one = found(of=[], current=0)["disabled-at-zero"]
     assert one.severity == "warning" and "kubectl scale -n shop deployment/web --replicas=1" in one.way_out
+
+
+KEDA = {"ownerReferences": [owned_by("ScaledObject", "web", "keda.sh/v1alpha1")]}
+
+
+def kept(*metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """An autoscaler that KEDA writes."""
+    item = hpa(*metrics, **more)
+    return with_status({**item, "metadata": {**item["metadata"], **KEDA}})
+
+
+def test_zero_replicas_on_purpose() -> None:
+    """The normal state of an idle service is a note, which names who keeps it so; no replicas by hand."""
+    for listed in (
+        found(kept(external(IN_ALL)), [GONE], of=[], current=0),
+        found(of=[], current=0, of_target=target(**KEDA)),
+    ):
+        assert {rule: one.severity for rule, one in listed.items()} == {"disabled-at-zero": "note"}
+        one = listed["disabled-at-zero"]
+        assert "ScaledObject shop/web owns the" in one.why and "change ScaledObject shop/web" in one.way_out
+        assert "kubectl scale" not in one.way_out and one.objects[-1] == "ScaledObject shop/web"
+    slept = found(of=[], current=0, of_target=target(annotations={"downscaler/original-replicas": "2"}))["disabled-at-zero"]
+    assert slept.severity == "note" and "kube-downscaler" in slept.why and "kubectl scale" not in slept.way_out
+
+
+def test_an_autoscaler_with_an_owner_is_changed_there() -> None:
+    assert "change the autoscaler in ScaledObject shop/web" in found(kept(maximum=2), [samples(90, 90)])["at-maximum"].way_out
+    assert "ScaledObject" not in found(with_status(hpa(maximum=2)), [samples(90, 90)])["at-maximum"].way_out
+    # Of two, the one that people wrote goes.
+    one = found(kept(), shared_with=("shop/other",))["two-autoscalers"]
+    assert "kubectl delete hpa -n shop other" in one.way_out
+    bare = container("app", cpu=None)
+    of_operator = target(bare, ownerReferences=[owned_by("Shop", "main", "shop.example/v1")])
+    one = found(of=pods(2, bare), of_target=of_operator)["missing-request"]
+    assert "of container app in Shop shop/main, whose controller writes Deployment shop/web" in one.way_out
+
+
+JOB = ("Job", "web-migrate")
+HASHED = {"pod-template-hash": "5d4f"}
+
+
+def test_pods_of_others_are_named_with_their_owner() -> None:
+    """A pod that the target does not control is its own controller's to change, also when it is over."""
+    bare = container("migrate", cpu=None)
+    listed = found(of=[*pods(2), pod("web-migrate-x2x", bare, owner=JOB, phase="Succeeded", ready="False")])
+    one = listed["missing-request"]
+    assert one.severity == "critical" and one.objects[1] == "Job shop/web-migrate"
+    assert "the pod is of Job shop/web-migrate, and the selector of Deployment shop/web matches it" in one.why
+    assert "give the pods of Job shop/web-migrate other labels" in one.way_out and "ttlSecondsAfterFinished" in one.way_out
+    assert "template" not in one.way_out and "ContainerResource" not in one.way_out
+    assert listed["foreign-pods"].severity == "warning" and "(app=web)" in listed["foreign-pods"].why
+    one = found(with_status(hpa(utilization(container="app"))), of=[*pods(2), pod("j", bare, owner=JOB)])["no-container"]
+    assert one.severity == "critical" and "Job shop/web-migrate" in one.way_out and "name one" not in one.way_out
+
+
+@pytest.mark.parametrize(
+    ("one", "whose"),
+    [
+        (pod("x", labels=HASHED), None),
+        # A ReplicaSet whose name says nothing may be of any Deployment.
+        (pod("x", owner=("ReplicaSet", "odd")), None),
+        (pod("x", owner=("ReplicaSet", "web-api-5d4f"), labels=HASHED), "ReplicaSet shop/web-api-5d4f"),
+        (pod("x", owner=("StatefulSet", "web")), "StatefulSet shop/web"),
+        (pod("x", owner=("DaemonSet", "web")), "DaemonSet shop/web"),
+        (pod("x", owner=None), "Pod shop/x"),
+    ],
+)
+def test_whose_a_pod_is(one: dict[str, Any], whose: str | None) -> None:
+    listed = found(of=[*pods(2), one], readings=[samples(50, 50)]).get("foreign-pods")
+    assert (listed.objects[1] if listed else None) == whose
+
+
+def test_a_target_of_another_kind_may_control_any_pod() -> None:
+    item = hpa(scaleTargetRef={"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"})
+    assert "foreign-pods" not in found(with_status(item), of=[pod("x", owner=("Game", "y"))], readings=[samples(50)])
 
 
 def test_equal_bounds_never_scale() -> None:

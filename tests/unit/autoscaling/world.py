@@ -74,7 +74,8 @@ def container(name: str = "app", cpu: str | None = "100m", memory: str | None = 
 
 
 def pod(name: str, *containers: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """A pod that has been Ready for an hour. `phase`, `ready`, `started`, `changed` (seconds ago), `ending`; `init`, `resources`."""
+    """A pod that has been Ready for an hour. `phase`, `ready`, `started`, `changed` (seconds ago), `ending`; `init`, `resources`; `labels`,
+    `owner` (kind and name of its controller; None: it has none)."""
     spec: dict[str, Any] = {"containers": list(containers or [container()])}
     for key, field in (("init", "initContainers"), ("resources", "resources"), ("overhead", "overhead")):
         if key in more:
@@ -86,9 +87,17 @@ def pod(name: str, *containers: Mapping[str, Any], **more: Any) -> dict[str, Any
     if ready is not None:
         status["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": text(ago(more.get("changed", 3600)))}]
     metadata: dict[str, Any] = {"namespace": more.get("namespace", "shop"), "name": name, "uid": name}
+    if "labels" in more:
+        metadata["labels"] = more["labels"]
+    if owner := more.get("owner", ("ReplicaSet", "web-5d4f")):
+        metadata["ownerReferences"] = [owned_by(*owner)]
     if more.get("ending"):
         metadata["deletionTimestamp"] = text(NOW)
     return {"metadata": metadata, "spec": spec, "status": status}
+
+
+def owned_by(kind: str, name: str, version: str = "apps/v1") -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": f"u-{name}", "controller": True}
 
 
 def pods(count: int, *containers: Mapping[str, Any], **more: Any) -> list[dict[str, Any]]:

@@ -33,6 +33,15 @@ from roles.engine.object_changes import label_selector
         ({"matchExpressions": [{"key": "app", "operator": "Gt", "values": ["1"]}]}, {"app": "2"}, False),
         ({"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}, {"app": "2"}, False),
         ({"matchExpressions": [{"key": "app", "operator": "Exists", "values": ["x"]}]}, {"app": "2"}, False),
+        # Keys and values that no label can have: not even their absence matches.
+        ({"matchExpressions": [{"key": "a/b/c", "operator": "DoesNotExist"}]}, {}, False),
+        ({"matchExpressions": [{"key": "/c", "operator": "DoesNotExist"}]}, {}, False),
+        ({"matchExpressions": [{"key": "", "operator": "DoesNotExist"}]}, {}, False),
+        ({"matchExpressions": [{"key": "Upper.example/c", "operator": "DoesNotExist"}]}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b c"]}]}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b" * 64]}]}, {}, False),
+        ({"matchLabels": {"a/b/c": "x"}}, {"a/b/c": "x"}, False),
+        ({"matchLabels": {"example.org/c": "x"}}, {"example.org/c": "x"}, True),
     ],
 )
 def test_matches(selector: dict[str, Any] | None, labels: dict[str, str] | None, matches: bool) -> None:
