@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roles.control_plane_flags import dangers
+from roles.control_plane_flags import dangers, places
 from roles.control_plane_flags.compliance import naming as naming_flags
 from roles.control_plane_flags.compliance import unmet, unmet_files, wanted_of, wrong_attributes
 from roles.control_plane_flags.listed_flags import ListedFlag, alike, parse_flags
@@ -258,6 +258,7 @@ def judge_flags(plan: NodeFlags, verdicts: Verdicts, desired: DesiredFlags) -> N
     for one in plan.planned:
         listed = parse_flags(verdicts.flags.get(one.component, ""))
         refusals += _dangers(plan, one, desired, warnings)
+        refusals += _misplaced(plan, one, desired, warnings)
         if one.change is None:
             refusals += _not_in_effect(plan, one, desired)
         else:
@@ -289,11 +290,26 @@ def _dangers(plan: NodeFlags, one: FlagPlan, desired: DesiredFlags, warnings: li
                 yield from _consent(plan, f"{one.component}: {path}, which --{name} names: {why}", name, desired, warnings)
 
 
-def _consent(plan: NodeFlags, what: str, name: str, desired: DesiredFlags, warnings: list[str]) -> Iterator[Refusal]:
+def _consent(plan: NodeFlags, what: str, name: str, desired: DesiredFlags, warnings: list[str], instead: str = "") -> Iterator[Refusal]:
     if name in desired.allow_flags:
         warnings.append(f"{what} (allowed by allow_flags)")
     else:
-        yield Refusal(plan.host, what, f"to accept that, add --data allow_flags={name}")
+        yield Refusal(plan.host, what, f"{f'{instead}; ' if instead else ''}to accept that, add --data allow_flags={name}")
+
+
+def _misplaced(plan: NodeFlags, one: FlagPlan, desired: DesiredFlags, warnings: list[str]) -> Iterator[Refusal]:
+    """Paths of changed flags that are not on the node."""
+    component = plan.components[one.component]
+    changed = {name: values for name, values in one.wanted.items() if values is not None and not any_flag.same(one.now[name], values)}
+    if one.change is None or not changed:
+        return
+    argv = one.change.new_argv or component.argv
+    for found in places.misplaced(one.component, component.container, one.change.files[-1].after or b"", argv, changed):
+        what = f"{one.component}: {mask_text(_asked(found.flag, changed[found.flag]))}: {found.why}"
+        if found.fatal:
+            yield Refusal(plan.host, what, found.way_out)
+        else:
+            yield from _consent(plan, what, found.flag, desired, warnings, found.way_out)
 
 
 def _not_in_effect(plan: NodeFlags, one: FlagPlan, desired: DesiredFlags) -> Iterator[str]:

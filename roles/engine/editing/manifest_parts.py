@@ -13,6 +13,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.editing import any_flag, yaml_text
@@ -24,6 +25,8 @@ from roles.engine.editing.yaml_items import ItemChanger
 
 ANNOTATION = "daytwo/files"
 _LONGEST = 50
+# Volumes that nobody can write to (kubernetes.io, Volumes).
+_READ_ONLY = ("configMap", "secret", "projected", "downwardAPI", "image")
 
 
 def edit(data: bytes, container: str, changes: FlagChanges, mounts: Mapping[str, bool], stamp: str | None = None) -> bytes:
@@ -53,6 +56,39 @@ def mounted(data: bytes, container: str, path: str) -> bool:
     return _covered(content, container_of(content, container), path)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a path of a container is. `source`: the path on the node; None for a volume that is no directory of the node. `kind`: the type
+    of the hostPath, or of such a volume. `alone`: the mount is of exactly this path."""
+
+    source: str | None
+    kind: str
+    read_only: bool
+    alone: bool
+
+
+def place_of(data: bytes, container: str, path: str) -> Place | None:
+    """Where a container's path is; None: in no mount, so in the container's own layer, which is gone with the container. The mount whose
+    path is the longest counts. Raises FormatError."""
+    content = yaml_text.load(data)
+    mounts = _by_place(container_of(content, container))
+    above = next((one for one in _above(path) if one in mounts), None)
+    if above is None:
+        return None
+    mount, alone = mounts[above], above == path
+    volume = _volume(content, mount.get("name"))
+    host = volume.get("hostPath")
+    kind = str((host.get("type") if isinstance(host, dict) else next((key for key in volume if key != "name"), "")) or "")
+    return Place(_source(content, mount, above, path), kind, mount.get("readOnly") is True or kind in _READ_ONLY, alone)
+
+
+def writable_directories(data: bytes, container: str) -> list[str]:
+    """The container's paths that are directories of the node, and not mounted read-only. Raises FormatError."""
+    content = yaml_text.load(data)
+    found = {place: place_of(data, container, place) for place in _by_place(container_of(content, container))}
+    return sorted(path for path, one in found.items() if one and one.source and not one.read_only and "File" not in one.kind)
+
+
 def mounted_alone(data: bytes, container: str, path: str) -> bool:
     """Whether the container mounts exactly this file of the node, which `edit` can take out."""
     content = yaml_text.load(data)
@@ -77,13 +113,25 @@ def _spec(content: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
+def _volume(content: dict[str, Any], name: object) -> dict[str, Any]:
+    return next((volume for volume in _items(_spec(content), "volumes") if volume.get("name") == name), {})
+
+
 def _host_path(content: dict[str, Any], name: object) -> str | None:
     """The directory or file of the node that a volume is; None for any other volume."""
-    for volume in _items(_spec(content), "volumes"):
-        if volume.get("name") == name:
-            found = volume.get("hostPath")
-            return str(found.get("path")) if isinstance(found, dict) else None
-    return None
+    found = _volume(content, name).get("hostPath")
+    return str(found.get("path")) if isinstance(found, dict) else None
+
+
+def _by_place(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {posixpath.normpath(str(mount.get("mountPath"))): mount for mount in _items(container, "volumeMounts")}
+
+
+def _source(content: dict[str, Any], mount: dict[str, Any], above: str, path: str) -> str | None:
+    """The path on the node of a path below a mount at `above`; None if the volume is no directory of the node."""
+    source = _host_path(content, mount.get("name"))
+    inside = path.removeprefix(above).lstrip("/")
+    return posixpath.normpath(posixpath.join(source, str(mount.get("subPath") or ""), inside)) if source is not None else None
 
 
 def _above(path: str) -> Sequence[str]:
@@ -95,14 +143,12 @@ def _above(path: str) -> Sequence[str]:
 
 
 def _covered(content: dict[str, Any], container: dict[str, Any], path: str) -> bool:
-    by_place = {posixpath.normpath(str(mount.get("mountPath"))): mount for mount in _items(container, "volumeMounts")}
+    by_place = _by_place(container)
     for above in _above(path):
         if (mount := by_place.get(above)) is None:
             continue
-        source = _host_path(content, mount.get("name"))
-        inside = path.removeprefix(above).lstrip("/")
-        below = posixpath.normpath(posixpath.join(source, str(mount.get("subPath") or ""), inside)) if source is not None else None
-        if below != path:
+        if _source(content, mount, above, path) != path:
+            source = _host_path(content, mount.get("name"))
             raise FormatError(
                 f"something else is mounted at {above}: {source or 'a volume that is no directory of the node'}",
                 value=path,

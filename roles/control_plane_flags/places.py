@@ -1,0 +1,77 @@
+"""Whether the path that a flag names is where an operator expects it: on the node, or only inside the container. Pure.
+
+A static pod sees the node through its mounts only. What a component writes elsewhere goes to the container's own layer: on the node's disk,
+where nobody looks and nothing rotates it away, and gone with the container. What it reads must be in its image, or mounted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from roles.engine.editing import FormatError, last_flag, manifest_parts
+from roles.engine.named_paths import NamedPath, Use, named_path, paths_in
+
+_WRITTEN = (Use.WRITTEN, Use.WRITTEN_DIRECTORY)
+_OUTPUT = "audit-log-path"
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """A path of a flag that is not on the node as it should be. `fatal`: the component would not start."""
+
+    flag: str
+    why: str
+    way_out: str
+    fatal: bool = False
+
+
+def misplaced(
+    program: str, container: str, manifest: bytes, argv: Sequence[str], flags: Mapping[str, Sequence[str]]
+) -> Iterator[Misplaced]:
+    """Of the `flags` of a component with these arguments (by name, their values): paths that are not on the node, by its manifest."""
+    for name, values in flags.items():
+        named = named_path(program, name)
+        if named is None or any(last_flag(argv, other) for other in named.unless):
+            continue
+        for path in paths_in(values):
+            with contextlib.suppress(FormatError):  # the plan of the manifest's edit refuses that
+                found = manifest_parts.place_of(manifest, container, path)
+                judged = _written(named, name, path, found, argv) if named.use in _WRITTEN else _read(name, path, found)
+                if judged is not None:
+                    yield _with_directories(judged, manifest, container)
+
+
+def _written(named: NamedPath, name: str, path: str, place: manifest_parts.Place | None, argv: Sequence[str]) -> Misplaced | None:
+    folder = path if named.use is Use.WRITTEN_DIRECTORY else posixpath.dirname(path)
+    elsewhere = 'use "-", or a directory that is mounted' if name == _OUTPUT else "use a directory that is mounted"
+    if place is None:
+        why = f"{folder.rstrip('/')}/ is no mount of the pod: {named.what} stays in the container, and is lost when it restarts"
+        return Misplaced(name, why, elsewhere)
+    if place.read_only:
+        return Misplaced(name, f"{path} is mounted read-only, and the component could not write {named.what}", elsewhere, fatal=True)
+    if place.source is None:
+        return Misplaced(
+            name, f"{folder.rstrip('/')}/ is a volume ({place.kind}): {named.what} is lost when the pod is recreated", elsewhere
+        )
+    if place.alone and named.use is Use.WRITTEN and name == _OUTPUT and last_flag(argv, "audit-log-maxsize") != "0":
+        why = f"{path} is a mount of this file alone: the component cannot rename it, so it cannot rotate {named.what}"
+        return Misplaced(name, why, f"{elsewhere}; or set audit-log-maxsize: 0, and rotate it on the node")
+    return None
+
+
+def _read(name: str, path: str, place: manifest_parts.Place | None) -> Misplaced | None:
+    if place is not None:
+        return None
+    why = f"no mount of the pod has {path}: unless the image itself has it, the component does not start"
+    return Misplaced(name, why, "place the file with control_plane_files, or name one that is mounted")
+
+
+def _with_directories(found: Misplaced, manifest: bytes, container: str) -> Misplaced:
+    if not found.way_out.endswith("a directory that is mounted"):
+        return found
+    there = manifest_parts.writable_directories(manifest, container)
+    which = ", ".join(there) if there else "this pod has none that it can write to, so add a volume and a mount to its manifest first"
+    return Misplaced(found.flag, found.why, f"{found.way_out}: {which}", found.fatal)
