@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine import bridge, placement
-from roles.engine.api import ApiError, Conflict, Forbidden, NotFound, list_objects
+from roles.engine.api import ApiError, Conflict, Denied, NotFound, Speaker, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster, is_over
 from roles.engine.proof import NoApi
@@ -270,8 +270,8 @@ def _patiently(create: Callable[[], dict[str, Any]], deadline: Deadline) -> dict
     while True:
         try:
             return create()
-        except Forbidden as error:
-            if "serviceaccount" not in error.rule or deadline.over:
+        except Denied as error:
+            if error.speaker is not Speaker.SERVICE_ACCOUNT or deadline.over:
                 raise
         deadline.pause(LOOK_AGAIN)
 

@@ -17,7 +17,7 @@ from typing import Any
 import paramiko
 import pytest
 
-from roles.engine.api import Conflict, EvictionRefused, Forbidden, NotFound, TunnelApi, parse_kubeconfig
+from roles.engine.api import Conflict, Denied, EvictionRefused, NotFound, Speaker, TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.draining import (
     SURGED_BY,
@@ -264,7 +264,7 @@ def test_each_answer_of_the_eviction_api(lab: Lab, session: Session) -> None:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/eviction"
         try:
             session.asked(lambda api: api.create(path, eviction(pod), dry_run=True))
-        except (NotFound, Conflict, Forbidden, EvictionRefused) as error:
+        except (NotFound, Conflict, Denied, EvictionRefused) as error:
             return error
         return None
 
@@ -274,7 +274,7 @@ def test_each_answer_of_the_eviction_api(lab: Lab, session: Session) -> None:
     other = {"metadata": {**named["db"]["metadata"], "uid": another}}
     assert isinstance(answer(gone), NotFound) and isinstance(answer(other), Conflict)
     forbidden = answer(ending)
-    assert isinstance(forbidden, Forbidden) and forbidden.ending_namespace, forbidden
+    assert isinstance(forbidden, Denied) and forbidden.speaker is Speaker.NAMESPACE, forbidden
 
     # A StatefulSet's pod that came back under its name is another pod, and is not touched.
     mover = Evictor(session, DrainConsents(seconds=60), ["w1"], lambda: "")

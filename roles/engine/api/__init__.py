@@ -6,6 +6,7 @@ from roles.engine.api.errors import (
     ApiConnectionLost,
     ApiError,
     Conflict,
+    Denied,
     EvictionRefused,
     Forbidden,
     ForwardingForbidden,
@@ -13,7 +14,6 @@ from roles.engine.api.errors import (
     KubeconfigError,
     NotFound,
     Owner,
-    RbacRefusal,
     Timeout,
     Unauthorized,
     Unreachable,
@@ -41,6 +41,7 @@ from roles.engine.api.read import (
     node_with_pods,
 )
 from roles.engine.api.served import Served, served
+from roles.engine.api.speakers import RbacRefusal, Speaker
 from roles.engine.api.tunnel import TunnelApi
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "Conflict",
     "ContainerStatus",
     "Credentials",
+    "Denied",
     "EtcdAccess",
     "EtcdError",
     "EtcdHealth",
@@ -75,6 +77,7 @@ __all__ = [
     "RbacRefusal",
     "RunCommand",
     "Served",
+    "Speaker",
     "Timeout",
     "TunnelApi",
     "Unauthorized",

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from roles.engine.api.speakers import RbacRefusal, Speaker, Spoken, spoken_by
 from roles.engine.transaction import mask_text
 
 
@@ -19,6 +20,8 @@ class ApiError(Exception):
 
     #: True if the same request may succeed a moment later by itself.
     passing = False
+    #: Who gave the answer; the API server itself, if there was one.
+    speaker = Speaker.API_SERVER
 
     def __init__(self, host: str, path: str, rule: str, way_out: str) -> None:
         # The API quotes the object that it refuses.
@@ -35,7 +38,8 @@ class ApiError(Exception):
 
 
 class Unreachable(ApiError):
-    """Nothing answers at the API's address: refused, closed during the answer, or HTTP 429, 500, 502, 503, 504."""
+    """Nothing answers at the API's address: refused, closed during the answer, or HTTP 429, 500, 502, 503, 504 of the server itself or of
+    what it needs to answer (`speaker`)."""
 
     passing = True
 
@@ -54,10 +58,20 @@ class ForwardingForbidden(ApiError):
     """The node's sshd does not forward ports (AllowTcpForwarding, PermitOpen, DisableForwarding), and kubectl could not be used."""
 
 
+class Denied(ApiError):
+    """Something that the API server asks before it answers has refused the request, whatever the status code: an admission webhook or
+    policy, a quota, another admission plugin; or the kubelet behind it. An answer to this very request: neither the API nor the
+    credentials are at fault. Or the webhook does not answer: then it is `passing`, but for evictions, whose caller asks again itself.
+    `cause`: who, and its words."""
+
+    cause = ""
+
+
 class EvictionRefused(ApiError):
     """The API server does not evict a pod (pkg/registry/core/pod/storage/eviction.go). `budget`: its budget allows none now (HTTP 429);
     else more than one budget selects it (HTTP 500), and the same request never succeeds. `cause`: the server's reason."""
 
+    speaker = Speaker.BUDGET
     budget = False
     cause = ""
 
@@ -78,12 +92,10 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """HTTP 403: the server knows us, but we may not do this; or an admission plugin refuses it."""
+    """HTTP 403: the server knows us, but we may not do this."""
 
-    #: What RBAC refused; None if something else refused the request.
+    #: What RBAC refused; None if the answer does not say who refused the request.
     refusal: RbacRefusal | None = None
-    #: Its namespace is being deleted, and all that is in it: nothing can be created there, not even an eviction.
-    ending_namespace = False
 
 
 class NotFound(ApiError):
@@ -123,33 +135,8 @@ class Owner:
     field: str
 
 
-@dataclass(frozen=True)
-class RbacRefusal:
-    """The parts of an RBAC refusal: identity, verb, resource with its API group (as in a Role), scope."""
-
-    identity: str
-    verb: str
-    resource: str
-    scope: str
-
-
-# apiserver/pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage). Names of users may have any character but a quote.
-_RBAC = re.compile(
-    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
-    r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)" (?P<scope>at the cluster scope|in the namespace "[^"]*")'
-    r'|path "(?P<path>[^"]*)")'
-)
 # apimachinery/pkg/util/managedfields/internal/conflict.go (printManager)
 _OWNER = re.compile(r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"')
-
-
-def rbac_refusal(text: str) -> RbacRefusal | None:
-    """From the message of a 403; None if RBAC did not refuse the request. Pure."""
-    found = _RBAC.search(text)
-    if found is None:
-        return None
-    resource = found["path"] or found["resource"] + (f".{found['group']}" if found["group"] else "")
-    return RbacRefusal(found["user"], found["verb"], resource, found["scope"] or "as a path")
 
 
 def owners(body: bytes) -> tuple[Owner, ...]:
@@ -168,24 +155,72 @@ def owners(body: bytes) -> tuple[Owner, ...]:
 #: An apply with a field that the kind does not have is a 500 (apimachinery/pkg/util/managedfields/internal/structuredmerge.go).
 _UNTYPED = "failed to create typed patch object"
 _NOBODY = "system:anonymous"
-# k8s.io/api: policy/v1 DisruptionBudgetCause, core/v1 NamespaceTerminatingCause; eviction.go for a pod with more than one budget.
-_BUDGET, _ENDING_NAMESPACE = "DisruptionBudget", "NamespaceTerminating"
+# k8s.io/api: policy/v1 DisruptionBudgetCause; eviction.go for a pod with more than one budget.
+_BUDGET = "DisruptionBudget"
 _TWO_BUDGETS = "This pod has more than one PodDisruptionBudget"
 _BUSY = frozenset({429, 500, 502, 503, 504})
+_ADMIN = "the credentials of a cluster admin (admin.conf, or super-admin.conf from 1.29)"
+#: What is to be done where the kubelet refuses the API server (pkg/kubelet/server/server.go: InstallAuthFilter).
+_OF_KUBELET = {
+    401: "it does not accept the API server's --kubelet-client-certificate: compare it with the kubelet's clientCAFile",
+    403: "it lets the API server's user not do this: grant that user system:kubelet-api-admin, or see the kubelet's authorization.mode",
+}
 
 
 def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
-    """The error for an answer with this HTTP status, with the server's own words. Pure."""
-    said = _said(body)
+    """The error for an answer with this HTTP status: by who gave it, then by the status; with the speaker's own words. Pure."""
+    spoken = spoken_by(path, body)
+    error = _by_speaker(host, path, status, spoken) or _by_code(host, path, status, body, spoken)
+    error.speaker = Speaker.AUTHENTICATION if isinstance(error, Unauthorized) else spoken.speaker
+    if isinstance(error, EvictionRefused):
+        error.speaker = Speaker.BUDGET
+    return error
+
+
+def _by_speaker(host: str, path: str, status: int, spoken: Spoken) -> ApiError | None:
+    """None if the status code must do."""
+    if spoken.refusal is not None:
+        return _unauthorized_by_rbac(host, path, spoken.refusal, spoken.words)
+    rule = f"HTTP {status}: {spoken.sentence}"
+    if spoken.speaker is Speaker.BUDGET:
+        return _eviction_refused(host, path, status, spoken.words, budget=True)
+    if spoken.speaker is Speaker.KUBELET and status in _OF_KUBELET:
+        return _denied(host, path, rule, _OF_KUBELET[status], spoken)
+    if spoken.speaker is Speaker.ADMISSION:
+        way_out = "an admission plugin of the API server has this rule (--enable-admission-plugins), and not RBAC: correct what it names"
+        return _denied(host, path, rule, way_out, spoken)
+    if spoken.speaker is Speaker.OTHER and status < 500:
+        return Unusable(host, path, rule, "is this the address of a Kubernetes API, and not that of a load balancer or a proxy?")
+    if spoken.form is None:
+        return None
+    if spoken.speaker in _NOT_ASKED:
+        return Unreachable(host, path, rule, spoken.way_out) if spoken.passing else _denied(host, path, rule, spoken.way_out, spoken)
+    return _denied(host, path, rule, spoken.way_out, spoken)
+
+
+#: They do not judge a request: without them the API server cannot answer it.
+_NOT_ASKED = (Speaker.API_SERVER, Speaker.STORAGE, Speaker.CONVERSION, Speaker.AGGREGATED, Speaker.KUBELET, Speaker.TUNNEL)
+
+
+def _denied(host: str, path: str, rule: str, way_out: str, spoken: Spoken) -> Denied:
+    error = Denied(host, path, rule, way_out)
+    error.cause = mask_text(spoken.sentence)
+    error.passing = spoken.passing and not path.partition("?")[0].endswith("/eviction")
+    return error
+
+
+def _by_code(host: str, path: str, status: int, body: bytes, spoken: Spoken) -> ApiError:
+    said = spoken.words
     if status == 401:
         return Unauthorized(
             host, path, f"401 Unauthorized: the API does not accept these credentials ({said})",
             "the certificate may have expired: `kubeadm certs check-expiration`",
         )  # fmt: skip
     if status == 403:
-        forbidden = _forbidden(host, path, said)
-        forbidden.ending_namespace = any(reason == _ENDING_NAMESPACE for reason, _ in causes(body))
-        return forbidden
+        return Forbidden(
+            host, path, f"403 Forbidden: the answer does not say who refuses it ({said})",
+            "see the API server's log, or its audit log",
+        )  # fmt: skip
     if status == 404:
         return NotFound(host, path, f"404 Not Found ({said})", "check the name; this version may not have the path")
     if status == 409:
@@ -194,10 +229,11 @@ def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
         return Expired(host, path, f"410 Gone ({said})", "list from the beginning")
     if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
         return Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "correct what it names")
-    if (refused := _eviction_refused(host, path, status, body, said)) is not None:
-        return refused
+    budget = next((message for reason, message in causes(body) if reason == _BUDGET), "") if status == 429 else ""
+    if budget or (status == 500 and said.startswith(_TWO_BUDGETS)):
+        return _eviction_refused(host, path, status, budget or said, budget=bool(budget))
     if status in _BUSY:
-        return Unreachable(host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again")
+        return Unreachable(host, path, f"HTTP {status}: {spoken.speaker.value} is not ready ({said})", "try again")
     return Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
 
 
@@ -210,20 +246,15 @@ def causes(body: bytes) -> tuple[tuple[str, str], ...]:
         return ()
 
 
-def _eviction_refused(host: str, path: str, status: int, body: bytes, said: str) -> EvictionRefused | None:
-    budget = next((message for reason, message in causes(body) if reason == _BUDGET), "") if status == 429 else ""
-    if not budget and not (status == 500 and said.startswith(_TWO_BUDGETS)):
-        return None
-    cause = budget or said
+def _eviction_refused(host: str, path: str, status: int, cause: str, *, budget: bool) -> EvictionRefused:
     way_out = "it can be evicted once the budget allows it" if budget else "let only one PodDisruptionBudget select it"
     error = EvictionRefused(host, path, f"HTTP {status}: {cause}", way_out)
-    error.budget, error.cause = bool(budget), mask_text(cause)
+    error.budget, error.cause = budget, mask_text(cause)
     return error
 
 
-def _forbidden(host: str, path: str, said: str) -> Forbidden:
-    refusal = rbac_refusal(said)
-    if refusal is not None and refusal.identity == _NOBODY:
+def _unauthorized_by_rbac(host: str, path: str, refusal: RbacRefusal, said: str) -> Forbidden:
+    if refusal.identity == _NOBODY:
         # A controller-manager or scheduler that started while the API was unavailable reads the clients' CA from there as soon as it can
         # (apiserver/pkg/server/dynamiccertificates/configmap_cafile_content.go), which took 80 s.
         error = Forbidden(
@@ -233,19 +264,13 @@ def _forbidden(host: str, path: str, said: str) -> Forbidden:
         )  # fmt: skip
         error.passing = True
         return error
-    if refusal is not None:
-        error = Forbidden(
-            host, path,
-            f"403 Forbidden: RBAC: {refusal.identity!r} may not {refusal.verb} {refusal.resource} {refusal.scope} ({said})",
-            f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} with a (Cluster)Role, "
-            "or use the credentials of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
-        )  # fmt: skip
-        error.refusal = refusal
-        return error
-    return Forbidden(
-        host, path, f"403 Forbidden: these credentials may not do it, or an admission plugin refuses it ({said})",
-        "use those of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
+    error = Forbidden(
+        host, path,
+        f"403 Forbidden: RBAC: {refusal.identity!r} may not {refusal.verb} {refusal.resource} {refusal.scope} ({said})",
+        f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} with a (Cluster)Role, or use {_ADMIN}",
     )  # fmt: skip
+    error.refusal = refusal
+    return error
 
 
 def _conflict(host: str, path: str, said: str, body: bytes) -> Conflict:
@@ -264,17 +289,3 @@ def _conflict(host: str, path: str, said: str, body: bytes) -> Conflict:
         f"409 Conflict: the object was changed or replaced since it was read ({said})",
         "run it again",
     )
-
-
-def _said(body: bytes) -> str:
-    """The server's own words on one line: the message of a Status object, the failed checks of /readyz, else the text; cut at 300
-    characters."""
-    text = body[:65536].decode("utf-8", "replace")
-    text = "; ".join(line for line in text.splitlines() if line.startswith("[-]")) or text
-    try:
-        found = json.loads(text)
-        text = str(found.get("message") or text) if isinstance(found, dict) else text
-    except ValueError:
-        pass
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return text if len(text) <= 300 else text[:300] + "..."

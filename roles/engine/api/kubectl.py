@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 
 from roles.engine.api import errors
@@ -25,8 +26,31 @@ while [ ! -S "$d/api" ] && kill -0 "$p" 2>/dev/null && [ "$i" -lt 100 ]; do i=$(
 [ -S "$d/api" ] || {{ tail -n 3 "$d/log" >&2; exit 1; }}
 printf %s {body} | base64 -d | {curl} --unix-socket "$d/api"
 """
-#: Reasons as kubectl prints them (apimachinery meta/v1/types.go: StatusReason), if they mean more than "not now".
-_REASONS = {"Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "BadRequest": 400, "MethodNotAllowed": 405, "Expired": 410}
+#: What kubectl prints of an answer (kubectl/pkg/cmd/util/helpers.go: StandardErrorMessage), and of one without a Status object
+#: (apimachinery/pkg/api/errors: NewGenericServerResponse).
+_ANSWER = re.compile(r"^Error from server(?: \((?P<reason>\w+)\))?: (?P<said>.*)", re.MULTILINE | re.DOTALL)
+_UNREAD = re.compile(r'an error on the server \("(?P<said>.*)"\) has prevented the request from succeeding', re.DOTALL)
+#: The status codes of its reasons (apimachinery meta/v1/types.go: StatusReason); 500 without one.
+_REASONS = {
+    "Unauthorized": 401,
+    "Forbidden": 403,
+    "NotFound": 404,
+    "AlreadyExists": 409,
+    "Conflict": 409,
+    "Gone": 410,
+    "Expired": 410,
+    "Invalid": 422,
+    "BadRequest": 400,
+    "MethodNotAllowed": 405,
+    "NotAcceptable": 406,
+    "RequestEntityTooLarge": 413,
+    "UnsupportedMediaType": 415,
+    "TooManyRequests": 429,
+    "InternalError": 500,
+    "ServerTimeout": 500,
+    "ServiceUnavailable": 503,
+    "Timeout": 504,
+}
 
 
 class KubectlApi(Base):
@@ -54,7 +78,7 @@ class KubectlApi(Base):
         ok, out, err = self._run(f"{command} </dev/null")
         if ok:
             return out.encode("utf-8", "surrogateescape")
-        raise self._failed(path, " ".join(err.split()) or "kubectl failed without a message")
+        raise self._failed(path, err)
 
     def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
         # `kubectl apply` cannot be used: it moves the fields of client-side apply to its own field manager, and then drops those that
@@ -65,27 +89,26 @@ class KubectlApi(Base):
         ok, out, err = self._run(script)
         status, data = curl_answer(out)
         if not ok or not status:
-            raise self._failed(path, " ".join(err.split()) or "kubectl proxy failed without a message")
+            raise self._failed(path, err)
         if status in DONE:
             return data
-        if status in (500, 502) and not data.lstrip().startswith(b"{"):
+        if status in (500, 502) and not data.lstrip().startswith((b"{", b"Internal Server Error: ")):
             # The proxy's own words: it did not reach the API server, or does not trust it.
-            raise self._failed(path, " ".join(data.decode("utf-8", "replace").split()))
+            raise self._failed(path, data.decode("utf-8", "replace"))
         raise errors.by_status(self._host, path, status, data)
 
     def _kubectl(self, *arguments: str) -> str:
         who = (f"--kubeconfig={self._path}", f"--server={self._url}", f"--tls-server-name={self._name}")
         return shlex.join(["kubectl", *who, *arguments])
 
-    def _failed(self, path: str, text: str) -> errors.ApiError:
+    def _failed(self, path: str, words: str) -> errors.ApiError:
         host, url = self._host, self._url
+        if (answer := _ANSWER.search(words)) is not None:
+            said = answer["said"]
+            unread = _UNREAD.match(said)
+            return errors.by_status(host, path, _REASONS.get(answer["reason"] or "", 500), (unread["said"] if unread else said).encode())
+        text = " ".join(words.split()) or "kubectl failed without a message"
         lower = text.lower()
-        for reason, status in _REASONS.items():
-            if f"error from server ({reason})".lower() in lower:
-                return errors.by_status(host, path, status, text.encode())
-        if "error from server (" in lower or lower.startswith("error from server:"):
-            # Kubernetes' other reasons (ServiceUnavailable, InternalError, Timeout...), and a server that is just starting.
-            return errors.Unreachable(host, path, f"kubectl on the node says: {text}", "check the kube-apiserver there")
         if "must be logged in" in lower or "please enter username" in lower or "unauthorized" in lower:
             return errors.by_status(host, path, 401, text.encode())
         if "x509:" in lower or "tls:" in lower or "http response to https client" in lower:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiError, Forbidden, NotFound, list_objects
+from roles.engine.api import Api, ApiError, Denied, Forbidden, NotFound, list_objects
 from roles.engine.disruption.budgets import counts_scales
 from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, OwnerRef, Scale, owner_ref
 from roles.engine.disruption.problem import HPA, WEBHOOKS, service_of
@@ -83,7 +83,7 @@ def cluster_time(api: Api) -> datetime:
     """The API server's clock, in whole seconds: it writes the times of status.disruptedPods and of deletions. An answer to "who am I" has
     it, and nothing is stored (pkg/registry/authentication/selfsubjectreview/rest.go). If that is forbidden: the newest renewal of a node's
     lease, or this machine's time. Raises ApiError."""
-    with contextlib.suppress(Forbidden, NotFound, ValueError):
+    with contextlib.suppress(Denied, Forbidden, NotFound, ValueError):
         answer = api.create(_REVIEWS, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
         return datetime.fromisoformat(str((answer.get("metadata") or {}).get("creationTimestamp")))
     times = []

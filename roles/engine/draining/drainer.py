@@ -105,7 +105,7 @@ class Drainer:
         try:
             return self._evictor.move(one)
         except NotEvicted as refused:
-            if self._stopped() or not self._past_budgets(one):
+            if self._stopped() or not refused.by_budget or not self._past_budgets(one):
                 raise
             show(f"  {one.name}: {refused}; deleting it past {', '.join(one.budgets)}, by consent")
             begun([{"path": [DELETE, one.name], "before": one.uid, "after": None}])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from roles.engine.api import Conflict, EvictionRefused, Forbidden, NotFound
+from roles.engine.api import Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.bridge import show
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.reading import Look, pod_path
@@ -33,9 +33,10 @@ AGAIN = 2.0
 
 
 class NotEvicted(NotDone):
-    """The run ends before the API server evicted the pod: nothing has changed."""
+    """The run ends before the API server evicted the pod: nothing has changed. `by_budget`: a budget refused it, and nobody else."""
 
     outcome: ClassVar[Outcome] = "not started"
+    by_budget = False
 
 
 def eviction(pod: Object) -> dict[str, Any]:
@@ -51,17 +52,14 @@ def eviction(pod: Object) -> dict[str, Any]:
 
 def try_eviction(session: Session, pod: Object) -> str:
     """The API server's answer to a dry run of the eviction (it asks the budget, and takes nothing from it): "" if it would evict the pod
-    now, or if the pod is gone or in a namespace that is being deleted. Raises ApiError, NoApi."""
+    now, or if the pod is gone or in a namespace that is being deleted; else who refuses it, and why. Raises ApiError, NoApi."""
     path = f"{pod_path(*namespace_and_name(pod))}/eviction"
     try:
         session.asked(lambda api: api.create(path, eviction(pod), dry_run=True), "dry run")
     except (NotFound, Conflict):
         return ""
-    except EvictionRefused as error:
-        return error.cause
-    except Forbidden as error:
-        if not error.ending_namespace:
-            raise
+    except (Denied, EvictionRefused) as error:
+        return "" if error.speaker is Speaker.NAMESPACE else error.cause
     return ""
 
 
@@ -123,6 +121,7 @@ class Evictor:
     def _evict(self, one: PodFate, deadline: Deadline) -> str:
         """Returns the API server's answer in words."""
         path, body, said = f"{pod_path(*namespace_and_name(one.pod))}/eviction", eviction(one.pod), ""
+        way_out, by_budget = "", False
         while True:
             try:
                 self.session.asked(lambda api: api.create(path, body), "evict")
@@ -133,22 +132,27 @@ class Evictor:
                 if self._is_another(one):
                     return "it was gone already (another pod has its name, and is not touched)"
                 why = "the pod changed at the same moment"
-            except EvictionRefused as error:
-                if not error.budget:
+            except (Denied, EvictionRefused) as error:
+                if error.speaker is Speaker.NAMESPACE:
+                    return "its namespace is being deleted, and ends it"
+                if isinstance(error, EvictionRefused) and not error.budget:
                     raise NotDone(f"the API server never evicts it: {error.cause}") from error
-                why = error.cause
-            except Forbidden as error:
-                if not error.ending_namespace:
-                    raise
-                return "its namespace is being deleted, and ends it"
+                why, by_budget = error.cause, isinstance(error, EvictionRefused)
+                way_out = "" if by_budget else f"; {error.way_out}"
             if why != said:
                 said = why
                 show(f"  {one.name}: waits: {one_line(why)}")
             if stopped := self._stopped():
-                raise NotEvicted(f"not evicted ({stopped}); its budget refused until then: {why}")
+                raise self._refused(f"not evicted ({stopped}); refused until then: {why}{way_out}", by_budget=by_budget)
             if deadline.over:
-                raise NotEvicted(f"the API server refused its eviction for {deadline.passed:.0f} s: {why}")
+                raise self._refused(f"the API server refused its eviction for {deadline.passed:.0f} s: {why}{way_out}", by_budget=by_budget)
             deadline.pause(AGAIN)
+
+    @staticmethod
+    def _refused(why: str, *, by_budget: bool) -> NotEvicted:
+        error = NotEvicted(why)
+        error.by_budget = by_budget
+        return error
 
     def _is_another(self, one: PodFate) -> bool:
         found = self.session.fetch(pod_path(*namespace_and_name(one.pod)))

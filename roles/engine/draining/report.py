@@ -75,6 +75,6 @@ def _names(pods: Sequence[PodFate]) -> str:
 def _answers(plan: DrainPlan, answers: Mapping[str, str] | None) -> list[str]:
     if not answers:
         return []
-    refused = [f"  {one.name}: {one_line(answers[one.uid])}" for one in plan.leaving if answers.get(one.uid)]
+    refused = [f"  {one.name}: NOT NOW, the run waits: {one_line(answers[one.uid])}" for one in plan.leaving if answers.get(one.uid)]
     asked = len(answers)
     return [f"\nDry run of {table.counted(asked, 'eviction')} on the API server: {asked - len(refused)} would be evicted now", *refused]

@@ -20,6 +20,7 @@ from roles.engine.api import (
     ApiConnectionLost,
     ApiError,
     Conflict,
+    Denied,
     EvictionRefused,
     Forbidden,
     ForwardingForbidden,
@@ -46,7 +47,7 @@ API_WAIT = 60.0
 PAUSE = 1.0
 
 #: The API server refused the request, or nothing was sent: the request was not applied.
-REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, EvictionRefused, ForwardingForbidden)
+REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, Denied, EvictionRefused, ForwardingForbidden)
 
 
 class Session:
@@ -87,7 +88,7 @@ class Session:
                 self._api = self._connect()
             self.calls[what] += 1
             return ask(self._api)
-        except (Forbidden, NotFound, Conflict, Invalid, EvictionRefused):
+        except (Forbidden, NotFound, Conflict, Invalid, Denied, EvictionRefused):
             raise  # an answer: this Api still serves
         except RemoteError as error:
             self._api = None
@@ -141,8 +142,13 @@ class Session:
             try:
                 return self._once(send, "patch")
             except REFUSED as error:
-                if not lost:
+                # A webhook that does not answer may do so a moment later.
+                again = isinstance(error, Denied) and error.passing and not deadline.over
+                if not lost and not again:
                     raise
+                if again:
+                    deadline.pause(PAUSE)
+                    continue
                 refused = error
             except (ApiError, NoApi) as error:
                 lost = str(error)

@@ -30,7 +30,8 @@ from roles.engine.api import (
     list_objects,
 )
 from roles.engine.api.client import tls_way_out
-from roles.engine.api.errors import Expired, owners, rbac_refusal
+from roles.engine.api.errors import Expired, owners
+from roles.engine.api.speakers import rbac_refusal
 from roles.engine.api.tunnel import Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 

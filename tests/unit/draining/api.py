@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
@@ -30,7 +31,8 @@ class Killed(BaseException):
 
 class ClusterApi:
     """`writes` has (verb, path, body) of all writes. `after(write)` runs after each one, as controllers do; it may raise Killed. `refuse`
-    returns the cause for which the eviction of a pod is refused, "" if it is not. `time`: its clock."""
+    returns the cause for which a budget refuses the eviction of a pod, "" if it does not; `deny` the status code and the words of somebody
+    else who does, and whether the request is a dry run decides too. `time`: its clock."""
 
     host = "cp1"
 
@@ -41,6 +43,7 @@ class ClusterApi:
         self.after: Callable[[Write], None] = lambda write: None
         self.time = "2026-03-01T12:00:00Z"
         self.refuse: Callable[[Mapping[str, Any]], str] = lambda pod: ""
+        self.deny: Callable[[Mapping[str, Any], bool], tuple[int, str] | None] = lambda pod, dry_run: None
 
     @property
     def session(self) -> Session:
@@ -91,6 +94,8 @@ class ClusterApi:
         if path.endswith("selfsubjectreviews"):
             return {"metadata": {"creationTimestamp": self.time}}
         pod = self._get(path.removesuffix("/eviction"))
+        if denied := self.deny(pod, dry_run):
+            raise by_status("cp1", path, denied[0], json.dumps({"kind": "Status", "message": denied[1]}).encode())
         if why := self.refuse(pod):
             body = f'{{"details": {{"causes": [{{"reason": "DisruptionBudget", "message": "{why}"}}]}}, "message": "{why}"}}'
             raise by_status("cp1", path, 429, body.encode())

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from roles.drain import DrainOptions, chosen_nodes, plan_uncordon, plan_way_back
-from roles.engine.api.errors import EvictionRefused, Forbidden, Unreachable, by_status
+from roles.engine.api import Denied, EvictionRefused, Forbidden, Speaker, Unreachable
+from roles.engine.api.errors import by_status
 from roles.engine.draining import CORDON, CORDONED_BY, EVICT, PROVE, SURGE, SURGED_BY
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import workload
@@ -119,7 +120,8 @@ def test_answers_to_an_eviction() -> None:
     # An API server that is busy is not a budget.
     assert isinstance(by_status("cp1", "/x", 429, status(429, "too many requests, please try again later")), Unreachable)
     assert isinstance(by_status("cp1", "/x", 500, b"etcdserver: leader changed"), Unreachable)
-    ending = by_status("cp1", "/x", 403, status(403, "x is being terminated", ("NamespaceTerminating", "namespace x is being terminated")))
-    assert isinstance(ending, Forbidden) and ending.ending_namespace
-    other = by_status("cp1", "/x", 403, status(403, "no"))
-    assert isinstance(other, Forbidden) and not other.ending_namespace
+    words = 'pods "a" is forbidden: unable to create new content in namespace x because it is being terminated'
+    ending = by_status("cp1", "/x", 403, status(403, words, ("NamespaceTerminating", "namespace x is being terminated")))
+    assert isinstance(ending, Denied) and ending.speaker is Speaker.NAMESPACE
+    other = by_status("cp1", "/x", 403, status(403, "no", ("NamespaceTerminating", "namespace x is being terminated")))
+    assert isinstance(other, Forbidden) and other.speaker is not Speaker.NAMESPACE

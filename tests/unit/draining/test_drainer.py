@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.draining import EVICT, PROVE, DrainConsents, Drainer, drainer, evicting, plan_drain, reading, surging
+from roles.engine.api import Forbidden
+from roles.engine.draining import EVICT, PROVE, DrainConsents, Drainer, drainer, evicting, plan_drain, plan_text, reading, surging
 from roles.engine.object_changes import NotDone
 from roles.engine.rollout import ClusterStep, Fields
 from tests.unit.clock import Clock
@@ -242,6 +244,69 @@ def test_a_pod_that_arrives_and_is_refused_is_named() -> None:
         drain.step(PROVE)
     # The proof has failed: it did begin.
     assert not isinstance(got.value, evicting.NotEvicted)
+
+
+# ---- somebody else than a budget refuses
+
+HOOK = 'admission webhook "guard.example" denied the request: the owner moves it first'
+SILENT = 'Internal error occurred: failed calling webhook "guard.example": failed to call webhook: EOF'
+POLICY = "pods \"web-1-0\" is forbidden: ValidatingAdmissionPolicy 'no-night' with binding 'all' denied request: not at night"
+
+
+@pytest.mark.parametrize(
+    "denied", [(429, HOOK), (403, HOOK), (404, HOOK), (409, HOOK), (500, HOOK), (500, SILENT), (422, POLICY), (401, POLICY)]
+)
+def test_a_denied_eviction_is_asked_again_until_it_is_allowed(denied: tuple[int, str], clock: Clock) -> None:
+    api, asked = cluster(), list[float]()
+
+    def deny(pod: Mapping[str, Any], dry_run: bool) -> tuple[int, str] | None:
+        asked.append(clock.now)
+        return denied if clock.now - asked[0] < 90 else None
+
+    api.deny = deny
+    assert "evicted; gone" in Drain(api, DrainConsents(seconds=600)).step(EVICT)
+    pauses = {later - before for before, later in itertools.pairwise(asked)}
+    assert api.evicted() == ["web-1-0"] and min(pauses) >= 2 and max(pauses) <= 5
+
+
+@pytest.mark.parametrize(
+    ("denied", "whom"),
+    [((429, HOOK), "ask its owner"), ((403, POLICY), "no-night has its rules"), ((500, SILENT), "the pods that serve it")],
+)
+def test_a_denial_to_the_end_says_who_and_whom_to_ask(denied: tuple[int, str], whom: str) -> None:
+    api = cluster()
+    api.deny = lambda pod, dry_run: denied
+    with pytest.raises(evicting.NotEvicted, match=f"refused its eviction for 600 s: admission .*{whom}") as caught:
+        Drain(api, DrainConsents(seconds=600)).step(EVICT)
+    assert "cluster admin" not in str(caught.value) and api.evicted() == []
+
+
+def test_a_webhook_is_not_passed_by_a_consent_to_pass_a_budget() -> None:
+    api = cluster(budget(maxUnavailable=1, status=of_status(1, 0, 1, 1)))
+    drain = Drain(api, DrainConsents(seconds=40, ignore_budgets=("shop/web",)))
+    api.one("PodDisruptionBudget", "web")["status"]["disruptionsAllowed"] = 0
+    api.deny = lambda pod, dry_run: (429, HOOK)
+    with pytest.raises(evicting.NotEvicted, match=r"guard\.example"):
+        drain.step(EVICT)
+    assert api.deleted() == []
+
+
+@pytest.mark.parametrize("denied", [(429, HOOK), (403, POLICY), (400, 'admission webhook "guard.example" does not support dry run')])
+def test_the_plan_has_the_words_of_who_denies_at_once(denied: tuple[int, str]) -> None:
+    api = cluster()
+    api.deny = lambda pod, dry_run: denied
+    answer = evicting.try_eviction(api.session, api.one("Pod", "web-1-0"))
+    assert answer.startswith(("admission webhook guard.example", "admission policy no-night"))
+    plan = plan_drain(reading.read_drain(api.session), ["w1"], DrainConsents(), NOW)
+    assert f"shop/web-1-0: NOT NOW, the run waits: {answer}" in plan_text(plan, {plan.pods[0].uid: answer})
+
+
+def test_what_rbac_refuses_is_not_waited_for() -> None:
+    api = cluster()
+    words = 'pods "web-1-0" is forbidden: User "ops" cannot create resource "pods/eviction" in API group "" in the namespace "shop"'
+    api.deny = lambda pod, dry_run: (403, words)
+    with pytest.raises(Forbidden, match="cluster admin"):
+        Drain(api).step(EVICT)
 
 
 # ---- what it reads while it waits
