@@ -173,6 +173,10 @@ class BudgetState:
             return f"it needs {self.numbers.desired_healthy} healthy pods, and its pods are at most {self.attainable}"
         return ""
 
+    def lets_go(self, count: int) -> bool:
+        """So many of its healthy pods can be away at once some time, as long as the budget and the scales stay."""
+        return count <= 1 or bool(self.unread or self.problem) or self.attainable - self.numbers.desired_healthy >= count
+
     def settled(self) -> BudgetState:
         """The state when kube-controller-manager has caught up, if nothing else happens: its status has the computed numbers."""
         if self.unread:

@@ -13,6 +13,7 @@ from roles.engine.disruption.owners import Controller, Unscaled
 from roles.engine.disruption.problem import WEBHOOKS, Problem, Scene, count, few, full_name, is_alive, node_of, service_of, stays_in_a_drain
 from roles.engine.object_changes import Object, is_ending, is_over, label_selector, namespace_and_name
 from roles.engine.object_changes.api_object import is_ready
+from roles.engine.placement import Move, PodVolume, Storage
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 HOSTNAME = "kubernetes.io/hostname"
@@ -140,27 +141,28 @@ def tolerates(pod: Object, taint: Mapping[str, Any]) -> bool:
 
 
 def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
-    claims = {namespace_and_name(item): item for item in scene.live.of("PersistentVolumeClaim")}
-    volumes = {namespace_and_name(item)[1]: item for item in scene.live.of("PersistentVolume")}
-    local: dict[str, dict[str, None]] = {}
+    storage = Storage(scene.live.of)
+    local: dict[str, list[str]] = {}
     once: dict[str, list[str]] = {}
     paths: dict[str, list[str]] = {}
+    users: dict[tuple[str, str], tuple[PodVolume, list[Object]]] = {}
     for pod in filter(is_alive, pods):
         namespace, name = namespace_and_name(pod)
-        for volume in (pod.get("spec") or {}).get("volumes") or ():
-            if volume.get("hostPath"):
-                paths.setdefault(namespace, []).append(f"{name} ({volume['hostPath'].get('path')})")
-            claim = claims.get((namespace, _claim_name(name, volume)))
-            spec = (claim or {}).get("spec") or {}
-            bound = volumes.get(str(spec.get("volumeName") or ""))
-            if bound is not None and _is_local(bound):
-                local.setdefault(full_name(pod), {})[str(spec["volumeName"])] = None
-            elif claim is not None and set(spec.get("accessModes") or ()) <= {"ReadWriteOnce", "ReadWriteOncePod"}:
+        for path in (one["hostPath"].get("path") for one in (pod.get("spec") or {}).get("volumes") or () if one.get("hostPath")):
+            paths.setdefault(namespace, []).append(f"{name} ({path})")
+        for volume in storage.volumes(pod):
+            if volume.move is Move.NODE_LOCAL:
+                local.setdefault(full_name(pod), []).append(volume.name)
+            elif volume.move is Move.LEFT_BEHIND:
+                paths.setdefault(namespace, []).append(f"{name} ({volume})")
+            elif volume.move in (Move.ONE_NODE, Move.ONE_POD):
                 once.setdefault(namespace, []).append(name)
+            if volume.waits:
+                users.setdefault((node_of(pod), volume.key), (volume, []))[1].append(pod)
     for pod_name, names in local.items():
         yield Problem(
             "tied-to-node", "warning", (f"Pod {pod_name}",),
-            f"its data is on its node (local volume {few(list(names))}): its replacement stays Pending until that node is uncordoned",
+            f"its data is on its node (local volume {few(names)}): its replacement stays Pending until that node is uncordoned",
             "drain its node only for a short time, or move the data first",
         )  # fmt: skip
     yield from _per_namespace(
@@ -170,6 +172,21 @@ def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
         once, "use a volume that only one node can attach: a replacement waits until the old node has detached it",
         "drain them last, and wait for each",
     )  # fmt: skip
+    for (node, _), (volume, together) in users.items():
+        if node and len(together) > 1:
+            yield _sharing(node, volume, together, scene)
+
+
+def _sharing(node: str, volume: PodVolume, pods: Sequence[Object], scene: Scene) -> Problem:
+    """Pods of one node with a volume that only one node can have."""
+    names = few([full_name(pod) for pod in pods])
+    kept = [state for state in scene.states if not state.lets_go(sum(state.covers(pod) and state.is_healthy(pod) for pod in pods))]
+    deadlock = f"; {few([name_of(state) for state in kept])} never lets all of them go, so no drain of it can end" if kept else ""
+    return Problem(
+        "tied-to-node", "critical" if kept else "warning", tuple(f"Pod {full_name(pod)}" for pod in pods),
+        f"{names} share {volume} on node {node}, and another node gets it when all of them have left: a drain evicts all at once{deadlock}",
+        f"run one pod with this volume, or let the budget allow {len(pods)} at a time (all of them are away then)",
+    )  # fmt: skip
 
 
 def _per_namespace(found: Mapping[str, Sequence[str]], why: str, way_out: str) -> Iterator[Problem]:
@@ -177,18 +194,6 @@ def _per_namespace(found: Mapping[str, Sequence[str]], why: str, way_out: str) -
         own = sorted(set(names))
         objects = tuple(dict.fromkeys(f"Pod {namespace}/{name.partition(' ')[0]}" for name in own))
         yield Problem("tied-to-node", "note", objects, f"namespace {namespace}: pods {few(own)} {why}", way_out)
-
-
-def _claim_name(pod: str, volume: Mapping[str, Any]) -> str:
-    """The claim of a volume; an ephemeral volume's is POD-VOLUME."""
-    if volume.get("ephemeral"):
-        return f"{pod}-{volume.get('name')}"
-    return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
-
-
-def _is_local(volume: Object) -> bool:
-    spec = volume.get("spec") or {}
-    return "local" in spec or "hostPath" in spec
 
 
 # ---- ending

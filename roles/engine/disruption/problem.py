@@ -61,8 +61,8 @@ class Problem:
 @dataclass(frozen=True)
 class Scene:
     """What all rules look at. `live` may also have Node, HorizontalPodAutoscaler, DaemonSet, PersistentVolumeClaim, PersistentVolume,
-    Service, ValidatingWebhookConfiguration and MutatingWebhookConfiguration: a rule that needs a kind that is not there says nothing.
-    `drain_timeout` in seconds: how long a drain waits for a pod."""
+    CSIDriver, Service, ValidatingWebhookConfiguration and MutatingWebhookConfiguration: a rule that needs a kind that is not there says
+    nothing. `drain_timeout` in seconds: how long a drain waits for a pod."""
 
     live: DisruptionObjects
     states: Sequence[BudgetState]

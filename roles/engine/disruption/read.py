@@ -26,6 +26,7 @@ KINDS_OF_LINT = {
     HPA: "/apis/autoscaling/v2/horizontalpodautoscalers",
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
     "PersistentVolume": "/api/v1/persistentvolumes",
+    "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
     "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     "Service": "/api/v1/services",
@@ -73,7 +74,7 @@ def read_lint(api: Api, known: Mapping[str, Collection[Object]]) -> tuple[Disrup
     elif any(replicas(kind, item) > 1 for kind in ("ReplicaSet", "StatefulSet", "ReplicationController") for item in live.of(kind)):
         read("Node")
     if any(one.get("persistentVolumeClaim") or one.get("ephemeral") for pod in live.of("Pod") for one in pod["spec"].get("volumes") or ()):
-        read("PersistentVolumeClaim", "PersistentVolume")
+        read("PersistentVolumeClaim", "PersistentVolume", "CSIDriver")
     if any(service_of(hook) for kind in WEBHOOKS for item in objects.get(kind, ()) for hook in item.get("webhooks") or ()):
         read("Service")
     return DisruptionObjects(objects, live.scales), problems

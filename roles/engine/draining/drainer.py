@@ -14,16 +14,23 @@ from roles.engine.disruption import budget_states, budgets_of, eviction_answer, 
 from roles.engine.draining.cordon import CordonWriter, cordon_change, uncordon_change
 from roles.engine.draining.evicting import Evictor, NotEvicted
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
-from roles.engine.draining.planning import node_of, plan_drain
+from roles.engine.draining.planning import plan_drain
 from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
 from roles.engine.draining.surging import Surger
-from roles.engine.draining.workloads import ready_elsewhere
+from roles.engine.draining.workloads import node_of, ready_elsewhere
+from roles.engine.harmless import one_line
 from roles.engine.object_changes import LOOK_AGAIN, FieldChange, NotDone, Object, Session, is_ending, is_over, namespace_and_name, uid
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Stage, table
 from roles.engine.timeouts import Deadline
 
 CORDON, SURGE, EVICT, DELETE, PROVE = "cordon", "surge", "evict", "delete", "prove"
+# Seconds that an emptied node has until its volumes are detached.
+DETACH = 60.0
+POWER_OFF = (
+    "if the machine is powered off now, no other node gets them before it is not Ready for 6 minutes, or has the taint "
+    "node.kubernetes.io/out-of-service"
+)
 # How often pods that came to a node in mid-drain are evicted again: a pod that tolerates the cordon may come back forever.
 MOST_ROUNDS = 3
 # Seconds after which the pods that are ending on a node are judged again.
@@ -139,9 +146,24 @@ class Drainer:
             if not unmet:
                 serving = len(self._workloads())
                 serve = f"{table.counted(serving, 'workload')} {'serves' if serving == 1 else 'serve'} elsewhere"
-                return f"{left}; {serve}; budgets as before or better"
+                return "; ".join([left, serve, "budgets as before or better", *self._still_attached(node)])
             if deadline.over:
                 raise NotDone(f"{left}, but after {deadline.passed:.0f} s {'; '.join(unmet)}")
+            deadline.pause(LOOK_AGAIN)
+
+    def _still_attached(self, node: str) -> list[str]:
+        """A warning about volumes that stay attached to an emptied node although no pod there uses them; waits for their detach before."""
+        deadline = Deadline(min(DETACH, self._consents.seconds), as_given=True)
+        used = {volume.name for one in self._seen.values() if one.fate == "stays" and one.node == node for volume in one.volumes}
+        while True:
+            found = [one for one in self._evictor.look.attached(time.monotonic()) if one.node == node and one.volume not in used]
+            if not found:
+                return []
+            if deadline.over:
+                names = ", ".join(f"{one.volume or one.name} ({one.progress})" for one in found)
+                text = one_line(f"STILL ATTACHED to {node} after {deadline.passed:.0f} s: {names}; {POWER_OFF}")
+                self.warnings.append((f"Node {node} drained", text))
+                return [text]
             deadline.pause(LOOK_AGAIN)
 
     def _emptied(self, node: str, begin: Callable[[Fields], None]) -> str:

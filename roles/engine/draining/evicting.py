@@ -11,7 +11,8 @@ from roles.engine.api import Conflict, Denied, EvictionRefused, NotFound, Speake
 from roles.engine.bridge import show
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.reading import Look, pod_path
-from roles.engine.draining.workloads import ready_elsewhere
+from roles.engine.draining.volumes import not_detached
+from roles.engine.draining.workloads import node_of, ready_elsewhere
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -104,7 +105,7 @@ class Evictor:
         else:
             how = self._evict(one, deadline)
         since = time.monotonic()
-        gone = False
+        gone, told = False, ""
         while True:
             pods = self.look.pods(namespace_and_name(one.pod)[0], since)
             there = next((pod for pod in pods if uid(pod) == one.uid), None)
@@ -112,6 +113,9 @@ class Evictor:
             gone = gone or bool(end)
             if gone and (said := self._replaced(one, pods, since)):
                 return f"{how}; {end or 'gone'}; {said}"
+            if gone and (waits := self._waits(one, pods, since)) and waits != told:
+                told = waits
+                show(f"  {one.name}: waits: {one_line(waits)}")
             if deadline.over:
                 raise NotDone(self._late(one, pods, deadline, gone))
             deadline.pause(LOOK_AGAIN)
@@ -175,6 +179,14 @@ class Evictor:
         ready = ready_elsewhere(pods, self.look.controllers(workload, since), ())
         return f"{ready} of {workload} are Ready" if ready >= need else ""
 
+    def _waits(self, one: PodFate, pods: Collection[Object], since: float) -> str:
+        """The detach of a volume that its replacement waits for; "" if there is none."""
+        if one.workload is None or not any(volume.waits for volume in one.volumes):
+            return ""
+        owners = self.look.controllers(one.workload, since) if one.workload.counted else {one.workload.uid}
+        new = [pod for pod in pods if controller(pod) in owners and not is_ending(pod) and node_of(pod) not in self.nodes]
+        return not_detached(one, new, self.look.attached(since), pods)
+
     def needed(self, workload: PodWorkload, since: float) -> int | None:
         """How many of its pods must be Ready: as many as before the drain, unless it should have fewer by now. None if it is gone."""
         wanted = self.look.wanted(workload, since)
@@ -188,5 +200,5 @@ class Evictor:
         assert workload is not None  # without one there is nothing to wait for
         owners = self.look.controllers(workload, 0)
         new = [pod for pod in pods if controller(pod) in owners and not is_ending(pod)]
-        why = workload_rollout.complaints(workload.item or {}, new)
+        why = [*filter(None, [self._waits(one, pods, 0)]), *workload_rollout.complaints(workload.item or {}, new)]
         return "; ".join([f"gone, but {workload} does not have its pods Ready again after {deadline.passed:.0f} s", *why])

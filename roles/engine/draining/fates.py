@@ -52,7 +52,7 @@ class Judge:
         budgets = tuple(state.key for state in budgets_of(pod, self.states))
 
         def made(fate: Fate, why: str, way_out: str = "", blocked_now: str = "", notes: Sequence[str] = ()) -> PodFate:
-            return PodFate(pod, node, fate, why, way_out, workload, budgets, blocked_now, has_storage(pod), tuple(notes))
+            return PodFate(pod, node, fate, why, way_out, workload, budgets, blocked_now, has_storage(pod), notes=tuple(notes))
 
         return self._stays(pod, workload, made) or self._blocked(pod, workload, made) or self._leaves(pod, workload, made)
 

@@ -13,11 +13,11 @@ from roles.engine.api import Api, list_objects
 from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, Problem, pods_per_node
 from roles.engine.draining.fates import Judge
 from roles.engine.draining.model import DrainConsents, PodFate
-from roles.engine.draining.planning import cluster_view, node_of
+from roles.engine.draining.planning import cluster_view
 from roles.engine.draining.reading import MORE_KINDS, with_schedulers
 from roles.engine.draining.replacing import replacement
 from roles.engine.draining.waves import in_order
-from roles.engine.draining.workloads import Workloads
+from roles.engine.draining.workloads import Workloads, node_of
 from roles.engine.object_changes import API_WAIT
 from roles.engine.placement import Outcome, Placement, place_all
 from roles.engine.proof import Cluster
@@ -27,7 +27,7 @@ _RULE = "no-place"
 MOST_CHECKS = 60_000
 _FEW_NODES, _FEW_REASONS = 5, 2
 _KINDS = ("Node", "Namespace")
-_OF_VOLUMES = ("PersistentVolumeClaim", "PersistentVolume", "CSINode", "VolumeAttachment")
+_OF_VOLUMES = ("PersistentVolumeClaim", "PersistentVolume", "CSIDriver", "CSINode", "VolumeAttachment")
 #: Rules that say the same of their objects already.
 _SAID = ("no-node-left", "tied-to-node")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from roles.engine.object_changes import Object, namespace_and_name, uid
+from roles.engine.placement import PodVolume
 
 #: What becomes of a pod: `evicted` by the Eviction API; `surged`: replaced first, then removed by its ReplicaSet; `deleted`: by consent,
 #: past its budgets; `stays`; `ending`: already being deleted, waited for; `blocks`: the drain is refused.
@@ -62,9 +63,9 @@ class PodFate:
     """One pod of a drained node. `why`: the reason; `way_out`: what to do if it blocks; `budgets`: NAMESPACE/NAME of those that select it.
 
     `blocked_now`: why the API server would refuse its eviction at the moment, although it may succeed later; "" if it would not.
-    `storage`: it has a volume that must follow it. `notes`: further effects, for the plan. `place`: where its replacement can
-    run. `pending`: by consent its
-    replacement may stay Pending, so nothing waits for it.
+    `storage`: it has a volume that must follow it; `volumes`: all that it has; `together`: the UIDs of pods of its node that share a
+    volume with it which only one node can have, so that they leave in one wave. `notes`: further effects, for the plan. `place`: where its
+    replacement can run. `pending`: by consent its replacement may stay Pending, so nothing waits for it.
     """
 
     pod: Object
@@ -76,6 +77,8 @@ class PodFate:
     budgets: tuple[str, ...] = ()
     blocked_now: str = ""
     storage: bool = False
+    volumes: tuple[PodVolume, ...] = ()
+    together: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     pending: bool = False
     place: str = ""

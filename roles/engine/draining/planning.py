@@ -14,8 +14,10 @@ from roles.engine.draining.model import DrainConsents, DrainPlan, PodFate
 from roles.engine.draining.reading import SCHEDULERS
 from roles.engine.draining.replacing import replacement
 from roles.engine.draining.surge import find_surges
+from roles.engine.draining.volumes import no_place, times, with_volumes
+from roles.engine.draining.volumes import warnings as volume_warnings
 from roles.engine.draining.waves import cut, in_order, shares
-from roles.engine.draining.workloads import Workloads
+from roles.engine.draining.workloads import Workloads, node_of
 from roles.engine.object_changes import Object, did_you_mean
 from roles.engine.placement import ClusterView, Placement, differs, place_all
 
@@ -30,8 +32,8 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
     doomed = [pod for pod in live.of("Pod") if node_of(pod) in nodes]
     surges = find_surges(doomed, workloads, consents)
     judge = Judge(workloads, states, consents, now, surges.pods)
-    first = in_order(judge.fate(pod, node_of(pod)) for pod in doomed)
-    pods, unknown = _with_places(first, workloads, nodes, consents)
+    first = in_order(with_volumes((judge.fate(pod, node_of(pod)) for pod in doomed), live, states, consents))
+    pods, places, unknown = _with_places(first, workloads, nodes, consents)
     moving = [one for one in pods if one.fate in ("evicted", "deleted")]
     homeless = [] if consents.allow_pending else [one for one in first if one.leaves and one.workload is not None]
     waves = cut(moving, states)
@@ -50,8 +52,8 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
             *_never_refilled(moving, states, consents),
             *hook_refusals,
         ),
-        warnings=(*single_replicas(pods), *hook_warnings),
-        notes=unknown,
+        warnings=(*single_replicas(pods), *volume_warnings(pods, places), *hook_warnings),
+        notes=(*unknown, *times(pods, consents)),
     )
 
 
@@ -67,30 +69,36 @@ def narrowed(consents: DrainConsents, live: DisruptionObjects, nodes: Collection
 
 def _with_places(
     pods: Sequence[PodFate], workloads: Workloads, nodes: Collection[str], consents: DrainConsents
-) -> tuple[tuple[PodFate, ...], tuple[str, ...]]:
-    """The pods with where their replacements can run, placed one after the other; and what could not be judged."""
+) -> tuple[tuple[PodFate, ...], dict[str, Placement], tuple[str, ...]]:
+    """The pods with where their replacements can run, placed one after the other; that by UID; and what could not be judged."""
     moving = [one for one in pods if one.leaves and one.workload is not None]
     made = [replacement(one.pod, workloads) for one in moving]
     try:
         places = place_all([pod for pod, _ in made], cluster_view(workloads.live), nodes)
     except ValueError as error:
-        return tuple(pods), (f"where the replacements can run was not judged: {error}",)
+        return tuple(pods), {}, (f"where the replacements can run was not judged: {error}",)
+    by_uid = {one.uid: place for one, place in zip(moving, places, strict=True)}
     found = {
         one.uid: _placed(replace(one, notes=(*one.notes, *notes)), place, consents)
         for one, place, (_, notes) in zip(moving, places, made, strict=True)
     }
-    return tuple(found.get(one.uid, one) for one in pods), ()
+    return tuple(found.get(one.uid, one) for one in pods), by_uid, ()
 
 
 def _placed(one: PodFate, place: Placement, consents: DrainConsents) -> PodFate:
+    if place.apart:
+        return replace(one, place=f"on {', '.join(place.on)}, if {', '.join(place.apart)} goes to the same node")
     if place.outcome != "nowhere":
         return replace(one, place=f"on {', '.join(place.on)}" if place.fits and place.on else str(place).partition(": ")[2])
     why = str(place).partition(": ")[2]
     if place.returns:
         why = f"{why}; it would come back to {', '.join(place.returns)}, since it tolerates the cordon"
     can_wait = not place.returns and one.fate != "surged"
+    by_volume = no_place(one, place)
     if consents.allow_pending and can_wait:
         return replace(one, place=why, pending=True, notes=(*one.notes, "by consent: its replacement stays Pending"))
+    if by_volume is not None:
+        return replace(one, fate="blocks", why=by_volume[0], way_out=by_volume[1], place=why)
     way_out = "make room elsewhere" + (", or allow it with --data allow_pending=true" if can_wait else "")
     return replace(one, fate="blocks", why=f"its replacement would run nowhere else: {why}", way_out=way_out, place=why)
 
@@ -103,7 +111,7 @@ def cluster_view(live: DisruptionObjects) -> ClusterView:
 
     return ClusterView(
         list(live.of("Node")), list(live.of("Pod")), read("PersistentVolumeClaim"), read("PersistentVolume"), read("CSINode"),
-        read("VolumeAttachment"), read("Namespace"), _unlike_the_default(live),
+        read("VolumeAttachment"), read("Namespace"), _unlike_the_default(live), read("CSIDriver"),
     )  # fmt: skip
 
 
@@ -115,10 +123,6 @@ def _unlike_the_default(live: DisruptionObjects) -> str:
         if why:
             return f"kube-scheduler of {one['host']} runs with --config: {why}"
     return ""
-
-
-def node_of(pod: Object) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def _unknown_budgets(states: Sequence[BudgetState], consents: DrainConsents) -> list[str]:

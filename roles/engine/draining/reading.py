@@ -13,6 +13,7 @@ from roles.engine.bridge import Lock
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
 from roles.engine.draining.model import PodWorkload
 from roles.engine.object_changes import COLLECTIONS, LOOK_AGAIN, Object, Session, controller, uid
+from roles.engine.placement import Attachment, attachments
 from roles.engine.proof import Cluster
 
 #: The kinds that decide about a drain, in addition to those that decide about evictions.
@@ -23,6 +24,7 @@ MORE_KINDS = {
     "Service": "/api/v1/services",
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
     "PersistentVolume": "/api/v1/persistentvolumes",
+    "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
     "CSINode": "/apis/storage.k8s.io/v1/csinodes",
     "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
     "Namespace": "/api/v1/namespaces",
@@ -70,6 +72,10 @@ class Look:
 
     def pods(self, namespace: str, since: float) -> list[Object]:
         return self._list(namespaced(COLLECTIONS["Pod"], namespace), since)
+
+    def attached(self, since: float) -> list[Attachment]:
+        """The VolumeAttachments of the cluster."""
+        return attachments(self._list(MORE_KINDS["VolumeAttachment"], since))
 
     def wanted(self, workload: PodWorkload, since: float) -> int | None:
         """The number of pods that it should have now; None if it is gone."""

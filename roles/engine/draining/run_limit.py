@@ -75,5 +75,7 @@ class RunLimit:
 
 
 def _limited(one: PodFate, workload: PodWorkload) -> bool:
-    """No budget is asked before it leaves, its workload's pods can be counted, and no consent lets them stay away."""
-    return one.fate in ("evicted", "deleted") and workload.counted and not one.pending and (not one.budgets or one.fate == "deleted")
+    """No budget is asked before it leaves, its workload's pods can be counted, no consent lets them stay away, and no other pod must leave
+    at the same time."""
+    alone = not one.budgets or one.fate == "deleted"
+    return one.fate in ("evicted", "deleted") and workload.counted and not one.pending and alone and not one.together

@@ -6,19 +6,19 @@ lowest controller.kubernetes.io/pod-deletion-cost (pkg/controller/controller_uti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.draining.model import DrainConsents, PodWorkload
 from roles.engine.draining.workloads import Workloads
 from roles.engine.object_changes import Object, controller, is_ending, is_over, namespace_and_name, uid, workload_rollout
+from roles.engine.placement import Storage
 
 #: Annotation of a Deployment that has a replica more for a moment: the run that did it.
 SURGED_BY = "daytwo.dev/surged-by"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 CHEAPEST = "-2147483647"
-_SHARED_MODES = {"ReadWriteMany", "ReadOnlyMany"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def why_not(pod: Object, workload: PodWorkload, workloads: Workloads) -> str | N
     scaler = next((one for one in workloads.live.of("HorizontalPodAutoscaler") if _scales(one, workload)), None)
     if scaler is not None:
         return f"HorizontalPodAutoscaler {scaler['metadata']['name']} sets its replicas; raise its minReplicas for the time of the drain"
-    if claims := _single_writer(pod, workloads.live.of("PersistentVolumeClaim")):
+    storage = Storage(workloads.live.of)
+    if claims := [volume.key.rpartition("/")[2] for volume in storage.volumes(pod) if not volume.allows_second]:
         return f"only one node can write to {', '.join(claims)}"
     state = workload_rollout.progress("Deployment", item)
     if not state.done and not is_surged(workload):
@@ -99,15 +100,3 @@ def _scales(scaler: Object, workload: PodWorkload) -> bool:
         workload.kind,
         workload.name,
     )
-
-
-def _single_writer(pod: Object, claims: Collection[Object]) -> list[str]:
-    """The claims of a pod that only one node (or pod) can write to; also those that are not found."""
-    modes = {namespace_and_name(one): set((one.get("spec") or {}).get("accessModes") or ()) for one in claims}
-    namespace = namespace_and_name(pod)[0]
-    names = [
-        str(volume["persistentVolumeClaim"].get("claimName"))
-        for volume in (pod.get("spec") or {}).get("volumes") or ()
-        if "persistentVolumeClaim" in volume
-    ]
-    return [name for name in names if not modes.get((namespace, name), set()) & _SHARED_MODES]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from roles.engine.disruption import BudgetState, budgets_of
@@ -45,30 +47,36 @@ def in_order(pods: Iterable[PodFate]) -> list[PodFate]:
 
 
 def cut(pods: Iterable[PodFate], states: Sequence[BudgetState]) -> tuple[tuple[PodFate, ...], ...]:
-    """The waves: each pod in the first one that has room, in order.
+    """The waves: each pod in the first one that has room, in order; pods that leave together as one, with the last of them.
 
-    A wave takes from each budget at most what it allows now (at least one: the run waits for that one). Without a budget, the limit is that
-    of the workload's own roll-out (`own_limit`). When the replacements are Ready, the budget allows the same number again.
+    A wave takes from each budget at most what it allows now (at least one pod, and those that leave with it: the run waits for them).
+    Without a budget, the limit is that of the workload's own roll-out (`own_limit`). When the replacements are Ready, the budget allows the
+    same number again.
     """
     waves: list[list[PodFate]] = []
-    used: list[dict[str, int]] = []
+    used: list[Counter[str]] = []
     first, last_rank = 0, None
-    for one in in_order(pods):
-        if rank(one) != last_rank:
-            first, last_rank = len(waves), rank(one)
-        limits = _limits(one, states)
-        place = next((index for index in range(first, len(waves)) if _fits(used[index], limits)), len(waves))
+    for unit in _units(pods):
+        if (own := max(map(rank, unit))) != last_rank:
+            first, last_rank = len(waves), own
+        each = [_limits(one, states) for one in unit]
+        limits, needs = dict(chain.from_iterable(found.items() for found in each)), Counter(chain.from_iterable(each))
+        room = (index for index in range(first, len(waves)) if all(used[index][key] + needs[key] <= limits[key] for key in needs))
+        place = next(room, len(waves))
         if place == len(waves):
             waves.append([])
-            used.append({})
-        waves[place].append(one)
-        for key in limits:
-            used[place][key] = used[place].get(key, 0) + 1
+            used.append(Counter())
+        waves[place] += unit
+        used[place] += needs
     return tuple(tuple(wave) for wave in waves)
 
 
-def _fits(used: Mapping[str, int], limits: Mapping[str, int]) -> bool:
-    return all(used.get(key, 0) < most for key, most in limits.items())
+def _units(pods: Iterable[PodFate]) -> list[list[PodFate]]:
+    """Pods that leave together, or one alone; in the order of their highest rank."""
+    units: dict[frozenset[str], list[PodFate]] = {}
+    for one in in_order(pods):
+        units.setdefault(one.together or frozenset((one.uid,)), []).append(one)
+    return sorted(units.values(), key=lambda unit: max(map(rank, unit)))
 
 
 def _limits(one: PodFate, states: Sequence[BudgetState]) -> dict[str, int]:

@@ -79,6 +79,10 @@ class Workloads:
         )
 
 
+def node_of(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
 def ready_elsewhere(pods: Iterable[Object], of: Collection[str], nodes: Collection[str], gone: Collection[str] = ()) -> int:
     """How many pods serve that have one of the controllers `of` (UIDs), are not on `nodes`, and are not one of `gone` (UIDs)."""
     return sum(
@@ -87,7 +91,7 @@ def ready_elsewhere(pods: Iterable[Object], of: Collection[str], nodes: Collecti
         and not is_over(pod)
         and controller(pod) in of
         and uid(pod) not in gone
-        and str((pod.get("spec") or {}).get("nodeName") or "") not in nodes
+        and node_of(pod) not in nodes
         for pod in pods
     )
 

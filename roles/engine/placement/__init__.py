@@ -5,16 +5,23 @@ from roles.engine.placement.findings import Verdict
 from roles.engine.placement.pods import host_ports, is_critical, is_static, requests
 from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
+from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments
 from roles.engine.placement.where import Outcome, Placement, place_all, where
-from roles.engine.placement.world import ClusterView
+from roles.engine.placement.world import ClusterView, claims_of
 
 __all__ = [
+    "Attachment",
     "ClusterView",
     "Forecast",
+    "Move",
     "Outcome",
     "Placement",
+    "PodVolume",
     "Readmission",
+    "Storage",
     "Verdict",
+    "attachments",
+    "claims_of",
     "differs",
     "forecast",
     "host_ports",

@@ -1,7 +1,8 @@
 """Pure: the filters about volumes, as far as they are simple; anything else is not judged.
 
-Sources (Kubernetes 1.36): pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions,nodevolumelimits}. A claim
-that is not bound, and a volume that a plugin judges by the cloud's own identity, is not judged.
+Sources (Kubernetes 1.36): pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions,nodevolumelimits}, and
+pkg/controller/volume/attachdetach/reconciler, since a pod that is scheduled does not start while another node has its volume. A claim that
+is not bound, and a volume that a plugin judges by the cloud's own identity, is not judged.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from roles.engine.placement import matching, pods
 from roles.engine.placement.findings import Findings
 from roles.engine.placement.pods import Object
+from roles.engine.placement.storage import ATTACHED, Attachment, attachments, by_labels, driver_of
 from roles.engine.placement.world import Room, World, claims_of
 
 _ZONES = {
@@ -18,18 +20,8 @@ _ZONES = {
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
 _ZONE_LABELS = (*_ZONES, *_ZONES.values())
-# In-tree volumes that conflict by their own identity, or count against a limit of the node.
-_NOT_JUDGED = (
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "iscsi",
-    "rbd",
-    "azureDisk",
-    "azureFile",
-    "cinder",
-    "vsphereVolume",
-    "portworxVolume",
-)
+# Volumes of a pod's own spec that conflict by their own identity, or count against a limit of the node.
+_NOT_JUDGED = tuple(kind for kind in ATTACHED if kind not in ("fc", "flexVolume"))
 _ONE_POD = "ReadWriteOncePod"
 
 
@@ -43,6 +35,10 @@ class Volumes:
         self.unknown: list[str] = []
         self.unsure: list[str] = []
         self._volumes: list[Object] = []
+        # What only one node can have, and which pods that stay keep it.
+        self._kept = [
+            (one.name, held) for one in world.storage.volumes(pod) if one.waits for held in world.users(one.claim, pod) if held.certain
+        ]
         for volume in pod["spec"].get("volumes") or ():
             if "ephemeral" in volume:
                 self.unknown.append(f"volume {volume.get('name')} is created with the pod")
@@ -50,8 +46,8 @@ class Volumes:
         for claim in sorted(claims_of(pod)):
             self._read(claim, pod)
 
-    def _read(self, claim: tuple[str, str], pod: Object) -> None:
-        shown = f"PersistentVolumeClaim {claim[1]}"
+    def _read(self, claim: str, pod: Object) -> None:
+        shown = f"PersistentVolumeClaim {claim.partition('/')[2]}"
         if self._world.claims is None or self._world.view.volumes is None:
             self.unknown.append("its PersistentVolumeClaims were not read")
             return
@@ -70,8 +66,10 @@ class Volumes:
             self.no.append(f"the volume of {shown} does not exist")
             return
         self._volumes.append(volume)
+        if "rbd" in (volume.get("spec") or {}):
+            self.unknown.append(f"volume {bound} is of kind rbd, which Kubernetes has no more since 1.31")
+        others = self._world.users(claim, pod)
         if _ONE_POD in (found["spec"].get("accessModes") or ()):
-            others = [held for held in self._world.held.values() if claim in held.claims and not pods.same(held.pod, pod)]
             if any(held.certain for held in others):
                 self.no.append(f"{shown} is {_ONE_POD} and in use")
             elif others:
@@ -82,21 +80,21 @@ class Volumes:
         for volume in self._volumes:
             name = volume["metadata"]["name"]
             required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
-            if required is not None and not matching.node_terms(required.get("nodeSelectorTerms") or (), _by_labels(room.node)):
+            if required is not None and not matching.node_terms(required.get("nodeSelectorTerms") or (), by_labels(room.node)):
                 found.no.append(f"volume {name} cannot be used there")
             if _other_zone(volume, room.labels):
                 found.no.append(f"volume {name} is in another zone")
+        for name, held in self._kept:
+            if room.name not in held.nodes:
+                found.waits.append(f"volume {name} stays attached to {', '.join(held.nodes)}, where {held.name} uses it")
         self._check_limits(room, found)
 
     def _check_limits(self, room: Room, found: Findings) -> None:
         new = {driver for volume in self._volumes if (driver := _driver(volume))}
-        if any(kind in (volume.get("spec") or {}) for volume in self._volumes for kind in _NOT_JUDGED):
-            found.unknown.append("a volume's kind was replaced by a CSI driver, which may have limits")
-            return
         if not new:
             return
-        csi_nodes, attachments = self._world.view.csi_nodes, self._world.view.attachments
-        if csi_nodes is None or attachments is None:
+        csi_nodes, attached = self._world.view.csi_nodes, self._world.view.attachments
+        if csi_nodes is None or attached is None:
             found.unknown.append("the limits of its volumes' drivers were not read")
             return
         there = next((one for one in csi_nodes if one["metadata"]["name"] == room.name), None)
@@ -106,10 +104,10 @@ class Volumes:
                 found.unknown.append(f"the CSI driver {driver} is not on it")
                 continue
             limit = (drivers[driver].get("allocatable") or {}).get("count")
-            if limit is not None and self._count(room, driver, attachments) > int(limit):
+            if limit is not None and self._count(room, driver, attachments(attached)) > int(limit):
                 found.unknown.append(f"it may have more than {limit} volumes of {driver} then")
 
-    def _count(self, room: Room, driver: str, attachments: Iterable[Object]) -> int:
+    def _count(self, room: Room, driver: str, attached: Iterable[Attachment]) -> int:
         """The volumes of a driver that the node may have to hold, with those of this pod: an upper bound."""
         names = {str(one["metadata"]["name"]) for one in self._volumes if _driver(one) == driver}
         for held in room.held:
@@ -117,23 +115,16 @@ class Volumes:
                 bound = (((self._world.claims or {}).get(claim) or {}).get("spec") or {}).get("volumeName")
                 # Of a claim that is not known, the driver is not known either.
                 if bound is None or bound not in self._world.volumes or _driver(self._world.volumes[bound]) == driver:
-                    names.add(str(bound or "/".join(claim)))
-        for one in attachments:
-            spec = one.get("spec") or {}
-            if spec.get("nodeName") == room.name and spec.get("attacher") == driver:
-                names.add(str((spec.get("source") or {}).get("persistentVolumeName") or one["metadata"]["name"]))
+                    names.add(str(bound or claim))
+        names |= {one.volume or one.name for one in attached if (one.node, one.driver) == (room.name, driver)}
         # A pod there may have volumes that are created with it, or are part of its spec.
         extra = sum(1 for held in room.held for volume in held.pod["spec"].get("volumes") or () if "ephemeral" in volume)
         return len(names) + extra
 
 
 def _driver(volume: Object) -> str:
-    return str(((volume.get("spec") or {}).get("csi") or {}).get("driver") or "")
-
-
-def _by_labels(node: Object) -> Object:
-    """A volume's node affinity sees the labels only, not the name (CheckNodeAffinity)."""
-    return {"metadata": {"name": "", "labels": dict(pods.labels(node))}}
+    """The driver whose limit the volume counts against."""
+    return driver_of(volume, limited=True)
 
 
 def _other_zone(volume: Object, labels: Mapping[str, str]) -> bool:

@@ -21,6 +21,7 @@ from roles.engine.placement.world import ClusterView, Held, Room, World, terms
 
 Outcome = Literal["fits", "unsure", "nowhere", "not judged"]
 _ANY_ORDER = "it depends on where other pods go"
+_MAY_WAIT = "the scheduler does not ask where its volume is attached"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Placement:
 
     `outcome` is "fits" only if the pod is scheduled for sure, and on none of the nodes to leave. `returns`: the nodes to leave that may
     take it all the same, because it tolerates their cordon. `after_others`: it waits until others of the list have been placed.
+    `apart`: pods that share a volume with it which only one node can have, and that nothing keeps on the same node.
     """
 
     pod: str
@@ -37,6 +39,7 @@ class Placement:
     why: tuple[str, ...] = ()
     returns: tuple[str, ...] = ()
     after_others: bool = False
+    apart: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -103,7 +106,7 @@ class _Run:
             self._place(number)
             if len(self._of) > 1:
                 self._retry(number)
-        return [self._preempted(number) for number, _ in enumerate(self._of)]
+        return [self._apart(number, self._preempted(number)) for number, _ in enumerate(self._of)]
 
     def _place(self, number: int, after_others: bool = False) -> None:
         pod = self._of[number]
@@ -124,7 +127,7 @@ class _Run:
 
     def _hold(self, pod: Object, found: Placement, waits: bool = False) -> None:
         nodes = frozenset(name for name, verdict in found.nodes.items() if verdict.state != "no")
-        if found.outcome == "nowhere" and not found.returns:
+        if not nodes:
             return
         if not found.fits and _depends(pod):
             nodes = frozenset(self._world.rooms)  # while it waits, others can make any node possible
@@ -141,6 +144,24 @@ class _Run:
             if pods.priority(other) > pods.priority(pod) and other["spec"].get("preemptionPolicy") != "Never":
                 return replace(found, outcome="unsure", why=(*found.why, f"{pods.name(other)} may preempt it: its priority is higher"))
         return found
+
+    def _apart(self, number: int, found: Placement) -> Placement:
+        """A pod that fits may not start all the same: another pod, with a volume that only one node can have, goes to another node."""
+        pod = self._of[number]
+        own = self._world.held.get(pods.name(pod))
+        if not found.fits or own is None:
+            return found
+        shared = {volume.claim: volume for volume in self._world.storage.volumes(pod) if volume.waits and volume.claim}
+        others = {
+            held.name: volume for volume in shared.values() for held in self._world.users(volume.claim, pod) if self._split(own, held)
+        }
+        why = (f"{volume} can be on one node only, and nothing keeps {name} on the same one" for name, volume in others.items())
+        return replace(found, outcome="unsure", why=(*found.why, *why), apart=tuple(others)) if others else found
+
+    def _split(self, one: Held, other: Held) -> bool:
+        """They may be on two nodes, and stay there."""
+        same = len(one.nodes | other.nodes) == 1 or pods.is_terminating(other.pod)
+        return not same and not self._world.on_one_node(one.pod, other.pod)
 
 
 def _depends(pod: Object) -> bool:
@@ -175,7 +196,7 @@ def assess(pod: Object, world: World) -> Placement:
         _check_resources(requested, room, found)
         _check_ports(ports, room, found)
         nodes[room.name] = found.verdict()
-        if not (found.no or found.unknown or found.unsure or room.out):
+        if not (found.no or found.unknown or found.waits or found.unsure or room.out):
             local.append(room)
     # Only asked if no node is sure by itself.
     certain = any(verdict.state == "fits" and not world.rooms[room].out for room, verdict in nodes.items())
@@ -186,12 +207,14 @@ def _conclude(name: str, nodes: Mapping[str, Verdict], unknown: Sequence[str], w
     states = {room: verdict.state for room, verdict in nodes.items()}
     returns = tuple(room.name for room in world.rooms.values() if room.out and states[room.name] != "no")
     elsewhere = {state for room, state in states.items() if not world.rooms[room].out}
-    if not elsewhere - {"no"}:
+    if not elsewhere - {"no", "waits"}:
         return Placement(name, "nowhere", nodes, returns=returns)
     if "fits" not in elsewhere and "not judged" in elsewhere and not free:
         return Placement(name, "not judged", nodes, tuple(unknown), returns)
     if returns:
         return Placement(name, "unsure", nodes, (f"it may come back to {', '.join(returns)}: it tolerates the cordon",), returns)
+    if "waits" in elsewhere:
+        return Placement(name, "unsure", nodes, (_MAY_WAIT,), returns)
     if "fits" in elsewhere or free:
         return Placement(name, "fits", nodes)
     return Placement(name, "unsure", nodes, (_ANY_ORDER,))

@@ -7,7 +7,7 @@ judged then must hold wherever they are. All other pods are *certain*.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,15 +15,16 @@ from typing import Any
 from roles.engine.kubelet import amounts
 from roles.engine.placement import matching, pods
 from roles.engine.placement.pods import Object
+from roles.engine.placement.storage import HOSTNAME, Storage
 
 
 @dataclass(frozen=True)
 class ClusterView:
     """What was read of a cluster, as the API's raw JSON. None: not read, so what depends on it cannot be judged.
 
-    `nodes`, `pods`: all of the cluster. `claims`, `volumes`, `csi_nodes`, `attachments`: PersistentVolumeClaims, PersistentVolumes,
-    CSINodes, VolumeAttachments. `namespaces`: for terms with a namespaceSelector. `unknown`: why nothing of this cluster can be judged,
-    such as another configuration of its scheduler.
+    `nodes`, `pods`: all of the cluster. `claims`, `volumes`, `csi_nodes`, `attachments`, `drivers`: PersistentVolumeClaims,
+    PersistentVolumes, CSINodes, VolumeAttachments, CSIDrivers. `namespaces`: for terms with a namespaceSelector. `unknown`: why nothing of
+    this cluster can be judged, such as another configuration of its scheduler.
     """
 
     nodes: Sequence[Object]
@@ -34,6 +35,18 @@ class ClusterView:
     attachments: Sequence[Object] | None = None
     namespaces: Sequence[Object] | None = None
     unknown: str = ""
+    drivers: Sequence[Object] | None = None
+
+    def of(self, kind: str) -> Sequence[Object]:
+        """The objects of a kind that Storage asks for."""
+        found = {
+            "Node": self.nodes,
+            "PersistentVolumeClaim": self.claims,
+            "PersistentVolume": self.volumes,
+            "VolumeAttachment": self.attachments,
+            "CSIDriver": self.drivers,
+        }
+        return found[kind] or ()
 
 
 @dataclass(frozen=True)
@@ -84,14 +97,14 @@ class Held:
         return terms(self.pod, "podAntiAffinity")
 
     @cached_property
-    def claims(self) -> frozenset[tuple[str, str]]:
+    def claims(self) -> frozenset[str]:
         return claims_of(self.pod)
 
 
-def claims_of(pod: Object) -> frozenset[tuple[str, str]]:
-    """Namespace and name of the PersistentVolumeClaims that a pod mounts."""
+def claims_of(pod: Object) -> frozenset[str]:
+    """The PersistentVolumeClaims that a pod mounts, as NAMESPACE/NAME."""
     found = (one.get("persistentVolumeClaim") for one in pod["spec"].get("volumes") or ())
-    return frozenset((pods.namespace(pod), str(one.get("claimName"))) for one in found if one)
+    return frozenset(f"{pods.namespace(pod)}/{one.get('claimName')}" for one in found if one)
 
 
 @dataclass(eq=False)
@@ -145,8 +158,10 @@ class World:
         self.view = view
         self.rooms = {str(node["metadata"]["name"]): Room(node, str(node["metadata"]["name"]) in without) for node in view.nodes}
         self.held: dict[str, Held] = {}
-        self.claims = _by_name(view.claims)
-        self.volumes = {name: volume for (_, name), volume in (_by_name(view.volumes) or {}).items()}
+        self._users: dict[str, dict[str, Held]] = {}
+        self.storage = Storage(view.of)
+        self.claims = None if view.claims is None else {pods.name(one): one for one in view.claims}
+        self.volumes = {str(one["metadata"]["name"]): one for one in view.volumes or ()}
         self.namespaces = None if view.namespaces is None else {str(one["metadata"]["name"]): pods.labels(one) for one in view.namespaces}
         for pod in view.pods:
             node = str(pod["spec"].get("nodeName") or "")
@@ -164,12 +179,20 @@ class World:
         self.held[held.name] = held
         for node in held.nodes:
             self.rooms[node].add(held)
+        for claim in held.claims:
+            self._users.setdefault(claim, {})[held.name] = held
 
     def take(self, pod: Object) -> None:
         found = self.held.pop(pods.name(pod), None)
         if found is not None:
             for node in found.nodes:
                 self.rooms[node].add(found, -1)
+            for claim in found.claims:
+                del self._users[claim][found.name]
+
+    def users(self, claim: str, pod: Object) -> list[Held]:
+        """The other pods that mount a claim."""
+        return [held for held in self._users.get(claim, {}).values() if not pods.same(held.pod, pod)]
 
     def leaves(self, pod: Object) -> None:
         """The pod is about to leave its node."""
@@ -191,11 +214,13 @@ class World:
         """True if a pod is one that the term is about; None if its namespace's labels are not known."""
         return matching.selects(term.selector, pods.labels(pod)) and self.in_namespace(term, pods.namespace(pod))
 
+    def on_one_node(self, one: Object, other: Object) -> bool:
+        """A required affinity of one of them keeps both on the same node."""
+        return any(
+            term.key == HOSTNAME and bool(self.covers(term, against))
+            for pod, against in ((one, other), (other, one))
+            for term in terms(pod, "podAffinity")
+        )
+
     def placed(self, held: Held) -> Iterator[Room]:
         return (self.rooms[node] for node in held.nodes)
-
-
-def _by_name(objects: Iterable[Object] | None) -> dict[tuple[str, str], Object] | None:
-    if objects is None:
-        return None
-    return {(str(one["metadata"].get("namespace") or ""), str(one["metadata"]["name"])): one for one in objects}

@@ -88,4 +88,4 @@ def test_only_what_is_needed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read == ["namespaces"] and live.of(PDB) and "Namespace" in live.objects
     stored = pod("a", spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]})
     read_places(None, world(node("w1"), stored, budget(**FINE)))  # type: ignore[arg-type]
-    assert read[1:] == ["namespaces", "persistentvolumeclaims", "persistentvolumes", "csinodes", "volumeattachments"]
+    assert read[1:] == ["namespaces", "persistentvolumeclaims", "persistentvolumes", "csidrivers", "csinodes", "volumeattachments"]

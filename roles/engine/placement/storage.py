@@ -1,0 +1,276 @@
+"""Pure: what becomes of the volumes of a pod that moves to another node. The one place that knows it.
+
+Sources (Kubernetes 1.36): pkg/volume/util/util.go (IsMultiAttachAllowed: the modes of the PersistentVolume decide, not those of its
+claim), pkg/volume/csi/csi_plugin.go (CanAttach, skipAttach), pkg/volume/{iscsi,fc,flexvolume} (CanAttach),
+k8s.io/csi-translation-lib/plugins (the drivers of migrated kinds; backwardCompatibleAccessModes), pkg/scheduler/framework/plugins/
+volumerestrictions (ReadWriteOncePod), nodevolumelimits/utils.go (isCSIMigrationOn), component-helpers/storage/ephemeral (claim names).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from roles.engine.placement import matching, pods
+from roles.engine.placement.pods import Object
+
+
+class Move(Enum):
+    """What a volume does when its pod goes to another node. docs/disruption.md has a row for each."""
+
+    #: Several nodes can use it at the same time: nothing waits.
+    SHARED = "shared"
+    #: It is attached to one node: the next one gets it when the last pod of that node has left, and it was unmounted and detached.
+    ONE_NODE = "one node"
+    #: One pod of the whole cluster: the next one is not even scheduled before this one has ended (ReadWriteOncePod).
+    ONE_POD = "one pod"
+    #: Its data is on one node, and on no other, ever.
+    NODE_LOCAL = "node-local"
+    #: A directory of whichever node the pod runs on: another node has another one.
+    LEFT_BEHIND = "left behind"
+    #: It lives and dies with the pod: the next pod gets a new one, without data.
+    NEW = "new"
+    #: Its claim is not bound, or was not read.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kind of volume source that kube-controller-manager attaches. `driver`: the CSI driver that has replaced it; `limited`: the
+    scheduler counts it against that driver's limit of a node."""
+
+    driver: str = ""
+    limited: bool = False
+
+
+#: The sources that are attached to nodes, beside `csi`, by their field in a volume.
+ATTACHED: Mapping[str, Source] = {
+    "awsElasticBlockStore": Source("ebs.csi.aws.com", True),
+    "azureDisk": Source("disk.csi.azure.com", True),
+    "azureFile": Source("file.csi.azure.com"),
+    "cinder": Source("cinder.csi.openstack.org", True),
+    "gcePersistentDisk": Source("pd.csi.storage.gke.io", True),
+    "portworxVolume": Source("pxd.portworx.com", True),
+    "vsphereVolume": Source("csi.vsphere.vmware.com"),
+    "fc": Source(),
+    "flexVolume": Source(),
+    "iscsi": Source(),
+    "rbd": Source(),  # until 1.30
+}
+#: Of a pod's own volumes (without a claim), those that one node can have, with the field that names the disk; the others are left to their
+#: attacher.
+_INLINE_ONE_NODE = {
+    "awsElasticBlockStore": "volumeID",
+    "azureDisk": "diskURI",
+    "cinder": "volumeID",
+    "gcePersistentDisk": "pdName",
+    "portworxVolume": "volumeID",
+    "vsphereVolume": "volumePath",
+}
+_SEVERAL = frozenset(("ReadWriteMany", "ReadOnlyMany"))
+_ONE_POD = "ReadWriteOncePod"
+HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True)
+class PodVolume:
+    """One volume of a pod. `name`: of its PersistentVolume, or of the disk if the pod's own spec has that; `claim`: NAMESPACE/NAME, or ""
+    without one.
+
+    `attached`: kube-controller-manager attaches it to nodes and detaches it; `driver`: that of CSI; `modes`: how it may be accessed;
+    `only`: the node that has its data (NODE_LOCAL); `on`: the nodes that have a VolumeAttachment of it, with the attachment's name.
+    """
+
+    name: str
+    move: Move
+    claim: str = ""
+    attached: bool = False
+    driver: str = ""
+    modes: frozenset[str] = frozenset()
+    only: str = ""
+    on: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def key(self) -> str:
+        """The same for all pods that use it."""
+        return self.claim or self.name
+
+    @property
+    def waits(self) -> bool:
+        """Another node can have it only after this one has given it back."""
+        return self.attached and self.move in (Move.ONE_NODE, Move.ONE_POD)
+
+    @property
+    def allows_second(self) -> bool:
+        """A second pod on another node can use it while the first one runs."""
+        return self.move in (Move.NEW, Move.LEFT_BEHIND, Move.SHARED) and (not self.claim or bool(self.modes & _SEVERAL))
+
+    def __str__(self) -> str:
+        """For an operator."""
+        if not self.claim:
+            return f"volume {self.name}"
+        about = ", ".join(filter(None, (f"volume {self.name}" if self.name else "", self.driver)))
+        return f"PersistentVolumeClaim {self.claim.partition('/')[2]}" + (f" ({about})" if about else "")
+
+
+class Storage:
+    """The claims and volumes of a cluster. `of(KIND)`: its objects as the API's JSON, an empty list if they were not read."""
+
+    def __init__(self, of: Callable[[str], Collection[Object]]) -> None:
+        self._of = of
+        self._nodes: dict[str, list[Object]] = {}
+
+    def volumes(self, pod: Object) -> list[PodVolume]:
+        """The volumes of a pod that hold data beyond a container's life."""
+        return list(self._volumes(pod))
+
+    def _volumes(self, pod: Object) -> Iterator[PodVolume]:
+        namespace = pods.namespace(pod)
+        for volume in (pod.get("spec") or {}).get("volumes") or ():
+            name = str(volume.get("name"))
+            if volume.get("ephemeral"):
+                # Its claim is the pod's own, named POD-VOLUME, and goes with it.
+                yield PodVolume(name, Move.NEW)
+            elif claim := volume.get("persistentVolumeClaim"):
+                yield self._claimed(f"{namespace}/{claim.get('claimName')}")
+            elif kind := next((kind for kind in _INLINE_ONE_NODE if volume.get(kind)), ""):
+                disk = f"{kind} {volume[kind].get(_INLINE_ONE_NODE[kind])}"
+                shared = bool(volume[kind].get("readOnly")) and kind == "gcePersistentDisk"
+                yield PodVolume(disk, Move.SHARED if shared else Move.ONE_NODE, attached=True, driver=ATTACHED[kind].driver)
+
+    def _claimed(self, key: str) -> PodVolume:
+        claim = self._claims.get(key)
+        if claim is None:
+            return PodVolume("", Move.UNKNOWN, key)
+        spec = claim.get("spec") or {}
+        modes = frozenset(map(str, spec.get("accessModes") or ()))
+        name = str(spec.get("volumeName") or "")
+        if not name:
+            return PodVolume("", Move.ONE_POD if _ONE_POD in modes else Move.UNKNOWN, key, modes=modes)
+        volume = self._by_name.get(name)
+        if volume is None:  # not read, or gone: only its claim speaks for it
+            return PodVolume(name, _by_modes(modes, True), key, True, "", modes)
+        return self._bound(name, volume, key, modes)
+
+    def _bound(self, name: str, volume: Object, key: str, claimed: frozenset[str]) -> PodVolume:
+        spec, modes = volume.get("spec") or {}, modes_of(volume) or claimed
+        attached, only = self._is_attached(volume), self._own_node(volume)
+        if only is not None:
+            move = Move.NODE_LOCAL
+        elif "hostPath" in spec or "local" in spec:
+            move = Move.LEFT_BEHIND
+        else:
+            move = _by_modes(claimed & {_ONE_POD} | modes, attached)
+        return PodVolume(name, move, key, attached, driver_of(volume), modes, only or "", self._attachments.get(name, {}))
+
+    def _is_attached(self, volume: Object) -> bool:
+        """A driver without a CSIDriver object, or with one that says nothing, is attached."""
+        return any(kind in (volume.get("spec") or {}) for kind in ("csi", *ATTACHED)) and self._attach_required.get(driver_of(volume), True)
+
+    def _own_node(self, volume: Object) -> str | None:
+        """The only node that can ever have the data ("" if it is not there any more); None if another one can. A zone with one node may get
+        a second one; a directory, or a topology that names the node itself, may not."""
+        spec = volume.get("spec") or {}
+        required = (spec.get("nodeAffinity") or {}).get("required")
+        if required is None:
+            return "" if "local" in spec else None
+        terms = required.get("nodeSelectorTerms") or ()
+        nodes = self._usable(terms)
+        if len(nodes) > 1:
+            return None
+        name = str(nodes[0]["metadata"]["name"]) if nodes else ""
+        if "local" in spec or "hostPath" in spec:
+            return name
+        return name if nodes and _values(terms) & {name, str(pods.labels(nodes[0]).get(HOSTNAME))} else None
+
+    def _usable(self, terms: Sequence[Mapping[str, Any]]) -> list[Object]:
+        """The nodes of a volume's node affinity. Many volumes have the same one."""
+        key = repr(terms)
+        if key not in self._nodes:
+            self._nodes[key] = [node for node in self._of("Node") if matching.node_terms(terms, by_labels(node))]
+        return self._nodes[key]
+
+    # ---- what was read, by name
+
+    @cached_property
+    def _claims(self) -> dict[str, Object]:
+        return {pods.name(one): one for one in self._of("PersistentVolumeClaim")}
+
+    @cached_property
+    def _by_name(self) -> dict[str, Object]:
+        return {str(one["metadata"]["name"]): one for one in self._of("PersistentVolume")}
+
+    @cached_property
+    def _attach_required(self) -> dict[str, bool]:
+        return {str(one["metadata"]["name"]): (one.get("spec") or {}).get("attachRequired") is not False for one in self._of("CSIDriver")}
+
+    @cached_property
+    def _attachments(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        for one in attachments(self._of("VolumeAttachment")):
+            found.setdefault(one.volume, {})[one.node] = one.name
+        return found
+
+
+def modes_of(volume: Object) -> frozenset[str]:
+    """The access modes of a PersistentVolume, as kube-controller-manager sees them: a GCE disk of the old kind is never written by two
+    nodes, whatever it says."""
+    spec = volume.get("spec") or {}
+    modes = frozenset(map(str, spec.get("accessModes") or ()))
+    return frozenset(("ReadWriteOnce",)) if "gcePersistentDisk" in spec and modes != {"ReadOnlyMany"} else modes
+
+
+def driver_of(volume: Object, *, limited: bool = False) -> str:
+    """The CSI driver of a PersistentVolume, also of a kind that one has replaced; `limited`: only if it counts against that driver's limit.
+    "" if it has none."""
+    spec = volume.get("spec") or {}
+    if "csi" in spec:
+        return str((spec["csi"] or {}).get("driver") or "")
+    return next((one.driver for kind, one in ATTACHED.items() if kind in spec and (one.limited or not limited)), "")
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A VolumeAttachment. `volume`: its PersistentVolume, "" for a pod's own volume; `progress`: what its detach waits for."""
+
+    name: str
+    volume: str
+    node: str
+    driver: str
+    progress: str
+
+
+def attachments(items: Iterable[Object]) -> list[Attachment]:
+    return [_attachment(item) for item in items]
+
+
+def _attachment(item: Object) -> Attachment:
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    name, driver = str(item["metadata"]["name"]), str(spec.get("attacher") or "")
+    if error := (status.get("detachError") or {}).get("message"):
+        progress = f"{driver} cannot detach it: {error}"
+    elif item["metadata"].get("deletionTimestamp"):
+        progress = f"{driver} detaches it"
+    else:
+        progress = "the kubelet there unmounts it"
+    volume = str((spec.get("source") or {}).get("persistentVolumeName") or "")
+    return Attachment(name, volume, str(spec.get("nodeName") or ""), driver, progress)
+
+
+def by_labels(node: Object) -> Object:
+    """A volume's node affinity sees the labels only, not the name (CheckNodeAffinity)."""
+    return {"metadata": {"name": "", "labels": dict(pods.labels(node))}}
+
+
+def _by_modes(modes: Collection[str], attached: bool) -> Move:
+    if _ONE_POD in modes:
+        return Move.ONE_POD
+    return Move.ONE_NODE if attached and not set(modes) & _SEVERAL else Move.SHARED
+
+
+def _values(terms: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The values that a node affinity asks for."""
+    return {str(value) for term in terms for one in term.get("matchExpressions") or () for value in one.get("values") or ()}
