@@ -23,6 +23,7 @@ class CollectedUse:
     pods: Mapping[tuple[str, str], SizedWorkload] = field(default_factory=dict)
     vpas: list[Object] = field(default_factory=list)
     hpas: list[Object] = field(default_factory=list)
+    limit_ranges: list[Object] = field(default_factory=list)
     nodes: list[Object] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.right_size.autoscaling import Recommended, UtilizationTarget, corrected
 from roles.right_size.evidence import UseEvidence
 from roles.right_size.quantities import cpu_text, memory_text, rate_text
-from roles.right_size.recommend import CLOSE, Advice, Present, advise
+from roles.right_size.recommend import CLOSE, Advice, Present
 from roles.right_size.samples import THROTTLED
 from roles.right_size.workloads import STATIC, Amounts, ContainerNow, SizedWorkload
 
@@ -60,19 +61,15 @@ def judge(
     now: Sequence[ContainerNow],
     found: UseEvidence,
     total: UseTotal,
-    min_span: float,
+    advices: tuple[Advice, Advice],
     vpa: Recommended | None = None,
     targets: Iterable[UtilizationTarget] = (),
     requested: Mapping[str, Amounts] | None = None,
 ) -> JudgedContainer:
-    """`now`: the container in each pod. `requested`: the requests of all containers of a pod, by name, for autoscalers that count them
-    together."""
-    kinds: dict[Present, int] = {}
-    for one in now:
-        present = Present(one.requests, one.limits, one.guaranteed)
-        kinds[present] = kinds.get(present, 0) + 1
-    present = max(kinds, key=lambda one: kinds[one])
-    cpu, memory = advise(found, present, min_span)
+    """`now`: the container in each pod. `advices`: for CPU and memory. `requested`: the requests of all containers of a pod, by name, for
+    autoscalers that count them together."""
+    kinds = _kinds(now)
+    present, (cpu, memory) = present_of(now), advices
     wasted_cpu = _wasted(present.requests.cpu, cpu) * len(now)
     wasted_memory = _wasted(present.requests.memory, memory) * len(now)
     dangers = tuple(_dangers(found, present, cpu, memory, evicted=not all(one.critical for one in now)))
@@ -95,6 +92,16 @@ def judge(
         tuple(_notes(workload, container, now, (cpu, memory), vpa, targets, requested or {})),
         any(one.sidecar for one in now),
     )
+
+
+def present_of(now: Iterable[ContainerNow]) -> Present:
+    """What the container has in most of its pods."""
+    kinds = _kinds(now)
+    return max(kinds, key=lambda one: kinds[one])
+
+
+def _kinds(now: Iterable[ContainerNow]) -> Counter[Present]:
+    return Counter(Present(one.requests, one.limits, one.guaranteed) for one in now)
 
 
 def in_order(found: Iterable[JudgedContainer]) -> list[JudgedContainer]:

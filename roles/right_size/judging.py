@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from roles.engine.autoscaling import RangeRule, range_rules
 from roles.engine.object_changes import Object
-from roles.right_size import autoscaling
+from roles.right_size import autoscaling, bounds
 from roles.right_size.collected import CollectedUse
-from roles.right_size.evidence import evidence
-from roles.right_size.judged import JudgedContainer, UseTotal, in_order, judge
+from roles.right_size.evidence import UseEvidence, evidence
+from roles.right_size.judged import JudgedContainer, UseTotal, in_order, judge, present_of
 from roles.right_size.past_pods import PodOwners
+from roles.right_size.recommend import Advice, Present, advise
 from roles.right_size.samples import SampleHistory, Span, added
 from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload, amounts
 
@@ -54,16 +56,32 @@ def judge_all(
     found = []
     for workload, by_name in grouped(seen.containers).items():
         requested = {name: ones[0].requests for name, ones in by_name.items()}
-        for name, ones in by_name.items():
+        evidences = {}
+        for name in by_name:
             history = histories.get(workload, {}).get(name, SampleHistory())
             known = SampleHistory((*history.spans, *present.get((workload, name), ())), history.kills)
-            found.append(
-                judge(
-                    workload, name, ones, evidence(known, gone.get((workload, name), ())), total, min_span,
-                    vpas.get((workload, name)), targets.get(workload, ()), requested,
-                )
-            )  # fmt: skip
+            evidences[name] = evidence(known, gone.get((workload, name), ()))
+        now = {name: present_of(ones) for name, ones in by_name.items()}
+        advices = _advices(evidences, now, min_span, list(range_rules(seen.limit_ranges, workload.namespace)))
+        found += [
+            judge(
+                workload, name, ones, evidences[name], total, advices[name],
+                vpas.get((workload, name)), targets.get(workload, ()), requested,
+            )
+            for name, ones in by_name.items()
+        ]  # fmt: skip
     return in_order(found)
+
+
+def _advices(
+    found: Mapping[str, UseEvidence], now: Mapping[str, Present], min_span: float, rules: Sequence[RangeRule]
+) -> dict[str, tuple[Advice, Advice]]:  # fmt: skip
+    """The advice for the containers of one pod, by name, within the LimitRanges of its namespace."""
+    advices = {}
+    for name, one in found.items():
+        cpu, memory = advise(one, now[name], min_span)
+        advices[name] = (bounds.within(cpu, now[name], rules), bounds.within(memory, now[name], rules))
+    return bounds.within_pod(advices, now, rules)
 
 
 #: By workload and container.

@@ -93,6 +93,7 @@ def collect(
             notes[f"{node}: more than {kernel.MOST} records of containers; the others were not read"] = None
     found.vpas = _optional(session, autoscaling.VPA_PATH, namespaces, notes)
     found.hpas = _optional(session, autoscaling.HPA_PATH, namespaces, notes)
+    found.limit_ranges = _optional(session, "/api/v1/limitranges", namespaces, notes)
     found.nodes = list(session.fetch_all("/api/v1/nodes"))
     found.notes, found.problems = list(notes), list(problems)
     return found

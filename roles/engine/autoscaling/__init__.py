@@ -2,7 +2,7 @@
 
 from roles.engine.autoscaling.calculator import Groups, MetricResult
 from roles.engine.autoscaling.controller import LEASE, Leadership, leader, read_controller, read_lease, see_leader, tuned
-from roles.engine.autoscaling.created import as_created
+from roles.engine.autoscaling.created import RangeRule, as_created, range_rules
 from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, ScalingScene, decide, next_history, shared
 from roles.engine.autoscaling.judge import JudgedAutoscaler, TurningPoints, judge, turns
 from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit
@@ -80,6 +80,7 @@ __all__ = [
     "Past",
     "PodSamples",
     "Policy",
+    "RangeRule",
     "Reading",
     "Ref",
     "ReplicasOwner",
@@ -114,6 +115,7 @@ __all__ = [
     "next_history",
     "outlook",
     "problems",
+    "range_rules",
     "read_autoscalers",
     "read_controller",
     "read_lease",

@@ -5,12 +5,13 @@ Sources: pkg/apis/core/v1/defaults.go (SetDefaults_Pod, SetDefaults_LimitRangeIt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from roles.engine.kubelet import amounts
-from roles.engine.object_changes import Object
+from roles.engine.object_changes import Object, namespace_and_name
 from roles.engine.placement import requests as pod_requests
 
 CONTAINERS = ("containers", "initContainers")
@@ -49,6 +50,26 @@ def _filled(container: Mapping[str, Any], requests: Mapping[str, Any], limits: M
 
 
 # ---- limit ranges
+
+
+@dataclass(frozen=True)
+class RangeRule:
+    """One rule of a LimitRange (`place`), of type Container or Pod. `ratio`: how many times the request a limit may be."""
+
+    place: str
+    type: str
+    least: Mapping[str, Fraction]
+    most: Mapping[str, Fraction]
+    ratio: Mapping[str, Fraction]
+
+
+def range_rules(items: Iterable[Object], namespace: str) -> Iterator[RangeRule]:
+    """The rules of a namespace. Raises ValueError for an invalid quantity."""
+    for item in items:
+        where, name = namespace_and_name(item)
+        for rule in ((item.get("spec") or {}).get("limits") or ()) if where == namespace else ():
+            least, most, ratio = (amounts.listed(rule.get(key)) for key in ("min", "max", "maxLimitRequestRatio"))
+            yield RangeRule(f"LimitRange {where}/{name}", str(rule.get("type") or ""), least, most, ratio)
 
 
 def refused(pod: Object, rule: Mapping[str, Any]) -> Iterator[str]:

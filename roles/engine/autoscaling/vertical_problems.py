@@ -5,16 +5,16 @@ The rules are among those of problems.py; docs/autoscaling.md has a row for each
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
+from roles.engine.autoscaling.created import range_rules
 from roles.engine.autoscaling.model import ODD
 from roles.engine.autoscaling.problems import ScalingProblem, Severity, not_judged, vertical_resources
 from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
 from roles.engine.kubelet import amounts
-from roles.engine.object_changes import Object, namespace_and_name
 
 #: The first minor of Kubernetes that resizes pods in place by default (KEP-1287).
 IN_PLACE_MINOR = 33
@@ -125,27 +125,18 @@ def _bounds(scene: VerticalScene) -> Iterator[ScalingProblem]:
         who = "each container" if policy.get("containerName") == "*" else f"container {policy.get('containerName')}"
         try:
             least, most = amounts.listed(policy.get("minAllowed")), amounts.listed(policy.get("maxAllowed"))
-            for place, high, low in _limits(scene.limit_ranges, item.namespace):
-                for one, why in _beyond(least, most, high, low):
+            for rule in range_rules(scene.limit_ranges, item.namespace):
+                for one, why in _beyond(least, most, rule.most, rule.least) if rule.type == "Container" else ():
                     yield _problem(
                         scene, "limit-range", severity,
-                        f"{why} for {who}, and {place} {one}: the API server refuses such a pod, so an evicted one does not come back",
-                        "change the bounds, or the LimitRange", place,
+                        f"{why} for {who}, and {rule.place} {one}: the API server refuses such a pod, so an evicted one does not come back",
+                        "change the bounds, or the LimitRange", rule.place,
                     )  # fmt: skip
         except ValueError:
             continue
 
 
 _Amounts = Mapping[str, Fraction]
-
-
-def _limits(items: Sequence[Object], namespace: str) -> Iterator[tuple[str, _Amounts, _Amounts]]:
-    """Name, highest and lowest amounts of a container. Raises ValueError."""
-    for item in items:
-        where, name = namespace_and_name(item)
-        for rule in (item.get("spec") or {}).get("limits") or ():
-            if where == namespace and rule.get("type") == "Container":
-                yield f"LimitRange {where}/{name}", amounts.listed(rule.get("max")), amounts.listed(rule.get("min"))
 
 
 def _beyond(least: _Amounts, most: _Amounts, high: _Amounts, low: _Amounts) -> Iterator[tuple[str, str]]:
