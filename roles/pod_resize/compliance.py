@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects, is_ending, is_over, workload_rollout
+from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects, controller, is_ending, is_over, workload_rollout
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
@@ -72,7 +72,7 @@ def find(objects: Mapping[str, Collection[Object]]) -> list[Drift]:
 
 
 def _owned(item: Object, controllers: Mapping[str, Object]) -> bool:
-    return any(owner.get("controller") and owner.get("uid") in controllers for owner in item["metadata"].get("ownerReferences") or ())
+    return controller(item) in controllers
 
 
 def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[str, Object]) -> Iterable[Drift]:
@@ -96,8 +96,7 @@ def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[st
 def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources], controllers: Mapping[str, Object]) -> bool:
     """The pod was created from an older template: its roll-out is in progress, or stuck."""
     if kind == "Deployment":
-        owners = pod["metadata"].get("ownerReferences") or ()
-        replica_set = next((controllers.get(str(owner.get("uid"))) for owner in owners if owner.get("controller")), None)
+        replica_set = controllers.get(controller(pod))
         return replica_set is not None and any(
             not pod_resources.alike(templates.of(replica_set).get(name) or {}, declared) for name, declared in wanted.items()
         )

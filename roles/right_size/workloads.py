@@ -9,7 +9,7 @@ from datetime import datetime
 
 from roles.engine import kubelet
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object, is_ending, is_over
+from roles.engine.object_changes import Object, is_ending, is_over, owner_ref
 from roles.engine.placement import is_critical, is_static
 from roles.right_size.samples import Kill
 
@@ -85,18 +85,14 @@ def workload_of(pod: Object, owners: Mapping[str, Object]) -> SizedWorkload:
     namespace = str(meta.get("namespace") or "default")
     if is_static(pod):
         return SizedWorkload(STATIC, namespace, str(meta["name"]))
-    found = _controller(pod)
+    found = owner_ref(pod)
     if found is None:
         return SizedWorkload(POD, namespace, str(meta["name"]))
-    if (item := owners.get(str(found.get("uid")))) is not None:
-        found = _controller(item) or found
-    elif str(found.get("kind")) in _THROUGH_OTHERS:
+    if (item := owners.get(found.uid)) is not None:
+        found = owner_ref(item) or found
+    elif found.kind in _THROUGH_OTHERS:
         return SizedWorkload(POD, namespace, str(meta["name"]))
-    return SizedWorkload(str(found.get("kind")), namespace, str(found.get("name")))
-
-
-def _controller(item: Object) -> Object | None:
-    return next((one for one in item["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    return SizedWorkload(found.kind, namespace, found.name)
 
 
 def _of_pod(pod: Object, owners: Mapping[str, Object]) -> Iterator[ContainerNow]:

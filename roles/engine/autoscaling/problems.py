@@ -20,8 +20,7 @@ from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.autoscaling.room import alive, has_node, limit_problems, quota_problems
 from roles.engine.autoscaling.strays import Stray, sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
-from roles.engine.disruption import OwnerRef, owner_ref
-from roles.engine.object_changes import Object, namespace_and_name
+from roles.engine.object_changes import Object, OwnerRef, namespace_and_name, owner_ref
 
 Severity = Literal["critical", "warning", "note"]
 #: The rules by name; docs/autoscaling.md has a row for each.

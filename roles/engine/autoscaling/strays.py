@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.engine.autoscaling.model import Ref
-from roles.engine.disruption import OwnerRef, owner_ref
-from roles.engine.object_changes import Object, is_over, namespace_and_name
+from roles.engine.object_changes import Object, OwnerRef, is_over, namespace_and_name, owner_ref
 
 #: The kind that controls the pods of a target. A kind that is not here is somebody's own: whose its pods are is not known.
 _CONTROLS_PODS = {

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from roles.engine.autoscaling.model import Autoscaler, Condition, Ref, time_of
 from roles.engine.kubelet import amounts
-from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
+from roles.engine.object_changes import Object, controller, is_ending, is_over, namespace_and_name
 
 VPA = "VerticalPodAutoscaler"
 PROVIDED, NO_PODS = "RecommendationProvided", "NoPodsMatched"
@@ -187,10 +187,10 @@ def _updates(scene: VerticalScene, pods: Sequence[Object], differ: Sequence[tupl
         return Outlook(state, f"the kubelet has not finished the resize of pod {_name(pod)}: {said}")
     groups: dict[str, list[Object]] = {}
     for pod in pods:
-        groups.setdefault(_owner(pod), []).append(pod)
+        groups.setdefault(controller(pod), []).append(pod)
     why = ""
     for pod, needs in differ:
-        group = groups[_owner(pod)]
+        group = groups[controller(pod)]
         why = _held(item, pod, group)
         if not why:
             how = f"resizes pod {_name(pod)} in place" if item.mode in (IN_PLACE, "InPlace") else f"evicts pod {_name(pod)}"
@@ -200,7 +200,7 @@ def _updates(scene: VerticalScene, pods: Sequence[Object], differ: Sequence[tupl
 
 def _held(item: Vertical, pod: Object, group: Sequence[Object]) -> str:
     """Why the updater leaves a pod as it is; "" if it changes it."""
-    if not _owner(pod):
+    if not controller(pod):
         return f"pod {_name(pod)} has no controller"
     required = MIN_REPLICAS if item.least is None else item.least
     if len(group) < required:
@@ -212,10 +212,6 @@ def _held(item: Vertical, pod: Object, group: Sequence[Object]) -> str:
     if not (running > len(group) - tolerance or (running == len(group) and tolerance == 0)):
         return f"{running} of {_pods(len(group))} run, and too few would be left"
     return ""
-
-
-def _owner(pod: Object) -> str:
-    return next((str(one.get("uid")) for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), "")
 
 
 def _name(pod: Object) -> str:

@@ -16,7 +16,7 @@ from roles.engine.disruption.budgets import (
 from roles.engine.disruption.evicting import EvictionAnswer, eviction_answer
 from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
 from roles.engine.disruption.lint_budgets import lifted_by, overlaps, pods_per_node
-from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, OwnerRef, Scale, Unscaled, owner_ref
+from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Scale, Unscaled
 from roles.engine.disruption.problem import HPA, RULES, Problem, Severity, stays_in_a_drain
 from roles.engine.disruption.read import (
     BUDGETS_PATH,
@@ -46,7 +46,6 @@ __all__ = [
     "DisruptionObjects",
     "EvictionAnswer",
     "Numbers",
-    "OwnerRef",
     "Problem",
     "Scale",
     "Severity",
@@ -61,7 +60,6 @@ __all__ = [
     "lint_budget",
     "namespaced",
     "overlaps",
-    "owner_ref",
     "pods_per_node",
     "read_disruption",
     "read_lint",

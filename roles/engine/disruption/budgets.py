@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, overload
 
-from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled, owner_ref
-from roles.engine.object_changes import LabelSelector, Object, is_ending, is_over, label_selector, namespace_and_name
+from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
+from roles.engine.object_changes import LabelSelector, Object, is_ending, is_over, label_selector, namespace_and_name, owner_ref
 from roles.engine.object_changes.api_object import is_ready
 
 #: How long an eviction that the API server allowed counts, if the pod is not deleted (DeletionTimeout).

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roles.engine.object_changes import Object, ObservedObjects, namespace_and_name, replicas, uid
+from roles.engine.object_changes import Object, ObservedObjects, OwnerRef, namespace_and_name, owner_ref, replicas, uid
 
 PDB = "PodDisruptionBudget"
 #: Kinds whose scale is read from the object itself, and the groups in which the controller accepts them.
@@ -28,24 +28,6 @@ _WITHOUT_SCALE = {
     ("", "Pod"): "pods",
 }
 NO_SCALE = "does not implement the scale subresource"
-
-
-@dataclass(frozen=True)
-class OwnerRef:
-    """The controller that a pod names (metadata.ownerReferences with controller: true)."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-    @property
-    def group(self) -> str:
-        return self.api_version.rpartition("/")[0]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -86,17 +68,6 @@ class Unscaled(Exception):
         super().__init__(text)
         self.lasts = lasts
         self.unread = unread
-
-
-def owner_ref(item: Object) -> OwnerRef | None:
-    """The controller of an object; None if nothing controls it (metav1.GetControllerOf)."""
-    for owner in item["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            namespace = namespace_and_name(item)[0]
-            parts = (str(owner.get(key, "")) for key in ("apiVersion", "kind", "name", "uid"))
-            api_version, kind, name, owner_uid = parts
-            return OwnerRef(api_version, kind, namespace, name, owner_uid)
-    return None
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from roles.engine.disruption.budgets import BudgetState
-from roles.engine.disruption.owners import Controller, DisruptionObjects, owner_ref
-from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
+from roles.engine.disruption.owners import Controller, DisruptionObjects
+from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name, owner_ref
 from roles.engine.object_changes.api_object import is_ready
 
 Severity = Literal["critical", "warning", "note"]

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, Denied, Forbidden, NotFound, list_objects
 from roles.engine.disruption.budgets import counts_scales
-from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, OwnerRef, Scale, owner_ref
+from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, Scale
 from roles.engine.disruption.problem import HPA, WEBHOOKS, service_of
-from roles.engine.object_changes import API_WAIT, COLLECTIONS, Object, label_selector, namespace_and_name, replicas
+from roles.engine.object_changes import API_WAIT, COLLECTIONS, Object, OwnerRef, label_selector, namespace_and_name, owner_ref, replicas
 
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 #: The kinds that decide about evictions, with their collections.

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.disruption import DisruptionObjects, OwnerRef, owner_ref
+from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining.model import COUNTED, PodWorkload
-from roles.engine.object_changes import Object, controller, is_ending, is_over, namespace_and_name, replicas, uid
+from roles.engine.object_changes import Object, OwnerRef, controller, is_ending, is_over, namespace_and_name, owner_ref, replicas, uid
 from roles.engine.object_changes.api_object import is_ready
 
 #: Kinds that are read, by the group of their API: an owner of another group with such a kind is another thing.

@@ -79,10 +79,39 @@ def namespace_and_name(item: Object) -> tuple[str, str]:
     return str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])
 
 
+@dataclass(frozen=True)
+class OwnerRef:
+    """The controller that an object names (metadata.ownerReferences with controller: true)."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def owner_ref(item: Object) -> OwnerRef | None:
+    """The controller of an object; None if nothing controls it (metav1.GetControllerOf)."""
+    for owner in item["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            namespace = namespace_and_name(item)[0]
+            parts = (str(owner.get(key, "")) for key in ("apiVersion", "kind", "name", "uid"))
+            api_version, kind, name, owner_uid = parts
+            return OwnerRef(api_version, kind, namespace, name, owner_uid)
+    return None
+
+
 def controller(item: Object) -> str:
     """UID of the owner that controls the object; "" without one."""
-    owners = item["metadata"].get("ownerReferences") or ()
-    return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
+    found = owner_ref(item)
+    return found.uid if found else ""
 
 
 def is_ending(item: Object) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from roles.engine.object_changes.api_object import Object, class_of, controller, is_ending, is_over, replicas, uid
+from roles.engine.object_changes.api_object import Object, class_of, controller, is_ending, is_over, owner_ref, replicas, uid
 from roles.engine.transaction import mask_text
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).
@@ -209,6 +209,8 @@ def why_no_rollout(kind: str, item: Object) -> str | None:
 def rollout_problems(kind: str, item: Object) -> list[str]:
     """Why a roll-out of the workload would not happen, or its result could not be judged."""
     problems = [reason] if (reason := why_no_rollout(kind, item)) else []
+    if owner := owner_ref(item):
+        problems.append(f"{owner} owns it, and its controller ({owner.group or 'v1'}) writes its template: change it there")
     state = progress(kind, item)
     if not state.done:
         problems.append(f"it is not healthy now ({state.failed or state.summary}), so a roll-out could not be judged; fix that first")

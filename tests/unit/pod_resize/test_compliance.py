@@ -115,4 +115,12 @@ def test_the_revert_removes_what_was_added() -> None:
 def test_what_cannot_roll_out() -> None:
     assert workload_rollout.rollout_problems("Deployment", workload()) == []
     assert "paused" in workload_rollout.rollout_problems("Deployment", workload(spec={"paused": True}))[0]
+    owned = workload()
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "u", "controller": True}
+    ]
+    assert (
+        "Rollout shop/web owns it, and its controller (argoproj.io) writes its template"
+        in workload_rollout.rollout_problems("Deployment", owned)[0]
+    )
     assert "not healthy now" in workload_rollout.rollout_problems("Deployment", workload(status={"availableReplicas": 0}))[0]
