@@ -89,6 +89,17 @@ def writable_directories(data: bytes, container: str) -> list[str]:
     return sorted(path for path, one in found.items() if one and one.source and not one.read_only and "File" not in one.kind)
 
 
+def host_paths(data: bytes) -> list[tuple[str, str, str]]:
+    """The volumes of a manifest that are a directory or file of the node: name, path, and type ("": not checked). Raises FormatError."""
+    volumes = [(str(one.get("name")), one.get("hostPath")) for one in _items(_spec(yaml_text.load(data)), "volumes")]
+    return [(name, str(found.get("path")), str(found.get("type") or "")) for name, found in volumes if isinstance(found, dict)]
+
+
+def host_network(data: bytes) -> bool:
+    """Whether the pod of a manifest is in the node's own network. Raises FormatError."""
+    return _spec(yaml_text.load(data)).get("hostNetwork") is True
+
+
 def mounted_alone(data: bytes, container: str, path: str) -> bool:
     """Whether the container mounts exactly this file of the node, which `edit` can take out."""
     content = yaml_text.load(data)

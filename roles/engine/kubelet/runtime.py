@@ -102,17 +102,17 @@ def _parse(records: list[list[str]], single: Mapping[str, list[str]]) -> Runtime
     name, option = _name(*single["version"])
     places = tuple(_places(records, option))
     reported, problem = _reported(*single["config"])
-    handlers = dict(_handlers(_decoded(single["handlers"][1]).decode("utf-8", "replace")))
+    handlers = dict(_handlers(decoded(single["handlers"][1]).decode("utf-8", "replace")))
     if not problem and reported is None and not handlers:
         problem = "it does not report its cgroup driver to kubelets (CRI RuntimeConfig), and shows none in its status"
     path, started = single.get("unit", ("", "0"))
     unit = CONTAINERD if path else ""
-    return Runtime(name, reported, handlers, places, counted, problem, unit, _text(_decoded(path)), int(started))
+    return Runtime(name, reported, handlers, places, counted, problem, unit, _text(decoded(path)), int(started))
 
 
 def _name(status: str, data: str) -> tuple[str, str]:
     """Name and version for people; and the setting of its driver. A VersionResponse has them in its fields 2 and 3."""
-    found = dict(_fields(_message(_decoded(data)))) if status == _OK else {}
+    found = dict(fields(message(decoded(data)))) if status == _OK else {}
     name, version = (_text(found.get(number, b"")) for number in (2, 3))
     whole = f"{name} {version}".strip()
     return one_line(whole) or "the container runtime", "cgroup_manager" if name.startswith("cri-o") else _OPTION
@@ -126,10 +126,10 @@ def _reported(status: str, data: str) -> tuple[str | None, str]:
     if status != _OK:
         said = "it gives no answer" if status == _NO_ANSWER else f"it answers RuntimeConfig with gRPC status {status}"
         return None, f"{said}, with which a kubelet would not start"
-    found = dict(_fields(_message(_decoded(data))))
+    found = dict(fields(message(decoded(data))))
     if 1 not in found:
         return None, ""
-    number = dict(_fields(_bytes(found[1]))).get(1, 0)
+    number = dict(fields(_bytes(found[1]))).get(1, 0)
     driver = {0: SYSTEMD, 1: CGROUPFS}.get(number if isinstance(number, int) else -1)
     return driver, "" if driver else f"it reports the unknown cgroup driver {number!r}"
 
@@ -144,14 +144,14 @@ def _handlers(text: str) -> Iterator[tuple[str, str]]:
 def _places(records: Iterable[list[str]], option: str) -> Iterator[str]:
     for name, *fields in records:
         if name == "setting":
-            path = _text(_decoded(fields[0]))
-            for line in _text(_decoded(fields[1])).splitlines():
+            path = _text(decoded(fields[0]))
+            for line in _text(decoded(fields[1])).splitlines():
                 number, _, text = line.partition(":")
                 if text.strip().startswith(option):
                     yield one_line(f"{path}:{number}: {text.strip()}")
 
 
-def _decoded(text: str) -> bytes:
+def decoded(text: str) -> bytes:
     body = text.rstrip("=")
     return base64.b64decode(body + "=" * (-len(body) % 4))
 
@@ -169,14 +169,14 @@ def _bytes(value: object) -> bytes:
 # ---- gRPC and protocol buffers, as far as these answers need them
 
 
-def _message(data: bytes) -> bytes:
+def message(data: bytes) -> bytes:
     """The message in a body: a byte (0: not compressed), its length in four bytes, itself."""
     if len(data) < 5 or data[0] != 0 or len(data) < 5 + int.from_bytes(data[1:5], "big"):
         raise ValueError("not a whole message")
     return data[5 : 5 + int.from_bytes(data[1:5], "big")]
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a message, by number: integers, and bytes."""
     at = 0
     while at < len(data):

@@ -1,0 +1,32 @@
+"""Would this node's kubelet and components start again, and could it start a pod? One judgement, for every deploy that restarts something,
+for the proof afterwards, for checks and the audit. The kernel tunables are in `TUNABLES`, the fields and flags that name paths in `FILES`.
+"""
+
+from roles.engine.starting.cri import RuntimeHealth
+from roles.engine.starting.facts import SECONDS, answer, question
+from roles.engine.starting.judge import judge, swap_obstacles
+from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathFact, StartFacts, Stops, Tunable
+from roles.engine.starting.needs import component_needs, kubelet_needs, together
+from roles.engine.starting.table import FILES, TUNABLES
+
+__all__ = [
+    "FILES",
+    "SECONDS",
+    "TUNABLES",
+    "Cause",
+    "Holds",
+    "Needs",
+    "Obstacle",
+    "PathFact",
+    "RuntimeHealth",
+    "StartFacts",
+    "Stops",
+    "Tunable",
+    "answer",
+    "component_needs",
+    "judge",
+    "kubelet_needs",
+    "question",
+    "swap_obstacles",
+    "together",
+]

@@ -1,0 +1,152 @@
+"""The question to a node about its next start, and its answer. Pure."""
+
+from __future__ import annotations
+
+import binascii
+import ipaddress
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from roles.engine.kubelet import ask
+from roles.engine.scripts import templates
+from roles.engine.starting.cri import read_health
+from roles.engine.starting.model import Listener, Needs, PathFact, StartFacts
+from roles.engine.timeouts import patient
+
+_PREFIX = "start: "
+_MARK = "daytwo-start"
+_MOST_BYTES = 16384
+# Time limits: of one call to the container runtime, and of the whole question.
+CALL_SECONDS = 10
+SECONDS: Final = 60
+
+
+def question(needs: Needs) -> str:
+    """A script for `sh -s` that asks a node about these needs; it can stand before any other script. It changes nothing."""
+    return (
+        templates()
+        .get_template("starting.sh.j2")
+        .render(
+            mark=_MARK,
+            all_seconds=f"{patient(SECONDS):.0f}",
+            seconds=f"{patient(CALL_SECONDS):.0f}",
+            most_bytes=_MOST_BYTES,
+            paths=needs.paths,
+            tunables=[one.path for one in needs.tunables],
+            ports=sorted({one.port for one in needs.ports}),
+            pids=sorted(needs.pids.values()),
+            pid=needs.pids.get("kubelet", 0),
+            addresses=needs.addresses,
+            cgroups=list(enumerate(needs.cgroups.values())),
+            socket=needs.socket,
+            provider_config=needs.provider_config,
+            provider_folder=needs.provider_folder,
+        )
+    )
+
+
+def answer(needs: Needs, lines: Iterable[str]) -> StartFacts:
+    """The facts in a node's answer, among other lines. A record that cannot be parsed is left out: then its fact is not known."""
+    records = [line.removeprefix(_PREFIX).split(" ") for line in lines if line.startswith(_PREFIX)]
+    read = _Answer(needs)
+    for record in records:
+        try:
+            read.add(record)
+        except (ValueError, TypeError, IndexError, KeyError, StopIteration, binascii.Error):
+            continue
+    return StartFacts(**read.found, runtime=read_health(records))
+
+
+class _Answer:
+    def __init__(self, needs: Needs) -> None:
+        self._needs = needs
+        self.found: dict[str, Any] = {
+            key: {} for key in ("tunables", "paths", "names", "pems", "nameservers", "space", "cgroups")
+        } | {"listeners": ()}  # fmt: skip
+
+    def add(self, record: list[str]) -> None:
+        name, *fields = record
+        if (reader := getattr(self, f"on_{name}", None)) is not None:
+            reader(*fields)
+
+    def _put(self, key: str, name: str, value: object) -> None:
+        self.found[key][name] = value
+
+    def _path_of(self, number: str) -> str:
+        return self._needs.paths[int(number)].path
+
+    def on_epoch(self, seconds: str) -> None:
+        self.found["epoch"] = int(seconds)
+
+    def on_path(self, number: str, kind: str, may: str) -> None:
+        self._put("paths", self._path_of(number), _fact(kind, may))
+
+    def on_pem(self, number: str, data: str) -> None:
+        self._put("pems", self._path_of(number), ask.decoded(data).encode())
+
+    def on_names(self, number: str, key: str, path: str, kind: str, may: str, data: str) -> None:
+        named = ask.decoded(path)
+        self.found["names"].setdefault(self._path_of(number), {}).setdefault(key, named)
+        self._put("paths", named, _fact(kind, may))
+        if key == "client-certificate" and data != "=":
+            self._put("pems", named, ask.decoded(data).encode())
+
+    def on_nameservers(self, number: str, addresses: str) -> None:
+        self._put("nameservers", self._path_of(number), tuple(ask.decoded(addresses).split()))
+
+    def on_space(self, number: str, free: str, inodes: str, left: str) -> None:
+        self._put("space", self._path_of(number), (int(free), int(left) if int(inodes) else None))
+
+    def on_tunable(self, file: str, value: str, may: str) -> None:
+        self._put("tunables", next(one.name for one in self._needs.tunables if one.path == file), (int(value), "w" in may))
+
+    def on_cgroup(self, number: str, there: str) -> None:
+        self._put("cgroups", list(self._needs.cgroups)[int(number)], there == "yes")
+
+    def on_listens(self, port: str, address: str, pid: str, name: str) -> None:
+        one = Listener(int(port), _address(address), int(pid), ask.decoded(name).strip())
+        self.found["listeners"] = (*self.found["listeners"], one)
+
+    def on_addresses(self, text: str) -> None:
+        self.found["addresses"] = frozenset(_usual(ask.decoded(text).split()))
+
+    def on_controllers(self, version: str, text: str) -> None:
+        self.found["cgroup2"] = version == "v2"
+        self.found["controllers"] = frozenset(ask.decoded(text).split())
+
+    def on_tasks(self, now: str, most: str) -> None:
+        self.found["tasks"] = int(now), int(most)
+
+    def on_inotify(self, now: str, most: str) -> None:
+        self.found["inotify"] = int(now), int(most)
+
+    def on_providers(self, data: str) -> None:
+        self.found["providers"] = ask.decoded(data)
+
+    def on_swap(self, areas: str) -> None:
+        self.found["swap"] = int(areas)
+
+    def on_programs(self, names: str) -> None:
+        self.found["programs"] = frozenset(ask.decoded(names).split("\n"))
+
+    def on_end(self) -> None:
+        self.found["complete"] = True
+
+
+def _fact(kind: str, may: str) -> PathFact:
+    return PathFact(kind, "r" in may, "w" in may, "x" in may, "s" not in may, "m" in may)
+
+
+def _address(text: str) -> str:
+    """An address as proc_net_tcp(5) writes it: words of four bytes in the order of the machine, which is taken for little-endian."""
+    raw = b"".join(bytes.fromhex(text[place : place + 8])[::-1] for place in range(0, len(text), 8))
+    return str(ipaddress.ip_address(raw))
+
+
+def _usual(words: Iterable[str]) -> Iterator[str]:
+    """Addresses in their usual form; if_inet6 has 32 hexadecimal digits."""
+    for word in words:
+        try:
+            yield str(ipaddress.ip_address(bytes.fromhex(word) if len(word) == 32 and ":" not in word else word))
+        except ValueError:
+            continue

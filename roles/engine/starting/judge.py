@@ -1,0 +1,407 @@
+"""What stands in the way of the next start, and of new pods: a node's answer held against its needs. Pure.
+
+A fact that the node did not answer is not known, and is no obstacle. Sources as in table.py; k8s.io/client-go/tools/clientcmd
+(validation.go: a kubeconfig's files must be there); pkg/kubelet/cm (validateSystemRequirements, enforceNodeAllocatableCgroups);
+pkg/kubelet/apis/config/validation (FailCgroupV1); cmd/kubelet/app/server.go (run: swap); pkg/kubelet/oom (/dev/kmsg);
+cadvisor's inotify watcher; pkg/kubelet/kubelet_node_status.go (validateNodeIP).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from roles.engine.certificates import Certificate, CertificateError, parse_certificates
+from roles.engine.editing import FormatError, yaml_text
+from roles.engine.harmless import one_line
+from roles.engine.starting import cri
+from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathNeed, PortNeed, StartFacts, Stops
+from roles.engine.starting.needs import RESOLVERS
+from roles.engine.starting.table import KUBELET
+
+#: MiB and inodes that a start and the record of a change need.
+LEAST_MIB: Final = 16
+LEAST_INODES: Final = 64
+# Threads that a kubelet and the programs around it start at once.
+_THREADS = 64
+_V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
+_V2_CONTROLLERS = ("cpu", "memory")
+# RuntimeConfig must answer from this minor of the kubelet on (KEP-4033).
+_NEEDS_RUNTIME_CONFIG = 37
+_ANY = ("0.0.0.0", "::", "")  # noqa: S104 - what others listen on
+_KINDS = {
+    Holds.file: ("file",),
+    Holds.certificates: ("file",),
+    Holds.identity: ("file",),
+    Holds.directory: ("directory",),
+    Holds.anything: ("file", "directory"),
+    Holds.program: ("file",),
+    Holds.socket: ("socket",),
+    Holds.device: ("device",),
+    Holds.written: ("directory",),
+}
+
+
+class _Made:
+    """Obstacles of one host and component."""
+
+    def __init__(self, host: str, component: str) -> None:
+        self._host, self._component = host, component
+
+    def __call__(self, cause: Cause, stops: Stops, subject: str, why: str, way_out: str, value: str = "", needed: str = "") -> Obstacle:
+        texts = [one_line(text) for text in (subject, value, needed, why, way_out)]
+        return Obstacle(self._host, self._component, cause, stops, *texts)
+
+
+def judge(host: str, needs: Needs, facts: StartFacts) -> list[Obstacle]:
+    """The obstacles of a kubelet and of components of its node, those that keep something from its start first."""
+    found = [obstacle for rule in RULES for obstacle in rule(host, needs, facts)]
+    order = list(Stops)
+    return sorted(dict.fromkeys(found), key=lambda one: order.index(one.stops))
+
+
+def _tunables(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    made, protects = _Made(host, KUBELET), needs.settings.get("protectKernelDefaults") is True
+    for tunable in needs.tunables:
+        value, writable = facts.tunables.get(tunable.name, (tunable.value, True))
+        if value == tunable.value or not (protects or (not writable and not needs.settings.get("KubeletInUserNamespace"))):
+            continue
+        why = "protectKernelDefaults, and" if protects else "the kubelet cannot write it, and"
+        yield made(
+            Cause.tunable, Stops.start, tunable.name, f"{why} {tunable.name} is {value} (needs {tunable.value})",
+            f"`sysctl -w {tunable.name}={tunable.value}`, and in /etc/sysctl.d, so that it stays", str(value), str(tunable.value),
+        )  # fmt: skip
+
+
+def _paths(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    for need in needs.paths:
+        fact, made = facts.paths.get(need.path), _Made(host, need.component)
+        if fact is None or not need.named_by or need.named_by == "--bootstrap-kubeconfig" or _replaced_identity(need):
+            continue
+        if need.holds is Holds.written:
+            yield from _written(made, need, facts)
+            continue
+        names = f"{need.named_by} names {need.path}"
+        if not fact.there:
+            yield made(Cause.file, need.stops, need.path, f"{names}, which does not exist", _elsewhere(need, facts), "none", need.holds)
+        elif fact.kind not in _KINDS[need.holds]:
+            yield made(
+                Cause.file, need.stops, need.path, f"{names}, which is {_called(fact.kind)}, not a {need.holds}", _elsewhere(need, facts),
+                fact.kind, need.holds,
+            )  # fmt: skip
+        elif need.holds is Holds.program and not fact.executable:
+            yield made(
+                Cause.file, need.stops, need.path, f"{names}, which cannot be executed", f"`chmod +x {need.path}`", "no x", "program"
+            )
+        elif need.holds is Holds.certificates and need.path in facts.pems and not _certificates(facts.pems[need.path]):
+            yield made(Cause.certificate, need.stops, need.path, f"{names}, which has no certificate", "restore it", "none", "certificates")
+        elif need.dates and need.holds is Holds.certificates:
+            yield from _expired(made, need, facts)
+
+
+def _replaced_identity(need: PathNeed) -> bool:
+    """The identity of a kubelet has its own rule."""
+    return need.component == KUBELET and need.holds is Holds.identity
+
+
+def _called(kind: str) -> str:
+    return f"a {kind}" if kind != "other" else "something else"
+
+
+def _elsewhere(need: PathNeed, facts: StartFacts) -> str:
+    """Files of the same use that are there."""
+    if need.named_by == "resolvConf":
+        there = [path for path in RESOLVERS if path != need.path and (fact := facts.paths.get(path)) and fact.kind == "file"]
+        return f"restore it, or set resolvConf to a file that exists ({', '.join(there)})" if there else "restore it"
+    return f"restore it, or correct {need.named_by}"
+
+
+def _written(made: _Made, need: PathNeed, facts: StartFacts) -> Iterator[Obstacle]:
+    fact, space = facts.paths[need.path], facts.space.get(need.path)
+    names = f"{need.path} ({need.named_by})"
+    if fact.there and fact.kind != "directory":
+        yield made(Cause.file, need.stops, need.path, f"{names} is {_called(fact.kind)}, not a directory", "move it away", fact.kind)
+    elif not (fact.writable if fact.there else fact.makeable):
+        way_out = "see `findmnt -T` and the kernel's log for why; `mount -o remount,rw` once its disk is well"
+        yield made(Cause.read_only, need.stops, need.path, f"{names} cannot be written: its file system is read-only", way_out, "ro", "rw")
+    elif space is not None and space[0] < LEAST_MIB:
+        why = f"the file system of {names} has {space[0]} MiB left (needs {LEAST_MIB})"
+        yield made(Cause.disk, need.stops, need.path, why, f"make room there (`df -h {need.path}`)", str(space[0]), str(LEAST_MIB))
+    elif space is not None and space[1] is not None and space[1] < LEAST_INODES:
+        why = f"the file system of {names} has {space[1]} inodes left (needs {LEAST_INODES})"
+        yield made(Cause.disk, need.stops, need.path, why, f"remove files there (`df -i {need.path}`)", str(space[1]), str(LEAST_INODES))
+
+
+def _certificates(pem: bytes) -> list[Certificate]:
+    try:
+        return parse_certificates(pem)
+    except CertificateError:
+        return []
+
+
+def _expiry(pem: bytes, facts: StartFacts) -> datetime | None:
+    """When the first of these certificates expired; None if it has not, or if that is not known."""
+    first = next(iter(_certificates(pem)), None)
+    if first is None or not facts.epoch or first.left(datetime.fromtimestamp(facts.epoch, UTC)) > 0:
+        return None
+    return first.not_after
+
+
+def _expired(made: _Made, need: PathNeed, facts: StartFacts) -> Iterator[Obstacle]:
+    if (end := _expiry(facts.pems.get(need.path, b""), facts)) is not None:
+        why = f"the certificate in {need.path} ({need.named_by}) expired on {end:%Y-%m-%d}"
+        way_out = "renew it with the tool that made it (`kubeadm certs renew`, see `kubeadm certs check-expiration`)"
+        yield made(Cause.certificate, need.stops, need.path, why, way_out, f"{end:%Y-%m-%d}")
+
+
+def _kubeconfigs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """A component's kubeconfig: the files that it names must be there, and its certificate valid."""
+    for need in needs.paths:
+        if need.holds is Holds.identity and not _replaced_identity(need):
+            made = _Made(host, need.component)
+            for why, cause in _identity_problems(need, facts):
+                yield made(cause, need.stops, need.path, f"{need.named_by}: {why}", "renew or restore it (`kubeadm certs renew`)")
+
+
+def _identity_problems(need: PathNeed, facts: StartFacts) -> Iterator[tuple[str, Cause]]:
+    """Why a kubeconfig that exists is no valid identity."""
+    names = facts.names.get(need.path, {})
+    for key, path in names.items():
+        if (fact := facts.paths.get(path)) is not None and fact.kind != "file":
+            yield f"{need.path} names the {key} {path}, which does not exist", Cause.file
+    pem = facts.pems.get(names.get("client-certificate", need.path), b"")
+    if (end := _expiry(pem, facts)) is not None:
+        yield f"its client certificate ({names.get('client-certificate', need.path)}) expired on {end:%Y-%m-%d}", Cause.certificate
+
+
+def _identity(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """The kubelet's own: a kubeconfig that is valid, or else a bootstrap kubeconfig (pkg/kubelet/certificate/bootstrap)."""
+    need = next((one for one in needs.paths if _replaced_identity(one)), None)
+    fact = facts.paths.get(need.path) if need else None
+    if need is None or fact is None:
+        return
+    made = _Made(host, KUBELET)
+    bootstrap = next((one.path for one in needs.paths if one.named_by == "--bootstrap-kubeconfig"), "")
+    there = facts.paths.get(bootstrap)
+    problems = (
+        [(f"{need.path} ({need.named_by}) does not exist", Cause.file)] if fact.kind != "file" else list(_identity_problems(need, facts))
+    )
+    if problems and not (there is not None and there.kind == "file"):
+        why = "; ".join(text for text, _ in problems)
+        more = f", and its bootstrap kubeconfig {bootstrap} does not exist" if bootstrap else ", and it has no bootstrap kubeconfig"
+        way_out = "restore it, or give the node a new one (`kubeadm join` again; `kubeadm kubeconfig user` on a control-plane node)"
+        yield made(Cause.identity, Stops.start, need.path, why + more, way_out)
+        return
+    pem = facts.pems.get(facts.names.get(need.path, {}).get("client-certificate", need.path), b"")
+    first = next(iter(_certificates(pem)), None)
+    name = (first.common_name if first else "").removeprefix("system:node:")
+    if first and first.common_name.startswith("system:node:") and name != needs.node_name:
+        why = f"its certificate is for the node {name}, and it would register as {needs.node_name}: the host name is another one now"
+        yield made(
+            Cause.identity,
+            Stops.start,
+            "node name",
+            why,
+            f"restore the host name, or set --hostname-override={name}",
+            needs.node_name,
+            name,
+        )
+
+
+def _pairs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """A kubelet makes its own serving certificate if it has neither file, and ends if it has one of them (client-go/util/cert)."""
+    by_name = {one.named_by: one.path for one in needs.paths}
+    folder = by_name.get("--cert-dir")
+    if folder is None or "tlsCertFile" in by_name or needs.settings.get("serverTLSBootstrap") is True:
+        return
+    files = [facts.paths.get(f"{folder}/kubelet.{end}") for end in ("crt", "key")]
+    if None not in files and len({one.there for one in files if one}) == 2:
+        missing = next(f"{folder}/kubelet.{end}" for end, one in zip(("crt", "key"), files, strict=True) if one and not one.there)
+        why = f"{missing} does not exist, and the other file of its serving certificate does"
+        yield _Made(host, KUBELET)(
+            Cause.file, Stops.start, missing, why, f"remove both (`rm {folder}/kubelet.crt {folder}/kubelet.key`): it makes new ones"
+        )
+
+
+def _providers(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """Each credential provider of the configuration is a program in the directory (pkg/credentialprovider/plugin)."""
+    if facts.providers is None or facts.programs is None:
+        return
+    try:
+        listed = yaml_text.load(facts.providers.encode()).get("providers") or ()
+        names = [str(one["name"]) for one in listed if isinstance(one, dict) and one.get("name")]
+    except (FormatError, TypeError):
+        return
+    for name in names:
+        if name not in facts.programs:
+            why = f"{needs.provider_config} names the credential provider {name}, which is no program in {needs.provider_folder}"
+            yield _Made(host, KUBELET)(
+                Cause.file, Stops.start, f"{needs.provider_folder}/{name}", why, "restore it, or take it out of the file"
+            )
+
+
+def swap_obstacles(host: str, settings: Mapping[str, object], areas: int | None, cgroup2: bool | None) -> Iterator[Obstacle]:
+    """Swap that keeps a kubelet from its start. `settings` are its failSwapOn and memorySwap.swapBehavior (None: the default)."""
+    made = _Made(host, KUBELET)
+    if areas and settings.get("failSwapOn") is not False:
+        yield made(
+            Cause.swap, Stops.start, "failSwapOn",
+            f"/proc/swaps lists {areas} area(s): with failSwapOn a kubelet does not start while swap is on",
+            "set failSwapOn=false, or turn swap off first (`swapoff -a`, and its line in /etc/fstab)", str(areas), "0",
+        )  # fmt: skip
+    if settings.get("memorySwap.swapBehavior") == "LimitedSwap" and cgroup2 is False:
+        yield made(
+            Cause.swap, Stops.start, "memorySwap.swapBehavior",
+            "memorySwap.swapBehavior LimitedSwap: the node has cgroup v1, and a kubelet does not start so (`only supported with cgroupv2`)",
+            "set memorySwap.swapBehavior=NoSwap, or boot the node with cgroup v2 (systemd.unified_cgroup_hierarchy=1)", "v1", "v2",
+        )  # fmt: skip
+
+
+def _swap(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    return swap_obstacles(host, needs.settings, facts.swap, facts.cgroup2)
+
+
+def _cgroups(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    made = _Made(host, KUBELET)
+    if facts.cgroup2 is False and needs.settings.get("failCgroupV1") is True:
+        why = "the node has cgroup v1, and with failCgroupV1 a kubelet does not start so"
+        yield made(Cause.cgroups, Stops.start, "failCgroupV1", why, "set failCgroupV1=false, or boot the node with cgroup v2", "v1", "v2")
+    wanted = _V2_CONTROLLERS if facts.cgroup2 else _V1_CONTROLLERS
+    if facts.controllers is not None and (missing := [name for name in wanted if name not in facts.controllers]):
+        why = f"the cgroup controllers {', '.join(missing)} are not there"
+        yield made(
+            Cause.cgroups, Stops.start, "controllers", why, "enable them (the kernel's command line: `cgroup_enable=memory`), and reboot"
+        )
+    for name, there in facts.cgroups.items():
+        if not there:
+            group = needs.cgroups.get(name, "")
+            why = f"enforceNodeAllocatable needs the cgroup /{group} ({name}), which does not exist"
+            yield made(
+                Cause.cgroups,
+                Stops.start,
+                name,
+                why,
+                "create it (a slice of systemd), or take it out of enforceNodeAllocatable",
+                "none",
+                group,
+            )
+
+
+def _listening(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    own = set(needs.pids.values())
+    for need in needs.ports:
+        for one in facts.listeners:
+            if one.port == need.port and one.pid not in own and _overlap(need, one.address):
+                who = f"the process {one.pid} ({one.name})" if one.pid else "another process"
+                why = f"{need.named_by}: {who} listens on port {need.port} already"
+                way_out = f"stop it, or choose another port (`ss -lntp sport = :{need.port}`)"
+                yield _Made(host, need.component)(Cause.port, Stops.start, str(need.port), why, way_out, one.name, "free")
+                break
+
+
+def _overlap(need: PortNeed, address: str) -> bool:
+    return need.address in _ANY or address in _ANY or need.address == address
+
+
+def _addresses(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    if facts.addresses is None:
+        return
+    for text in needs.addresses:
+        try:
+            address = ipaddress.ip_address(text.strip())
+        except ValueError:
+            continue  # its binary refuses it
+        if not address.is_unspecified and str(address) not in facts.addresses:
+            why = f"--node-ip {address} is on no interface of the node: the kubelet would not report its status"
+            yield _Made(host, KUBELET)(
+                Cause.address, Stops.start, str(address), why, "restore the address (`ip address`), or correct --node-ip"
+            )
+
+
+def _limits(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    made = _Made(host, KUBELET)
+    if facts.tasks is not None and facts.tasks[0] + _THREADS > facts.tasks[1]:
+        why = f"{facts.tasks[0]} threads run on the node, and the kernel allows {facts.tasks[1]}"
+        way_out = "end what starts them, or raise kernel.pid_max and kernel.threads-max"
+        yield made(Cause.limit, Stops.start, "kernel.pid_max", why, way_out, str(facts.tasks[1]))
+    if facts.inotify is not None:
+        now, most = facts.inotify
+        # What is used now is free for the same processes after a restart; a limit below it is not.
+        stops = Stops.start if now > most else Stops.note
+        why = f"root has {now} inotify instances, and fs.inotify.max_user_instances is {most}: a kubelet cannot watch its files"
+        yield made(
+            Cause.limit, stops, "fs.inotify.max_user_instances", why, "`sysctl -w fs.inotify.max_user_instances=8192`", str(most), str(now)
+        )
+
+
+def _runtime(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    health, made = facts.runtime, _Made(host, KUBELET)
+    if health is None or not health.asked:
+        return
+    see = "see `systemctl status containerd` (or crio) and its journal"
+    if health.version == cri.NO_ANSWER or health.config == cri.NO_ANSWER:
+        yield made(Cause.runtime, Stops.start, needs.socket, f"the container runtime at {needs.socket} gives no answer", see)
+    elif health.version != cri.OK:
+        why = f"the container runtime at {needs.socket} does not serve the CRI v1 (gRPC status {health.version})"
+        yield made(
+            Cause.runtime,
+            Stops.start,
+            needs.socket,
+            why,
+            "upgrade it, or enable its CRI plugin (disabled_plugins in containerd's config.toml)",
+        )
+    elif health.config not in (cri.OK, cri.UNIMPLEMENTED, ""):
+        why = f"{health.name} answers RuntimeConfig with gRPC status {health.config}"
+        yield made(Cause.runtime, Stops.start, needs.socket, why, see)
+    elif health.config == cri.UNIMPLEMENTED:
+        driver = needs.settings.get("cgroupDriver")
+        if needs.minor is not None and needs.minor >= _NEEDS_RUNTIME_CONFIG:
+            why = f"{health.name} does not report its cgroup driver (CRI RuntimeConfig), which a kubelet 1.{needs.minor} needs"
+            yield made(Cause.runtime, Stops.start, needs.socket, why, "upgrade it (containerd 2.0, CRI-O 1.28)")
+        elif health.drivers and driver not in health.drivers:
+            has = " and ".join(sorted(health.drivers))
+            why = f"cgroupDriver is {driver}, and {health.name} has {has}"
+            yield made(Cause.runtime, Stops.pods, "cgroupDriver", why, "set both to the same on a drained node", str(driver), has)
+
+
+def _new_pods(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    health, made = facts.runtime, _Made(host, KUBELET)
+    for condition, stops, cause in (("RuntimeReady", Stops.pods, Cause.runtime), ("NetworkReady", Stops.network, Cause.network)):
+        holds, text = health.conditions.get(condition, (True, "")) if health else (True, "")
+        if health and not holds:
+            way_out = (
+                "see its journal"
+                if stops is Stops.pods
+                else "see the pods of the network plugin on this node, and its configuration (/etc/cni/net.d)"
+            )
+            yield made(cause, stops, condition, f"{health.name} says {condition}=false ({text[:300]})", way_out, "false", "true")
+    if health and health.plugins is not None and health.network:
+        for name in sorted(health.wanted_plugins - health.plugins):
+            why = f"{health.network} names the plugin {name}, which is no program in {', '.join(health.plugin_folders)}"
+            yield made(
+                Cause.network, Stops.network, name, why, "install it again (package containernetworking-plugins, or the network's own pods)"
+            )
+    if health and health.sandbox and health.has_sandbox is False:
+        why = f"the image of sandboxes, {health.sandbox}, is not on the node: it is pulled for the next new pod"
+        yield made(Cause.sandbox, Stops.note, health.sandbox, why, f"`crictl pull {health.sandbox}` shows whether its registry answers")
+
+
+def _dns(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    for need in needs.paths:
+        servers = facts.nameservers.get(need.path, ()) if need.named_by == "resolvConf" else ()
+        if servers and all(one.startswith("127.") or one == "::1" for one in servers):
+            stub = "systemd-resolved's stub, " if "127.0.0.53" in servers else ""
+            why = f"resolvConf {need.path} has only {stub}{', '.join(servers)}: a pod with it asks itself, and CoreDNS finds a loop"
+            way_out = "set resolvConf=/run/systemd/resolve/resolv.conf where that exists"
+            yield _Made(host, KUBELET)(Cause.dns, Stops.note, f"nameservers of {need.path}", why, way_out)
+
+
+Rule = Callable[[str, Needs, StartFacts], Iterable[Obstacle]]
+
+#: Every rule, with what it judges: the table in docs/before-a-restart.md.
+RULES: Final[tuple[Rule, ...]] = (
+    _tunables, _paths, _identity, _kubeconfigs, _pairs, _providers, _swap, _cgroups, _listening, _addresses, _limits, _runtime, _new_pods,
+    _dns,
+)  # fmt: skip

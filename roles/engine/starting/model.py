@@ -1,0 +1,209 @@
+"""What a process needs to start again, what a node answers about it, and what stands in the way. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from roles.engine.starting.cri import RuntimeHealth
+
+
+class Stops(StrEnum):
+    """What would not work. `start`: the process would not start, or not be its node again; `pods`: no new pod would start on the node;
+    `network`: no new pod with a network of its own would (those in the host's network would, such as the control plane's); `note`:
+    everything starts, and something else is wrong."""
+
+    start = "start"
+    pods = "new pods"
+    network = "new pods with a network of their own"
+    note = "note"
+
+
+class Cause(StrEnum):
+    """Why."""
+
+    tunable = "kernel tunable"
+    file = "file"
+    certificate = "certificate"
+    identity = "identity"
+    runtime = "container runtime"
+    cgroups = "cgroups"
+    swap = "swap"
+    port = "port"
+    disk = "disk"
+    read_only = "read-only file system"
+    limit = "limit"
+    address = "address"
+    dns = "DNS"
+    network = "network plugin"
+    sandbox = "sandbox"
+
+
+class Holds(StrEnum):
+    """What a path must be. `certificates`: a file with at least one; `identity`: a kubeconfig, with the files that it names; `written`: a
+    directory that is there and can be written, or can be made; `anything`: a file or a directory."""
+
+    file = "file"
+    certificates = "file with certificates"
+    identity = "kubeconfig"
+    directory = "directory"
+    anything = "file or directory"
+    program = "program"
+    socket = "socket"
+    device = "device"
+    written = "directory that can be written"
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A kernel tunable that a kubelet checks when it starts: its name as sysctl(8) writes it, and the only value that it accepts."""
+
+    name: str
+    value: int
+    meaning: str
+
+    @property
+    def path(self) -> str:
+        return f"/proc/sys/{self.name.replace('.', '/')}"
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """One field or flag that names a path. `field` is a path in the KubeletConfiguration ("": it has none), `flag` a flag without its
+    dashes ("": none); `default`: what counts if neither is set; `dates`: the dates of its first certificate count."""
+
+    component: str
+    holds: Holds
+    stops: Stops
+    field: str = ""
+    flag: str = ""
+    default: str = ""
+    dates: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.field or f"--{self.flag}"
+
+
+@dataclass(frozen=True)
+class PathNeed:
+    """A path of the node that `named_by` (a field, a flag, a unit's setting, a volume) names. `component` needs it."""
+
+    component: str
+    named_by: str
+    path: str
+    holds: Holds
+    stops: Stops
+    dates: bool = False
+
+
+@dataclass(frozen=True)
+class PortNeed:
+    """A TCP port that a process listens on."""
+
+    component: str
+    named_by: str
+    port: int
+    address: str
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a kubelet and some components of its node need to start. `settings`: the kubelet's values that decide which rules count, by
+    their field; `pids`: the processes that run now, by component: what they hold is free after their end; `addresses`: of --node-ip;
+    `cgroups`: those that must be there, by the field that names them; `provider_config` and `provider_folder`: of credential providers."""
+
+    node_name: str
+    paths: tuple[PathNeed, ...] = ()
+    ports: tuple[PortNeed, ...] = ()
+    tunables: tuple[Tunable, ...] = ()
+    socket: str = ""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    minor: int | None = None
+    pids: Mapping[str, int] = field(default_factory=dict)
+    addresses: tuple[str, ...] = ()
+    cgroups: Mapping[str, str] = field(default_factory=dict)
+    provider_folder: str = ""
+    provider_config: str = ""
+
+
+@dataclass(frozen=True)
+class PathFact:
+    """What is at a path, links followed. `kind`: file, directory, socket, device, other or none; `makeable`: nothing is there, and the
+    nearest directory above it can be written."""
+
+    kind: str
+    readable: bool = False
+    writable: bool = False
+    executable: bool = False
+    empty: bool = False
+    makeable: bool = False
+
+    @property
+    def there(self) -> bool:
+        return self.kind != "none"
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A TCP socket that listens: its address in the usual form, the process that holds it (0: unknown) and its name."""
+
+    port: int
+    address: str
+    pid: int
+    name: str
+
+
+@dataclass(frozen=True)
+class StartFacts:
+    """What a node answered. What it did not answer is missing, and nothing follows from it. `tunables`: value, and whether it can be
+    written; `names`: the paths that a kubeconfig names, by its own path and the key; `pems`: certificates by path; `space`: free MiB and
+    inodes (None: its file system does not count them) by directory; `tasks`: threads now, and how many there may be; `inotify`: the same of
+    root's inotify instances, if none is left; `providers`: the configuration of credential providers, `programs`: the programs in their
+    directory; `complete`: the answer is whole."""
+
+    epoch: int = 0
+    tunables: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+    paths: Mapping[str, PathFact] = field(default_factory=dict)
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    pems: Mapping[str, bytes] = field(default_factory=dict)
+    nameservers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    space: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    listeners: tuple[Listener, ...] = ()
+    addresses: frozenset[str] | None = None
+    controllers: frozenset[str] | None = None
+    cgroups: Mapping[str, bool] = field(default_factory=dict)
+    tasks: tuple[int, int] | None = None
+    inotify: tuple[int, int] | None = None
+    runtime: RuntimeHealth | None = None
+    swap: int | None = None
+    cgroup2: bool | None = None
+    providers: str | None = None
+    programs: frozenset[str] | None = None
+    complete: bool = False
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """What keeps a component of a host from its next start, or its node from new pods. `subject`: the file, tunable, port or other thing;
+    `value` and `needed`: what it is, and must be; `why`: one clause with all of that, and the field or flag that asks for it; `way_out`:
+    commands and files that are there."""
+
+    host: str
+    component: str
+    cause: Cause
+    stops: Stops
+    subject: str
+    value: str
+    needed: str
+    why: str
+    way_out: str
+
+    @property
+    def key(self) -> tuple[str, Cause, Stops, str]:
+        """The same for the same obstacle at another time."""
+        return self.component, self.cause, self.stops, self.subject
+
+    def __str__(self) -> str:
+        return f"{self.why}; {self.way_out}" if self.way_out else self.why

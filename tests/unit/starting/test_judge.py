@@ -1,0 +1,112 @@
+"""Each thing that keeps a kubelet from its next start, or its node from new pods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roles.engine.starting.judge import judge
+from roles.engine.starting.model import Cause, Listener, PathFact, StartFacts, Stops
+from roles.engine.starting.needs import kubelet_needs
+from tests.unit.node import node
+from tests.unit.starting.samples import RUNTIME, certificate, kubelet, obstacles, well
+
+GONE = PathFact("none", makeable=True)
+PROTECT = "protectKernelDefaults: true\n"
+CONFIG = (*node.KUBEADM_ARGV,)
+
+
+def test_a_healthy_node_has_no_obstacle_and_an_unknown_one_neither() -> None:
+    assert obstacles() == []
+    assert obstacles(PROTECT + "rotateCertificates: true\nresolvConf: /run/systemd/resolve/resolv.conf\n") == []
+    plain = kubelet_needs(kubelet(style="plain"))
+    assert judge("n1", plain, well(plain)) == []
+    for needs in (plain, kubelet_needs(kubelet(PROTECT))):
+        assert judge("n1", needs, StartFacts()) == []
+
+
+CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
+    (PROTECT, (), {"tunables": {"vm.overcommit_memory": (0, True)}}, Cause.tunable, Stops.start,
+     "protectKernelDefaults, and vm.overcommit_memory is 0 (needs 1); `sysctl -w vm.overcommit_memory=1`"),
+    (PROTECT, (), {"tunables": {"kernel.keys.root_maxkeys": (200, True)}}, Cause.tunable, Stops.start, "kernel.keys.root_maxkeys is 200 (needs 1000000)"),
+    ("", ("--protect-kernel-defaults",), {"tunables": {"kernel.panic": (0, True)}}, Cause.tunable, Stops.start, "kernel.panic is 0 (needs 10)"),
+    # Without protectKernelDefaults the kubelet writes it, if it can.
+    ("", (), {"tunables": {"vm.panic_on_oom": (1, False)}}, Cause.tunable, Stops.start, "the kubelet cannot write it, and vm.panic_on_oom is 1"),
+    ("authentication: {x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}\n", (), {"paths": {"/etc/kubernetes/pki/ca.crt": GONE}}, Cause.file, Stops.start,
+     "authentication.x509.clientCAFile names /etc/kubernetes/pki/ca.crt, which does not exist"),
+    ("authentication: {x509: {clientCAFile: /ca.crt}}\n", (), {"pems": {"/ca.crt": b""}}, Cause.certificate, Stops.start, "which has no certificate"),
+    ("tlsCertFile: /k.crt\ntlsPrivateKeyFile: /k.key\n", (), {"paths": {"/k.key": GONE}}, Cause.file, Stops.start, "tlsPrivateKeyFile names /k.key"),
+    ("", ("--tls-cert-file=/k.crt",), {"paths": {"/k.crt": PathFact("directory", True)}}, Cause.file, Stops.start, "which is a directory, not a file with"),
+    ("", (), {"paths": {"/etc/resolv.conf": GONE}}, Cause.file, Stops.pods, "resolvConf names /etc/resolv.conf, which does not exist"),
+    ("resolvConf: /run/systemd/resolve/resolv.conf\n", (),
+     {"paths": {"/run/systemd/resolve/resolv.conf": GONE, "/etc/resolv.conf": PathFact("file", True)}}, Cause.file, Stops.pods,
+     "restore it, or set resolvConf to a file that exists (/etc/resolv.conf)"),
+    ("resolvConf: /run/systemd/resolve/stub-resolv.conf\n", (), {"nameservers": {"/run/systemd/resolve/stub-resolv.conf": ("127.0.0.53",)}},
+     Cause.dns, Stops.note, "systemd-resolved's stub, 127.0.0.53"),
+    ("", ("--image-credential-provider-config=/c.yaml", "--image-credential-provider-bin-dir=/b"), {"paths": {"/b": GONE}}, Cause.file, Stops.start,
+     "--image-credential-provider-bin-dir names /b"),
+    ("", ("--image-credential-provider-config=/c.yaml", "--image-credential-provider-bin-dir=/b"),
+     {"providers": "providers:\n- name: ecr\n", "programs": frozenset({"gcr"})}, Cause.file, Stops.start, "the credential provider ecr, which is no program"),
+    ("", (), {"paths": {"/etc/kubernetes/kubelet.conf": GONE}}, Cause.identity, Stops.start,
+     "/etc/kubernetes/kubelet.conf (--kubeconfig) does not exist, and its bootstrap kubeconfig /etc/kubernetes/bootstrap-kubelet.conf does not exist"),
+    ("", (), {"pems": {"/etc/kubernetes/kubelet.conf": certificate(days=-1)}}, Cause.identity, Stops.start, "expired on 2026-05-31, and its bootstrap"),
+    ("", (), {"names": {"/etc/kubernetes/kubelet.conf": {"client-certificate": "/current.pem"}}, "paths": {"/current.pem": GONE}},
+     Cause.identity, Stops.start, "names the client-certificate /current.pem, which does not exist"),
+    ("", (), {"pems": {"/etc/kubernetes/kubelet.conf": certificate("system:node:other")}}, Cause.identity, Stops.start, "--hostname-override=other"),
+    ("", (), {"paths": {"/var/lib/kubelet/pki/kubelet.crt": PathFact("file", True)}}, Cause.file, Stops.start, "kubelet.key does not exist, and the other"),
+    ("", (), {"paths": {"/run/containerd/containerd.sock": GONE}}, Cause.file, Stops.start, "containerRuntimeEndpoint names /run/containerd/containerd.sock"),
+    ("", (), {"runtime": replace(RUNTIME, version="-")}, Cause.runtime, Stops.start, "gives no answer"),
+    ("", (), {"runtime": replace(RUNTIME, version="12")}, Cause.runtime, Stops.start, "does not serve the CRI v1"),
+    ("cgroupDriver: systemd\n", (), {"runtime": replace(RUNTIME, config="12", drivers=frozenset({"cgroupfs"}))}, Cause.runtime, Stops.pods,
+     "cgroupDriver is systemd, and containerd 2.1 has cgroupfs"),
+    ("", (), {"runtime": replace(RUNTIME, conditions={"NetworkReady": (False, "NetworkPluginNotReady: cni config uninitialized")})},
+     Cause.network, Stops.network, "cni config uninitialized"),
+    ("", (), {"runtime": replace(RUNTIME, conditions={"RuntimeReady": (False, "x")})}, Cause.runtime, Stops.pods, "RuntimeReady=false"),
+    ("", (), {"runtime": replace(RUNTIME, plugins=frozenset({"bridge"}))}, Cause.network, Stops.network, "names the plugin host-local"),
+    ("", (), {"runtime": replace(RUNTIME, sandbox="registry.k8s.io/pause:3.10", has_sandbox=False)}, Cause.sandbox, Stops.note, "is not on the node"),
+    ("failSwapOn: true\n", (), {"swap": 1}, Cause.swap, Stops.start, "/proc/swaps lists 1 area(s)"),
+    ("memorySwap: {swapBehavior: LimitedSwap}\nfailSwapOn: false\nfailCgroupV1: false\n", (),
+     {"cgroup2": False, "controllers": frozenset({"cpu", "cpuacct", "cpuset", "memory"})}, Cause.swap, Stops.start, "the node has cgroup v1"),
+    ("", (), {"cgroup2": False, "controllers": frozenset({"cpu", "cpuacct", "cpuset", "memory"})}, Cause.cgroups, Stops.start, "with failCgroupV1"),
+    ("", (), {"controllers": frozenset({"cpu"})}, Cause.cgroups, Stops.start, "the cgroup controllers memory are not there"),
+    ("enforceNodeAllocatable: [pods, system-reserved]\nsystemReservedCgroup: /system.slice\nsystemReserved: {cpu: 100m}\n", (),
+     {"cgroups": {"systemReservedCgroup": False}}, Cause.cgroups, Stops.start, "needs the cgroup /system.slice (systemReservedCgroup)"),
+    ("readOnlyPort: 9100\n", (), {"listeners": (Listener(9100, "0.0.0.0", 77, "node_exporter"),)}, Cause.port, Stops.start,
+     "readOnlyPort: the process 77 (node_exporter) listens on port 9100 already"),
+    ("", ("--node-ip=10.0.0.9",), {}, Cause.address, Stops.start, "--node-ip 10.0.0.9 is on no interface"),
+    ("", (), {"space": {"/var/lib/kubelet": (3, 1000)}}, Cause.disk, Stops.start, "has 3 MiB left (needs 16)"),
+    ("", (), {"space": {"/var/lib/daytwo": (3000, 0)}}, Cause.disk, Stops.start, "has 0 inodes left"),
+    ("", (), {"paths": {"/var/lib/kubelet": PathFact("directory", True, False, True)}}, Cause.read_only, Stops.start, "its file system is read-only"),
+    ("", (), {"paths": {"/dev/kmsg": GONE}}, Cause.file, Stops.start, "/dev/kmsg, which does not exist"),
+    ("", (), {"paths": {"/usr/bin/kubelet": PathFact("file", True)}}, Cause.file, Stops.start, "which cannot be executed"),
+    ("", (), {"tasks": (32760, 32768)}, Cause.limit, Stops.start, "kernel.pid_max"),
+    ("", (), {"inotify": (60, 10)}, Cause.limit, Stops.start, "fs.inotify.max_user_instances is 10"),
+    ("", (), {"inotify": (128, 128)}, Cause.limit, Stops.note, "fs.inotify.max_user_instances is 128"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "argv", "facts", "cause", "stops", "text"), CASES)
+def test_each_obstacle(config: str, argv: tuple[str, ...], facts: dict[str, Any], cause: Cause, stops: Stops, text: str) -> None:
+    found = obstacles(config, (*CONFIG, *argv) if argv else None, **facts)
+    assert [(one.cause, one.stops) for one in found] == [(cause, stops)], found
+    assert text in str(found[0]) and found[0].way_out
+
+
+def test_what_is_no_obstacle() -> None:
+    # A bootstrap kubeconfig makes a new identity.
+    there = {"/etc/kubernetes/bootstrap-kubelet.conf": PathFact("file", True), "/etc/kubernetes/kubelet.conf": GONE}
+    assert obstacles(paths=there) == []
+    # The kubelet itself holds its ports, and another process another address.
+    seen = kubelet()
+    own = (Listener(10250, "::", seen.process.pid, "kubelet"), Listener(10248, "10.0.0.1", 5, "other"))
+    assert obstacles(listeners=own) == []
+    # The kubelet makes them; a file system may not count its inodes.
+    assert obstacles(paths={"/var/log/pods": GONE}, space={"/var/lib/kubelet": (5000, None)}) == []
+    assert obstacles("resolvConf: ''\n", paths={"/etc/resolv.conf": GONE}) == []
+    assert obstacles(tunables={"vm.overcommit_memory": (0, True)}) == []
+    assert (
+        obstacles("featureGates: {KubeletInUserNamespace: true}\n", paths={"/dev/kmsg": GONE}, tunables={"kernel.panic": (0, False)}) == []
+    )
+    assert obstacles("serverTLSBootstrap: true\n", paths={"/var/lib/kubelet/pki/kubelet.crt": PathFact("file", True)}) == []

@@ -1,0 +1,92 @@
+"""The script that asks a node, run here: what it finds, and that it harms nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from roles.engine.starting.facts import answer, question
+from roles.engine.starting.judge import judge
+from roles.engine.starting.model import Holds, Needs, PathNeed, PortNeed, StartFacts, Stops
+from roles.engine.starting.table import TUNABLES
+from tests.unit.starting.samples import certificate
+
+
+def need(path: Path | str, holds: Holds = Holds.file, named_by: str = "field") -> PathNeed:
+    return PathNeed("kubelet", named_by, str(path), holds, Stops.start)
+
+
+def ask(needs: Needs) -> StartFacts:
+    done = subprocess.run(["sh", "-s"], input=question(needs), text=True, capture_output=True, check=True)
+    assert all(line.startswith("start: ") for line in done.stdout.splitlines()) and done.stderr == ""
+    return answer(needs, ["a line of another script", *done.stdout.splitlines()])
+
+
+def test_what_it_finds(tmp_path: Path) -> None:
+    (tmp_path / "it's $(touch x) a file").write_text("x")
+    (tmp_path / "ca.pem").write_bytes(certificate())
+    (tmp_path / "resolv").write_text("# a comment\nnameserver 127.0.0.53\nnameserver 10.0.0.1 # second\n")
+    (tmp_path / "current.pem").write_bytes(b"-----BEGIN EC PRIVATE KEY-----\nsecret\n-----END EC PRIVATE KEY-----\n" + certificate())
+    (tmp_path / "conf").write_text("users:\n- name: x\n  user:\n    client-certificate: current.pem\n    client-key: /none/key\n")
+    (tmp_path / "dangling").symlink_to("/none")
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    paths = (
+        need(tmp_path / "it's $(touch x) a file"), need(tmp_path / "ca.pem", Holds.certificates), need(tmp_path / "dangling"),
+        need(tmp_path / "resolv", named_by="resolvConf"), need(tmp_path / "conf", Holds.identity), need(tmp_path, Holds.written),
+        need(tmp_path / "a/b", Holds.written), need("/dev/null", Holds.device), need("/proc/1/none/x", Holds.written),
+    )  # fmt: skip
+    ports = (PortNeed("kubelet", "port", port, "0.0.0.0"),)
+    needs = Needs("n1", paths, ports, TUNABLES, "/none.sock", pids={"kubelet": 1}, addresses=("127.0.0.1",), cgroups={"a": "none"})
+    found = ask(needs)
+    assert found.complete and found.epoch > 1_700_000_000 and found.swap is not None and found.tasks is not None
+    kinds = [found.paths[one.path].kind for one in paths]
+    assert kinds == ["file", "file", "none", "file", "file", "directory", "none", "device", "none"]
+    assert found.pems[str(tmp_path / "ca.pem")] == certificate() and found.pems[str(tmp_path / "current.pem")] == certificate()
+    assert found.names[str(tmp_path / "conf")] == {"client-certificate": str(tmp_path / "current.pem"), "client-key": "/none/key"}
+    assert found.nameservers[str(tmp_path / "resolv")] == ("127.0.0.53", "10.0.0.1")
+    assert found.paths[str(tmp_path / "a/b")].makeable and not found.paths["/proc/1/none/x"].makeable
+    assert found.space[str(tmp_path)][0] > 0
+    (listener,) = found.listeners
+    assert (listener.port, listener.address, listener.pid) == (port, "127.0.0.1", os.getpid())
+    assert found.addresses is not None and "127.0.0.1" in found.addresses
+    assert found.cgroups == {"a": False} and "memory" in (found.controllers or ())
+    assert set(found.tunables) <= {one.name for one in TUNABLES} and "vm.overcommit_memory" in found.tunables
+    assert not (tmp_path / "x").exists() and not Path("x").exists()
+    server.close()
+
+
+def test_a_node_cannot_break_the_answer(tmp_path: Path) -> None:
+    """Records that are cut, odd or forged make unknown facts, and no obstacle."""
+    needs = Needs("n1", (need("/x"),), tunables=TUNABLES)
+    for line in (
+        "path",
+        "path 99 none -",
+        "path x",
+        "tunable 0 y r",
+        "pem 0 ***",
+        "listens 1 zz 3 =",
+        "space 0 a b c",
+        "__init__ x",
+        "_put a b c",
+    ):
+        assert judge("n1", needs, answer(needs, [f"start: {line}"])) == []
+    assert not answer(needs, []).complete
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
+def test_shellcheck_finds_nothing() -> None:
+    paths = tuple(need(f"/{one.name}", one) for one in Holds) + (need("/r", named_by="resolvConf"),)
+    ports = (PortNeed("kubelet", "port", 10250, "0.0.0.0"),)
+    needs = Needs(
+        "n1", paths, ports, TUNABLES, "/run/c.sock", pids={"kubelet": 7}, addresses=("10.0.0.1",), cgroups={"a": "b"},
+        provider_folder="/p", provider_config="/c",
+    )  # fmt: skip
+    inner = question(needs).split("\n", 3)[3].rsplit("daytwo-start", 1)[0]
+    done = subprocess.run(["shellcheck", "--shell=sh", "-"], input=inner, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
