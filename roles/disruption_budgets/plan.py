@@ -237,7 +237,7 @@ def _drains(state: BudgetState, live: DisruptionObjects) -> list[str]:
     some = [f"{node} ({number} of its pods)" for node, number in list(held.items())[:_FEW_NODES]]
     more = f" and {len(held) - _FEW_NODES} more nodes" if len(held) > _FEW_NODES else ""
     if blocked:
-        lasts = state.never and not lifted_by(state, live)
+        lasts = state.never and not state.kept and not lifted_by(state, live)
         return [f"{'never lets a drain end of' if lasts else 'blocks now the drain of'} {', '.join(some)}{more}"]
     return [f"{state.disruptions_allowed} at a time: the drain of {', '.join(some)}{more} waits for replacements in between"]
 

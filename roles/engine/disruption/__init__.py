@@ -14,6 +14,7 @@ from roles.engine.disruption.budgets import (
     scaled,
 )
 from roles.engine.disruption.evicting import EvictionAnswer, eviction_answer
+from roles.engine.disruption.keepers import Keeper, Keeps
 from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
 from roles.engine.disruption.lint_budgets import lifted_by, overlaps, pods_per_node
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Scale, Unscaled
@@ -45,6 +46,8 @@ __all__ = [
     "Controller",
     "DisruptionObjects",
     "EvictionAnswer",
+    "Keeper",
+    "Keeps",
     "Numbers",
     "Problem",
     "Scale",

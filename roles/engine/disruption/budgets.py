@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, overload
 
+from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
 from roles.engine.object_changes import LabelSelector, Object, is_ending, is_over, label_selector, namespace_and_name, owner_ref
 from roles.engine.object_changes.api_object import is_ready
@@ -22,6 +24,8 @@ DELETION_TIMEOUT = timedelta(minutes=2)
 IF_HEALTHY, ALWAYS_ALLOW = "IfHealthyBudget", "AlwaysAllow"
 SYNC_FAILED = "SyncFailed"
 _PERCENT = re.compile(r"(\d+)%\Z")
+#: Rules that allow no eviction of any number of pods.
+_NONE = (("maxUnavailable", "0"), ("maxUnavailable", "0%"), ("minAvailable", "100%"))
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class BudgetState:
     has. `problem`: why kube-controller-manager cannot compute it, in its words: then it allows nothing, and leaves the other numbers as
     they were. `lasts`: that problem stays as long as the pods exist. `unread`: why daytwo cannot compute it; then `numbers` are those of
     the status. `unmanaged`: names of pods without a controller, in a budget that counts by controllers. `controllers`: what scales its
-    pods. `attainable`: how many of its pods can be healthy at once, without a surge (`never` builds on it).
+    pods. `attainable`: how many of its pods can be healthy at once, without a surge (`never` builds on it). `keepers`: the controllers that
+    change it; `counters`: those that decide about the number of its pods.
     """
 
     budget: Object
@@ -84,6 +89,8 @@ class BudgetState:
     unmanaged: tuple[str, ...] = ()
     controllers: tuple[Controller, ...] = ()
     attainable: int = 0
+    keepers: tuple[Keeper, ...] = ()
+    counters: tuple[Keeper, ...] = ()
 
     @property
     def namespace(self) -> str:
@@ -161,9 +168,8 @@ class BudgetState:
         found = _rule(self.budget)
         if found is None:
             return "it has neither minAvailable nor maxUnavailable"
-        field_name, value = found
-        if (field_name, str(value)) in (("maxUnavailable", "0"), ("maxUnavailable", "0%"), ("minAvailable", "100%")):
-            return f"{field_name} {value} allows none"
+        if self.allows_none:
+            return f"{found[0]} {found[1]} allows none"
         alive = [pod for pod in self.pods if not is_over(pod) and not is_ending(pod)]
         if not alive:
             return ""
@@ -176,6 +182,31 @@ class BudgetState:
     def lets_go(self, count: int) -> bool:
         """So many of its healthy pods can be away at once some time, as long as the budget and the scales stay."""
         return count <= 1 or bool(self.unread or self.problem) or self.attainable - self.numbers.desired_healthy >= count
+
+    @property
+    def allows_none(self) -> bool:
+        """By its rule alone, whatever its pods are."""
+        found = _rule(self.budget)
+        return found is not None and (found[0], str(found[1])) in _NONE
+
+    @property
+    def has_no_rule(self) -> bool:
+        return _rule(self.budget) is None
+
+    @property
+    def only_scales(self) -> bool:
+        """All its pods have a controller with a scale, so that maxUnavailable can be computed."""
+        return bool(self.controllers) and self.attainable == sum(one.replicas for one in self.controllers)
+
+    @property
+    def kept(self) -> tuple[Keeper, ...]:
+        """The controllers that may end what is wrong with it, without anybody: then it allows nothing for now, and not for good."""
+        return self.keepers or (self.counters if self.never and not self.allows_none and not self.problem else ())
+
+    @property
+    def kept_by(self) -> str:
+        """In a sentence; "" if only people can change it."""
+        return " and ".join(map(str, self.kept))
 
     def settled(self) -> BudgetState:
         """The state when kube-controller-manager has caught up, if nothing else happens: its status has the computed numbers."""
@@ -217,15 +248,22 @@ class Budgets(Sequence[BudgetState]):
         return iter(self.states)
 
     @functools.cached_property
-    def _by_namespace(self) -> dict[str, list[BudgetState]]:
-        found: dict[str, list[BudgetState]] = {}
-        for state in self.states:
-            found.setdefault(state.namespace, []).append(state)
+    def _by_label(self) -> dict[tuple[str, str, str], list[tuple[int, BudgetState]]]:
+        """With its place in the order, by namespace and one label that it asks for: the one that the fewest others ask for; ("", "") if it
+        asks for none."""
+        asked = Counter((state.namespace, *pair) for state in self.states for pair in state.selector.pairs)
+        found: dict[tuple[str, str, str], list[tuple[int, BudgetState]]] = {}
+        for number, state in enumerate(self.states):
+            keys = [(state.namespace, *pair) for pair in state.selector.pairs] or [(state.namespace, "", "")]
+            found.setdefault(min(keys, key=lambda key: asked[key]), []).append((number, state))
         return found
 
     def of(self, pod: Object) -> list[BudgetState]:
         """The budgets of a pod, by selector and namespace."""
-        return [state for state in self._by_namespace.get(namespace_and_name(pod)[0], ()) if state.covers(pod)]
+        namespace = namespace_and_name(pod)[0]
+        pairs = [("", ""), *(pod["metadata"].get("labels") or {}).items()]
+        found = [one for pair in pairs for one in self._by_label.get((namespace, *pair), ()) if one[1].covers(pod)]
+        return [state for _, state in sorted(found, key=lambda one: one[0])]
 
     def named(self, key: str) -> BudgetState | None:
         """The budget NAMESPACE/NAME."""
@@ -243,10 +281,12 @@ def budget_states(live: DisruptionObjects, now: datetime) -> Budgets:
 
     `live` must have all pods of the budgets' namespaces, and their owners.
     """
-    pods: dict[str, list[Object]] = {}
-    for pod in live.of("Pod"):
-        pods.setdefault(namespace_and_name(pod)[0], []).append(pod)
-    found = [_state(budget, pods.get(namespace_and_name(budget)[0], ()), live, now) for budget in live.of(PDB)]
+    pods: dict[tuple[str, str, str], list[Object]] = {}
+    for pod in live.of("Pod") if live.of(PDB) else ():
+        namespace = namespace_and_name(pod)[0]
+        for pair in (("", ""), *(pod["metadata"].get("labels") or {}).items()):
+            pods.setdefault((namespace, *pair), []).append(pod)
+    found = [_state(budget, pods, live, now) for budget in live.of(PDB)]
     return Budgets(tuple(sorted(found, key=lambda state: (state.namespace, state.name))))
 
 
@@ -266,15 +306,19 @@ def scaled(value: int | str, total: int) -> int:
     return -(-int(found[1]) * total // 100)
 
 
-def _state(budget: Object, pods: Sequence[Object], live: DisruptionObjects, now: datetime) -> BudgetState:
+def _state(budget: Object, pods: Mapping[tuple[str, str, str], Sequence[Object]], live: DisruptionObjects, now: datetime) -> BudgetState:
+    """`pods` by namespace and one label, all of a namespace without one."""
     selector = label_selector((budget.get("spec") or {}).get("selector"))
-    matched = tuple(pod for pod in pods if selector.matches(pod["metadata"].get("labels")))
+    namespace = namespace_and_name(budget)[0]
+    candidates = (pods.get((namespace, *pair), ()) for pair in (("", ""), *selector.pairs))
+    matched = tuple(pod for pod in min(candidates, key=len) if selector.matches(pod["metadata"].get("labels")))
     status = read_status(budget)
     controllers, alone, unscaled = _controllers(matched, live)
     rule = _rule(budget)
     by_scale = counts_scales(budget)
     unmanaged = tuple(namespace_and_name(pod)[1] for pod in matched if owner_ref(pod) is None) if by_scale else ()
     attainable = sum(one.replicas for one in controllers) + sum(not is_over(pod) and not is_ending(pod) for pod in alone)
+    who = keepers(budget, matched, live), counters(controllers)
     problem: Unscaled | None = Unscaled(selector.problem, lasts=True) if selector.problem else unscaled if by_scale else None
     expected = desired = 0
     try:
@@ -288,14 +332,14 @@ def _state(budget: Object, pods: Sequence[Object], live: DisruptionObjects, now:
         text = str(problem)
         return BudgetState(
             budget, selector, matched, old if problem.unread else kept, status, "" if problem.unread else text, problem.lasts,
-            text if problem.unread else "", unmanaged, controllers, attainable,
+            text if problem.unread else "", unmanaged, controllers, attainable, *who,
         )  # fmt: skip
     disrupted = _disrupted(matched, status.numbers.disrupted, now)
     leaving = {name for name, at in disrupted.items() if at + DELETION_TIMEOUT > now}
     healthy = sum(is_ready(pod) and not is_ending(pod) and namespace_and_name(pod)[1] not in leaving for pod in matched)
     allowed = max(0, healthy - desired) if expected > 0 else 0
     numbers = Numbers(expected, desired, healthy, allowed, disrupted)
-    return BudgetState(budget, selector, matched, numbers, status, "", False, "", unmanaged, controllers, attainable)
+    return BudgetState(budget, selector, matched, numbers, status, "", False, "", unmanaged, controllers, attainable, *who)
 
 
 def _wanted(rule: tuple[str, int | str] | None, matched: int, scale: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState, scaled
@@ -34,7 +35,18 @@ _DEPLOY = "deploys/disruption_budgets.py"
 
 
 def budget_problems(state: BudgetState, scene: Scene) -> Iterator[Problem]:
-    """All problems of one budget; an overlap with another budget is `overlaps`."""
+    """All problems of one budget; an overlap with another budget is `overlaps`. Of a budget that a controller keeps they are notes that
+    name the controller, without advice to change the budget."""
+    for one in _problems(state, scene):
+        yield _kept(one, state) if state.keepers or (state.kept and one.rule == "needs-all") else one
+
+
+def _kept(problem: Problem, state: BudgetState) -> Problem:
+    way_out = f"leave it to its keeper: {state.kept_by}; a drain asks again until drain_timeout"
+    return replace(problem, severity="note", way_out=way_out)
+
+
+def _problems(state: BudgetState, scene: Scene) -> Iterator[Problem]:
     never = list(_never(state, scene))
     yield from never
     yield from _minimum(state, scene, bool(never))
@@ -68,21 +80,31 @@ def _never(state: BudgetState, scene: Scene) -> Iterator[Problem]:
         return
     pods = alive(state)
     blocks = f"no eviction of its {count(len(pods), 'pod')} can ever succeed, and a drain of their nodes never ends" if pods else ""
+    if pods and state.kept:
+        blocks = f"no eviction of its {count(len(pods), 'pod')} succeeds now"
     if state.problem:
         way_out = f"let it select only pods of one kind of workload, or use min_available with a number ({_DEPLOY})"
         yield _problem("no-scale", "critical" if pods else "warning", state, "; ".join(filter(None, (state.never, blocks))), way_out)
     elif state.unmanaged and state.numbers.expected_pods <= 0:
         way_out = f"use min_available with a number ({_DEPLOY}), or let a workload create the pods"
         yield _problem("no-scale", "critical", state, f"{state.never}; {blocks}", way_out)
-    elif "allows none" in state.never or "neither" in state.never:
+    elif state.allows_none or state.has_no_rule:
         severity: Severity = "critical" if pods else "warning"
-        way_out = f"set max_unavailable to 1, or remove the budget ({_DEPLOY})"
+        way_out = (
+            "set max_unavailable to 1, so that one pod at a time may be away, or remove the budget, so that nothing limits how many are "
+            f"({_DEPLOY})"
+        )
         yield _problem("allows-none", severity, state, f"{state.never}; {blocks or 'it selects no pods now'}", way_out)
     elif not lifted_by(state, scene.live):
-        if len(pods) == 1:
+        if not state.only_scales:
+            fewer = max(0, state.numbers.desired_healthy - 1)
+            way_out = (
+                f"set min_available to {fewer} ({_DEPLOY}): one pod fewer is protected, and max_unavailable cannot be computed for them"
+            )
+        elif len(pods) == 1:
             way_out = f"run 2 replicas, or accept that its one pod is away for a moment: max_unavailable 1 ({_DEPLOY})"
         else:
-            way_out = f"set max_unavailable to 1 instead ({_DEPLOY}), or run more replicas"
+            way_out = f"run more replicas, or set max_unavailable to 1 instead ({_DEPLOY}): one pod fewer is protected then"
         yield _problem("needs-all", "critical", state, f"{state.rule}: {state.never}; {blocks}", way_out, *_controllers(state))
 
 
@@ -126,7 +148,8 @@ def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Problem]
             "needs-autoscaler-minimum", "warning", state,
             f"{state.rule}: an autoscaler may scale {least}; then {count(most, 'pod')} can be healthy, and the budget needs "
             f"{needs}: no eviction succeeds at times of low load",
-            f"set max_unavailable to 1 instead ({_DEPLOY}), or raise minReplicas above {needs}", *_controllers(state),
+            f"raise minReplicas above {needs}, or set max_unavailable to 1 instead ({_DEPLOY}): one pod fewer is protected then",
+            *_controllers(state),
         )  # fmt: skip
 
 
@@ -165,12 +188,19 @@ def overlaps(states: Sequence[BudgetState]) -> Iterator[Problem]:
     for pod_name, found in by_pod.items():
         if len(found) > 1:
             shared.setdefault(tuple(state.key for state in found), []).append(pod_name)
+    names = {state.key: state for state in states}
     for keys, pods in shared.items():
+        kept = [f"{key}: {keeper}" for key in keys for keeper in names[key].keepers]
+        keep = (
+            f"correct the selectors, or leave it to the keeper ({'; '.join(kept)})"
+            if kept
+            else f"keep one of {', '.join(keys)}, or correct the selectors ({_DEPLOY})"
+        )
         yield Problem(
-            "two-budgets", "critical", tuple(f"PodDisruptionBudget {key}" for key in keys),
+            "two-budgets", "note" if kept else "critical", tuple(f"PodDisruptionBudget {key}" for key in keys),
             f"{count(len(pods), 'pod')} ({few(pods)}) {'has' if len(pods) == 1 else 'have'} {len(keys)} budgets: "
             "the API server answers each eviction with 500, and events of a pod update only one of the budgets",
-            f"keep one of {', '.join(keys)}, or correct the selectors ({_DEPLOY})",
+            keep,
         )  # fmt: skip
 
 

@@ -103,6 +103,12 @@ class DisruptionObjects(ObservedObjects):
             return _controller("Deployment", deployment) if deployment is not None else _controller(kind, found)
         return self._other(pod, ref)
 
+    def creator(self, pod: Object) -> OwnerRef | None:
+        """What creates the pod: its controller, or what controls its ReplicaSet. A Deployment counts as the ReplicaSet that it has."""
+        ref = owner_ref(pod)
+        found = self._scaled("ReplicaSet", ref) if ref is not None else None
+        return ((owner_ref(found) if found is not None else None) or ref) if ref is not None else None
+
     def _other(self, pod: Object, ref: OwnerRef) -> Controller:
         resource = _WITHOUT_SCALE.get((ref.group, ref.kind))
         if resource is not None:

@@ -10,11 +10,11 @@ from functools import partial
 
 from roles.engine.api import ApiError
 from roles.engine.bridge import Pool, show
-from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
+from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.draining.cordon import CordonWriter, cordon_change, uncordon_change
-from roles.engine.draining.evicting import Evictor, NotEvicted
+from roles.engine.draining.evicting import LOOK_FOR_PLACE, Evictor, NotEvicted
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
-from roles.engine.draining.planning import plan_drain
+from roles.engine.draining.planning import plan_drain, waits_for_place
 from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
 from roles.engine.draining.surging import Surger
 from roles.engine.draining.workloads import node_of, ready_elsewhere
@@ -60,8 +60,10 @@ class Drainer:
         self._names = [node.name for node in plan.nodes]
         # The pods as last judged, by UID, and when that was (time.monotonic).
         self._seen, self._viewed = {one.uid: one for one in plan.pods}, time.monotonic()
+        # What several pods that wait for a place look at.
+        self._live, self._read_at = DisruptionObjects({}), float("-inf")
         self._stopped = stopped
-        self._evictor = Evictor(session, consents, self._names, stopped, turn=turn)
+        self._evictor = Evictor(session, consents, self._names, stopped, turn=turn, place=self._place)
         self._surger = Surger(self._evictor, consents, run)
         self._cordons = CordonWriter(session, force=False)
         self._changes: dict[str, FieldChange] = {
@@ -127,6 +129,12 @@ class Drainer:
         states = budget_states(live, now)
         named = all(state.key in self._consents.ignore_budgets for state in budgets_of(pod, states))
         return named and not eviction_answer(pod, states).allowed
+
+    def _place(self, one: PodFate) -> str:
+        """Why its replacement has no place now. Raises ApiError, NoApi."""
+        if time.monotonic() - self._read_at >= LOOK_FOR_PLACE / 2:
+            self._live, self._read_at = read_drain(self.session), time.monotonic()
+        return waits_for_place(one, self._live, self._names)
 
     def _proof(self, node: NodeFate) -> ClusterStep:
         about = {"path": f"/api/v1/nodes/{node.name}", "uid": uid(node.item), "node": node.name}
@@ -265,7 +273,12 @@ class Drainer:
         states = budget_states(self.session.asked(read_disruption), cluster_time(self.session))
         lost = {key for one in self.plan.leaving if one.workload is None or not one.workload.counted or one.pending for key in one.budgets}
         return [
-            f"budget {share.key} allows {now.disruptions_allowed}, and allowed {share.allowed} before: {now.why}"
+            "; ".join(
+                filter(
+                    None,
+                    (f"budget {share.key} allows {now.disruptions_allowed}, and allowed {share.allowed} before: {now.why}", now.kept_by),
+                )
+            )
             for share in self.plan.budgets
             if share.key not in lost and (now := states.named(share.key)) is not None and now.disruptions_allowed < share.allowed
         ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from roles.engine.api import Conflict, Denied, EvictionRefused, NotFound, Speaker
+from roles.engine.api import ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.bridge import show
+from roles.engine.disruption import budget_states, budgets_of, read_disruption
+from roles.engine.draining.fates import kept_by
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
-from roles.engine.draining.reading import Look, pod_path
+from roles.engine.draining.reading import Look, cluster_time, pod_path
 from roles.engine.draining.volumes import not_detached
 from roles.engine.draining.workloads import node_of, ready_elsewhere
 from roles.engine.harmless import one_line
@@ -26,11 +29,13 @@ from roles.engine.object_changes import (
     uid,
     workload_rollout,
 )
+from roles.engine.proof import NoApi
 from roles.engine.rollout import Outcome
 from roles.engine.timeouts import Deadline
 
-# Seconds until a refused eviction is tried again; kubectl waits 5.
+# Seconds until a refused eviction is tried again; kubectl waits 5. The place of a pod needs all objects of the cluster.
 AGAIN = 2.0
+LOOK_FOR_PLACE = 10.0
 
 
 class NotEvicted(NotDone):
@@ -73,7 +78,8 @@ def _ended(pod: Object) -> str:
 
 class Evictor:
     """Moves pods. `nodes`: the names of all drained nodes; `stopped` returns why no further eviction may begin, "" if it may. `turn`: the
-    time in which a pod leaves; it may wait for its begin, and raise NotEvicted (RunLimit.turn)."""
+    time in which a pod leaves; it may wait for its begin, and raise NotEvicted (RunLimit.turn). `place` returns why the replacement of a
+    pod has no place now, "" if it has one."""
 
     def __init__(
         self,
@@ -83,6 +89,7 @@ class Evictor:
         stopped: Callable[[], str],
         *,
         turn: Callable[[PodFate], AbstractContextManager[None]] | None = None,
+        place: Callable[[PodFate], str] = lambda one: "",
     ) -> None:
         self.session = session
         self.look = Look(session)
@@ -90,6 +97,7 @@ class Evictor:
         self._consents = consents
         self._stopped = stopped
         self._turn = turn
+        self._place = place
 
     def move(self, one: PodFate) -> str:
         """Evict (or delete) the pod, wait until it is gone and its replacement is Ready; returns how that was seen. Raises NotDone,
@@ -99,6 +107,8 @@ class Evictor:
 
     def _move(self, one: PodFate) -> str:
         deadline = Deadline(self._consents.seconds, as_given=True)
+        if one.waits:
+            self._await_place(one, deadline)
         if one.fate == "deleted":
             self.session.deleted(pod_path(*namespace_and_name(one.pod)), one.pod)
             how = "deleted past its budget, by consent"
@@ -120,6 +130,19 @@ class Evictor:
                 raise NotDone(self._late(one, pods, deadline, gone))
             deadline.pause(LOOK_AGAIN)
 
+    def _await_place(self, one: PodFate, deadline: Deadline) -> None:
+        """Wait until a controller has removed the taint that keeps its replacement from every node."""
+        said = ""
+        while why := self._place(one):
+            if why != said:
+                said = why
+                show(f"  {one.name}: waits: {one_line(why)}; {one_line(one.waits)}")
+            if (stopped := self._stopped()) or deadline.over:
+                raise NotEvicted(
+                    f"not evicted ({stopped or f'for {deadline.passed:.0f} s'}): its replacement has no place: {why}; {one.waits}"
+                )
+            deadline.pause(LOOK_FOR_PLACE)
+
     # ---- the eviction
 
     def _evict(self, one: PodFate, deadline: Deadline) -> str:
@@ -139,7 +162,7 @@ class Evictor:
             except (Denied, EvictionRefused) as error:
                 if error.speaker is Speaker.NAMESPACE:
                     return "its namespace is being deleted, and ends it"
-                if isinstance(error, EvictionRefused) and not error.budget:
+                if isinstance(error, EvictionRefused) and not error.budget and not one.kept:
                     raise NotDone(f"the API server never evicts it: {error.cause}") from error
                 why, by_budget = error.cause, isinstance(error, EvictionRefused)
                 way_out = "" if by_budget else f"; {error.way_out}"
@@ -149,8 +172,16 @@ class Evictor:
             if stopped := self._stopped():
                 raise self._refused(f"not evicted ({stopped}); refused until then: {why}{way_out}", by_budget=by_budget)
             if deadline.over:
+                way_out = f"; {kept}" if by_budget and (kept := self._kept_by(one)) else way_out
                 raise self._refused(f"the API server refused its eviction for {deadline.passed:.0f} s: {why}{way_out}", by_budget=by_budget)
             deadline.pause(AGAIN)
+
+    def _kept_by(self, one: PodFate) -> str:
+        """Who may let it go; also of a budget that was created in mid-drain. Best effort."""
+        with contextlib.suppress(ApiError, NoApi):
+            live = self.session.asked(lambda api: read_disruption(api, [namespace_and_name(one.pod)[0]]))
+            return kept_by(budgets_of(one.pod, budget_states(live, cluster_time(self.session)))) or one.kept
+        return one.kept
 
     @staticmethod
     def _refused(why: str, *, by_budget: bool) -> NotEvicted:

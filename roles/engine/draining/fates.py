@@ -7,7 +7,7 @@ is looked up, as far as daytwo reads its kind; a pod is known by its UID.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -104,6 +104,8 @@ class Judge:
         if all(state.key in self.consents.ignore_budgets for state in found):
             keys = ", ".join(state.key for state in found)
             return made("deleted", f"{comes_back}; by consent past {keys}: {answer.why}", notes=notes)
+        if kept := kept_by(found) or _ends_by_itself(workload):
+            return replace(made("evicted", comes_back, blocked_now=f"{answer.why}; {kept}", notes=notes), kept=kept)
         scalers = [str(one) for state in found for one in lifted_by(state, self.workloads.live)] if len(found) == 1 else []
         never = "" if scalers else answer.never
         if never := never or next(filter(None, map(never_healthy, found)), ""):
@@ -112,13 +114,34 @@ class Judge:
         return made("evicted", comes_back, blocked_now=answer.why + lifts, notes=notes)
 
 
+def kept_by(states: Sequence[BudgetState]) -> str:
+    """The controllers that may let a pod go which its budgets refuse, without anybody; "" if only people can. Of several budgets, one that
+    a controller removes is enough."""
+    keepers = [f"{state.key}: {keeper}" for state in states for keeper in (state.kept if len(states) == 1 else state.keepers)]
+    return "; ".join(keepers)
+
+
+def _ends_by_itself(workload: PodWorkload | None) -> str:
+    return (
+        f"{workload}: the pod ends by itself when its work is done" if workload is not None and workload.kind in ("Job", "CronJob") else ""
+    )
+
+
 def _past(states: Sequence[BudgetState]) -> str:
-    keys = ",".join(state.key for state in states)
     if len(states) > 1:
         change = "let only one of these budgets select it"
     else:
         change = "change the budget or the number of replicas, or repair its pods"
-    return f"{change}; or delete its pods past it with --data ignore_budgets={keys}"
+    return f"{change}; {past_budgets_at_a_cost(states)}"
+
+
+def past_budgets_at_a_cost(states: Sequence[BudgetState]) -> str:
+    """The consent to delete pods past their budgets, with what it costs."""
+    keys = ",".join(state.key for state in states)
+    left = ", ".join(
+        f"{state.key} needs {state.numbers.desired_healthy} healthy pods and has {state.numbers.current_healthy}" for state in states
+    )
+    return f"or give up what it protects: --data ignore_budgets={keys} deletes its pods past it, one healthy pod less each time ({left})"
 
 
 def _unstick(pod: Object, held: str) -> str:

@@ -62,7 +62,9 @@ class PodWorkload:
 class PodFate:
     """One pod of a drained node. `why`: the reason; `way_out`: what to do if it blocks; `budgets`: NAMESPACE/NAME of those that select it.
 
-    `blocked_now`: why the API server would refuse its eviction at the moment, although it may succeed later; "" if it would not.
+    `blocked_now`: why the API server would refuse its eviction at the moment, although it may succeed later; "" if it would not. `kept`:
+    the controllers that may let it go, where nothing else does: it leaves last, since they may wait for the other pods. `waits`: the
+    taints that keep its replacement from every node, with the controllers that remove them: it is not evicted before it has a place.
     `storage`: it has a volume that must follow it; `volumes`: all that it has; `together`: the UIDs of pods of its node that share a
     volume with it which only one node can have, so that they leave in one wave. `notes`: further effects, for the plan. `place`: where its
     replacement can run. `pending`: by consent its replacement may stay Pending, so nothing waits for it.
@@ -82,6 +84,8 @@ class PodFate:
     notes: tuple[str, ...] = ()
     pending: bool = False
     place: str = ""
+    kept: str = ""
+    waits: str = ""
 
     @property
     def name(self) -> str:

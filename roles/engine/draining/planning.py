@@ -9,7 +9,7 @@ from datetime import datetime
 from roles.engine.disruption import BudgetState, DisruptionObjects, budget_states
 from roles.engine.draining.cordon import node_fate
 from roles.engine.draining.effects import nodes_problem, single_replicas, webhook_problems
-from roles.engine.draining.fates import Judge
+from roles.engine.draining.fates import Judge, past_budgets_at_a_cost
 from roles.engine.draining.model import DrainConsents, DrainPlan, PodFate
 from roles.engine.draining.reading import SCHEDULERS
 from roles.engine.draining.replacing import replacement
@@ -19,7 +19,7 @@ from roles.engine.draining.volumes import warnings as volume_warnings
 from roles.engine.draining.waves import cut, in_order, shares
 from roles.engine.draining.workloads import Workloads, node_of
 from roles.engine.object_changes import Object, did_you_mean
-from roles.engine.placement import ClusterView, Placement, differs, place_all
+from roles.engine.placement import ClusterView, Placement, differs, place_all, without_passing
 
 
 def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents, now: datetime) -> DrainPlan:
@@ -73,19 +73,42 @@ def _with_places(
     """The pods with where their replacements can run, placed one after the other; that by UID; and what could not be judged."""
     moving = [one for one in pods if one.leaves and one.workload is not None]
     made = [replacement(one.pod, workloads) for one in moving]
+    new, view = [pod for pod, _ in made], cluster_view(workloads.live)
     try:
-        places = place_all([pod for pod, _ in made], cluster_view(workloads.live), nodes)
+        places = place_all(new, view, nodes)
+        later = _when_taints_are_gone(new, places, view, nodes)
     except ValueError as error:
         return tuple(pods), {}, (f"where the replacements can run was not judged: {error}",)
     by_uid = {one.uid: place for one, place in zip(moving, places, strict=True)}
     found = {
-        one.uid: _placed(replace(one, notes=(*one.notes, *notes)), place, consents)
-        for one, place, (_, notes) in zip(moving, places, made, strict=True)
+        one.uid: _placed(replace(one, notes=(*one.notes, *notes)), place, waits, consents)
+        for one, place, waits, (_, notes) in zip(moving, places, later, made, strict=True)
     }
     return tuple(found.get(one.uid, one) for one in pods), by_uid, ()
 
 
-def _placed(one: PodFate, place: Placement, consents: DrainConsents) -> PodFate:
+def _when_taints_are_gone(pods: Sequence[Object], places: Sequence[Placement], view: ClusterView, nodes: Collection[str]) -> list[str]:
+    """For each pod that has no place: the taints without which it would have one, with the controllers that remove them; "". Raises
+    ValueError."""
+    bare, removed = without_passing(view.nodes)
+    if not removed or all(place.outcome != "nowhere" for place in places):
+        return [""] * len(places)
+    text = ", ".join(f"taint {taint} (removed by {who})" for taint, who in removed.items())
+    later = place_all(pods, replace(view, nodes=bare), nodes)
+    return [text if now.outcome == "nowhere" and then.outcome != "nowhere" else "" for now, then in zip(places, later, strict=True)]
+
+
+def waits_for_place(one: PodFate, live: DisruptionObjects, nodes: Collection[str]) -> str:
+    """Why a pod that waits for a place (PodFate.waits) has none now; "" if it has one, or if that is not judged."""
+    pod = replacement(one.pod, Workloads(live))[0]
+    try:
+        place = place_all([pod], cluster_view(live), nodes)[0]
+    except ValueError:
+        return ""
+    return str(place).partition(": ")[2] if place.outcome == "nowhere" else ""
+
+
+def _placed(one: PodFate, place: Placement, waits: str, consents: DrainConsents) -> PodFate:
     if place.apart:
         return replace(one, place=f"on {', '.join(place.on)}, if {', '.join(place.apart)} goes to the same node")
     if place.outcome != "nowhere":
@@ -97,6 +120,13 @@ def _placed(one: PodFate, place: Placement, consents: DrainConsents) -> PodFate:
     by_volume = no_place(one, place)
     if consents.allow_pending and can_wait:
         return replace(one, place=why, pending=True, notes=(*one.notes, "by consent: its replacement stays Pending"))
+    if waits and can_wait:
+        blocked = "; ".join(filter(None, (one.blocked_now, f"its replacement has no place: {waits}")))
+        return replace(one, blocked_now=blocked, waits=waits, place=f"not yet: {why}")
+    if waits:
+        return replace(
+            one, fate="blocks", why=f"its replacement has no place now: {why}", way_out=f"run this again later: {waits}", place=why
+        )
     if by_volume is not None:
         return replace(one, fate="blocks", why=by_volume[0], way_out=by_volume[1], place=why)
     way_out = "make room elsewhere" + (", or allow it with --data allow_pending=true" if can_wait else "")
@@ -138,13 +168,13 @@ def _never_refilled(moving: Sequence[PodFate], states: Sequence[BudgetState], co
     """Budgets that allow some evictions now, but never all of them: some of the pods do not come back."""
     found = []
     for state in states:
-        if state.key in consents.ignore_budgets or state.unread:
+        if state.key in consents.ignore_budgets or state.unread or state.kept:
             continue
         lost = [one for one in moving if state.key in one.budgets and (one.workload is None or one.pending)]
         if lost and state.attainable - len(lost) < state.numbers.desired_healthy:
             names = ", ".join(one.name for one in lost)
             found.append(
                 f"budget {state.key}: {state.why}; {names} leave and do not come back, so it would refuse the last of them forever; "
-                f"change the budget, or delete its pods past it with --data ignore_budgets={state.key}"
+                f"change the budget, {past_budgets_at_a_cost([state])}"
             )
     return found

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from roles.engine.disruption import BudgetState, DisruptionObjects, lifted_by
+from roles.engine.draining.fates import kept_by, past_budgets_at_a_cost
 from roles.engine.draining.model import DrainConsents, PodFate
 from roles.engine.draining.workloads import node_of
 from roles.engine.object_changes import Object, is_over, namespace_and_name
@@ -98,11 +99,12 @@ def _kept(
     allows = f"budget {state.key} lets {max(0, state.disruptions_allowed)} of them go ({state.why})"
     if state.key in consents.ignore_budgets:
         return [replace(one, fate="deleted", why=f"{one.why}; by consent past {state.key}: {why}") for one in left]
-    if state.attainable - state.numbers.desired_healthy >= count or lifted_by(state, live):
-        return [replace(one, blocked_now=one.blocked_now or f"{why}; {allows}") for one in left]
+    if state.kept or state.attainable - state.numbers.desired_healthy >= count or lifted_by(state, live):
+        kept = kept_by([state])
+        return [replace(one, blocked_now=one.blocked_now or f"{why}; {allows}", kept=one.kept or kept) for one in left]
     way_out = (
         f"let the budget allow {count} at a time until the drain is over (all {count} are away at once then), "
-        f"or delete pods past it with --data ignore_budgets={state.key}"
+        f"{past_budgets_at_a_cost([state])}"
     )
     return [
         replace(one, fate="blocks", why=f"{why}; {allows}, and waits for a replacement before the next one", way_out=way_out)

@@ -32,8 +32,11 @@ def serves_storage(pod: Object) -> bool:
 
 
 def rank(one: PodFate) -> tuple[int, int]:
-    """Pods of a lower rank are gone, and replaced, before the first of a higher rank leaves: storage last, and by priority."""
-    return (2 if serves_storage(one.pod) else 1 if one.storage else 0, one.priority)
+    """Pods of a lower rank are gone, and replaced, before the first of a higher rank leaves: storage last, and by priority. Pods that a
+    controller lets go in its own time, or that wait for a place, come after those that it may wait for."""
+    if one.kept or one.waits:
+        return (4 if serves_storage(one.pod) else 2, 0)
+    return (3 if serves_storage(one.pod) else 1 if one.storage else 0, one.priority)
 
 
 def in_order(pods: Iterable[PodFate]) -> list[PodFate]:

@@ -261,7 +261,7 @@ def summary(plan: DrainPlan) -> str:
         (fates["surged"], "replaced first"),
         (fates["deleted"], "deleted past their budget, by consent"),
         ([pod.name for pod in plan.leaving if pod.pending], "replacements stay Pending, by consent"),
-        ([pod.name for pod in plan.leaving if pod.blocked_now], "refused by a budget now, so the run waits"),
+        ([pod.name for pod in plan.leaving if pod.blocked_now], "not now, so the run waits"),
     ):
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -14,11 +14,13 @@ from roles.engine.object_changes.api_object import (
     namespace_and_name,
     only_ours,
     owner_ref,
+    owner_refs,
     replicas,
     uid,
 )
 from roles.engine.object_changes.begin import cluster_session, desired_of_cluster, read_objects
 from roles.engine.object_changes.carry_out import FieldWriter, Request, dry_run, show_plan
+from roles.engine.object_changes.field_managers import controllers_of
 from roles.engine.object_changes.names import (
     KINDS,
     RESOURCES_OF_KINDS,
@@ -87,6 +89,7 @@ __all__ = [
     "cluster_session",
     "connect_cluster",
     "controller",
+    "controllers_of",
     "desired_of_cluster",
     "did_you_mean",
     "dry_run",
@@ -109,6 +112,7 @@ __all__ = [
     "only_ours",
     "open_session",
     "owner_ref",
+    "owner_refs",
     "read_objects",
     "refuse_foreign",
     "replicas",

@@ -6,7 +6,7 @@ import copy
 import difflib
 import functools
 import io
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,15 +97,17 @@ class OwnerRef:
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
+def owner_refs(item: Object, *, controllers: bool = False) -> list[OwnerRef]:
+    """All owners of an object, or its controller only."""
+    namespace = namespace_and_name(item)[0]
+    found = (one for one in item["metadata"].get("ownerReferences") or () if one.get("controller") or not controllers)
+    parts = ((*(str(one.get(key, "")) for key in ("apiVersion", "kind", "name", "uid")),) for one in found)
+    return [OwnerRef(version, kind, namespace, name, uid) for version, kind, name, uid in parts]
+
+
 def owner_ref(item: Object) -> OwnerRef | None:
     """The controller of an object; None if nothing controls it (metav1.GetControllerOf)."""
-    for owner in item["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            namespace = namespace_and_name(item)[0]
-            parts = (str(owner.get(key, "")) for key in ("apiVersion", "kind", "name", "uid"))
-            api_version, kind, name, owner_uid = parts
-            return OwnerRef(api_version, kind, namespace, name, owner_uid)
-    return None
+    return next(iter(owner_refs(item, controllers=True)), None)
 
 
 def controller(item: Object) -> str:
@@ -154,15 +156,25 @@ def replicas(kind: str, item: Object) -> int:
 
 def managers(item: Object, *fields: str) -> list[str]:
     """The owners of a field, as `manager` or `manager (Update)`; `fields` is its path in FieldsV1 (`f:value`)."""
-    found = []
+    return [
+        str(entry.get("manager", "")) + ("" if entry.get("operation") == "Apply" else f" ({entry.get('operation')})")
+        for entry in _entries(item, fields)
+    ]
+
+
+def writers(item: Object, *fields: str) -> list[str]:
+    """The owners of a field, by name only."""
+    return [str(entry.get("manager", "")) for entry in _entries(item, fields)]
+
+
+def _entries(item: Object, fields: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """The entries of managedFields that have a field."""
     for entry in item["metadata"].get("managedFields") or ():
         inner = entry.get("fieldsV1") or {}
         for name in fields:
             inner = inner.get(name) if isinstance(inner, Mapping) else None
         if inner is not None:
-            applied = entry.get("operation") == "Apply"
-            found.append(str(entry.get("manager", "")) + ("" if applied else f" ({entry.get('operation')})"))
-    return found
+            yield entry
 
 
 def only_ours(item: Object, *fields: str) -> bool:

@@ -61,6 +61,11 @@ class LabelSelector:
     def matches_everything(self) -> bool:
         return not (self.requirements or self.absent or self.problem)
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Labels, with their values, that all it matches have."""
+        return [(one.key, one.values[0]) for one in self.requirements if one.operator == "In" and len(one.values) == 1]
+
     def matches(self, labels: Mapping[str, Any] | None) -> bool:
         """`labels`: metadata.labels of an object, None if it has none."""
         if self.absent or self.problem:

@@ -6,6 +6,7 @@ from roles.engine.placement.pods import host_ports, is_critical, is_static, requ
 from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
 from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments
+from roles.engine.placement.taints import removed_by, without_passing
 from roles.engine.placement.where import Outcome, Placement, place_all, where
 from roles.engine.placement.world import ClusterView, claims_of
 
@@ -29,6 +30,8 @@ __all__ = [
     "is_static",
     "place_all",
     "rejected_under",
+    "removed_by",
     "requests",
     "where",
+    "without_passing",
 ]
