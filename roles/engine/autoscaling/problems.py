@@ -18,8 +18,9 @@ from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.autoscaling.room import alive, has_node, limit_problems, quota_problems
-from roles.engine.autoscaling.strays import Stray, sleeper, strays
+from roles.engine.autoscaling.strays import sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
+from roles.engine.disruption import Stray, by_owner
 from roles.engine.object_changes import Object, OwnerRef, namespace_and_name, owner_ref
 
 Severity = Literal["critical", "warning", "note"]
@@ -216,10 +217,7 @@ def _removal(look: _Look) -> str:
 
 def _strays(look: _Look) -> Iterator[ScalingProblem]:
     """Pods of others that the selector matches by accident."""
-    whose: dict[str, list[Stray]] = {}
-    for one in look.strays:
-        whose.setdefault(one.whose, []).append(one)
-    for owner, found in whose.items():
+    for owner, found in by_owner(look.strays).items():
         names, several = _few([one.name for one in found]), len(found) > 1
         selector = look.scene.scale.selector if look.scene.scale else ""
         them = "them" if several else "it"

@@ -7,10 +7,10 @@ kube-controller-manager takes each pod that the selector of the scale matches fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from roles.engine.autoscaling.model import Ref
-from roles.engine.object_changes import Object, OwnerRef, is_over, namespace_and_name, owner_ref
+from roles.engine.disruption import Stray
+from roles.engine.object_changes import Object, owner_ref
 
 #: The kind that controls the pods of a target. A kind that is not here is somebody's own: whose its pods are is not known.
 _CONTROLS_PODS = {
@@ -25,31 +25,6 @@ SLEEPS = {
     "downscaler/original-replicas": "kube-downscaler",
     "idling.alpha.openshift.io/previous-scale": "OpenShift's idling",
 }
-
-
-@dataclass(frozen=True)
-class Stray:
-    """A pod that the selector of a target matches and that the target does not control. `owner`: its controller; None: it has none."""
-
-    pod: Object
-    owner: OwnerRef | None
-
-    @property
-    def name(self) -> str:
-        return namespace_and_name(self.pod)[1]
-
-    @property
-    def whose(self) -> str:
-        """Its controller, or the pod itself."""
-        return str(self.owner) if self.owner else f"Pod {'/'.join(namespace_and_name(self.pod))}"
-
-    @property
-    def labels_elsewhere(self) -> str:
-        """How its owner keeps it away from the selector."""
-        if self.owner is None:
-            return f"give {self.whose} other labels, or delete it"
-        over = "; a finished pod can be deleted (ttlSecondsAfterFinished does that)" if is_over(self.pod) else ""
-        return f"give the pods of {self.whose} other labels{over}"
 
 
 def strays(pods: Sequence[Object], target: Ref) -> list[Stray]:

@@ -28,6 +28,7 @@ from roles.engine.disruption.read import (
     read_disruption,
     read_lint,
 )
+from roles.engine.disruption.strays import Stray, by_owner, strays_of, strays_text
 
 __all__ = [
     "ALWAYS_ALLOW",
@@ -52,9 +53,11 @@ __all__ = [
     "Problem",
     "Scale",
     "Severity",
+    "Stray",
     "Unscaled",
     "budget_states",
     "budgets_of",
+    "by_owner",
     "cluster_time",
     "counts_scales",
     "eviction_answer",
@@ -68,4 +71,6 @@ __all__ = [
     "read_lint",
     "scaled",
     "stays_in_a_drain",
+    "strays_of",
+    "strays_text",
 ]

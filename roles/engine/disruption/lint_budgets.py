@@ -27,6 +27,7 @@ from roles.engine.disruption.problem import (
     stuck,
     unhealthy,
 )
+from roles.engine.disruption.strays import by_owner, strays_of, strays_text
 from roles.engine.object_changes import Object, is_over, namespace_and_name
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
@@ -51,6 +52,7 @@ def _problems(state: BudgetState, scene: Scene) -> Iterator[Problem]:
     yield from never
     yield from _minimum(state, scene, bool(never))
     yield from _selector(state)
+    yield from _strays(state, scene)
     yield from _status(state, scene)
     if not never and not state.problem and not state.unread:
         deadlock = list(_unhealthy(state))
@@ -84,7 +86,12 @@ def _never(state: BudgetState, scene: Scene) -> Iterator[Problem]:
         blocks = f"no eviction of its {count(len(pods), 'pod')} succeeds now"
     if state.problem:
         way_out = f"let it select only pods of one kind of workload, or use min_available with a number ({_DEPLOY})"
-        yield _problem("no-scale", "critical" if pods else "warning", state, "; ".join(filter(None, (state.never, blocks))), way_out)
+        foreign = strays_of(state, scene.live)
+        why, out = strays_text(foreign)
+        yield _problem(
+            "no-scale", "critical" if pods else "warning", state, "; ".join(filter(None, (state.never, why, blocks))), out or way_out,
+            *by_owner(foreign),
+        )  # fmt: skip
     elif state.unmanaged and state.numbers.expected_pods <= 0:
         way_out = f"use min_available with a number ({_DEPLOY}), or let a workload create the pods"
         yield _problem("no-scale", "critical", state, f"{state.never}; {blocks}", way_out)
@@ -202,6 +209,19 @@ def overlaps(states: Sequence[BudgetState]) -> Iterator[Problem]:
             "the API server answers each eviction with 500, and events of a pod update only one of the budgets",
             keep,
         )  # fmt: skip
+
+
+def _strays(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+    """Pods of others in a budget that can be computed: each Ready one lets one more of the workload's own pods go."""
+    foreign = strays_of(state, scene.live)
+    if state.unmanaged or state.problem or state.unread or state.selector.matches_everything or not foreign:
+        return
+    why, out = strays_text(foreign)
+    yield _problem(
+        "foreign-pods", "warning", state,
+        f"{why}, beside {few([str(one) for one in state.controllers])}: while they are Ready it lets more pods of these go than it says",
+        out, *by_owner(foreign),
+    )  # fmt: skip
 
 
 # ---- its status

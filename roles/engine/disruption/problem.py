@@ -22,6 +22,7 @@ RULES = (
     "selects-nothing",
     "selects-everything",
     "no-scale",
+    "foreign-pods",
     "not-computed",
     "none-left",
     "unhealthy-deadlock",

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from roles.engine.api import MIRROR
-from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, stays_in_a_drain
+from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, stays_in_a_drain, strays_of, strays_text
 from roles.engine.draining.model import DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.draining.waves import has_storage
 from roles.engine.draining.workloads import Workloads
@@ -109,7 +109,9 @@ class Judge:
         scalers = [str(one) for state in found for one in lifted_by(state, self.workloads.live)] if len(found) == 1 else []
         never = "" if scalers else answer.never
         if never := never or next(filter(None, map(never_healthy, found)), ""):
-            return made("blocks", f"no eviction of it can ever succeed: {answer.why}; {never}", _past(found))
+            why, out = strays_text([one for state in found for one in strays_of(state, self.workloads.live)])
+            reasons = "; ".join(filter(None, (answer.why, never, why)))
+            return made("blocks", f"no eviction of it can ever succeed: {reasons}", out or _past(found))
         lifts = f"; only when {', '.join(scalers)} has scaled out" if scalers else ""
         return made("evicted", comes_back, blocked_now=answer.why + lifts, notes=notes)
 

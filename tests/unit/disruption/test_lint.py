@@ -113,6 +113,29 @@ def test_selectors() -> None:
     assert rules(*spread(deployment(2, 2)), pod("a"), budget(maxUnavailable=1, status=of_status(2, 1, 3, 2)))["no-scale"] == "warning"
 
 
+def test_pods_of_others_are_named_with_their_owner() -> None:
+    """The way out is for who creates them, not for the workload that is meant."""
+    job = workload("Job", "web-migrate")
+    web = spread(deployment(3, 3))
+    (one,) = (
+        one for one in problems(*web, job, pod("j", job), budget(maxUnavailable=1, status=of_status(3, 2, 3, 0))) if one.rule == "no-scale"
+    )
+    assert one.objects[1] == "Job shop/web-migrate" and "it also selects j (Job shop/web-migrate)" in one.why
+    assert "give the pods of Job shop/web-migrate other labels" in one.way_out
+    # A number counts all pods, whoever created them: the budget is weaker than it looks.
+    by_number = budget(minAvailable=2, status=of_status(4, 2, 4, 2))
+    (one,) = (one for one in problems(*web, job, pod("j", job), by_number) if one.rule == "foreign-pods")
+    assert one.severity == "warning" and "beside Deployment shop/web" in one.why
+    finished = pod("j", job, phase="Succeeded", ready=False)
+    assert (
+        "a finished pod can be deleted"
+        in next(one for one in problems(*web, job, finished, by_number) if one.rule == "foreign-pods").way_out
+    )
+    assert "foreign-pods" not in rules(*web, by_number)
+    # A budget of a Job alone is meant for it.
+    assert "foreign-pods" not in rules(job, pod("j", job), budget(minAvailable=1, status=of_status(1, 1, 1, 0)))
+
+
 def test_status_behind_the_spec() -> None:
     stale = of_status(3, 2, 3, 1, observed=1)
     assert rules(*spread(deployment(3, 3)), budget(maxUnavailable=1, generation=2, status=stale))["not-computed"] == "warning"

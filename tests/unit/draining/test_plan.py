@@ -174,6 +174,14 @@ def test_deadlocks_that_last_are_refused(spec: Mapping[str, Any], status: Mappin
     assert set(fates(forced).values()) == {"deleted"} and not forced.refusals
 
 
+def test_a_pod_that_a_budget_selects_by_accident_is_named_with_its_owner() -> None:
+    items, job = spread(deployment(2, 2), "w1", "w2"), workload("Job", "web-migrate")
+    by_scale = budget(maxUnavailable=1, status=of_status(2, 1, 2, 0))
+    (refusal,) = plan(*items, job, pod("j", job, node="w2", phase="Succeeded", ready=False), by_scale).refusals
+    assert "it also selects j (Job shop/web-migrate)" in refusal and "give the pods of Job shop/web-migrate other labels" in refusal
+    assert "ignore_budgets" not in refusal and "number of replicas" not in refusal
+
+
 def test_an_autoscaler_may_lift_what_a_budget_never_allows() -> None:
     """As the audit says: it is refused only if the autoscaler cannot scale out far enough."""
     items = [*deployment(2, 2), budget(minAvailable=2, status=of_status(2, 2, 2, 0))]
