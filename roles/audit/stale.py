@@ -99,11 +99,11 @@ def _kubelet(view: View) -> Iterator[Finding]:
     argv = found.service.known_argv
     if argv is not None and argv != found.process.argv:
         differences += _arguments(view, argv)
-    if found.process.binary_replaced:
+    if found.process.starts_another:
         rule = "the kubelet's binary was replaced after the kubelet started: the next restart, for whatever reason, starts the new one"
-        way_out = "restart the kubelet at a time that suits you, one node at a time"
-        value = f"runs {found.process.version or 'the old binary'}"
-        differences.append(_stale(view, "kubelet", None, found.process.exe.removesuffix(" (deleted)"), None, value, rule, way_out))
+        way_out = "restart the kubelet at a time that suits you, drained, one node at a time"
+        value = f"runs {found.process.version or 'the old binary'}, the file is {found.process.next_version or 'of an unknown version'}"
+        differences.append(_stale(view, "kubelet", None, found.process.binary, None, value, rule, way_out))
     if view.configuration is not None and view.known_minor is not None:
         try:
             differences += _settings(view, pending_sentences(found, view.configuration))

@@ -10,7 +10,6 @@ from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
 from roles.engine.inputs import Declared
-from roles.engine.node import minor_of
 from roles.engine.node_changes import (
     KUBELET,
     Basis,
@@ -24,18 +23,17 @@ from roles.engine.node_changes import (
     ended,
     from_data,
 )
-from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
+from roles.engine.proof import Cluster, NoApi, SurveyedNode
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import Refusal
 from roles.eviction import eviction_impact
-from roles.feature_gates import model, skew
+from roles.feature_gates import model
 from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, GateStage, load
 from roles.feature_gates.compliance import unmet, wanted_of
 from roles.feature_gates.gate_readers import readers
 from roles.feature_gates.model import COMPONENTS, DesiredGates, read_gates
 from roles.feature_gates.plan import GatePlan, NodeGates, judge_gates, moves, plan_gates
 from roles.feature_gates.reported_gates import overlay
-from roles.feature_gates.skew import Running
 from roles.feature_gates.verdict import GateFinding, Level, Subject, emulated_minor, judge_gate
 from roles.kubelet_config import restart_warnings
 
@@ -60,10 +58,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
     """Feature gates, for the engine that changes nodes (roles/engine/node_changes/capability.py)."""
 
     columns = ("node", "component", "gate", "before", "after")
-
-    def against_nodes(self, basis: Basis) -> Iterable[object]:
-        """Violations of the version skew policy."""
-        return _skew(basis.found)
+    any_skew = True
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: DesiredGates) -> NodeGates:
         return plan_gates(basis.run_id, node.seen, desired)
@@ -143,24 +138,6 @@ def _with_restart_warnings(cluster: Cluster, plan: NodeGates) -> NodeGates:
     """The plan with warnings of what else a restart of its kubelet applies. Raises Refusal."""
     named = [("featureGates", name) for planned in plan.changing if planned.component == KUBELET for name in planned.wanted]
     return replace(plan, warnings=(*plan.warnings, *restart_warnings(cluster, plan, eviction_impact, named)))
-
-
-def _skew(found: Survey) -> list[str]:
-    """Violations of the version skew policy, among all surveyed nodes and all other kubelets that the API knows."""
-    running = []
-    names = set()
-    for host, node in found.observed.items():
-        names.add(node.kubelet.node_name)
-        processes = {"kubelet": node.kubelet.process, **{name: component.process for name, component in node.components.items()}}
-        running += [Running(host, name, process.minor) for name, process in processes.items() if process.minor is not None]
-    try:
-        others = found.reading.kubelet_versions()
-    except (ApiError, NoApi):
-        others = {}  # the proof decides whether the run may continue without the API
-    for name, version in others.items():
-        if name not in names and (minor := minor_of(version)) is not None:
-            running.append(Running(name, "kubelet", minor))
-    return skew.problems(running)
 
 
 def _without_reader(plans: Sequence[NodeGates]) -> list[str]:

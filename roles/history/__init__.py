@@ -222,6 +222,7 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     options: model.RollbackOptions
     columns = ("node", "component", "undone")
     writes_first = True
+    undoes = True
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: list[Recorded]) -> NodePlan[Undo]:
         return _plan(basis.run_id, node, desired, self.options.force)

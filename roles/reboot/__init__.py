@@ -12,6 +12,7 @@ from roles.engine.bridge import Fleet, Remote, hosts_by_name
 from roles.engine.draining import cluster_time, read_drain
 from roles.engine.inputs import Declared, chosen
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_sentences
+from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions
 from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, Session, connect_cluster
 from roles.engine.proof import Cluster, NoApi, SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, same
@@ -48,7 +49,8 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
     options, wanted = asked
     reached = connect_cluster(fleet, wanted.kubeconfig)
     plans = _plans(fleet, reached, options, wanted)
-    bridge.stop(refusal for plan in plans for refusal in plan.refusals)
+    versions = _versions(reached, plans, options)
+    bridge.stop([*versions.refusals, *(refusal for plan in plans for refusal in plan.refusals)])
     session = reached.session
     emptying = Emptying(session, wanted.consents)
     stages = order(plans, options.pace, fleet.lock_host.name)
@@ -67,7 +69,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
     )
     nodes.run = run
     controls = any(plan.candidate.is_control_plane and plan.what == "reboot" for plan in plans)
-    report.show_plan(run, stages, plans, [reached.found.cluster.etcd_summary()] if controls else [], drains)
+    report.show_plan(run, stages, plans, [*versions.notes, *([reached.found.cluster.etcd_summary()] if controls else [])], drains)
     return Turns.of(run, fleet, "drain, reboot, prove, uncordon")
 
 
@@ -82,6 +84,13 @@ def _drains(session: Session, wanted: RebootOptions, stages: Sequence[Stage[Rebo
     texts, refusals = plan_drains(live, stages, wanted, now)
     bridge.stop(refusals)
     return texts
+
+
+def _versions(reached: ConnectedCluster, plans: Sequence[RebootPlan], options: Options) -> JudgedVersions:
+    """What the boots start, against the skew policy. The nodes were read before."""
+    hosts = [plan.host for plan in plans if plan.what == "reboot"]
+    restarting = [(host, name) for host in hosts for name in (KUBELET, *reached.found.nodes[host].components)]
+    return judge_versions(reached.found.observed, reached.found.reading.nodes(), restarting, options)
 
 
 def servers(fleet: Fleet) -> dict[str, Remote]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from roles.engine.control_plane.facts import Component
 from roles.engine.editing import FlagChanges, FormatError, GateChanges, flags, manifest, manifest_parts
+from roles.engine.kubelet import ask
 from roles.engine.transaction import Change, FileEdit, Refusal, change_id
 
 
@@ -65,13 +66,49 @@ def argv(component: Component, data: bytes) -> tuple[str, ...] | None:
 
 def warnings(component: Component) -> list[str]:
     """What an operator should know before this component is recreated."""
+    found = [another] if (another := another_image(component)) else []
     expected = argv(component, component.data)
     if expected is None or not (others := flags.differences(component.process.argv, expected)):
-        return []
+        return found
     return [
+        *found,
         f"{component.name}'s arguments differ from {component.file.path}: the kubelet has not applied the manifest; a change of it also"
-        f" brings: {'; '.join(others)}"
+        f" brings: {'; '.join(others)}",
     ]
+
+
+def image_version(component: Component) -> str | None:
+    """The version that the image in a component's manifest is tagged with, as v1.36.3; None if it has no such tag, or a digest alone."""
+    try:
+        image = manifest.image(component.data, component.container)
+    except FormatError:
+        return None
+    return ask.as_version(image.partition("@")[0].rpartition(":")[2])
+
+
+def another_image(component: Component) -> str:
+    """What a change of the manifest brings besides, if its image has another version than the process; "" if it has not."""
+    now, then = component.process.version, image_version(component)
+    if now is None or then is None or _plain(now) == _plain(then):
+        return ""
+    return f"{component.file.path} has an image that does not run: {component.name} {now} -> {then}"
+
+
+def refuse_another_image(component: Component, *, consent: bool) -> Refusal | None:
+    """Why this manifest must not be changed by the way; None with the operator's consent, or if its image is the one that runs."""
+    if consent or not (another := another_image(component)):
+        return None
+    return Refusal(
+        component.host,
+        f"{another}; a change of the manifest starts it, and a revert restores the file with that image",
+        "find out first why the kubelet has not started it (its journal), or restore the image in the file; or let this run start it:"
+        " --data allow_new_binary=true",
+    )
+
+
+def _plain(version: str) -> str:
+    """Without a vendor's suffix."""
+    return re.split(r"[-+]", version)[0]
 
 
 def places(component: Component, said: str) -> list[str]:

@@ -71,6 +71,11 @@ def container_argv(data: bytes, container: str) -> list[str]:
     return argv_of(container_of(yaml_text.load(data), container))
 
 
+def image(data: bytes, container: str) -> str:
+    """The image of a container; "" if it has none. Raises FormatError as `container_argv` does."""
+    return str(container_of(yaml_text.load(data), container).get("image") or "")
+
+
 def argument_lines(data: bytes, container: str) -> list[tuple[str, int]]:
     """command and args of a container, each word with its line (1-based). Raises FormatError as `container_argv` does."""
     document = yaml_text.parse(data)

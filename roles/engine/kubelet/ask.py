@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from roles.engine.kubelet.facts import Kubelet, refuse_waiting
-from roles.engine.node import Process
+from roles.engine.node import Process, Replacement
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 from roles.engine.transaction import mask_text
@@ -99,6 +99,11 @@ def ask_version(component: str, process: Process, pod: str) -> str:
     return f"{command} --version; version {process.pid} $?"
 
 
+def ask_replacement(process: Process) -> str:
+    """A shell line that asks the file which replaced the running kubelet's for its version, and whether it has the same bytes."""
+    return f"kubelet_on_disk {_identity(process)} --version; replacement {process.pid} $?"
+
+
 def _identity(process: Process) -> str:
     return f"{process.pid} {process.start_ticks}"
 
@@ -165,6 +170,16 @@ def versions(lines: Iterable[str]) -> dict[int, str]:
         if answer := re.match(r"version (\d+) (\S*)=$", line):
             version = as_version(decoded(answer.group(2)).removeprefix(_PRODUCT))
             found |= {int(answer.group(1)): version} if version else {}
+    return found
+
+
+def replacements(lines: Iterable[str]) -> dict[int, Replacement]:
+    """What replaced the running files, by PID. A file that could not be proven to be the node's own has no version."""
+    found: dict[int, Replacement] = {}
+    for line in lines:
+        if answer := re.match(r"replacement (\d+) (same|other) (\S*)=$", line):
+            version = as_version(decoded(answer.group(3)).removeprefix(_PRODUCT))
+            found[int(answer.group(1))] = Replacement(version, answer.group(2) == "same")
     return found
 
 

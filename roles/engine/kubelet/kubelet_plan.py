@@ -135,10 +135,34 @@ def warnings(kubelet: Kubelet) -> list[str]:
     if others := pending.arguments(kubelet):
         found.append(f"the running kubelet's arguments differ from its files; a restart also applies: {'; '.join(others)}")
     if kubelet.process.binary_replaced:
-        found.append("the kubelet's binary was replaced since it started; a restart also starts the new one")
+        found.append(another_binary(kubelet))
     found += map(str, kubelet.service.ignored)
     found += [_outdated(copy) for copy in unit.copies(kubelet.sources) if copy.changed is not False]
     return found + pending.not_compared(kubelet)
+
+
+def another_binary(kubelet: Kubelet) -> str:
+    """What a restart starts, if the kubelet's file was replaced since it started."""
+    process = kubelet.process
+    if not process.starts_another:
+        return f"{process.binary} was replaced since the kubelet started, by a file with the same bytes"
+    versions = f"{process.version or '(version unknown)'} -> {process.next_version or '(version unknown: it did not say one)'}"
+    return f"a restart starts another kubelet: {versions}; {process.binary} was replaced since it started"
+
+
+def refuse_another_binary(kubelet: Kubelet, *, consent: bool) -> Refusal | None:
+    """Why this kubelet must not be restarted by the way; None with the operator's consent, or if the same binary starts again. Without the
+    new one's version there is no consent: the skew policy cannot be judged."""
+    process = kubelet.process
+    if not process.starts_another or (consent and process.next_version):
+        return None
+    way_out = (
+        f"restart that kubelet first: drain the node, `systemctl restart {kubelet.unit_name}` there, check it, and uncordon it, as your"
+        " upgrade's procedure says"
+    )
+    if process.next_version:
+        way_out += "; or let this run start it: --data allow_new_binary=true"
+    return Refusal(kubelet.seen.host, f"{another_binary(kubelet)}, and no revert brings the old one back: it restores files only", way_out)
 
 
 def _outdated(copy: unit.Copy) -> str:

@@ -1,7 +1,22 @@
 """The observation of a node: one read-only script over SSH, and its typed result, from which every role plans."""
 
 from roles.engine.node.look import FilesWanted, look
-from roles.engine.node.model import File, Observation, Process, minor_of
+from roles.engine.node.model import File, Observation, Process, Replacement, minor_of
 from roles.engine.node.parse import ObservationError, parse
+from roles.engine.node.virtual import MARKS, Mark, version_mark, virtual_mark
 
-__all__ = ["File", "FilesWanted", "Observation", "ObservationError", "Process", "look", "minor_of", "parse"]
+__all__ = [
+    "MARKS",
+    "File",
+    "FilesWanted",
+    "Mark",
+    "Observation",
+    "ObservationError",
+    "Process",
+    "Replacement",
+    "look",
+    "minor_of",
+    "parse",
+    "version_mark",
+    "virtual_mark",
+]

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from roles.engine.node.virtual import version_mark
+
 FileKind = Literal["file", "link", "directory", "other", "none"]
 
 # /proc/PID/comm holds at most 15 characters (TASK_COMM_LEN, include/linux/sched.h).
@@ -26,7 +28,10 @@ _REASONS = {
 
 
 def minor_of(version: str) -> int | None:
-    """The minor release in a version of Kubernetes: 36 of v1.36.3 and of 1.36; None if the text is not a version."""
+    """The minor release in a version of Kubernetes: 36 of v1.36.3 and of 1.36; None if the text is not a version, or not a kubelet's own
+    (virtual.py)."""
+    if version_mark(version) is not None:
+        return None
     found = re.match(r"v?1\.(\d+)", version)
     return int(found.group(1)) if found else None
 
@@ -63,11 +68,21 @@ class File:
 
 
 @dataclass(frozen=True)
+class Replacement:
+    """The file that replaced the one which a process was started from: its version, None if it did not say one; `same`: it has the same
+    bytes, as after a package was installed once more."""
+
+    version: str | None = None
+    same: bool = False
+
+
+@dataclass(frozen=True)
 class Process:
     """One of the node's own processes: the kubelet, a component in a static pod, or a process of another kind of node (k3s and others).
 
     `start_ticks` are clock ticks since boot (proc(5), field 22 of stat). `pod_uid` is the UID of the static pod that it runs in: 32 hex
     digits without dashes, as the kubelet hashes them; `pods` are the names of that pod in the kubelet's directories, NAMESPACE_NAME.
+    `replacement`: what a restart would start, if its file was replaced and that could be asked.
     """
 
     name: str
@@ -79,6 +94,7 @@ class Process:
     version: str | None = None
     pod_uid: str | None = None
     pods: tuple[str, ...] = ()
+    replacement: Replacement | None = None
 
     @property
     def minor(self) -> int | None:
@@ -94,6 +110,16 @@ class Process:
     def binary_replaced(self) -> bool:
         """True if the binary on disk is no longer the running one: a restart may start another version."""
         return self.exe.endswith(_DELETED)
+
+    @property
+    def starts_another(self) -> bool:
+        """True if a restart starts other bytes than those that run."""
+        return self.binary_replaced and not (self.replacement is not None and self.replacement.same)
+
+    @property
+    def next_version(self) -> str | None:
+        """The version that a restart starts; None if it is not known."""
+        return self.version if not self.starts_another else self.replacement.version if self.replacement else None
 
     @property
     def binary(self) -> str:
@@ -200,9 +226,11 @@ class Observation:
             found = [process for process in found if pod in process.pods] or [process for process in found if not process.pods]
         return next(iter(found), None)
 
-    def with_versions(self, versions: Mapping[int, str]) -> Observation:
-        """A copy with the versions of processes, by PID."""
-        return replace(self, processes=tuple(replace(one, version=versions.get(one.pid)) for one in self.processes))
+    def with_versions(self, versions: Mapping[int, str], replacements: Mapping[int, Replacement] | None = None) -> Observation:
+        """A copy with the versions of processes, and with what replaced their files, by PID."""
+        new = replacements or {}
+        known = (replace(one, version=versions.get(one.pid), replacement=new.get(one.pid)) for one in self.processes)
+        return replace(self, processes=tuple(known))
 
     @property
     def kubelet(self) -> Process | None:

@@ -1,5 +1,6 @@
 """The engine for changes of nodes. A capability provides pure functions; the engine surveys, asks, refuses, orders, runs and reports."""
 
+from roles.engine.node_changes.brought import JudgedVersions, judge_versions
 from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.drains import ChangeDrains, Wanted, cordoned_for_change, fate_of, fates_of, judge, together
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
@@ -12,6 +13,7 @@ __all__ = [
     "ChangeDrains",
     "ComponentPlan",
     "DesiredByHost",
+    "JudgedVersions",
     "NodePlan",
     "NodeStep",
     "Steps",
@@ -24,6 +26,7 @@ __all__ = [
     "fates_of",
     "from_data",
     "judge",
+    "judge_versions",
     "refused_anyway",
     "together",
 ]

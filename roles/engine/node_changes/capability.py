@@ -12,17 +12,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from roles.engine import bridge, detail, kubeadm_config, kubelet
+from roles.engine.api import ApiError
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
 from roles.engine.editing import FormatError, manifest_parts
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
 from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report, readmission
+from roles.engine.node_changes.brought import JudgedVersions, judge_versions
 from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
-from roles.engine.proof import Proof, Prover, RequiredProof, Survey, SurveyedNode, survey
+from roles.engine.proof import NoApi, Proof, Prover, RequiredProof, Survey, SurveyedNode, survey
 from roles.engine.rollout import ClusterStep, Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, FileEdit, Refusal, Status, new_run_id, this_run
@@ -102,12 +104,15 @@ class Capability(ABC, Generic[W, N]):
     """What is special to one deploy. Only `plan` and `rows` have no default.
 
     `columns` are the columns of the table of results before outcome, seconds and proof, which `ended` returns. `writes_first`: changes of
-    the cluster's own objects come before any node is touched, not last.
+    the cluster's own objects come before any node is touched, not last. `any_skew`: versions that violate the skew policy anywhere refuse
+    the run, not only where it restarts something; `undoes`: it brings back what was, so only violations that it would add do.
     """
 
     desired: DesiredByHost[W]
     columns: ClassVar[tuple[str, ...]]
     writes_first: ClassVar[bool] = False
+    any_skew: ClassVar[bool] = False
+    undoes: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, basis: Basis, node: SurveyedNode, desired: W) -> N:
@@ -201,11 +206,11 @@ def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> NodeRun:
     run_id = new_run_id()
     targets = [remote for remote in fleet.targets if remote.name in desired.by_host]
     basis = Basis(run_id, fleet, run_options, survey(fleet, targets, desired.wanted), drains)
-    return _assemble(capability, basis, _plan(capability, basis))
+    return _assemble(capability, basis, *_plan(capability, basis))
 
 
-def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
-    """The plans of all nodes, after their binaries were asked. Raises DeployError with all refusals."""
+def _plan(capability: Capability[W, N], basis: Basis) -> tuple[list[N], list[str]]:
+    """The plans of all nodes, after their binaries were asked, and notes. Raises DeployError with all refusals."""
     found = basis.found
     refusals: list[object] = [*found.refusals]
     plans: list[N] = []
@@ -215,6 +220,8 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
         else:
             plans.append(made)
             refusals += made.refusals
+    versions = _versions(capability, basis, plans)
+    refusals += versions.refusals
     bridge.stop([*refusals, *capability.against_nodes(basis)])
     verdicts = _ask(basis, plans)
     refusals += [said for said in verdicts.values() if isinstance(said, Refusal)]
@@ -227,7 +234,17 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
             judged.append(judgement)
             refusals += judgement.refusals
     bridge.stop([*refusals, *capability.against_plans(basis, judged)])
-    return judged
+    return judged, list(versions.notes)
+
+
+def _versions(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> JudgedVersions:
+    """The versions of the cluster, as the restarts of these plans would leave them."""
+    try:
+        nodes = basis.found.reading.known_nodes()
+    except (ApiError, NoApi):
+        nodes = {}  # the proof decides whether the run may continue without the API
+    restarting = [(plan.host, planned.component) for plan in plans for planned in plan.changing]
+    return judge_versions(basis.found.observed, nodes, restarting, basis.options, undoes=capability.undoes, all_of_it=capability.any_skew)
 
 
 def _judge(capability: Capability[W, N], basis: Basis, plan: N, verdicts: Verdicts) -> N:
@@ -269,7 +286,7 @@ def _run(basis: Basis, scripts: Mapping[str, str]) -> dict[str, Answer | Excepti
     )
 
 
-def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> NodeRun:
+def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N], versions: Sequence[str]) -> NodeRun:
     found = basis.found
     changing, on = capability.order(basis, plans)
     by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
@@ -288,7 +305,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     first = [*capability.before(basis, plans), *first]
     run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last, leftovers=drained.leftovers)
     notes = [f"WARNING {detail.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
-    notes += capability.notes(basis, plans)
+    notes += [*versions, *capability.notes(basis, plans)]
     notes += [f"{names}:\n{outlook}" for names, outlook in detail.alike((plan.host, plan.outlook) for plan in plans if plan.outlook)]
     notes += drained.notes
     if any(planned.component != KUBELET for planned in changing):

@@ -3,6 +3,7 @@
 from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import UnmetField, UnmetFlag, UnmetGate, unmet_fields, unmet_flags, unmet_gates, written
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
+from roles.engine.proof.skew import Restarts, Running, SkewJudgement, judge_skew, outside, problems, running_of
 from roles.engine.proof.survey import Survey, SurveyedNode, survey
 from roles.engine.proof.versions import ObservedNode, with_versions
 
@@ -14,11 +15,18 @@ __all__ = [
     "Proof",
     "Prover",
     "RequiredProof",
+    "Restarts",
+    "Running",
+    "SkewJudgement",
     "Survey",
     "SurveyedNode",
     "UnmetField",
     "UnmetFlag",
     "UnmetGate",
+    "judge_skew",
+    "outside",
+    "problems",
+    "running_of",
     "survey",
     "unmet_fields",
     "unmet_flags",

@@ -354,12 +354,9 @@ class Cluster:
         API server as seen from it."""
         return [(node.remote, node.credentials.authority, node.components["kube-apiserver"].address) for node in self._nodes.values()]
 
-    def kubelet_versions(self) -> dict[str, str]:
-        """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
-        return {
-            name: str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
-            for name, node in (self._listed or self.query(lambda api: _nodes(api, API_WAIT_SECONDS))).items()
-        }
+    def known_nodes(self) -> dict[str, dict[str, Any]]:
+        """As `nodes`, but waits for an API that is down, unless they were listed before. Raises ApiError or NoApi."""
+        return self._listed or self.query(lambda api: _nodes(api, API_WAIT_SECONDS))
 
     def node_with_pods(self, node_name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """A node and all pods on it, as the API has them. Raises ApiError or NoApi."""

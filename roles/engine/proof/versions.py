@@ -12,7 +12,7 @@ from roles.engine.api import ApiError
 from roles.engine.bridge import Remote, RemoteError, at_once, spawn, whole
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet, ask
-from roles.engine.node import Observation, Process
+from roles.engine.node import Observation, Process, Replacement
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.timeouts import patient
 
@@ -32,16 +32,19 @@ class ObservedNode:
     components: Mapping[str, Component] = field(default_factory=dict)
 
 
-AskEach = Callable[[Sequence[Remote], Callable[[Remote], dict[int, str]]], Mapping[str, dict[int, str] | Exception]]
+# By PID: the versions of running processes, and what replaced their files.
+Answers = tuple[dict[int, str], dict[int, Replacement]]
+AskEach = Callable[[Sequence[Remote], Callable[[Remote], Answers]], Mapping[str, Answers | Exception]]
 
 
 def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEach) -> dict[str, Observation]:
     """The observations, by host, with the versions of the kubelet and the components; None if a version is unknown.
 
     `each` runs a function on many nodes at once. Only if the API does not know a version, its binary is asked
-    (roles.engine.kubelet.ask.ask_version).
+    (roles.engine.kubelet.ask.ask_version), and so is a file that replaced a running kubelet's.
     """
     known: dict[str, dict[int, str]] = {one.remote.name: {} for one in looked}
+    new: dict[str, dict[int, Replacement]] = {}
     kubelets = spawn(_nodes, cluster) if looked else None
     components = [(one, name) for one in looked for name in one.components]
     for answer in at_once([partial(_by_api, cluster, one, name) for one, name in components]):
@@ -59,8 +62,9 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
             questions[host] = ask.script(left, SECONDS)
     asked = [one.remote for one in looked if one.remote.name in questions]
     for host, found in whole(each(asked, lambda remote: _ask(remote, questions[remote.name]))).items():
-        known[host] |= found
-    return {one.remote.name: one.seen.with_versions(known[one.remote.name]) for one in looked}
+        known[host] |= found[0]
+        new[host] = found[1]
+    return {host: one.seen.with_versions(known[host], new.get(host)) for one in looked for host in (one.remote.name,)}
 
 
 def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> str | None:
@@ -101,11 +105,14 @@ def _questions(one: ObservedNode, known: Mapping[int, str]) -> list[str]:
     for name, component in one.components.items():
         if component.process.pid not in known:
             left.append(ask.ask_version(name, component.process, component.log_name))
+    if one.kubelet is not None and one.kubelet.process.binary_replaced:
+        left.append(ask.ask_replacement(one.kubelet.process))
     return left
 
 
-def _ask(remote: Remote, script: str) -> dict[int, str]:
+def _ask(remote: Remote, script: str) -> Answers:
     try:
-        return ask.versions(remote.run(script, timeout=patient(ALL_SECONDS)).stdout)
+        said = remote.run(script, timeout=patient(ALL_SECONDS)).stdout
     except RemoteError:
-        return {}  # these versions stay unknown
+        return {}, {}  # these versions stay unknown
+    return ask.versions(said), ask.replacements(said)

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from roles.engine.bridge import Remote, refusals
-from roles.engine.inputs import Boolean, read_model
+from roles.engine.inputs import Boolean, Names, read_model
 from roles.engine.rollout.pace import Pace, parse_max_unavailable
 from roles.engine.timeouts import LEAST, MOST, parse
 from roles.engine.transaction import LEAST_CONFIRM_SECONDS, Refusal
@@ -16,8 +16,9 @@ from roles.engine.transaction import LEAST_CONFIRM_SECONDS, Refusal
 class Options(BaseModel):
     """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose lock is taken
     over, after its holder died; `patience` how many times longer than usual everything may take (roles/engine/timeouts.py);
-    `skip_unreachable` leaves out workers that do not answer; `allow_unproven` continues if something cannot be proven; `persist`: settings
-    that all nodes share are also written to kubeadm's ConfigMaps, on clusters that kubeadm created."""
+    `skip_unreachable` leaves out workers that do not answer; `allow_unproven` continues if something cannot be proven; `allow_new_binary`
+    lets a restart start another binary than the one that runs; `allow_skew_of`: nodes outside the inventory whose versions may violate the
+    skew policy; `persist`: settings that all nodes share are also written to kubeadm's ConfigMaps, on clusters that kubeadm created."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -71,6 +72,21 @@ class Options(BaseModel):
     allow_unproven: Annotated[
         bool, Field(description="consent: continue if something cannot be proven; the table then says NOT PROVEN", examples=[True])
     ] = False
+    allow_new_binary: Annotated[
+        Boolean,
+        Field(
+            description="consent: a restart may start another binary of a kubelet or a component than the one that runs, because its file"
+            " or its image was replaced meanwhile; no revert brings the old one back",
+            examples=[True],
+        ),
+    ] = False
+    allow_skew_of: Annotated[
+        Names,
+        Field(
+            description="consent: the versions of these nodes, which are outside the inventory, may violate the version skew policy",
+            examples=["edge-1,edge-2", ["edge-1"]],
+        ),
+    ] = None
     persist: Annotated[
         Boolean,
         Field(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from roles import feature_gates
-from roles.engine import control_plane, detail, kubelet
+from roles.engine import detail
 from roles.engine.api.read import NodeUsage
 from roles.engine.node_changes.capability import by_warning
 from roles.engine.node_changes.node_plan import Verdicts
 from roles.engine.proof.cluster import Cluster, NoApi
-from roles.engine.proof.survey import Survey, SurveyedNode
 from roles.feature_gates.model import COMPONENTS, DesiredGates
 from roles.feature_gates.plan import NodeGates, judge_gates, plan_gates
 from tests.unit.node import node
@@ -29,45 +28,6 @@ def made(desired: DesiredGates, host: str = "n1", **changes: Any) -> NodeGates:
 
 def control(desired: DesiredGates) -> NodeGates:
     return made(desired, "cp1", manifests=MANIFESTS, components=CONTROL_PLANE)
-
-
-class Versions:
-    """A cluster that knows the versions of kubelets, or is unreachable."""
-
-    def __init__(self, found: dict[str, str] | None) -> None:
-        self.found = found
-
-    def kubelet_versions(self) -> dict[str, str]:
-        if self.found is None:
-            raise NoApi("gone")
-        return self.found
-
-
-def survey(others: dict[str, str] | None) -> Survey:
-    seen = parse("cp1", node.answer(manifests=MANIFESTS, components=CONTROL_PLANE))
-    found = kubelet.find(seen)
-    observed = {"cp1": SurveyedNode(cast(Any, None), seen, found, control_plane.find(found))}
-    return Survey(observed=observed, reading=cast(Cluster, Versions(others)))
-
-
-@pytest.mark.parametrize(
-    ("others", "words"),
-    [
-        ({}, ""),
-        (None, ""),
-        ({"far": "v1.33.1", "odd": ""}, ""),
-        ({"far": "v1.32.9"}, "far: kubelet 1.32 with the kube-apiserver 1.36 of cp1"),
-        ({"near": "v1.37.0"}, "a kubelet must not be newer"),
-    ],
-)
-def test_skew_counts_all_nodes(others: dict[str, str] | None, words: str) -> None:
-    found = feature_gates._skew(survey(others))
-    assert (words in " ".join(found)) if words else found == []
-
-
-def test_a_surveyed_node_counts_with_its_observed_version() -> None:
-    name = kubelet.find(parse("cp1", node.answer())).node_name
-    assert feature_gates._skew(survey({name: "v1.20.0"})) == []
 
 
 def test_a_run_whose_gates_no_component_reads_is_refused() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from roles.engine import node
-from roles.engine.kubelet.ask import versions
+from roles.engine.kubelet.ask import replacements, versions
 from roles.engine.node.model import Observation
 
 LAB_FILES = Path(__file__).resolve().parents[2] / "lab/files"
@@ -34,18 +34,18 @@ def b64(value: bytes | str) -> str:
     return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
 
 
-def manifest(component: str, *flags: str) -> bytes:
+def manifest(component: str, *flags: str, image: str = "x") -> bytes:
     lines = "".join(f"    - {word}\n" for word in (component, *flags))
     return (
         f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: {component}\n  namespace: kube-system\nspec:\n  containers:\n"
-        f"  - command:\n{lines}    image: x\n    name: {component}\n  hostNetwork: true\n"
+        f"  - command:\n{lines}    image: {image}\n    name: {component}\n  hostNetwork: true\n"
     ).encode()
 
 
 def parse(host: str, lines: Sequence[str]) -> Observation:
     """One look, and what was said of versions afterwards."""
-    told = versions(lines)
-    return node.parse(host, [line for line in lines if not line.startswith("version ")]).with_versions(told)
+    looked = [line for line in lines if not line.startswith(("version ", "replacement "))]
+    return node.parse(host, looked).with_versions(versions(lines), replacements(lines))
 
 
 def file_line(path: str, data: bytes | None, kind: str = "", attributes: str = "", mountpoint: str = "/") -> str:

@@ -170,7 +170,7 @@ def read(cluster: Cluster, nodes: int) -> None:
     whole(dict(enumerate(at_once(works))))
     works = [partial(cluster.effective, f"w{number}", "kubelet", f"w{number}") for number in range(nodes)]
     whole(dict(enumerate(at_once([*works, *(partial(cluster.effective, *at, at[0]) for at in own)]))))
-    assert cluster.kubelet_versions() == {"w1": ""} and cluster.nodes() == {"w1": {"metadata": {"name": "w1"}, "status": {}}}
+    assert cluster.known_nodes() == cluster.nodes() == {"w1": {"metadata": {"name": "w1"}, "status": {}}}
     whole(dict(enumerate(at_once([cluster.api, cluster.api]))))
 
 
