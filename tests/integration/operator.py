@@ -14,13 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import ClassVar
 
+from tests.integration import warm
 from tests.lab import Lab
 from tests.lab.tools import spent
 
 ROOT = Path(__file__).resolve().parents[2]
-PYINFRA = Path(sys.executable).with_name("pyinfra")
 # Alpha and off in every minor that the lab is made with, known to every component, harmless when on.
 GATE = "HPAScaleToZero"
 # On and locked since 1.35 (InPlacePodVerticalScaling is GA there).
@@ -46,11 +47,6 @@ class Outcome:
         return found.group(1).strip() if found else ""
 
 
-def command(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", brief: bool = False) -> list[str]:
-    program = [sys.executable, "-m", "tests.integration.brief"] if brief else [str(PYINFRA)]
-    return [*program, inventory, f"deploys/{deploy}.py", *arguments]
-
-
 def inventory_of_the_lab(*more: str) -> str:
     """The text of an inventory for another folder: the groups `control_plane` and `workers` as inventories/lab.py has them, which knows
     which lab is meant, and then the lines of `more`."""
@@ -65,19 +61,17 @@ def environment() -> dict[str, str]:
 
 
 def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", timeout: float = 1800, brief: bool = False) -> Outcome:
-    """`brief` is for what prepares a test or puts things back (tests/integration/brief.py)."""
-    with spent("deploys"):
-        done = subprocess.run(
-            command(deploy, *arguments, inventory=inventory, brief=brief),
-            cwd=ROOT,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    """`brief` is for what prepares a test or puts things back (tests/integration/warm.py)."""
+    with spent("deploys"), TemporaryFile("w+") as out, TemporaryFile("w+") as err, open(os.devnull) as nothing:
+        files = (nothing.fileno(), out.fileno(), err.fileno())
+        process = warm.Process([inventory, f"deploys/{deploy}.py", *arguments], environment(), files, brief=brief)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return Outcome(code, out.read(), err.read())
 
 
 class Started:
@@ -86,22 +80,26 @@ class Started:
     _all: ClassVar[list[Started]] = []
 
     def __init__(self, deploy: str, *arguments: str, hold: str = "", inventory: str = "inventories/lab.py") -> None:
-        words = command(deploy, *arguments, inventory=inventory)
-        if hold:
-            words = [sys.executable, "-m", "tests.integration.held", hold, *words[1:]]
+        words = [inventory, f"deploys/{deploy}.py", *arguments]
         self.lines: list[str] = []
-        self.process = subprocess.Popen(
-            words, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        self.process: subprocess.Popen[bytes] | warm.Process
+        reading, writing = os.pipe()
+        self._output = os.fdopen(reading)
+        with open(writing, "w") as output, open(os.devnull) as nothing:
+            if hold:
+                words = [sys.executable, "-m", "tests.integration.held", hold, *words]
+                self.process = subprocess.Popen(words, cwd=ROOT, env=environment(), stdin=nothing, stdout=output, stderr=output)
+            else:
+                files = (nothing.fileno(), output.fileno(), output.fileno())
+                self.process = warm.Process(words, environment(), files)
         self._all.append(self)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-        self.process.stdout.close()
+        with self._output:
+            for line in self._output:
+                self.lines.append(line)
 
     @property
     def out(self) -> str:
