@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import http.server
+import itertools
 import json
 import ssl
 import subprocess
@@ -152,6 +153,69 @@ class Hook:
             finally:
                 connection.close()
         return False
+
+
+class EvictionHook:
+    """Denies the evictions of pods named PREFIX..., each time with another status code, until `seconds` after the first one that is no dry
+    run. `asked` has the name of each pod and whether it was a dry run."""
+
+    def __init__(self, lab: Lab, prefix: str, seconds: float, folder: Path) -> None:
+        self.asked: list[tuple[str, bool]] = []
+        self._prefix, self._seconds, self._first = prefix, seconds, dict[str, float]()
+        self._codes = itertools.cycle((429, 403, 500, 404, 409, 401))
+        address = lab.machine("cp1").network.gateway
+        authority = Authority("t-evict")
+        self.authority = authority.pem
+        (folder / "hook.pem").write_bytes(b"".join(authority.issue("hook", address)))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "hook.pem")
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
+                body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": outer.answer(asked)}
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(json.dumps(body).encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer((address, 0), Handler)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"https://{address}:{self.server.server_address[1]}/"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        name, dry = asked["name"], bool(asked.get("dryRun"))
+        self.asked.append((name, dry))
+        if not dry:
+            self._first.setdefault(name, time.monotonic())
+        over = name in self._first and time.monotonic() - self._first[name] > self._seconds
+        if over or not name.startswith(self._prefix):
+            return {"uid": asked["uid"], "allowed": True}
+        return {"uid": asked["uid"], "allowed": False, "status": {"code": next(self._codes), "message": "moving it first; ask again"}}
+
+
+@contextmanager
+def eviction_webhook(lab: Lab, prefix: str, seconds: float, folder: Path) -> Iterator[EvictionHook]:
+    """A validating webhook on pods/eviction: guard.t-evict.example."""
+    hook = EvictionHook(lab, prefix, seconds, folder)
+    made: dict[str, Any] = {
+        "name": "guard.t-evict.example", "clientConfig": {"url": hook.url, "caBundle": base64.b64encode(hook.authority).decode()},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}],
+        "failurePolicy": "Ignore", "sideEffects": "NoneOnDryRun", "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
+    }  # fmt: skip
+    try:
+        kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+        apply(lab, {**kind, "metadata": {"name": "t-evict"}, "webhooks": [made]})
+        yield hook
+    finally:
+        lab.kubectl("delete", "validatingwebhookconfiguration", "t-evict")
+        hook.server.shutdown()
+        hook.server.server_close()
 
 
 @contextmanager

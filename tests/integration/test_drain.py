@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import paramiko
 import pytest
@@ -55,7 +56,7 @@ from tests.integration.draining import (
     workload,
 )
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
-from tests.integration.serving import SERVE, Client, service, webhook
+from tests.integration.serving import SERVE, Client, eviction_webhook, service, webhook
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -527,6 +528,39 @@ def test_a_budget_that_refuses_for_now_halts_after_the_timeout_and_uncordons(lab
     told = run.end()
     assert told.code == 1 and "interrupted by the operator" in told.out and "stay cordoned" in told.out, told.all
     assert cordon_of(lab, "w1") == (True, run_of(told.out)) and on(lab, "w1") == there
+
+
+def test_what_a_webhook_and_a_controller_let_go_later_is_waited_for(lab: Lab, session: Session, tmp_path: Path) -> None:
+    """A webhook denies with every status code until it has moved the pod; a budget goes when its owner sees the cordon."""
+    owned = budget("kept", maxUnavailable=0)
+    # Of a kind that the cluster does not have: the garbage collector leaves such a dependent alone.
+    owned["metadata"]["ownerReferences"] = [{"apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": "main", "uid": str(uuid4())}]
+    only_on(lab, "w1", items=[workload("guarded"), workload("kept"), owned])
+    with eviction_webhook(lab, "guarded-", 11.0, tmp_path) as hook:
+        guarded = next(one for name, one in pods(lab).items() if name.startswith("guarded"))
+        wait_for(lambda: "denied the request" in try_eviction(session, guarded), "the API server to ask the webhook")
+        begun = time.monotonic()
+        told = drain(nodes="w1", dry=True)
+        assert told.code == 0 and time.monotonic() - begun < 50, told.all
+        flat = " ".join(told.out.split())
+        assert re.search(
+            r"guarded-\S+: NOT NOW, the run waits: admission webhook guard.t-evict.example denied the request: \"moving it", flat
+        ), flat
+        assert "t-drain/kept: CephCluster t-drain/main owns it (kubectl describe cephcluster.ceph.rook.io main -n t-drain)" in flat, flat
+        assert cordon_of(lab, "w1") == (False, "") and all(dry for _, dry in hook.asked)
+
+        run = Started("drain", *data(nodes="w1", drain_timeout="200"), "-y")
+        run.wait_for("t-drain/kept-")
+        run.wait_for(": waits: The disruption budget kept needs 1 healthy pods")
+        assert cordon_of(lab, "w1")[0] and not [name for name in on(lab, "w1") if name.startswith("guarded")], "the others have left before"
+        lab.kubectl("delete", "pdb", "kept", "-n", NAMESPACE)
+        told = run.end()
+    assert told.code == 0 and re.search(r"pod t-drain/kept-\S+: done: evicted; gone", told.out), told.all
+    assert re.search(
+        r'(?m)^ +t-drain/guarded-\S+: waits: admission webhook guard\.t-evict\.example denied the request: "moving', told.out
+    ), told.all
+    real = [name for name, dry in hook.asked if not dry and name.startswith("guarded")]
+    assert 6 <= len(real) <= 12, hook.asked
 
 
 def test_a_pod_that_never_ends_is_named(lab: Lab, stuck: datetime) -> None:

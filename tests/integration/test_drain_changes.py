@@ -33,6 +33,7 @@ from tests.integration.draining import (
     workload,
 )
 from tests.integration.operator import GATE, Outcome, Started, data, pyinfra, wait_for
+from tests.integration.serving import eviction_webhook
 from tests.lab import Lab
 
 LABEL = "daytwo.test/here"
@@ -67,12 +68,14 @@ def as_found(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.lab
-def test_two_nodes_are_drained_in_turn_proven_and_uncordoned(lab: Lab) -> None:
+def test_two_nodes_are_drained_in_turn_proven_and_uncordoned(lab: Lab, tmp_path: Path) -> None:
+    """Also past a webhook that denies each eviction at first, with 429 and with 403."""
     apply(lab, workload("web", replicas=2), budget("web", maxUnavailable=1))
     settled(lab)
     before = {item["metadata"]["uid"] for item in pods(lab).values()}
-    told = change(108, on="w1,w2", drain="always")
-    assert told.code == 0, told.all
+    with eviction_webhook(lab, "web-", 3.0, tmp_path):
+        told = change(108, on="w1,w2", drain="always")
+    assert told.code == 0 and "waits: admission webhook guard.t-evict.example denied the request" in told.out, told.all
     assert "w1 is drained for its change: drain=always" in told.out and f"{NAMESPACE}/web" in told.out
     moments = [told.out.index(f"  {word}") for word in ("w1 kubelet: drained", "w1 kubelet: uncordoned", "w2 kubelet: draining")]
     assert moments == sorted(moments), told.out
