@@ -18,7 +18,7 @@ from uuid import uuid4
 import paramiko
 import pytest
 
-from roles.engine.api import Conflict, Denied, EvictionRefused, NotFound, Speaker, TunnelApi, parse_kubeconfig
+from roles.engine.api import Api, ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker, TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.draining import (
     SURGED_BY,
@@ -294,6 +294,74 @@ def test_each_answer_of_the_eviction_api(lab: Lab, session: Session) -> None:
         waits = pool.submit(mover.move, PodFate(ending, "w1", "evicted", ""))
         lab.kubectl("patch", "pod", "held", "-n", "t-ending", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         assert "its namespace is being deleted" in waits.result(timeout=120) or "gone already" in waits.result()
+
+
+def test_who_refuses_a_pod_is_named_by_the_words_of_this_api_server(lab: Lab, session: Session) -> None:
+    space = "t-answers"
+    admission, hooks = "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"
+    of = {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}
+
+    def chosen(app: str) -> dict[str, Any]:
+        return {"objectSelector": {"matchLabels": {"t-answers": app}}}
+
+    def hook(name: str, effects: str) -> dict[str, Any]:
+        called = {"clientConfig": {"url": "https://127.0.0.1:1/"}, "failurePolicy": "Fail", "admissionReviewVersions": ["v1"]}
+        return {"name": f"{name}.t-answers.example", "rules": of["resourceRules"], "sideEffects": effects, **called, **chosen(name)}
+
+    def pod(what: str, **spec: Any) -> dict[str, Any]:
+        app = {**container(), "resources": {"requests": {"cpu": spec.pop("cpu", "100m")}, "limits": {"cpu": "1"}}}
+        return {"metadata": {"name": what, "labels": {"t-answers": what}}, "spec": {"containers": [app], **spec}}
+
+    def answer(one: dict[str, Any]) -> ApiError:
+        def ask(api: Api) -> Any:
+            try:
+                return api.create(f"/api/v1/namespaces/{space}/pods", one, dry_run=True)
+            except ApiError as error:
+                return error
+
+        found = session.asked(ask)
+        assert isinstance(found, ApiError), found
+        return found
+
+    label = {"pod-security.kubernetes.io/enforce": "baseline"}
+    policy = {"validations": [{"expression": "false", "message": "not at night"}], "matchConstraints": {**of, **chosen("policy")}}
+    lab.kubectl("create", "namespace", space)
+    lab.kubectl("label", "namespace", space, *(f"{key}={value}" for key, value in label.items()))
+    limits = {"limits": [{"type": "Container", "min": {"cpu": "50m"}}]}
+    try:
+        apply(
+            lab,
+            {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "least", "namespace": space}, "spec": limits},
+            {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": space}, "spec": {"hard": {"pods": "0"}}},
+            {"apiVersion": admission, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "t-answers"}, "spec": policy},
+            {
+                "apiVersion": admission, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "t-answers"},
+                "spec": {"policyName": "t-answers", "validationActions": ["Deny"]},
+            },
+            {
+                "apiVersion": admission, "kind": hooks, "metadata": {"name": "t-answers"},
+                "webhooks": [hook("silent", "None"), hook("effects", "Some")],
+            },
+        )  # fmt: skip
+        wait_for(lambda: answer(pod("policy")).speaker is Speaker.POLICY, "the policy to be asked")
+        wait_for(lambda: "exceeded quota" in str(answer(pod("quota"))), "the quota to be computed")
+        expected = [
+            (pod("policy"), Speaker.POLICY, "t-answers"), (pod("quota"), Speaker.QUOTA, "ResourceQuota none"),
+            (pod("limits", cpu="5m"), Speaker.LIMIT_RANGE, "minimum cpu usage"), (pod("host", hostNetwork=True), Speaker.POD_SECURITY, "baseline"),
+            (pod("account", serviceAccountName="nobody"), Speaker.SERVICE_ACCOUNT, "t-answers/nobody"),
+            (pod("priority", priorityClassName="nothing"), Speaker.PRIORITY, "nothing"),
+            (pod("runtime", runtimeClassName="nothing"), Speaker.ADMISSION, "nothing"),
+            (pod("silent"), Speaker.WEBHOOK, "silent.t-answers.example does not answer"),
+            (pod("effects"), Speaker.WEBHOOK, "effects.t-answers.example cannot be asked by a dry run"),
+        ]  # fmt: skip
+        for one, speaker, words in expected:
+            error = answer(one)
+            assert isinstance(error, Denied) and error.speaker is speaker and words in str(error), error
+            assert error.passing == ("does not answer" in words) and "admin" not in error.way_out, error
+    finally:
+        lab.kubectl("delete", hooks, "t-answers")
+        lab.kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "t-answers")
+        lab.kubectl("delete", "namespace", space, "--wait=false")
 
 
 # ---- waves, and whose cordon it is

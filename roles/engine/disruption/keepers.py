@@ -6,6 +6,7 @@ write budgets of their own: they forbid an eviction while data moves, and allow 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -31,6 +32,7 @@ KNOWN = frozenset(
     }
 )
 _DECIDING = ("f:maxUnavailable", "f:minAvailable")
+_LONGEST = 253
 #: It sets the replicas for an autoscaler, which the rules about autoscalers know.
 _AUTOSCALERS = "kube-controller-manager"
 
@@ -100,9 +102,11 @@ def _is_known(ref: OwnerRef) -> bool:
 
 
 def _by_owner(how: Keeps, ref: OwnerRef) -> Keeper:
-    kind = f"{ref.kind.lower()}.{ref.group}" if ref.group else ref.kind.lower()
-    return Keeper(how, one_line(str(ref)), one_line(f"kubectl describe {kind} {ref.name} -n {ref.namespace}"))
+    """Whoever may create a pod or a budget writes these names: they are cut, and quoted in the command."""
+    kind, name = (f"{ref.kind.lower()}.{ref.group}" if ref.group else ref.kind.lower())[:_LONGEST], ref.name[:_LONGEST]
+    look = shlex.join(["kubectl", "describe", kind, name, "-n", ref.namespace])
+    return Keeper(how, one_line(f"{ref.kind[:_LONGEST]} {ref.namespace}/{name}"), one_line(look))
 
 
 def _by_manager(how: Keeps, name: str) -> Keeper:
-    return Keeper(how, f"the field manager {one_line(name)}", "see the log of that controller")
+    return Keeper(how, f"the field manager {one_line(name[:_LONGEST])}", "see the log of that controller")

@@ -327,7 +327,7 @@ def _waves(state: BudgetState) -> Iterator[Problem]:
         yield _problem(
             "waves", "note", state,
             f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between",
-            "spread the pods over more nodes (topologySpreadConstraints), or raise max_unavailable",
+            "spread the pods over more nodes (topologySpreadConstraints), or raise max_unavailable: more of them are away at once then",
         )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from roles.engine.api import Api, list_objects
 from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, Problem, pods_per_node
 from roles.engine.draining.fates import Judge
 from roles.engine.draining.model import DrainConsents, PodFate
-from roles.engine.draining.planning import cluster_view
+from roles.engine.draining.planning import cluster_view, passing_taints
 from roles.engine.draining.reading import MORE_KINDS, with_schedulers
 from roles.engine.draining.replacing import replacement
 from roles.engine.draining.waves import in_order
@@ -40,10 +40,12 @@ class _Found:
     unsure: dict[str, list[str]] = field(default_factory=dict)
     judged: set[str] = field(default_factory=set)
 
-    def add(self, node: str, place: Placement) -> None:
+    def add(self, node: str, place: Placement, waits: str) -> None:
         of_outcome: Mapping[Outcome, dict[str, list[str]]] = {"nowhere": self.nowhere, "unsure": self.unsure, "not judged": self.unsure}
         self.judged.add(node)
-        if place.outcome in of_outcome:
+        if waits:
+            self.unsure.setdefault(node, []).append(f"{place.pod} ({waits})")
+        elif place.outcome in of_outcome:
             others = {name: verdict for name, verdict in place.nodes.items() if name != node}
             of_outcome[place.outcome].setdefault(node, []).append(_text(replace(place, nodes=others)))
 
@@ -100,10 +102,11 @@ def _judged(
         checks += len(view.pods) + len(moving) * len(view.nodes)
         if checks > MOST_CHECKS and number:
             return found, number
-        places = place_all([replacement(one.pod, judge.workloads)[0] for one in moving], view, [node])
-        for one, place in zip(moving, places, strict=True):
+        new = [replacement(one.pod, judge.workloads)[0] for one in moving]
+        places = place_all(new, view, [node])
+        for one, place, waits in zip(moving, places, passing_taints(new, places, view, [node]), strict=True):
             for key in one.budgets if f"Pod {one.name}" not in said else ():
-                found.setdefault(key, _Found()).add(node, place)
+                found.setdefault(key, _Found()).add(node, place, waits)
     return found, len(nodes)
 
 

@@ -76,7 +76,7 @@ def _with_places(
     new, view = [pod for pod, _ in made], cluster_view(workloads.live)
     try:
         places = place_all(new, view, nodes)
-        later = _when_taints_are_gone(new, places, view, nodes)
+        later = passing_taints(new, places, view, nodes)
     except ValueError as error:
         return tuple(pods), {}, (f"where the replacements can run was not judged: {error}",)
     by_uid = {one.uid: place for one, place in zip(moving, places, strict=True)}
@@ -87,7 +87,7 @@ def _with_places(
     return tuple(found.get(one.uid, one) for one in pods), by_uid, ()
 
 
-def _when_taints_are_gone(pods: Sequence[Object], places: Sequence[Placement], view: ClusterView, nodes: Collection[str]) -> list[str]:
+def passing_taints(pods: Sequence[Object], places: Sequence[Placement], view: ClusterView, nodes: Collection[str]) -> list[str]:
     """For each pod that has no place: the taints without which it would have one, with the controllers that remove them; "". Raises
     ValueError."""
     bare, removed = without_passing(view.nodes)

@@ -162,6 +162,12 @@ def test_two_budgets_of_which_a_controller_removes_one_are_waited_for() -> None:
     )
 
 
+def test_a_hostile_owner_writes_no_command_and_no_second_line() -> None:
+    owner = {**CEPH, "kind": "Ceph\nCluster", "name": "main; rm -rf / \x1b[2J" + "x" * 9000}
+    (one,) = plan(*deployment(1, 1), blocking(ownerReferences=[owner])).pods
+    assert "'main; rm -rf /" in one.kept and not {"\n", "\x1b"} & set(one.kept) and len(one.kept) < 1000
+
+
 # ---- the audit
 
 

@@ -51,6 +51,15 @@ def test_pods_without_another_place_are_named_with_the_reason() -> None:
     assert not places(judged(*of_cpu("3", "w1"), budget(maxUnavailable=1, status=of_status(1, 0, 1, 1)))[0])
 
 
+def test_a_taint_that_a_controller_removes_is_a_note_without_advice_to_make_room() -> None:
+    tainted = node("w2")
+    tainted["spec"]["taints"] = [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]
+    (one,) = places(judged(*of_cpu("1", "w1", "w1"), budget(**FINE), nodes=(node("w1"), tainted))[0])
+    assert (
+        one.severity == "note" and "disk-pressure on w2 (removed by kube-controller-manager" in one.why and "make room" not in one.way_out
+    )
+
+
 def test_what_is_not_judged_is_a_note() -> None:
     items = of_cpu("1", "w1", "w2")
     for one in items[2:]:
