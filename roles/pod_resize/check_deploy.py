@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine import bridge, placement
+from roles.engine import bridge, placement, starting
 from roles.engine.api import ApiError, Conflict, Denied, NotFound, Speaker, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster, is_over
@@ -93,7 +93,7 @@ def _nodes(settings: ProbeOptions, items: list[dict[str, Any]], names: list[str]
     by_name = {str(item["metadata"]["name"]): item for item in items}
     nodes, problems = [], []
     for name in names:
-        image = settings.image or probe.image_of(by_name[name])
+        image = settings.image or starting.probe.image_of(by_name[name])
         if image:
             nodes.append(NodeCheck(name, image))
         else:

@@ -43,13 +43,6 @@ def pod_name(node: str) -> str:
     return f"probe-{node}"
 
 
-def image_of(node: Object) -> str:
-    """A pause image that the node has already: it is small, and does nothing until it is stopped; "" if there is none."""
-    names = [str(name) for entry in (node.get("status") or {}).get("images") or () for name in entry.get("names") or ()]
-    pauses = [name for name in names if "/pause" in name.partition("@")[0]]
-    return next((name for name in pauses if "@" not in name), pauses[0] if pauses else "")
-
-
 def stages(probe: Object, minor: int) -> list[tuple[str, PodStep]]:
     """Up, then down again, one container after the other, so that no step has both a container that must not restart and one that must.
     1.33 cannot lower a memory limit without a restart: there the limit stays up."""

@@ -18,7 +18,7 @@ from roles.engine.editing import FormatError, manifest_parts
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
 from roles.engine.node import FilesWanted
-from roles.engine.node_changes import node_report, readmission
+from roles.engine.node_changes import node_report, probe_pod, readmission, starts
 from roles.engine.node_changes.brought import JudgedVersions, judge_versions
 from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
@@ -26,6 +26,7 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import NoApi, Proof, Prover, RequiredProof, Survey, SurveyedNode, survey
 from roles.engine.rollout import ClusterStep, Options, Turns, options, table, unreachable
+from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, FileEdit, Refusal, Status, new_run_id, this_run
 
@@ -223,7 +224,9 @@ def _plan(capability: Capability[W, N], basis: Basis) -> tuple[list[N], list[str
     versions = _versions(capability, basis, plans)
     refusals += versions.refusals
     bridge.stop([*refusals, *capability.against_nodes(basis)])
-    verdicts = _ask(basis, plans)
+    verdicts, judgements = _ask(basis, plans)
+    refusals += [refusal for one in judgements.values() for refusal in one.refusals]
+    plans = [starts.with_warnings(plan, judgements.get(plan.host)) for plan in plans]
     refusals += [said for said in verdicts.values() if isinstance(said, Refusal)]
     asked = {plan.host: (plan, said) for plan in plans if not isinstance(said := verdicts[plan.host], Refusal)}
     judged = []
@@ -261,9 +264,12 @@ def _of_each(basis: Basis, hosts: Collection[str], work: Callable[[str], N]) -> 
     return [answer if isinstance(answer, Refusal) else bridge.whole({host: answer})[host] for host, answer in made.items()]
 
 
-def _ask(basis: Basis, plans: Sequence[NodePlan[Any]]) -> dict[str, Verdicts | Refusal]:
-    """By host, the verdicts of its binaries on the changes, and on the present files if they refuse a change; or why it cannot be asked."""
-    answers = _run(basis, {plan.host: script for plan in plans if (script := question(plan))})
+def _ask(basis: Basis, plans: Sequence[N]) -> tuple[dict[str, Verdicts | Refusal], dict[str, starts.Judged]]:
+    """By host, the verdicts of its binaries on the changes, and on the present files if they refuse a change; or why it cannot be asked.
+    And what stands in the way of the next start, which each node was asked with the same command."""
+    needed = {plan.host: starts.starts_of(plan) for plan in plans}
+    scripts = {plan.host: (one.question if (one := needed[plan.host]) else "") + question(plan) for plan in plans}
+    answers = _run(basis, {host: script for host, script in scripts.items() if script})
     against = {host: ask.verdicts(answer.stdout) for host, answer in answers.items() if not isinstance(answer, Exception)}
     again = {plan.host: script for plan in plans if plan.host in against and (script := question_present(plan, against[plan.host]))}
     present = {host: ask.verdicts(answer.stdout) for host, answer in _run(basis, again).items() if not isinstance(answer, Exception)}
@@ -274,7 +280,12 @@ def _ask(basis: Basis, plans: Sequence[NodePlan[Any]]) -> dict[str, Verdicts | R
         else:
             said = answer.stdout
             found[host] = Verdicts(against[host], present.get(host, {}), ask.listed(said), ask.flag_lines(said), ask.deprecated(said))
-    return found
+    judged = {
+        host: one.judged(answer.stdout)
+        for host, answer in answers.items()
+        if not isinstance(answer, Exception) and (one := needed[host]) is not None
+    }
+    return found, judged
 
 
 def _run(basis: Basis, scripts: Mapping[str, str]) -> dict[str, Answer | Exception]:
@@ -342,10 +353,12 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         planned.recreates_static_pods,
     )
     prover = Prover(basis.found.cluster, owed)
+    node, unproven = basis.found.nodes[plan.host], basis.options.allow_unproven
+    watch = starts.StartWatch(node.remote, plan, planned, allow_unproven=unproven)
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
 
     def ready() -> str | None:
-        why = prover.ready() or capability.recheck(basis, plan, planned)
+        why = prover.ready() or watch.recheck() or capability.recheck(basis, plan, planned) or _no_pod_starts(basis, plan, planned, watch)
         consent, may_drain = capability.allows_evictions(plan.host), basis.drains.allowed
         return why or readmission.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
 
@@ -355,10 +368,41 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
             return first
         proof = prover.prove(status)
         proof = replace(proof, how="; ".join(filter(None, (proof.how, first.how))))
-        more = None if proof.problems else capability.also_prove(basis, plan, planned)
-        return proof if more is None else Proof(f"{proof.how}; {more.how}" if more.how else proof.how, more.problems)
+        further: tuple[Callable[[], Proof | None], ...] = (
+            lambda: capability.also_prove(basis, plan, planned),
+            watch.proof,
+            lambda: _new_pod(basis, plan, planned, watch),
+        )
+        for more in further:
+            if not proof.problems and (found := more()) is not None:
+                proof = Proof("; ".join(filter(None, (proof.how, found.how))), found.problems)
+        return proof
 
     return NodeStep(change, ready, prove, prover.watch, planned.effective, planned.undoes, recreates_pods=planned.recreates_pods)
+
+
+def _new_pod(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, watch: starts.StartWatch) -> Proof | None:
+    """That a new pod starts, after a change that new pods take their effect from."""
+    fields = {name for name in planned.settings if any(name == one or one.startswith(f"{name}.") for one in NEW_PODS)}
+    if not fields and not planned.recreates_pods:
+        return None
+    return probe_pod.starts_a_pod(
+        basis.found.cluster, basis.run_id, plan.kubelet.node_name, watch.pauses, allow_unproven=basis.options.allow_unproven
+    )
+
+
+def _no_pod_starts(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, watch: starts.StartWatch) -> str | None:
+    """Before a manifest changes: if the kubelet has failed to start a pod a moment ago, it is asked to start one like those of the control
+    plane. A text if it does not."""
+    name, cluster = plan.kubelet.node_name, basis.found.cluster
+    if planned.component == KUBELET or not watch.epoch or not probe_pod.sandboxes_fail(cluster, name, watch.epoch):
+        return None
+    proof = probe_pod.starts_a_pod(cluster, basis.run_id, name, watch.pauses, allow_unproven=True, host_network=True)
+    return (
+        f"{'; '.join(proof.problems)}; no manifest is changed while its kubelet cannot start pods: repair that first"
+        if proof.problems
+        else None
+    )
 
 
 def _pod_files(planned: ComponentPlan) -> dict[str, str]:

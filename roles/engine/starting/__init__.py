@@ -2,15 +2,17 @@
 for the proof afterwards, for checks and the audit. The kernel tunables are in `TUNABLES`, the fields and flags that name paths in `FILES`.
 """
 
+from roles.engine.starting import probe
 from roles.engine.starting.cri import RuntimeHealth
 from roles.engine.starting.facts import SECONDS, answer, question
 from roles.engine.starting.judge import judge, swap_obstacles
 from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathFact, StartFacts, Stops, Tunable
 from roles.engine.starting.needs import component_needs, kubelet_needs, together
-from roles.engine.starting.table import FILES, TUNABLES
+from roles.engine.starting.table import FILES, NEW_PODS, TUNABLES
 
 __all__ = [
     "FILES",
+    "NEW_PODS",
     "SECONDS",
     "TUNABLES",
     "Cause",
@@ -26,6 +28,7 @@ __all__ = [
     "component_needs",
     "judge",
     "kubelet_needs",
+    "probe",
     "question",
     "swap_obstacles",
     "together",

@@ -205,5 +205,16 @@ class Obstacle:
         """The same for the same obstacle at another time."""
         return self.component, self.cause, self.stops, self.subject
 
+    @property
+    def rule(self) -> str:
+        """What would not work, and why."""
+        if self.stops is Stops.note:
+            return self.why
+        if self.stops is not Stops.start:
+            which = "no new pod" if self.stops is Stops.pods else "no new pod with a network of its own"
+            return f"{which} would start on the node: {self.why}"
+        own = {"kubelet": "its kubelet would not start again", "daytwo": "a change could not be recorded on the node, or reverted"}
+        return f"{own.get(self.component, f'its {self.component} would not start again')}: {self.why}"
+
     def __str__(self) -> str:
-        return f"{self.why}; {self.way_out}" if self.way_out else self.why
+        return f"{self.rule}; {self.way_out}" if self.way_out else self.rule

@@ -91,6 +91,16 @@ FILES: Final[tuple[FileRow, ...]] = (
     *(row for name in (MANAGER, SCHEDULER) for row in _component(name, Holds.certificates, *_SERVING)),
 )  # fmt: skip
 
+#: Fields of a kubelet that new pods take their effect from: their proof needs that a new pod starts.
+NEW_PODS: Final = frozenset(
+    {
+        "resolvConf", "clusterDNS", "clusterDomain", "cgroupDriver", "cgroupRoot", "cgroupsPerQOS", "containerRuntimeEndpoint",
+        "imageServiceEndpoint", "podLogsDir", "podPidsLimit", "cpuCFSQuotaPeriod", "seccompDefault", "singleProcessOOMKill",
+        "memorySwap.swapBehavior", "userNamespaces.idsPerPod", "runtimeRequestTimeout", "cpuManagerPolicy", "memoryManagerPolicy",
+        "topologyManagerPolicy", "topologyManagerScope", "imagePullCredentialsVerificationPolicy",
+    }
+)  # fmt: skip
+
 
 def rows(component: str) -> tuple[FileRow, ...]:
     """The fields and flags of a component that name paths."""

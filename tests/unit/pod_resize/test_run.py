@@ -123,10 +123,3 @@ def test_the_stages_of_a_probe() -> None:
     assert [step.changes[name.split(",")[0]].restarts for name, step in stages] == [False, False, True, True]
     down = dict(probe.stages(made, 33))["keep, down"].after["keep"]
     assert down["limits"]["memory"] == probe.LARGE["limits"]["memory"] and down["requests"] == probe.SMALL["requests"]
-
-
-def test_the_image_of_a_probe() -> None:
-    names = [["registry.local/app:1"], ["registry.k8s.io/pause@sha256:ab", "registry.k8s.io/pause:3.10"]]
-    item = {"metadata": {"name": "w1"}, "status": {"images": [{"names": one} for one in names]}}
-    assert probe.image_of(item) == "registry.k8s.io/pause:3.10"
-    assert probe.image_of({"metadata": {"name": "w1"}, "status": {"images": [{"names": ["registry.local/unpaused:1"]}]}}) == ""
