@@ -34,8 +34,7 @@ def question(needs: Needs) -> str:
             paths=needs.paths,
             tunables=[one.path for one in needs.tunables],
             ports=sorted({one.port for one in needs.ports}),
-            pids=sorted(needs.pids.values()),
-            pid=needs.pids.get("kubelet", 0),
+            unit=needs.unit,
             addresses=needs.addresses,
             cgroups=list(enumerate(needs.cgroups.values())),
             socket=needs.socket,
@@ -122,6 +121,9 @@ class _Answer:
 
     def on_providers(self, data: str) -> None:
         self.found["providers"] = ask.decoded(data)
+
+    def on_main(self, pid: str) -> None:
+        self.found["main_pid"] = int(pid)
 
     def on_swap(self, areas: str) -> None:
         self.found["swap"] = int(areas)

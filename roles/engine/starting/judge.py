@@ -290,10 +290,9 @@ def _cgroups(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
 
 
 def _listening(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
-    own = set(needs.pids.values())
     for need in needs.ports:
         for one in facts.listeners:
-            if one.port == need.port and one.pid not in own and _overlap(need, one.address):
+            if one.port == need.port and one.pid != facts.main_pid and _overlap(need, one.address):
                 who = f"the process {one.pid} ({one.name})" if one.pid else "another process"
                 why = f"{need.named_by}: {who} listens on port {need.port} already"
                 way_out = f"stop it, or choose another port (`ss -lntp sport = :{need.port}`)"

@@ -111,7 +111,7 @@ class PortNeed:
 @dataclass(frozen=True)
 class Needs:
     """What a kubelet and some components of its node need to start. `settings`: the kubelet's values that decide which rules count, by
-    their field; `pids`: the processes that run now, by component: what they hold is free after their end; `addresses`: of --node-ip;
+    their field; `unit`: the kubelet's, whose main process holds what is free after its end; `addresses`: of --node-ip;
     `cgroups`: those that must be there, by the field that names them; `provider_config` and `provider_folder`: of credential providers."""
 
     node_name: str
@@ -121,7 +121,7 @@ class Needs:
     socket: str = ""
     settings: Mapping[str, object] = field(default_factory=dict)
     minor: int | None = None
-    pids: Mapping[str, int] = field(default_factory=dict)
+    unit: str = ""
     addresses: tuple[str, ...] = ()
     cgroups: Mapping[str, str] = field(default_factory=dict)
     provider_folder: str = ""
@@ -171,6 +171,7 @@ class StartFacts:
     nameservers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     space: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     listeners: tuple[Listener, ...] = ()
+    main_pid: int = 0
     addresses: frozenset[str] | None = None
     controllers: frozenset[str] | None = None
     cgroups: Mapping[str, bool] = field(default_factory=dict)

@@ -91,7 +91,7 @@ def kubelet_needs(kubelet: Kubelet, changed: Changed | None = None, argv: Iterab
         endpoint,
         found,
         minor,
-        {KUBELET: kubelet.process.pid},
+        kubelet.unit_name,
         tuple(filter(None, node_ip.split(","))),
         dict(_reserved(read)),
         *((provider, folder) if _plain(provider) and _plain(folder) else ("", "")),
@@ -116,8 +116,10 @@ def component_needs(component: Component, data: bytes | None = None) -> Needs:
             paths.append(PathNeed(component.name, f"volume {name} ({kind})", path, _TYPES[kind], Stops.start))
     port = flags.last_flag(argv, "secure-port") or str(component.address[1])
     address = flags.last_flag(argv, "bind-address") or "0.0.0.0"  # noqa: S104 - the component's default
-    ports = [PortNeed(component.name, "--secure-port", int(port), address)] if port.isdigit() and manifest_parts.host_network(data) else []
-    return Needs(component.node_name, tuple(_usable(paths)), tuple(ports), pids={component.name: component.process.pid})
+    # What it holds already is its own, whatever its process is by then.
+    new = port.isdigit() and int(port) != component.address[1] and manifest_parts.host_network(data)
+    ports = (PortNeed(component.name, "--secure-port", int(port), address),) if new else ()
+    return Needs(component.node_name, tuple(_usable(paths)), ports)
 
 
 def together(first: Needs, *others: Needs) -> Needs:
@@ -127,7 +129,6 @@ def together(first: Needs, *others: Needs) -> Needs:
         first,
         paths=tuple(dict.fromkeys(path for one in every for path in one.paths)),
         ports=tuple(dict.fromkeys(port for one in every for port in one.ports)),
-        pids={name: pid for one in reversed(every) for name, pid in one.pids.items()},
         cgroups={name: path for one in reversed(every) for name, path in one.cgroups.items()},
         addresses=tuple(dict.fromkeys(address for one in every for address in one.addresses)),
     )

@@ -57,7 +57,8 @@ def certificate(name: str = "system:node:node", days: int = 90) -> bytes:
 def well(needs: Needs, **more: Any) -> StartFacts:
     """The answer of a healthy node: all that is needed is there, but for the bootstrap kubeconfig, which kubeadm removes."""
     paths = {one.path: PathFact(KIND.get(one.holds, "file"), True, True, True) for one in needs.paths}
-    paths |= {one.path: PathFact("none", makeable=True) for one in needs.paths if one.named_by in ("--bootstrap-kubeconfig", "")}
+    named = {one.path for one in needs.paths if one.named_by not in ("--bootstrap-kubeconfig", "")}
+    paths |= {one.path: PathFact("none", makeable=True) for one in needs.paths if one.path not in named}
     facts: dict[str, Any] = {
         "epoch": int(NOW.timestamp()),
         "tunables": {one.name: (one.value, True) for one in needs.tunables},
@@ -70,6 +71,7 @@ def well(needs: Needs, **more: Any) -> StartFacts:
         "cgroup2": True,
         "swap": 0,
         "tasks": (500, 32768),
+        "main_pid": 100,
         "runtime": RUNTIME,
         "complete": True,
     }

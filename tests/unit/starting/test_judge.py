@@ -99,8 +99,7 @@ def test_what_is_no_obstacle() -> None:
     there = {"/etc/kubernetes/bootstrap-kubelet.conf": PathFact("file", True), "/etc/kubernetes/kubelet.conf": GONE}
     assert obstacles(paths=there) == []
     # The kubelet itself holds its ports, and another process another address.
-    seen = kubelet()
-    own = (Listener(10250, "::", seen.process.pid, "kubelet"), Listener(10248, "10.0.0.1", 5, "other"))
+    own = (Listener(10250, "::", 100, "kubelet"), Listener(10248, "10.0.0.1", 5, "other"))
     assert obstacles(listeners=own) == []
     # The kubelet makes them; a file system may not count its inodes.
     assert obstacles(paths={"/var/log/pods": GONE}, space={"/var/lib/kubelet": (5000, None)}) == []

@@ -42,7 +42,7 @@ def test_what_it_finds(tmp_path: Path) -> None:
         need(tmp_path / "a/b", Holds.written), need("/dev/null", Holds.device), need("/proc/1/none/x", Holds.written),
     )  # fmt: skip
     ports = (PortNeed("kubelet", "port", port, "0.0.0.0"),)
-    needs = Needs("n1", paths, ports, TUNABLES, "/none.sock", pids={"kubelet": 1}, addresses=("127.0.0.1",), cgroups={"a": "none"})
+    needs = Needs("n1", paths, ports, TUNABLES, "/none.sock", addresses=("127.0.0.1",), cgroups={"a": "none"})
     found = ask(needs)
     assert found.complete and found.epoch > 1_700_000_000 and found.swap is not None and found.tasks is not None
     kinds = [found.paths[one.path].kind for one in paths]
@@ -84,7 +84,7 @@ def test_shellcheck_finds_nothing() -> None:
     paths = tuple(need(f"/{one.name}", one) for one in Holds) + (need("/r", named_by="resolvConf"),)
     ports = (PortNeed("kubelet", "port", 10250, "0.0.0.0"),)
     needs = Needs(
-        "n1", paths, ports, TUNABLES, "/run/c.sock", pids={"kubelet": 7}, addresses=("10.0.0.1",), cgroups={"a": "b"},
+        "n1", paths, ports, TUNABLES, "/run/c.sock", unit="kubelet.service", addresses=("10.0.0.1",), cgroups={"a": "b"},
         provider_folder="/p", provider_config="/c",
     )  # fmt: skip
     inner = question(needs).split("\n", 3)[3].rsplit("daytwo-start", 1)[0]

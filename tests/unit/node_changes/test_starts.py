@@ -1,0 +1,135 @@
+"""Whether what a plan changes would start: before its change, after it, and on the way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from ruamel.yaml import YAML
+
+from roles.engine import starting
+from roles.engine.bridge import Answer, Remote
+from roles.engine.bridge.hosts import ConnectionLost
+from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.node_changes.starts import Starts, StartWatch, starts_of
+from roles.engine.proof.prover import Proof
+from roles.engine.starting.model import PathFact, StartFacts
+from tests.unit.control_plane_flags.test_plan import plan as plan_flags
+from tests.unit.kubelet_config.test_carry_out import node_plan, state
+from tests.unit.starting.samples import RUNTIME, well
+
+GONE = PathFact("none", makeable=True)
+RESOLVER = "/run/systemd/resolve/resolv.conf"
+PROTECTS = "protectKernelDefaults: true\n"
+SOCKET = "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n"
+
+
+def made(fields: dict[str, Any], config: str = "") -> NodePlan[Any]:
+    return node_plan(state(SOCKET + config, **YAML(typ="safe").load(SOCKET + config)), fields)
+
+
+def starts(plan: NodePlan[Any]) -> Starts:
+    found = starts_of(plan)
+    assert found is not None
+    return found
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, plan: NodePlan[Any], **facts: Any) -> tuple[list[str], list[str]]:
+    """The refusals and warnings of a plan on a healthy node, but for these facts."""
+    asked = starts(plan)
+    healthy = well(starting.together(asked.before, asked.after))
+    laid = {name: {**getattr(healthy, name), **value} if isinstance(value, dict) else value for name, value in facts.items()}
+    monkeypatch.setattr(starting, "answer", lambda needs, lines: replace(healthy, **laid))
+    found = asked.judged([])
+    return [str(one) for one in found.refusals], found.warnings
+
+
+def test_a_healthy_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged(monkeypatch, made({"containerLogMaxSize": "20Mi"}, PROTECTS)) == ([], [])
+    assert judged(monkeypatch, made({"resolvConf": RESOLVER})) == ([], [])
+    assert judged(monkeypatch, plan_flags({"control_plane_flags": {"kube-apiserver": {"v": 3}}})) == ([], [])
+    # Without an answer nothing is refused.
+    assert starts(made({"maxPods": 50}, PROTECTS)).judged([]).refusals == []
+    assert starts_of(made({}, PROTECTS)) is None
+
+
+def test_a_change_that_has_nothing_to_do_with_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = made({"containerLogMaxSize": "20Mi"}, PROTECTS)
+    (refused,), _ = judged(monkeypatch, change, tunables={"vm.overcommit_memory": (0, True)})
+    assert refused == (
+        "n1: its kubelet would not start again: protectKernelDefaults, and vm.overcommit_memory is 0 (needs 1); "
+        "`sysctl -w vm.overcommit_memory=1`, and in /etc/sysctl.d, so that it stays"
+    )
+    change = made({"containerLogMaxSize": "20Mi"}, "authentication: {x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}\n")
+    (refused,), _ = judged(monkeypatch, change, paths={"/etc/kubernetes/pki/ca.crt": GONE})
+    assert "its kubelet would not start again: authentication.x509.clientCAFile names /etc/kubernetes/pki/ca.crt" in refused
+
+
+def test_what_the_change_brings_is_named_with_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    (refused,), _ = judged(monkeypatch, made({"resolvConf": RESOLVER}), paths={RESOLVER: GONE, "/etc/resolv.conf": PathFact("file", True)})
+    assert refused == (
+        f"n1: after this change no new pod would start on the node: resolvConf names {RESOLVER}, which does not exist; "
+        "restore it, or set resolvConf to a file that exists (/etc/resolv.conf)"
+    )
+    (refused,), _ = judged(monkeypatch, made({"protectKernelDefaults": True}), tunables={"kernel.panic": (0, True)})
+    assert "after this change its kubelet would not start again: protectKernelDefaults, and kernel.panic is 0" in refused
+    refused_none, warnings = judged(monkeypatch, made({"resolvConf": RESOLVER}), nameservers={RESOLVER: ("127.0.0.53",)})
+    assert refused_none == [] and "systemd-resolved's stub" in warnings[0]
+
+
+def test_a_change_may_repair_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    drift = {"tunables": {"vm.overcommit_memory": (0, True)}}
+    refusals, (warning,) = judged(monkeypatch, made({"protectKernelDefaults": False}, PROTECTS), **drift)
+    assert refusals == [] and "this change repairs that, but if it is reverted, the node is as it is now" in warning
+    gone = {"paths": {RESOLVER: GONE, "/etc/resolv.conf": PathFact("file", True)}}
+    refusals, warnings = judged(monkeypatch, made({"resolvConf": "/etc/resolv.conf"}, f"resolvConf: {RESOLVER}\n"), **gone)
+    assert refusals == [] and len(warnings) == 1
+    # Another field: new pods do not start before and after it, which the plan says.
+    refusals, (warning,) = judged(monkeypatch, made({"maxPods": 50}, f"resolvConf: {RESOLVER}\n"), **gone)
+    assert refusals == [] and warning.startswith("no new pod would start on the node: resolvConf names")
+
+
+def test_no_manifest_changes_while_no_pod_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = plan_flags({"control_plane_flags": {"kube-apiserver": {"v": 3}}})
+    (refused,), _ = judged(monkeypatch, change, paths={"/etc/resolv.conf": GONE})
+    assert "no new pod would start on the node: resolvConf names /etc/resolv.conf, which does not exist" in refused
+    # The control plane is in the node's own network.
+    down = replace(RUNTIME, conditions={"NetworkReady": (False, "cni plugin not initialized")})
+    refusals, (warning,) = judged(monkeypatch, change, runtime=down)
+    assert refusals == [] and "no new pod with a network of its own would start" in warning
+
+
+class Node:
+    """Answers in their order; the last one again and again."""
+
+    def __init__(self, *answers: StartFacts | Exception) -> None:
+        self._answers = list(answers)
+
+    def run(self, *_: Any, **__: Any) -> Answer:
+        found = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(found, Exception):
+            raise found
+        return Answer(0, [found], [])  # type: ignore[list-item]  # `answer` below gives it back
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, plan: NodePlan[Any], *answers: StartFacts | Exception, unproven: bool = False) -> StartWatch:
+    monkeypatch.setattr(starting, "answer", lambda needs, lines: next(iter(lines)))
+    return StartWatch(cast(Remote, Node(*answers)), plan, plan.changing[0], allow_unproven=unproven)
+
+
+def test_right_before_and_after_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = made({"containerLogMaxSize": "20Mi"}, PROTECTS)
+    asked = starts(plan)
+    fine = well(starting.together(asked.before, asked.after))
+    drifted = replace(fine, tunables={**fine.tunables, "vm.overcommit_memory": (0, True)})
+    good = watch(monkeypatch, plan, fine)
+    assert good.recheck() is None and good.proof() == Proof("would start again")
+    assert "vm.overcommit_memory is 0" in str(watch(monkeypatch, plan, drifted).recheck())
+    # It comes with the change: the change is reverted.
+    late = watch(monkeypatch, plan, fine, drifted)
+    assert late.recheck() is None and "vm.overcommit_memory is 0" in late.proof().problems[0]
+    lost = watch(monkeypatch, plan, fine, ConnectionLost("n1: lost"))
+    assert lost.recheck() is None and lost.proof().problems == ("whether it would start again: n1: lost",)
+    cut = watch(monkeypatch, plan, fine, StartFacts(), unproven=True)
+    assert cut.recheck() is None and cut.proof() == Proof("NOT PROVEN: whether it would start again: the node gave no whole answer")
