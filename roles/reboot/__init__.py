@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from roles.engine import bridge
 from roles.engine.api import ApiError
-from roles.engine.bridge import Fleet, Remote, hosts_by_name
+from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
 from roles.engine.draining import cluster_time, read_drain
 from roles.engine.inputs import Declared, chosen
-from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_sentences
+from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_settings, restarted
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions
 from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, Session, connect_cluster
-from roles.engine.proof import Cluster, NoApi, SurveyedNode
+from roles.engine.proof import NoApi, SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, same
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import patient
@@ -24,6 +25,7 @@ from roles.reboot.emptying import Emptying, plan_drains
 from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
+from roles.reboot.next_boot import KubeletNeeds
 from roles.reboot.plan import Candidate, RebootPlan, order, plan_node
 from roles.reboot.rebooting import NodeReboots
 
@@ -40,7 +42,7 @@ def _read(fleet: Fleet) -> tuple[Options, RebootOptions]:
 
 
 @deploying("Reboot", _read)
-def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
+def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     """Reboot the nodes of the run that need it, or all with force=true.
 
     Data keys: those of roles/reboot/model.py, the consents of a drain, and those of roles/engine/rollout/options.py. Raises DeployError
@@ -65,12 +67,19 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
         capability=CAPABILITY,
         about={CANNOT_UNDO: True},
         leaving=nodes.leaving,
-        warnings=nodes.warnings,
     )
     nodes.run = run
     controls = any(plan.candidate.is_control_plane and plan.what == "reboot" for plan in plans)
     report.show_plan(run, stages, plans, [*versions.notes, *([reached.found.cluster.etcd_summary()] if controls else [])], drains)
-    return Turns.of(run, fleet, "drain, reboot, prove, uncordon")
+    turns = Turns.of(run, fleet, "drain, reboot, prove, uncordon")
+    unknown = {plan.host for plan in plans if not plan.known and not options.allow_unproven}
+    if not unknown:
+        return turns
+    names = ", ".join(sorted(unknown))
+    show(f"\nNOT KNOWN: whether {names} needs a reboot. The exit status is 1; reboot with force=true, or accept it: allow_unproven=true")
+    if not run.steps:
+        return 1
+    return replace(turns, hosts={*turns.hosts, *unknown}, work=lambda host: host not in unknown and run.result(host))
 
 
 def _drains(session: Session, wanted: RebootOptions, stages: Sequence[Stage[RebootPlan]]) -> list[str]:
@@ -118,13 +127,13 @@ def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: Re
     )
     bridge.stop(str(one) for one in restarts.values() if isinstance(one, Exception))
     with_restart = bridge.whole(restarts)
-    return [judge(replace(plan.candidate, restart=with_restart[plan.host])) if plan.host in with_restart else plan for plan in plans]
+    return [judge(replace(plan.candidate, **with_restart[plan.host])) if plan.host in with_restart else plan for plan in plans]
 
 
 def _candidate(reached: ConnectedCluster, nodes: Mapping[str, Object], wanted: RebootOptions, remote: Remote) -> Candidate:
     """Raises RemoteError, Refusal."""
     surveyed: SurveyedNode = reached.found.nodes[remote.name]
-    facts: BootFacts = ask_facts(remote, surveyed.kubelet.unit_name)
+    facts: BootFacts = ask_facts(remote, surveyed.kubelet.unit_name, surveyed.kubelet.root_directory)
     name = surveyed.kubelet.node_name
     node = nodes.get(name)
     if node is None:
@@ -136,8 +145,9 @@ def _candidate(reached: ConnectedCluster, nodes: Mapping[str, Object], wanted: R
     return Candidate(remote.name, node, surveyed.kubelet.unit_name, facts, control_plane, static, chosen=chosen(wanted.only, remote.name))
 
 
-def _restart(reached: ConnectedCluster, remote: Remote, kubelet: Kubelet) -> tuple[str, ...]:
-    """What the start of the kubelet applies. Raises Refusal if it would not start with its present files; RemoteError."""
+def _restart(reached: ConnectedCluster, remote: Remote, kubelet: Kubelet) -> dict[str, Any]:
+    """What the start of the kubelet applies, and what it needs: the fields of a Candidate. Raises Refusal if it would not start with its
+    present files; RemoteError."""
     argv = kubelet.service.known_argv or kubelet.process.argv
     script = ask.script([ask.ask_kubelet(kubelet, argv, {})])
     complaint = ask.verdicts(remote.run("sh -s", stdin=script, timeout=patient(ask.ALL_SECONDS)).stdout).get("kubelet")
@@ -146,18 +156,24 @@ def _restart(reached: ConnectedCluster, remote: Remote, kubelet: Kubelet) -> tup
     found = [*kubelet_plan.warnings(kubelet)]
     if complaint is None:
         found.append("its kubelet could not be asked whether it starts with its present files")
-    if kubelet.is_known:
-        found += _pending(reached.found.reading, kubelet)
-    return tuple(found)
-
-
-def _pending(cluster: Cluster, kubelet: Kubelet) -> list[str]:
     try:
-        return [
-            f"its kubelet starts with other settings: {one}" for one in pending_sentences(kubelet, cluster.configuration(kubelet.node_name))
-        ]
+        configuration = reached.found.reading.configuration(kubelet.node_name)
     except (ApiError, NoApi) as error:
-        return [f"it is unknown whether its kubelet starts with other settings: its /configz could not be read: {error}"]
+        found.append(f"it is unknown whether its kubelet starts with other settings: its /configz could not be read: {error}")
+        return {"restart": tuple(found), "needs": _needs(kubelet, kubelet.configuration)}
+    pending = pending_settings(kubelet, configuration) if kubelet.is_known else []
+    found += [f"its kubelet starts with other settings: {one}" for one in pending]
+    return {"restart": tuple(found), "needs": _needs(kubelet, restarted(configuration, pending))}
+
+
+def _needs(kubelet: Kubelet, configuration: Mapping[str, Any]) -> KubeletNeeds:
+    """`failCgroupV1` is there from 1.31 on, and true by default from 1.35 on (config/v1beta1/defaults.go)."""
+    minor = kubelet.process.minor or 0
+    return KubeletNeeds(
+        bool(configuration.get("protectKernelDefaults")),
+        configuration.get("failSwapOn") is not False,
+        bool(configuration.get("failCgroupV1", minor >= 35)),
+    )
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:

@@ -7,14 +7,19 @@ import binascii
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.scripts import templates
+from roles.engine.starting import TUNABLES
 from roles.engine.timeouts import patient
+from roles.reboot import next_boot
 from roles.reboot.ending import Ending
+from roles.reboot.next_boot import NextBoot
 
-SECONDS = 60
+SECONDS = 120
+#: For each program that is asked whether a reboot is needed.
+SIGN_SECONDS = 20
 # The first kernels, packages and inhibitors: a node may have written any number.
 MOST = 100
 #: The unit in which a node orders its reboot.
@@ -77,16 +82,17 @@ class Boot:
 
 @dataclass(frozen=True)
 class BootFacts:
-    """`family`: ID and ID_LIKE of os-release(5). `installed`: the releases of installed kernels, and whether each has an initrd. `packages`
-    asked for the reboot that is `required`. `scheduled`: a scheduled shutdown, in systemd's words; `inhibitors`: who forbids one, and why;
-    `ends_pods`: its kubelet delays one, to end the pods itself (shutdownGracePeriod). `fstab`: the errors of findmnt(8), None if it was not
-    asked. `took`: seconds of the last boot, if the node knows that."""
+    """`family`: ID and ID_LIKE of os-release(5). `installed`: the releases of installed kernels, and whether each has an initrd. `signs`:
+    what asks for a reboot or denies it, as in signs.py; `packages` asked for it. `scheduled`: a scheduled shutdown, in systemd's words;
+    `inhibitors`: who forbids one, and why; `ends_pods`: its kubelet delays one, to end the pods itself (shutdownGracePeriod). `fstab`: the
+    errors of findmnt(8), None if it was not asked. `took`: seconds of the last boot, if the node knows that. `next`: what the next boot
+    sets."""
 
     host: str
     boot: Boot
     family: str = ""
     installed: Mapping[str, bool] | None = None
-    required: bool = False
+    signs: Mapping[str, bool] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     scheduled: str = ""
     state: str = ""
@@ -96,6 +102,7 @@ class BootFacts:
     fstab: tuple[str, ...] | None = None
     has_etcd: bool = False
     took: float | None = None
+    next: NextBoot = field(default_factory=NextBoot)
 
     def unit(self, name: str) -> BootUnit:
         return (self.units or {}).get(name, BootUnit(name))
@@ -114,8 +121,20 @@ class BootState:
 # ---- scripts and their answers
 
 
-def facts_script(kubelet_unit: str) -> str:
-    return templates().get_template("boot_facts.sh.j2").render(units=[kubelet_unit, *RUNTIMES, *SSH], most=MOST)
+def facts_script(kubelet_unit: str, root_directory: str = "/var/lib/kubelet") -> str:
+    return (
+        templates()
+        .get_template("boot_facts.sh.j2")
+        .render(
+            units=[kubelet_unit, *RUNTIMES, *SSH, *next_boot.NETWORKS, *next_boot.WITH_THE_NODE, *next_boot.SWAP_UNITS],
+            most=MOST,
+            seconds=SIGN_SECONDS,
+            sysctls=[one.name for one in (*TUNABLES, *next_boot.SYSCTLS)],
+            modules=[one.name for one in next_boot.MODULES],
+            loaders=[kubelet_unit, *RUNTIMES],
+            directories=[root_directory, *next_boot.DIRECTORIES],
+        )
+    )
 
 
 def reboot_script(boot_id: str, run: str, ending: Ending | None = None) -> str:
@@ -127,9 +146,9 @@ def state_script() -> str:
     return templates().get_template("boot_state.sh.j2").render(unit=UNIT)
 
 
-def ask_facts(remote: Remote, kubelet_unit: str) -> BootFacts:
+def ask_facts(remote: Remote, kubelet_unit: str, root_directory: str = "/var/lib/kubelet") -> BootFacts:
     """Raises RemoteError."""
-    lines, clock = _asked(remote, facts_script(kubelet_unit), SECONDS)
+    lines, clock = _asked(remote, facts_script(kubelet_unit, root_directory), SECONDS)
     return parse_facts(remote.name, lines, clock)
 
 
@@ -163,7 +182,7 @@ def parse_facts(host: str, lines: Iterable[str], offset: Callable[[float], float
             _boot(one, offset),
             family=_text(one["family"][0]),
             installed={_text(release): initrd == "yes" for release, initrd in many.get("installed", ())},
-            required="required" in one,
+            signs={name: said == "yes" for name, said in many.get("sign", ())},
             packages=tuple(_text(fields[0]) for fields in many.get("package", ())),
             scheduled=_text(one["scheduled"][0]) if "scheduled" in one else "",
             state=_text(one["state"][0]),
@@ -173,6 +192,7 @@ def parse_facts(host: str, lines: Iterable[str], offset: Callable[[float], float
             fstab=_errors(_text(one["fstab"][0])) if "fstab" in one else None,
             has_etcd="etcd" in one,
             took=_seconds(_text(one["took"][0])),
+            next=next_boot.parse(one, many, _text),
         )
     except (KeyError, IndexError, ValueError, ZeroDivisionError, binascii.Error) as error:
         raise FactsError(f"{host}: its answer about its boot cannot be parsed ({type(error).__name__}: {error})") from None

@@ -10,9 +10,12 @@ from typing import Any, Literal
 from roles.engine.draining import NodeFate, node_fate, node_path
 from roles.engine.object_changes import Object, uid
 from roles.engine.rollout import Pace, Stage
+from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
 from roles.reboot.facts import RUNTIMES, SSH, BootFacts
 from roles.reboot.kernels import judge_kernels
+from roles.reboot.next_boot import KubeletNeeds
+from roles.reboot.signs import judge_signs
 
 #: On a Node, from before its drain until after its proof: which run reboots it, and the boot that ends. It survives the operator's machine.
 MARK = "daytwo.dev/reboot"
@@ -49,7 +52,7 @@ def read_mark(node: Object) -> Mark | None:
 @dataclass(frozen=True)
 class Candidate:
     """A node of the run. `static`: NAMESPACE_NAME of the static pods of its control plane, by program. `restart`: what a restart of its
-    kubelet applies, as sentences; `chosen`: the data key `only` includes it."""
+    kubelet applies, as sentences, and `needs` what it starts with then; `chosen`: the data key `only` includes it."""
 
     host: str
     node: Object
@@ -59,6 +62,7 @@ class Candidate:
     static: Mapping[str, str] = field(default_factory=dict)
     restart: tuple[str, ...] = ()
     chosen: bool = True
+    needs: KubeletNeeds = field(default_factory=KubeletNeeds)
 
     @property
     def has_apiserver(self) -> bool:
@@ -72,7 +76,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class RebootPlan:
-    """What becomes of one node, and why. `newest`: the kernel that it should run afterwards, "" for any. `refusals` stop the run."""
+    """What becomes of one node, and why. `newest`: the kernel that it should run afterwards, "" for any. `known`: False if it may need a
+    reboot that nothing on the node could ask for. `refusals` stop the run."""
 
     candidate: Candidate
     what: What
@@ -81,6 +86,7 @@ class RebootPlan:
     newest: str = ""
     warnings: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    known: bool = True
 
     @property
     def host(self) -> str:
@@ -124,15 +130,16 @@ def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> RebootPla
         return RebootPlan(one, "release", f"run {mark.run} was to reboot it, and did not; it does not need it", mark)
     others = f"installed and not compared with the running kernel: {', '.join(kernels.others)}" if kernels.others else ""
     if not needs:
-        why = f"no /run/reboot-required, and no installed kernel is newer than the running {one.facts.boot.kernel or '?'}"
-        return RebootPlan(one, "none", f"{why}; {others}" if others else why, mark)
+        need = judge_signs(one.facts.signs, one.facts.family)
+        why = f"{need.why_not}, and no installed kernel is newer than the running {one.facts.boot.kernel or '?'}"
+        return RebootPlan(one, "none", f"{why}; {others}" if others else why, mark, known=need.known)
     return RebootPlan(
         one,
         "reboot",
         "; ".join(needs),
         mark,
         kernels.newest,
-        tuple(_warnings(one, others)),
+        tuple(_warnings(one, others, kernels.newest)),
         tuple(_refusals(one, kernels.newest, allow_unproven)),
     )
 
@@ -140,9 +147,9 @@ def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> RebootPla
 def reasons(facts: BootFacts, newest: str, *, force: bool) -> list[str]:
     """Why a node needs a reboot."""
     found = []
-    if facts.required:
-        packages = f" ({_some(facts.packages)})" if facts.packages else ""
-        found.append(f"it has /run/reboot-required{packages}")
+    for sign in judge_signs(facts.signs, facts.family).asking:
+        packages = f" ({_some(facts.packages)})" if facts.packages and sign.key == "reboot-required" else ""
+        found.append(f"it has {sign.shown}{packages}" if sign.shown.startswith(("/", "a ")) else f"{sign.shown} says so")
     if newest:
         found.append(f"kernel {newest} is installed, {facts.boot.kernel} runs")
     if not found and force:
@@ -154,8 +161,13 @@ def _some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _warnings(one: Candidate, others: str) -> list[str]:
-    found = [*one.restart]
+def _warnings(one: Candidate, others: str, newest: str) -> list[str]:
+    found = [*one.restart, *next_boot.warnings(one.facts.next, newest or one.facts.boot.kernel)]
+    found += [
+        f"{name} runs, and the next boot would not start it: {why}"
+        for name in next_boot.WITH_THE_NODE
+        if one.facts.unit(name).is_active and (why := one.facts.unit(name).why_not_at_boot)
+    ]
     if others:
         found.append(others)
     if abs(one.facts.boot.offset) > CLOCK_SECONDS:
@@ -178,7 +190,7 @@ def _refusals(one: Candidate, newest: str, allow_unproven: bool) -> list[str]:
     def refuse(rule: str, way_out: str) -> None:
         found.append(f"{one.host}: {rule}; {way_out}")
 
-    for name in [one.unit_name, *(name for name in RUNTIMES if facts.unit(name).is_active)]:
+    for name in [one.unit_name, *(name for name in (*RUNTIMES, *next_boot.NETWORKS) if facts.unit(name).is_active)]:
         if why := facts.unit(name).why_not_at_boot:
             refuse(f"the next boot would not start {name}: {why}", f"`systemctl enable {name}` on the node, then run this again")
     servers = _ssh(facts)
@@ -193,6 +205,11 @@ def _refusals(one: Candidate, newest: str, allow_unproven: bool) -> list[str]:
     if not allow_unproven:
         for error in facts.fstab or ():
             refuse(f"/etc/fstab: {error}: its boot may end in the emergency mode", f"check `findmnt --verify` on the node, {_UNPROVEN}")
+        makers = frozenset(
+            name for name in next_boot.SWAP_UNITS if facts.unit(name).load == "loaded" and not facts.unit(name).why_not_at_boot
+        )
+        for rule, way_out in next_boot.refusals(facts.next, one.needs, makers):
+            refuse(rule, f"{way_out}, {_UNPROVEN}")
         with_initrd = facts.installed or {}
         if newest and with_initrd.get(facts.boot.kernel) and not with_initrd.get(newest):
             refuse(

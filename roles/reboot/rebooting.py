@@ -15,12 +15,13 @@ from roles.engine.object_changes.api_object import is_ready
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.rollout import ClusterStep, Fields, Options
 from roles.engine.timeouts import Deadline, patient, unless_set
-from roles.reboot import facts
+from roles.reboot import facts, next_boot
 from roles.reboot.emptying import Emptying, write_mark
 from roles.reboot.ending import plan_ending
-from roles.reboot.facts import Boot, BootState
+from roles.reboot.facts import Boot, BootFacts, BootState
+from roles.reboot.kernels import judge_kernels
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import MARK, Expected, Mark, RebootPlan, clock_problem, expected_pods, plan_node, unready_pods
+from roles.reboot.plan import MARK, Expected, Mark, RebootPlan, clock_problem, expected_pods, plan_node, reasons, unready_pods
 
 RUNBOOK = "docs/runbooks/reboot.md"
 # Seconds. The other API servers and etcd must be well within this time before a control-plane node reboots.
@@ -29,12 +30,17 @@ SETTLE_SECONDS = 90
 STATE_SECONDS = 15
 LOOK_AGAIN = 1.0
 TELL_AGAIN = 30.0
+KEPT_SECONDS = 60.0
 
 Begin = Callable[[Fields], None]
 
 
 class NotBack(NotDone):
     """The node has the order to reboot, and it is not proven that it is back: it stays cordoned. Says what is missing, and what to do."""
+
+
+class NotWorked(NotDone):
+    """The node is back, proven and free, and still needs the reboot that it has had."""
 
 
 class NodeReboots:
@@ -53,7 +59,6 @@ class NodeReboots:
         self._session, self._cluster, self._remotes, self._servers = session, cluster, remotes, servers
         self._emptying, self._options, self._wanted = emptying, options, wanted
         self.run: ObjectRun | None = None
-        self.warnings: list[tuple[str, str]] = []
         #: Hosts that have the order to reboot and are not proven yet, for an operator who quits.
         self.away: set[str] = set()
 
@@ -111,8 +116,8 @@ class NodeReboots:
             proof = self._prove(plan, state.boot, expected, before.offset)
             if soak:
                 proof = self._soaked(plan, soak, state.boot, expected, before.offset)
-            self._check_kernel(plan, state.boot)
-            return f"back after {back:.0f} s; {proof}; {self._free(plan)}"
+            kept = self._kept(plan, remote)
+            freed = self._free(plan)
         except _Refused as error:
             prove = partial(self._prove, plan, before, expected, before.offset) if ending else None
             raise self._released(plan, error, prove) from error
@@ -120,6 +125,8 @@ class NodeReboots:
             raise self._not_back(plan, error) from error
         finally:
             self.away.discard(plan.host)
+        self._check_work(plan, remote, freed)
+        return f"back after {back:.0f} s; {proof}{kept}; {freed}"
 
     def _finish(self, plan: RebootPlan, begin: Begin) -> str:
         """An earlier run has rebooted the node."""
@@ -128,10 +135,11 @@ class NodeReboots:
         try:
             boot = facts.ask_state(self._remotes[plan.host], facts.SECONDS).boot
             proof = self._prove(plan, boot, Expected(known=False), None)
-            self._check_kernel(plan, boot)
-            return f"{proof}; {self._free(plan)}"
+            freed = self._free(plan)
         except Exception as error:
             raise self._not_back(plan, error) from error
+        self._check_work(plan, self._remotes[plan.host], freed)
+        return f"{proof}; {freed}"
 
     def _release_only(self, plan: RebootPlan, begin: Begin) -> str:
         assert plan.mark is not None
@@ -285,12 +293,36 @@ class NodeReboots:
             deadline.pause(min(LOOK_AGAIN, deadline.left))
         return f"{self._prove(plan, boot, expected, offset)}; soaked {min(deadline.passed, soak):.0f} s"
 
-    def _check_kernel(self, plan: RebootPlan, boot: Boot) -> None:
-        if plan.newest and boot.kernel != plan.newest:
-            text = (
-                f"{plan.host} runs {boot.kernel}, although {plan.newest} is installed: its boot loader chose that; check its configuration"
+    def _kept(self, plan: RebootPlan, remote: Remote) -> str:
+        """Compare what pods need of the kernel with what it was before the boot. Waits, since agents of the pod network may set it later.
+        Raises NotBack with what is lost."""
+        deadline = Deadline(KEPT_SECONDS)
+        while lost := next_boot.lost(plan.candidate.facts.next, self._facts(plan, remote).next):
+            if deadline.over and self._options.allow_unproven:
+                return f"; NOT PROVEN: {'; '.join(lost)}"
+            if deadline.over:
+                raise NotBack("; ".join(lost))
+            deadline.pause(LOOK_AGAIN)
+        return ""
+
+    def _check_work(self, plan: RebootPlan, remote: Remote, freed: str) -> None:
+        """The boot did what the reboot was for. Raises NotWorked, which halts the run: the other nodes would reboot for nothing."""
+        try:
+            now = self._facts(plan, remote)
+        except RemoteError as error:
+            raise NotWorked(f"it is well and {freed}; whether it still needs a reboot is not known: {error}") from None
+        newest = judge_kernels(now.boot.kernel, now.installed or (), now.family).newest
+        was_asked = reasons(plan.candidate.facts, plan.newest, force=False)
+        if (plan.what == "finish" or was_asked) and (left := reasons(now, newest, force=False)):
+            by = " (its boot loader chose the old kernel: check its configuration)" if newest else ""
+            raise NotWorked(
+                f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; each run would reboot it again"
             )
-            self.warnings.append((plan.host, f"{text}, or each run reboots this node again"))
+
+    def _facts(self, plan: RebootPlan, remote: Remote) -> BootFacts:
+        """Raises RemoteError."""
+        remote.ensure_connected()
+        return facts.ask_facts(remote, plan.candidate.unit_name)
 
     def _not_back(self, plan: RebootPlan, error: Exception) -> Exception:
         why = str(error) or repr(error)

@@ -72,14 +72,14 @@ def _effects(plan: RebootPlan, plans: Sequence[RebootPlan]) -> Iterator[str]:
 
 def rows(plans: Sequence[RebootPlan]) -> list[list[str]]:
     """The rows of nodes that the run leaves as they are."""
-    return [[plan.host, "none", "no change", "-", plan.why] for plan in plans if plan.what == "none"]
+    return [
+        [plan.host, "none", "no change" if plan.known else "not known", "-", one_line(plan.why)] for plan in plans if plan.what == "none"
+    ]
 
 
 def show_end(run: ObjectRun, plans: Sequence[RebootPlan], wanted: RebootOptions) -> None:
     """The table, and what to do after a halt."""
     object_report.show_objects(run, rows(plans))
-    for _, text in run.warnings:
-        show(f"\nWARNING: {text}")
     show(f"\nRecord of the run: {run.record.path}")
     if not run.halted:
         return

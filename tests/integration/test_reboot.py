@@ -28,6 +28,7 @@ NAMESPACE = "t-reboot"
 MARK = "daytwo.dev/reboot"
 # An end that a client does not notice: the pod is not Ready from its deletion on, and serves until the last client knows.
 SERVE = "echo ok >/tmp/index.html; httpd -p 8080 -h /tmp; trap 'sleep 4; exit 0' TERM; while :; do sleep 1 & wait $!; done"
+PROTECTED = "after the next boot its kubelet would not start (protectKernelDefaults):"
 ANYWHERE = [{"operator": "Exists"}]
 
 
@@ -142,7 +143,7 @@ def test_a_worker_that_needs_it(lab: Lab, pods: None) -> None:
 
 
 @pytest.mark.lab
-def test_an_administrators_cordon_stays_and_a_kernel_that_was_not_chosen_is_a_warning(lab: Lab, pods: None) -> None:
+def test_an_administrators_cordon_stays_and_a_kernel_that_was_not_chosen_halts_the_run(lab: Lab, pods: None) -> None:
     running = lab.run("w2", "uname -r").stdout.strip()
     # Of its own flavour, and newer in any order.
     newer = "99." + running
@@ -150,17 +151,35 @@ def test_an_administrators_cordon_stays_and_a_kernel_that_was_not_chosen_is_a_wa
     lab.kubectl("cordon", "w2")
     try:
         told = reboot(only="w2")
+        flat = " ".join(told.all.split())
         if f"kernel {newer} is installed" not in told.out:
             # A release without a flavour is not compared; then only force reboots.
-            assert f"not compared with the running kernel: {newer}" in " ".join(told.all.split()), told.all
+            assert f"not compared with the running kernel: {newer}" in flat, told.all
             told = reboot(only="w2", force="true")
+            assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w2"), told.all
         else:
-            assert "its boot loader chose that" in told.out
-        assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w2"), told.all
+            assert told.code == 1 and "HALTED" in told.out and "the reboot did not do its work" in flat, told.all
+            assert "it is well and it keeps the cordon that it had" in flat and "its boot loader chose the old kernel" in flat
         assert "it was cordoned before, and stays cordoned" in told.out
-        assert cordon_of(lab, "w2")[0]
+        assert cordon_of(lab, "w2") == (True, set())
     finally:
         lab.run("w2", f"rm -f /boot/vmlinuz-{newer}")
+
+
+@pytest.mark.lab
+def test_another_distributions_sign_and_none_at_all(lab: Lab, pods: None) -> None:
+    lab.run("w2", "cp -L /etc/os-release /root/os-release; rm /etc/os-release")
+    try:
+        lab.run("w2", 'printf \'ID="opensuse-leap"\nID_LIKE="suse opensuse"\n\' >/etc/os-release; touch /run/reboot-needed')
+        told = reboot(only="w2", dry=True)
+        assert told.code == 0 and "w2: drain, reboot, prove, uncordon (the canary): it has /run/reboot-needed" in told.out, told.all
+        lab.run("w2", "rm /run/reboot-needed")
+        told = reboot(only="w2", dry=True)
+        flat = " ".join(told.all.split())
+        assert told.code == 1 and "w2: whether libraries need a reboot is not known on this distribution (opensuse-leap)" in flat, told.all
+        assert "not known" in row(told, "w2") and "NOT KNOWN: whether w2 needs a reboot" in flat
+    finally:
+        lab.run("w2", "rm -f /run/reboot-needed; mv /root/os-release /etc/os-release")
 
 
 @pytest.mark.lab
@@ -169,18 +188,21 @@ def test_what_might_not_come_back_is_refused(lab: Lab, pods: None) -> None:
     lab.run(
         "w1",
         "systemctl disable kubelet 2>/dev/null; mkdir -p /run/systemd/shutdown; printf 'USEC=1\\nMODE=reboot\\n' >/run/systemd/shutdown/scheduled;"
-        "cp -a /etc/fstab /root/fstab 2>/dev/null; echo '/dev/no-such-disk /srv/data ext4 defaults 0 2' >/etc/fstab",
+        "cp -a /etc/fstab /root/fstab 2>/dev/null; echo '/dev/no-such-disk /srv/data ext4 defaults 0 2' >/etc/fstab;"
+        # Its next start needs what no file sets, whatever the running kernel has.
+        "cp -a /var/lib/kubelet/config.yaml /root/config.yaml; echo 'protectKernelDefaults: true' >>/var/lib/kubelet/config.yaml",
     )
     try:
         told = reboot(only="w1", force="true")
         flat = " ".join(told.all.split())
         assert told.code == 1 and "refused, nothing was written" in flat, told.all
-        for words in ("the next boot would not start kubelet.service", "a shutdown is scheduled", "/etc/fstab: /srv/data"):
+        for words in ("the next boot would not start kubelet.service", "a shutdown is scheduled", "/etc/fstab: /srv/data", PROTECTED):
             assert words in flat, told.all
     finally:
         lab.run(
             "w1",
-            "systemctl enable kubelet; rm /run/systemd/shutdown/scheduled /etc/fstab; [ ! -e /root/fstab ] || mv /root/fstab /etc/fstab",
+            "systemctl enable kubelet; rm /run/systemd/shutdown/scheduled /etc/fstab; [ ! -e /root/fstab ] || mv /root/fstab /etc/fstab;"
+            "mv /root/config.yaml /var/lib/kubelet/config.yaml",
         )
     assert lab.boot_id("w1") == before and cordon_of(lab, "w1") == (False, set())
 

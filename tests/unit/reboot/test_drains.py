@@ -18,7 +18,7 @@ BUDGET = budget(maxUnavailable=1, status=of_status(2, 1, 2, 1))
 
 
 def rebooting(host: str, mark: Mark | None = None) -> RebootPlan:
-    return test_plan.plan(candidate(host, mark.text() if mark else None, required=True))
+    return test_plan.plan(candidate(host, mark.text() if mark else None, signs=test_plan.ASKS))
 
 
 def judged(*items: dict[str, Any], hosts: str = "w1 w2", at_once: str = "1", plans: Any = (), **asked: Any) -> tuple[str, list[str]]:
@@ -64,5 +64,5 @@ def test_cordons_of_an_earlier_run_are_gone_by_then_and_others_stay() -> None:
 
 
 def candidate_of(item: dict[str, Any]) -> Any:
-    found = candidate(item["metadata"]["name"], required=True)
+    found = candidate(item["metadata"]["name"], signs=test_plan.ASKS)
     return type(found)(**{**found.__dict__, "node": item})

@@ -71,7 +71,16 @@ class Node:
         place.write_text(text)
 
     def run(self, script: str) -> list[str]:
-        for path in ("/boot/", "/lib/modules/", "/run/", "/etc/fstab", "/etc/os-release"):
+        for path in (
+            "/boot/",
+            "/lib/modules/",
+            "/run/",
+            "/usr/lib/sysctl.d/",
+            "/etc/sysctl.d/",
+            "/etc/modules-load.d/",
+            "/etc/fstab",
+            "/etc/os-release",
+        ):
             script = script.replace(path, f"{self.root}{path}")
         script = script.replace("PATH=/usr/local/sbin", f"PATH={self.root}/bin:/usr/local/sbin")
         done = subprocess.run(["sh", "-s"], input=script, text=True, capture_output=True, check=True)
@@ -88,8 +97,8 @@ def test_a_node_that_needs_nothing(node: Node) -> None:
     found = parse_facts("w1", node.run(facts.facts_script("kubelet.service")))
     assert found.boot.id == Path("/proc/sys/kernel/random/boot_id").read_text().strip() and found.boot.age > 0
     assert found.boot.kernel == Path("/proc/sys/kernel/osrelease").read_text().strip() and found.family.strip() == "debian"
-    assert (found.required, found.packages, found.installed, found.scheduled, found.inhibitors, found.fstab) == (
-        False,
+    assert (found.signs, found.packages, found.installed, found.scheduled, found.inhibitors, found.fstab) == (
+        {},
         (),
         {},
         "",
@@ -121,7 +130,7 @@ def test_all_that_a_node_may_have(node: Node) -> None:
     node.write("bin/systemd-analyze", "#!/bin/sh\necho 'Startup finished in 4.5s (kernel) + 1min 6.9s (userspace) = 1min 11.4s '\n")
     found = parse_facts("w1", node.run(facts.facts_script("kubelet.service")))
     assert found.installed == {"6.1.0-18-amd64": True, "6.1.0-20-amd64": False, "5.14.0-1.el9.x86_64": True}
-    assert found.required and found.packages == ("end", "libc6 $(touch /tmp/x)", "linux-base")
+    assert found.signs == {"reboot-required": True} and found.packages == ("end", "libc6 $(touch /tmp/x)", "linux-base")
     assert "MODE=reboot" in found.scheduled and found.inhibitors == ("apt (PID 7): an upgrade",)
     assert found.ends_pods
     assert found.fstab == ("/srv/data: unreachable on boot required source: UUID=1",) and found.took == pytest.approx(71.4)

@@ -27,6 +27,7 @@ from roles.reboot.plan import (
 OLD, NEW = "00000000-53a4-4b4b-9f4f-0123456789ab", "11111111-53a4-4b4b-9f4f-0123456789ab"
 RUN = "r20260101-000000-aaaa"
 K18, K20 = "6.1.0-18-amd64", "6.1.0-20-amd64"
+ASKS = {"reboot-required": True}
 AT_BOOT = {
     name: BootUnit(name, "loaded", "enabled", "active", ("multi-user.target",))
     for name in ("kubelet.service", "containerd.service", "ssh.service")
@@ -49,10 +50,10 @@ def plan(one: Candidate, *, force: bool = False, allow_unproven: bool = False) -
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"required": True}, "it has /run/reboot-required"),
-        ({"required": True, "packages": tuple("abcdefg")}, "it has /run/reboot-required (a, b, c, d, e and 2 more)"),
+        ({"signs": ASKS}, "it has /run/reboot-required"),
+        ({"signs": ASKS, "packages": tuple("abcdefg")}, "it has /run/reboot-required (a, b, c, d, e and 2 more)"),
         ({"installed": {K18: True, K20: True}}, f"kernel {K20} is installed, {K18} runs"),
-        ({"required": True, "installed": {K18: True, K20: True}}, f"it has /run/reboot-required; kernel {K20} is installed, {K18} runs"),
+        ({"signs": ASKS, "installed": {K18: True, K20: True}}, f"it has /run/reboot-required; kernel {K20} is installed, {K18} runs"),
     ],
 )
 def test_nodes_that_need_it(changed: dict[str, Any], why: str) -> None:
@@ -64,18 +65,18 @@ def test_a_node_that_does_not_need_it() -> None:
     found = plan(candidate(installed={K18: True, "6.1.0-20-rt-amd64": True}))
     assert found.what == "none" and "no installed kernel is newer" in found.why and "6.1.0-20-rt-amd64" in found.why
     assert plan(candidate(), force=True).why == "force=true"
-    assert plan(replace(candidate(required=True), chosen=False)).what == "none"
+    assert plan(replace(candidate(signs=ASKS), chosen=False)).what == "none"
 
 
 def test_what_an_earlier_run_left() -> None:
     mark = Mark(RUN, OLD).text()
     assert read_mark(node("w1", mark)) == Mark(RUN, OLD)
     # Its drain was cut short.
-    assert plan(candidate(mark=mark, required=True)).what == "reboot"
+    assert plan(candidate(mark=mark, signs=ASKS)).what == "reboot"
     released = plan(candidate(mark=mark))
     assert released.what == "release" and RUN in released.why
     # It has rebooted since; that it needs one again is for the next run.
-    finished = plan(candidate(mark=Mark(RUN, NEW).text(), required=True))
+    finished = plan(candidate(mark=Mark(RUN, NEW).text(), signs=ASKS))
     assert finished.what == "finish" and RUN in finished.why and not finished.refusals
     assert plan(replace(candidate(mark=Mark(RUN, NEW).text()), chosen=False)).what == "none"
 
@@ -106,7 +107,7 @@ def test_a_mark_that_others_wrote_is_none(text: str) -> None:
     ],
 )
 def test_what_would_keep_a_node_from_coming_back_is_refused(changed: dict[str, Any], words: str) -> None:
-    (refusal,) = plan(candidate(required=True, **changed)).refusals
+    (refusal,) = plan(candidate(signs=ASKS, **changed)).refusals
     assert refusal.startswith("w1: ") and words in refusal
     # A node that does not reboot is not refused.
     if "installed" not in changed:
@@ -114,7 +115,7 @@ def test_what_would_keep_a_node_from_coming_back_is_refused(changed: dict[str, A
 
 
 def test_what_cannot_be_proven_needs_consent() -> None:
-    doubtful = candidate(required=True, fstab=("/srv: no source",), installed={K18: True, K20: False})
+    doubtful = candidate(signs=ASKS, fstab=("/srv: no source",), installed={K18: True, K20: False})
     assert len(plan(doubtful).refusals) == 2 and all("allow_unproven=true" in one for one in plan(doubtful).refusals)
     assert not plan(doubtful, allow_unproven=True).refusals
     # Kernels without an initrd are fine where the running one has none.
@@ -123,14 +124,14 @@ def test_what_cannot_be_proven_needs_consent() -> None:
 
 def test_a_runtime_that_does_not_run_need_not_start() -> None:
     units = {**AT_BOOT, "docker.service": BootUnit("docker.service", "loaded", "disabled", "inactive")}
-    assert not plan(candidate(required=True, units=units)).refusals
+    assert not plan(candidate(signs=ASKS, units=units)).refusals
     # What socket activation or another unit starts, starts.
     units["containerd.service"] = BootUnit("containerd.service", "loaded", "disabled", "active", ("kubelet.service",))
-    assert not plan(candidate(required=True, units=units)).refusals
+    assert not plan(candidate(signs=ASKS, units=units)).refusals
 
 
 def test_warnings() -> None:
-    one = candidate(required=True, fstab=None, units={k: v for k, v in AT_BOOT.items() if k != "ssh.service"})
+    one = candidate(signs=ASKS, fstab=None, units={k: v for k, v in AT_BOOT.items() if k != "ssh.service"})
     one = replace(one, restart=("a restart applies maxPods",), facts=replace(one.facts, boot=replace(one.facts.boot, offset=-61.2)))
     text = "\n".join(plan(one).warnings)
     assert "a restart applies maxPods" in text and "by -61 s" in text and "fstab is not checked" in text and "SSH" in text
@@ -144,8 +145,8 @@ def orders(plans: list[RebootPlan], pace: str = "1") -> list[tuple[list[str], in
 
 
 def test_what_was_left_then_a_canary_then_workers_then_control_plane_with_the_locks_host_last() -> None:
-    plans = [plan(candidate(name, control_plane=True, required=True)) for name in ("cp1", "cp2", "cp3")]
-    plans += [plan(candidate(name, required=True)) for name in ("w1", "w2", "w3", "w4")]
+    plans = [plan(candidate(name, control_plane=True, signs=ASKS)) for name in ("cp1", "cp2", "cp3")]
+    plans += [plan(candidate(name, signs=ASKS)) for name in ("w1", "w2", "w3", "w4")]
     plans += [plan(candidate("w5", mark=Mark(RUN, NEW).text())), plan(candidate("w6")), plan(candidate("w7", mark=Mark(RUN, OLD).text()))]
     workers = [(["w5"], 1, False), (["w7"], 1, False), (["w1"], 1, True)]
     assert orders(plans, "50%") == [*workers, (["w2", "w3", "w4"], 2, False), (["cp2"], 1, False), (["cp3"], 1, False), (["cp1"], 1, False)]
@@ -154,7 +155,7 @@ def test_what_was_left_then_a_canary_then_workers_then_control_plane_with_the_lo
 
 def test_nodes_that_earlier_runs_left_cordoned_are_back_when_others_are_drained() -> None:
     plans = [plan(candidate("left", mark=Mark(RUN, NEW).text())), plan(candidate("theirs", mark=Mark(RUN, NEW, keep=True).text()))]
-    assert brought_back([*plans, plan(candidate("other", required=True))]) == {"left"}
+    assert brought_back([*plans, plan(candidate("other", signs=ASKS))]) == {"left"}
 
 
 # ---- proof

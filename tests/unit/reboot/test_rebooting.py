@@ -54,7 +54,8 @@ class Node:
         self.drains: Exception | None = None
         self.uncordons: Exception | None = None
         self.order, self.state, self.control_plane = "", "running", ""
-        self.kept, self.taken_over = False, ""
+        self.kept, self.taken_over, self.asks_again = False, "", False
+        self.more, self.kernel_after, self.forwards = list[str](), self.kernel, {OLD: "1", NEW: "1"}
 
     # ---- its host
 
@@ -83,14 +84,25 @@ class Node:
         lines = [
             f"boot {self.boot}",
             f"clock {age} {time.time() + self.skew} 0 100",
-            f"kernel {field(self.kernel)}",
+            f"kernel {field(self.kernel if self.boot == OLD else self.kernel_after)}",
             f"state {field(self.state if self.orders else 'running')}",
         ]
         if stdin == facts.state_script():
             lines += [f"result {field('exit-code' if self.refuses and self.orders else 'success')}", f"said {field('Operation inhibited')}"]
         else:
-            lines += ["family =", "required", f"units {field(UNITS)}", f"took {field('')}"]
+            lines += [
+                "family =",
+                *self.asking(),
+                *self.more,
+                f"sysctl net.ipv4.ip_forward {field(self.forwards[self.boot])}",
+                f"units {field(UNITS)}",
+                f"took {field('')}",
+            ]
         return Answer(0, [*lines, "end"], [])
+
+    def asking(self) -> list[str]:
+        """What its boot leaves behind: /run is empty then, unless `asks_again`."""
+        return ["sign reboot-required yes"] if self.boot == OLD or self.asks_again else ["sign reboot-needed no"]
 
     # ---- the API
 
@@ -329,10 +341,35 @@ def test_a_second_run_finishes_what_the_first_left(node: Node) -> None:
     assert node.log[-3:] == [f"end surges of {RUN}", "uncordon", "unmark"]
 
 
-def test_a_kernel_that_the_boot_loader_did_not_choose_is_a_warning(node: Node) -> None:
-    made, reboots = step(node, replace(plan(node), newest="6.1.0-20-amd64"))
-    assert "back after" in made.write(lambda fields: None)
-    assert "6.1.0-20-amd64 is installed" in reboots.warnings[0][1]
+def test_a_node_back_on_its_old_kernel_halts_the_run_and_is_free(node: Node) -> None:
+    node.more = [f"installed {field('6.1.0-20-amd64')} yes"]
+    how, why = outcome(node)
+    assert how == "failed" and node.log[-2:] == ["uncordon", "unmark"] and MARK not in node.annotations
+    assert "it is well and uncordoned, but the reboot did not do its work: kernel 6.1.0-20-amd64 is installed, 6.1.0-18-amd64 runs" in why
+    assert "its boot loader chose the old kernel" in why
+    free = Node(node.clock)
+    free.more, free.kernel_after = node.more, "6.1.0-20-amd64"
+    assert "back after" in carried_out(free)
+
+
+def test_what_still_asks_for_a_reboot_after_one_halts_the_run(node: Node) -> None:
+    node.asks_again = True
+    assert "the reboot did not do its work: it has /run/reboot-required" in outcome(node)[1]
+    # force=true had no such reason, and a sign that has come meanwhile is for the next run.
+    forced = Node(node.clock)
+    forced.asks_again = True
+    unasked = plan(forced)
+    unasked = replace(unasked, candidate=replace(unasked.candidate, facts=replace(unasked.candidate.facts, signs={})))
+    assert "back after" in step(forced, unasked)[0].write(lambda fields: None)
+
+
+def test_a_tunable_that_pods_need_and_the_boot_has_lost_keeps_the_node_cordoned(node: Node) -> None:
+    node.forwards = {OLD: "1", NEW: "0"}
+    how, why = outcome(node)
+    assert how == "failed" and "net.ipv4.ip_forward was 1 before the boot, and is 0" in why and "uncordon" not in node.log
+    later = Node(node.clock)
+    later.forwards = {OLD: "1", NEW: "0"}
+    assert "NOT PROVEN: net.ipv4.ip_forward was 1" in carried_out(later, allow_unproven=True)
 
 
 def test_the_canary_is_watched_and_proven_again(node: Node) -> None:

@@ -12,7 +12,7 @@ from roles.engine.harmless import one_line
 from roles.engine.rollout import Pace
 from roles.reboot import report
 from roles.reboot.plan import Mark, order
-from tests.unit.reboot.test_plan import NEW, RUN, candidate, plan
+from tests.unit.reboot.test_plan import ASKS, NEW, RUN, candidate, plan
 
 
 def shown(patch: pytest.MonkeyPatch, *plans: Any) -> str:
@@ -26,16 +26,16 @@ def shown(patch: pytest.MonkeyPatch, *plans: Any) -> str:
 
 def test_each_node_with_what_becomes_of_it_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [
-        candidate("w1", required=True, took=31.4),
-        candidate("w2", required=True, packages=("a\x1b[31m\nb",)),
-        candidate("w3", required=True),
+        candidate("w1", signs=ASKS, took=31.4),
+        candidate("w2", signs=ASKS, packages=("a\x1b[31m\nb",)),
+        candidate("w3", signs=ASKS),
     ]
     text = shown(
         monkeypatch,
         *(plan(one) for one in nodes),
         plan(candidate("w4")),
         plan(candidate("w5", mark=Mark(RUN, NEW).text())),
-        plan(candidate("cp1", control_plane=True, required=True)),
+        plan(candidate("cp1", control_plane=True, signs=ASKS)),
     )
     assert "Plan of run r2: 4 nodes to reboot, of 6" in text
     assert f"[1] w5: prove, uncordon: run {RUN}" in text
@@ -46,7 +46,7 @@ def test_each_node_with_what_becomes_of_it_and_why(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_only_api_server_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = candidate("cp1", control_plane=True, required=True)
+    one = candidate("cp1", control_plane=True, signs=ASKS)
     assert "the API is down" not in shown(monkeypatch, plan(one))
     server = type(one)(**{**one.__dict__, "static": {"kube-apiserver": "kube-system_kube-apiserver-cp1"}})
     text = shown(monkeypatch, plan(server))

@@ -1,0 +1,74 @@
+"""How a node says that it needs a reboot: each distribution family has a sign of its own. Pure.
+
+A newer kernel is compared for every family (kernels.py). The signs here are also about libraries and services that only a boot replaces.
+That a sign is missing means "no" only where something on the node would set it: elsewhere it is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sign:
+    """`key`: its name in the node's answer (templates/boot_facts.sh.j2); `shown`: what asks for the reboot, for people; `families`: whose
+    it is, in the words of ID and ID_LIKE (os-release(5)); `absent_is_no`: on these families its absence means that no reboot is needed;
+    elsewhere only its own answer counts. `source`: where that is written."""
+
+    key: str
+    shown: str
+    families: tuple[str, ...]
+    source: str
+    absent_is_no: bool = False
+
+
+#: docs/disruption.md has them for operators.
+SIGNS: tuple[Sign, ...] = (
+    Sign("reboot-required", "/run/reboot-required", ("debian", "ubuntu"), "update-notifier-common, unattended-upgrades", absent_is_no=True),
+    Sign("reboot-needed", "/run/reboot-needed", ("suse", "opensuse", "sles"), "libzypp, zypp-boot-plugin(8), transactional-update(8)"),
+    Sign("zypper", "`zypper needs-rebooting`", ("suse", "opensuse", "sles"), "zypper(8): 102"),
+    Sign(
+        "needs-restarting",
+        "`needs-restarting -r`",
+        ("rhel", "centos", "fedora", "amzn", "ol"),
+        "needs-restarting(1) of yum-utils, dnf4-needs-restarting(8), dnf5-needs-restarting(8): 1",
+    ),
+    Sign("ostree", "a staged deployment of ostree", ("fedora", "rhel"), "ostree-admin-deploy(1), rpm-ostree(1), bootc(8)"),
+    Sign("update-engine", "`update_engine_client -status`", ("flatcar", "coreos"), "UPDATE_STATUS_UPDATED_NEED_REBOOT"),
+)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a node says: the signs that ask for a reboot, and those that deny it; `family` for people."""
+
+    asking: tuple[Sign, ...] = ()
+    denying: tuple[Sign, ...] = ()
+    family: str = ""
+
+    @property
+    def known(self) -> bool:
+        """False if nothing on the node could say that libraries need a reboot."""
+        return bool(self.asking or self.denying)
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not rebooted for what is installed."""
+        if not self.known:
+            return f"whether libraries need a reboot is not known on this distribution ({self.family or 'unknown'})"
+        files = [one.shown for one in self.denying if one.shown.startswith("/")]
+        asked = [one.shown for one in self.denying if not one.shown.startswith("/")]
+        return ", ".join([*(f"no {one}" for one in files), *(f"no need by {one}" for one in asked)])
+
+
+def judge_signs(said: Mapping[str, bool], family: str) -> Need:
+    """`said`: what the node answers, by key: True asks for a reboot, False denies it, missing: it cannot say. `family` as in BootFacts."""
+    words = [word for word in re.split(r"[\s\"']+", family.lower()) if word]
+
+    def denies(sign: Sign) -> bool:
+        return said.get(sign.key) is False or (sign.absent_is_no and bool({*sign.families} & {*words}) and sign.key not in said)
+
+    asking = tuple(sign for sign in SIGNS if said.get(sign.key))
+    return Need(asking, tuple(sign for sign in SIGNS if denies(sign)), words[0] if words else "")

@@ -1,0 +1,101 @@
+"""Each family's own sign that a node needs a reboot, and `not known` where there is none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from roles.reboot import facts
+from roles.reboot.facts import parse_facts
+from roles.reboot.signs import SIGNS, judge_signs
+from tests.unit.reboot.test_facts import Node, node  # noqa: F401 - a fixture
+from tests.unit.reboot.test_plan import candidate, plan
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs/disruption.md").read_text()
+SUSE, RED_HAT = 'opensuse-leap\n"suse opensuse"\n', '"rocky"\n"rhel centos fedora"\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "family", "known", "asking"),
+    [
+        ({}, "debian\n", True, []),
+        ({"reboot-required": True}, "debian\n", True, ["reboot-required"]),
+        ({}, 'ubuntu\n"debian"\n', True, []),
+        ({"reboot-needed": True}, SUSE, True, ["reboot-needed"]),
+        ({}, SUSE, False, []),
+        ({"zypper": False}, SUSE, True, []),
+        ({"zypper": True}, SUSE, True, ["zypper"]),
+        ({}, RED_HAT, False, []),
+        ({"needs-restarting": False}, RED_HAT, True, []),
+        ({"needs-restarting": True}, RED_HAT, True, ["needs-restarting"]),
+        ({"ostree": True, "needs-restarting": False}, "fedora\n", True, ["ostree"]),
+        ({"update-engine": True}, "flatcar\ncoreos\n", True, ["update-engine"]),
+        ({}, "arch\n", False, []),
+        ({}, "photon\n", False, []),
+        ({}, "", False, []),
+        # Whatever the family: who asks for it, is heard.
+        ({"reboot-required": True}, "arch\n", True, ["reboot-required"]),
+        ({"needs-restarting": True}, "debian\n", True, ["needs-restarting"]),
+    ],
+)
+def test_what_a_node_says(said: dict[str, bool], family: str, known: bool, asking: list[str]) -> None:
+    found = judge_signs(said, family)
+    assert (found.known, [one.key for one in found.asking]) == (known, asking)
+    made = plan(candidate(signs=said, family=family))
+    assert made.what == ("reboot" if asking else "none") and made.known is known
+    assert ("is not known on this distribution" in made.why) is not known
+
+
+def test_the_plan_names_the_family_that_cannot_say_it() -> None:
+    made = plan(candidate(signs={}, family=SUSE))
+    assert made.why.startswith("whether libraries need a reboot is not known on this distribution (opensuse-leap), and no installed kernel")
+    assert plan(candidate(signs={"needs-restarting": False}, family=RED_HAT)).why.startswith("no need by `needs-restarting -r`, and no")
+
+
+@pytest.mark.parametrize(
+    ("program", "script", "said"),
+    [
+        ("needs-restarting", "exit 0", {"needs-restarting": False}),
+        ("needs-restarting", "exit 1", {"needs-restarting": True}),
+        ("needs-restarting", "echo 'Reboot is required to fully utilize these updates.'; exit 1", {"needs-restarting": True}),
+        ("needs-restarting", "echo 'No such command: needs-restarting.'; exit 1", {}),
+        ("needs-restarting", "echo 'Error: rpmdb open failed'; exit 1", {}),
+        ("needs-restarting", "exit 2", {}),
+        ("dnf", "[ \"$*\" = '-C needs-restarting -r' ] && echo 'Reboot is required.' && exit 1", {"needs-restarting": True}),
+        ("dnf", "exit 0", {"needs-restarting": False}),
+        ("dnf", "echo 'No such command: needs-restarting.'; exit 1", {}),
+        ("dnf", "exit 1", {}),
+        ("zypper", "exit 102", {"zypper": True}),
+        ("zypper", "exit 0", {"zypper": False}),
+        ("zypper", "exit 7", {}),
+        ("update_engine_client", "echo CURRENT_OP=UPDATE_STATUS_UPDATED_NEED_REBOOT", {"update-engine": True}),
+        ("update_engine_client", "echo CURRENT_OP=UPDATE_STATUS_IDLE", {"update-engine": False}),
+        ("update_engine_client", "exit 1", {}),
+    ],
+)
+def test_the_programs_that_are_asked(node: Node, program: str, script: str, said: dict[str, bool]) -> None:  # noqa: F811
+    node.write(f"bin/{program}", f"#!/bin/sh\n{script}\n")
+    (node.root / "bin" / program).chmod(0o755)
+    assert parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs == said
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("run/reboot-needed", {"reboot-needed": True}),
+        ("run/reboot-required", {"reboot-required": True}),
+        ("run/ostree/staged-deployment", {"ostree": True}),
+        ("run/ostree-booted", {"ostree": False}),
+    ],
+)
+def test_the_files_that_are_looked_for(node: Node, path: str, said: dict[str, bool]) -> None:  # noqa: F811
+    node.write(path, "")
+    assert parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs == said
+
+
+def test_the_table_of_signs_in_the_documents() -> None:
+    table = PAGE.partition("| sign that a node needs a reboot |")[2].partition("\n\n")[0]
+    told = re.findall(r"(?m)^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", table)
+    assert [row[:2] for row in told if row[0].strip("-")] == [(one.shown, ", ".join(one.families)) for one in SIGNS]
