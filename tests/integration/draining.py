@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import paramiko
+
+from roles.engine.api import TunnelApi, parse_kubeconfig
+from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.draining import CORDONED_BY
-from roles.engine.object_changes import Object
+from roles.engine.object_changes import Object, Session
 from tests.integration import operator
 from tests.integration.operator import Outcome, Started, wait_for
 from tests.lab import Lab, images
@@ -154,6 +159,23 @@ def cleaned(lab: Lab, *labels: str) -> None:
     for label in labels:
         lab.kubectl("label", "nodes", "--all", f"{label}-")
     lab.kubectl("delete", KINDS, "--all", "-n", NAMESPACE, "--now", "--wait")
+
+
+@contextmanager
+def open_session(lab: Lab) -> Iterator[Session]:
+    """The API of the lab's cluster, through its control-plane node, as a deploy reaches it."""
+    where = paramiko.SSHConfig.from_path(str(lab.ssh_config)).lookup("cp1")
+    client = paramiko.SSHClient()
+    client.load_host_keys(where["userknownhostsfile"])
+    patient = {"timeout": 60, "banner_timeout": 120, "auth_timeout": 120}
+    client.connect(
+        where["hostname"], username=where["user"], key_filename=where["identityfile"], look_for_keys=False, allow_agent=False, **patient
+    )
+    credentials = parse_kubeconfig(lab.run("cp1", f"cat {shlex.quote(ADMIN_CONF)}").stdout.encode())
+    transport = client.get_transport()
+    assert transport is not None
+    yield Session(lambda: TunnelApi(transport, credentials, ("127.0.0.1", 6443), "cp1"))
+    client.close()
 
 
 def forget_lock(lab: Lab) -> None:

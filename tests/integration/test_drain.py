@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -15,11 +14,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import paramiko
 import pytest
 
-from roles.engine.api import Api, ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker, TunnelApi, parse_kubeconfig
-from roles.engine.api.kubectl import ADMIN_CONF
+from roles.engine.api import Api, ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.draining import (
     SURGED_BY,
     DrainConsents,
@@ -48,6 +45,7 @@ from tests.integration.draining import (
     killed,
     on,
     only_on,
+    open_session,
     own_namespace,
     pods,
     refused,
@@ -101,18 +99,8 @@ def as_found(lab: Lab) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def session(lab: Lab) -> Iterator[Session]:
-    where = paramiko.SSHConfig.from_path(str(lab.ssh_config)).lookup("cp1")
-    client = paramiko.SSHClient()
-    client.load_host_keys(where["userknownhostsfile"])
-    patient = {"timeout": 60, "banner_timeout": 120, "auth_timeout": 120}
-    client.connect(
-        where["hostname"], username=where["user"], key_filename=where["identityfile"], look_for_keys=False, allow_agent=False, **patient
-    )
-    credentials = parse_kubeconfig(lab.run("cp1", f"cat {shlex.quote(ADMIN_CONF)}").stdout.encode())
-    transport = client.get_transport()
-    assert transport is not None
-    yield Session(lambda: TunnelApi(transport, credentials, ("127.0.0.1", 6443), "cp1"))
-    client.close()
+    with open_session(lab) as found:
+        yield found
 
 
 # ---- the plan, and what each pod becomes

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,6 +136,31 @@ def _build_extra(wanted: Extra, binary: Path) -> None:
             ldflags="-s -w" + (f" -X {wanted.stamped}/version.gitVersion={wanted.version}" if wanted.stamped else ""),
         )
     (binary.parent / wanted.package.rsplit("/", 1)[1]).rename(binary)
+
+
+def version_of(source: Path, requires: Sequence[tuple[str, str]] = ()) -> str:
+    """The version of a program of the lab itself."""
+    return hashlib.sha256(source.read_bytes() + (repr(requires).encode() if requires else b"")).hexdigest()[:12]
+
+
+def own(name: str, source: Path, requires: Sequence[tuple[str, str]] = ()) -> Path:
+    """A program of the lab itself, of one file, with the modules that it needs; built once for each state of its source."""
+    folder = CACHE / "extras" / f"{name}-{version_of(source, requires)}-{architecture()}"
+    if (folder / "complete").exists():
+        return folder / name  # another build may hold the lock for half an hour
+    with locked(CACHE / "lock", f"another process makes binaries; the lab's {name} waits for it"):
+        if not (folder / "complete").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "main.go").write_bytes(source.read_bytes())
+            lines = "".join(f"require {module} {version}\n" for module, version in requires)
+            (folder / "go.mod").write_text(f"module {name}\n\ngo 1.21\n\n{lines}")
+            environment = {**_environment(), "CGO_ENABLED": "0"}
+            with long_step(f"building the lab's {name} (once)"):
+                if requires:
+                    run(_go(), "mod", "tidy", env=environment, cwd=folder)
+                run(_go(), "build", "-trimpath", "-ldflags=-s -w", "-o", folder / name, ".", env=environment, cwd=folder)
+            (folder / "complete").touch()
+    return folder / name
 
 
 def cached(version: str) -> bool:
