@@ -180,7 +180,8 @@ def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
 def _sharing(node: str, volume: PodVolume, pods: Sequence[Object], scene: Scene) -> Problem:
     """Pods of one node with a volume that only one node can have."""
     names = few([full_name(pod) for pod in pods])
-    kept = [state for state in scene.states if not state.lets_go(sum(state.covers(pod) and state.is_healthy(pod) for pod in pods))]
+    asking = [(state, sum(state.covers(pod) and state.is_healthy(pod) for pod in pods)) for state in scene.states]
+    kept = [state for state, number in asking if not state.lets_go(number) and not state.kept]
     deadlock = f"; {few([name_of(state) for state in kept])} never lets all of them go, so no drain of it can end" if kept else ""
     return Problem(
         "tied-to-node", "critical" if kept else "warning", tuple(f"Pod {full_name(pod)}" for pod in pods),
