@@ -117,7 +117,6 @@ def _placed(one: PodFate, place: Placement, waits: str, consents: DrainConsents)
     if place.returns:
         why = f"{why}; it would come back to {', '.join(place.returns)}, since it tolerates the cordon"
     can_wait = not place.returns and one.fate != "surged"
-    by_volume = no_place(one, place)
     if consents.allow_pending and can_wait:
         return replace(one, place=why, pending=True, notes=(*one.notes, "by consent: its replacement stays Pending"))
     if waits and can_wait:
@@ -127,10 +126,8 @@ def _placed(one: PodFate, place: Placement, waits: str, consents: DrainConsents)
         return replace(
             one, fate="blocks", why=f"its replacement has no place now: {why}", way_out=f"run this again later: {waits}", place=why
         )
-    if by_volume is not None:
-        return replace(one, fate="blocks", why=by_volume[0], way_out=by_volume[1], place=why)
-    way_out = "make room elsewhere" + (", or allow it with --data allow_pending=true" if can_wait else "")
-    return replace(one, fate="blocks", why=f"its replacement would run nowhere else: {why}", way_out=way_out, place=why)
+    blocks, way_out = no_place(one, place, why, can_wait=can_wait)
+    return replace(one, fate="blocks", why=blocks, way_out=way_out, place=why)
 
 
 def cluster_view(live: DisruptionObjects) -> ClusterView:

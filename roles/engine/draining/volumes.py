@@ -125,17 +125,22 @@ def _shared(pods: Sequence[PodFate]) -> str:
 # ---- places, and what an operator must know
 
 
-def no_place(one: PodFate, place: Placement) -> tuple[str, str] | None:
-    """Why a pod that fits nowhere does not, and the way out, if a volume is the reason; None if it is not."""
-    wait = f"--data allow_pending=true (its replacement waits until {one.node} is back and uncordoned)"
-    local = [volume for volume in one.volumes if volume.move is Move.NODE_LOCAL]
-    if local:
-        why = "; ".join(_effect(one, volume) for volume in local)
-        return why, f"move its data first, or {wait}; if that node never comes back, the data is lost"
-    kept = list(dict.fromkeys(why for verdict in place.nodes.values() if verdict.state == "waits" for why in verdict.why))
-    if kept:
-        return f"its replacement starts nowhere else: {'; '.join(kept)}", f"let that pod leave first, or {wait}"
-    return None
+def no_place(one: PodFate, place: Placement, why: str, *, can_wait: bool) -> tuple[str, str]:
+    """Why the replacement of a pod has no place, and the way out. `why`: in the words of the placement; `can_wait`: by consent it may stay
+    Pending."""
+    wait = ", or allow it with --data allow_pending=true" if can_wait else ""
+    if local := [volume for volume in one.volumes if volume.move is Move.NODE_LOCAL]:
+        lost = f" (its replacement then waits until {one.node} is back and uncordoned; if it never comes back, the data is lost)"
+        return "; ".join(_effect(one, volume) for volume in local), f"move its data first{wait}{lost if can_wait else ''}"
+    if kept := _kept_elsewhere(place):
+        return f"its replacement starts nowhere else: {'; '.join(kept)}", f"let that pod leave first{wait}"
+    where = " and ".join(f"{volume} can be used only where {volume.topology}" for volume in one.volumes if volume.topology)
+    return f"its replacement would run nowhere else: {why}", f"make room elsewhere{f' ({where})' if where else ''}{wait}"
+
+
+def _kept_elsewhere(place: Placement) -> list[str]:
+    """Pods that stay and keep a volume of the pod on a node."""
+    return list(dict.fromkeys(why for verdict in place.nodes.values() if verdict.state == "waits" for why in verdict.why))
 
 
 def warnings(pods: Sequence[PodFate], places: Mapping[str, Placement]) -> list[str]:
@@ -148,6 +153,8 @@ def warnings(pods: Sequence[PodFate], places: Mapping[str, Placement]) -> list[s
         )
     for one in pods:
         found += _elsewhere(one) if one.leaves else []
+        if one.leaves and one.uid in places and (kept := _kept_elsewhere(places[one.uid])):
+            found.append(f"{one.name}: its replacement starts on no other node: {'; '.join(kept)}")
     split = {frozenset((one.name, *places[one.uid].apart)) for one in pods if one.uid in places and places[one.uid].apart}
     found += [
         f"nothing keeps the replacements of {', '.join(sorted(names))} on one node: those that come to another one than the first stay "

@@ -14,6 +14,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from roles.engine.harmless import one_line
 from roles.engine.placement import matching, pods
 from roles.engine.placement.pods import Object
 
@@ -73,6 +74,12 @@ _INLINE_ONE_NODE = {
 _SEVERAL = frozenset(("ReadWriteMany", "ReadOnlyMany"))
 _ONE_POD = "ReadWriteOncePod"
 HOSTNAME = "kubernetes.io/hostname"
+#: Labels of volumes and nodes that name a zone, with what has replaced them.
+ZONES = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+ZONE_LABELS = (*ZONES, *ZONES.values())
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,8 @@ class PodVolume:
     without one.
 
     `attached`: kube-controller-manager attaches it to nodes and detaches it; `driver`: that of CSI; `modes`: how it may be accessed;
-    `only`: the node that has its data (NODE_LOCAL); `on`: the nodes that have a VolumeAttachment of it, with the attachment's name.
+    `only`: the node that has its data (NODE_LOCAL); `topology`: what a node's labels must be, in words; `on`: the nodes that have a
+    VolumeAttachment of it, with the attachment's name.
     """
 
     name: str
@@ -91,6 +99,7 @@ class PodVolume:
     driver: str = ""
     modes: frozenset[str] = frozenset()
     only: str = ""
+    topology: str = ""
     on: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -164,7 +173,8 @@ class Storage:
             move = Move.LEFT_BEHIND
         else:
             move = _by_modes(claimed & {_ONE_POD} | modes, attached)
-        return PodVolume(name, move, key, attached, driver_of(volume), modes, only or "", self._attachments.get(name, {}))
+        there = self._attachments.get(name, {})
+        return PodVolume(name, move, key, attached, driver_of(volume), modes, only or "", _topology(volume), there)
 
     def _is_attached(self, volume: Object) -> bool:
         """A driver without a CSIDriver object, or with one that says nothing, is attached."""
@@ -181,10 +191,11 @@ class Storage:
         nodes = self._usable(terms)
         if len(nodes) > 1:
             return None
-        name = str(nodes[0]["metadata"]["name"]) if nodes else ""
+        found = str(nodes[0]["metadata"]["name"]) if nodes else ""
         if "local" in spec or "hostPath" in spec:
-            return name
-        return name if nodes and _values(terms) & {name, str(pods.labels(nodes[0]).get(HOSTNAME))} else None
+            return found
+        named = {self._hosts[value] for value in _values(terms) if value in self._hosts}
+        return named.pop() if len(named) == 1 and (not found or found in named) else None
 
     def _usable(self, terms: Sequence[Mapping[str, Any]]) -> list[Object]:
         """The nodes of a volume's node affinity. Many volumes have the same one."""
@@ -194,6 +205,12 @@ class Storage:
         return self._nodes[key]
 
     # ---- what was read, by name
+
+    @cached_property
+    def _hosts(self) -> dict[str, str]:
+        """The nodes by their names, and by what their label kubernetes.io/hostname has."""
+        names = {str(node["metadata"]["name"]): pods.labels(node).get(HOSTNAME) for node in self._of("Node")}
+        return {value: name for name, host in names.items() for value in (host, name) if value}
 
     @cached_property
     def _claims(self) -> dict[str, Object]:
@@ -251,7 +268,7 @@ def _attachment(item: Object) -> Attachment:
     spec, status = item.get("spec") or {}, item.get("status") or {}
     name, driver = str(item["metadata"]["name"]), str(spec.get("attacher") or "")
     if error := (status.get("detachError") or {}).get("message"):
-        progress = f"{driver} cannot detach it: {error}"
+        progress = one_line(f"{driver} cannot detach it: {error}")
     elif item["metadata"].get("deletionTimestamp"):
         progress = f"{driver} detaches it"
     else:
@@ -269,6 +286,20 @@ def _by_modes(modes: Collection[str], attached: bool) -> Move:
     if _ONE_POD in modes:
         return Move.ONE_POD
     return Move.ONE_NODE if attached and not set(modes) & _SEVERAL else Move.SHARED
+
+
+def _topology(volume: Object) -> str:
+    """The nodes that a volume can be used on, by its node affinity and its labels of zones."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+    terms = [
+        " and ".join(
+            f"{one.get('key')} {one.get('operator')} {', '.join(map(str, one.get('values') or ()))}".strip() for one in expressions
+        )
+        for term in required.get("nodeSelectorTerms") or ()
+        if (expressions := term.get("matchExpressions") or ())
+    ]
+    zones = [f"{key} In {value.replace('__', ', ')}" for key, value in pods.labels(volume).items() if key in ZONE_LABELS]
+    return " and ".join(filter(None, (" or ".join(terms), *zones)))
 
 
 def _values(terms: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -12,14 +12,9 @@ from collections.abc import Iterable, Mapping
 from roles.engine.placement import matching, pods
 from roles.engine.placement.findings import Findings
 from roles.engine.placement.pods import Object
-from roles.engine.placement.storage import ATTACHED, Attachment, attachments, by_labels, driver_of
+from roles.engine.placement.storage import ATTACHED, ZONE_LABELS, ZONES, Attachment, attachments, by_labels, driver_of
 from roles.engine.placement.world import Room, World, claims_of
 
-_ZONES = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-}
-_ZONE_LABELS = (*_ZONES, *_ZONES.values())
 # Volumes of a pod's own spec that conflict by their own identity, or count against a limit of the node.
 _NOT_JUDGED = tuple(kind for kind in ATTACHED if kind not in ("fc", "flexVolume"))
 _ONE_POD = "ReadWriteOncePod"
@@ -128,9 +123,9 @@ def _driver(volume: Object) -> str:
 
 
 def _other_zone(volume: Object, labels: Mapping[str, str]) -> bool:
-    if not any(label in labels for label in _ZONE_LABELS):
+    if not any(label in labels for label in ZONE_LABELS):
         return False
     for key, value in pods.labels(volume).items():
-        if key in _ZONE_LABELS and labels.get(key, labels.get(_ZONES.get(key, key))) not in value.split("__"):
+        if key in ZONE_LABELS and labels.get(key, labels.get(ZONES.get(key, key))) not in value.split("__"):
             return True
     return False

@@ -140,13 +140,29 @@ def test_data_of_one_node_never_goes_elsewhere() -> None:
     assert fates(found) == {"a-1-0": "blocks"}
     (text,) = found.refusals
     assert "the data of PersistentVolumeClaim data (volume pv-data) is on w1 and on no other node; move its data first, or" in text
-    assert (
-        "allow_pending=true (its replacement waits until w1 is back and uncordoned); if that node never comes back, the data is lost"
-        in text
-    )
+    assert "(its replacement then waits until w1 is back and uncordoned; if it never comes back, the data is lost)" in text
     found = plan(*app("a", "data"), *local, consents=DrainConsents(allow_pending=True))
     assert of(found, "a-1-0").pending and "is on w1 and on no other node" in of(found, "a-1-0").why
     assert any("is on w1 and on no other node" in text for text in found.warnings)
+
+
+def test_a_zone_may_get_another_node() -> None:
+    zoned = (claim("data"), volume("pv-data", csi={"driver": "d"}, on=("topology.kubernetes.io/zone", "a")))
+    (text,) = plan(*app("a", "data"), *zoned).refusals
+    assert (
+        "make room elsewhere (PersistentVolumeClaim data (volume pv-data, d) can be used only where topology.kubernetes.io/zone In a)"
+        in text
+    )
+    named = (claim("data"), volume("pv-data", csi={"driver": "d"}, on=("topology.d/node", "w1")))
+    assert "is on w1 and on no other node" in plan(*app("a", "data"), *named).refusals[0], "a topology that names the node"
+
+
+def test_a_pod_on_another_node_gets_the_volume() -> None:
+    other = app("b", "data")
+    other[2]["spec"]["nodeName"] = "w2"
+    found = plan(*app("a", "data"), *other, *DATA)
+    text = "shop/a-1-0: its replacement starts on no other node: volume pv-data stays attached to w2, where shop/b-1-0 uses it"
+    assert text in found.warnings and not found.refusals
 
 
 def test_a_directory_stays_behind_and_an_ephemeral_volume_is_new() -> None:
