@@ -14,7 +14,7 @@ from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
 from roles.engine.kubelet import Kubelet, ask
-from roles.engine.node import FilesWanted, Observation, ObservationError, look
+from roles.engine.node import FilesWanted, Observation, ObservationError, look, unreadable
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
@@ -169,7 +169,7 @@ def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str
     moments: list[Moment] = []
     health: dict[str, Health] = {}
     whole = False
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         kind, *fields = line.split(" ")
         try:
             if kind == "moment":
@@ -182,7 +182,7 @@ def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str
             elif kind == "end":
                 whole = True
         except ValueError as error:
-            raise ObservationError(f"{host}: cannot read the node's answer: {line[:120]!r}") from error
+            raise unreadable(host, number, line) from error
     if not whole:
         raise ObservationError(f"{host}: the node's answer is incomplete; try again")
     return tuple(moments), health

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
-from roles.engine.node import ObservationError
+from roles.engine.node import ObservationError, unreadable
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
@@ -45,7 +45,7 @@ def parse(host: str, lines: Iterable[str]) -> tuple[ContainerProcess, ...]:
             pid, start, adjust, cgroup = fields
             entry = (int(start), int(pid), int(adjust))
         except ValueError as error:
-            raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
+            raise unreadable(host, number, line) from error
         place = container_of(cgroup)
         # Later processes of a container have the same cgroup, but may have a different oom_score_adj.
         if place and entry < first.get(place, (entry[0] + 1,)):

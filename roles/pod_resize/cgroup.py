@@ -13,7 +13,7 @@ from typing import Literal
 
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import whole
-from roles.engine.node import ObservationError
+from roles.engine.node import ObservationError, unreadable
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 from roles.pod_resize.pod_resources import Resources, quantity
@@ -146,7 +146,7 @@ def parse(host: str, lines: Iterable[str]) -> dict[str, ContainerCgroup]:
             files = dict(value.split("=", 1) for value in values)
             found[identifier] = ContainerCgroup(identifier, int(pid), int(start), "v1" if version == "v1" else "v2", files)
         except ValueError as error:
-            raise ObservationError(f"{host}: line {number} of the node's answer is malformed: {line[:120]!r}") from error
+            raise unreadable(host, number, line) from error
     if not whole_answer:
         raise ObservationError(f"{host}: the answer about the cgroups was cut short after {len(found)} containers; try again")
     return found

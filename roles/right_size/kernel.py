@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
-from roles.engine.node import ObservationError
+from roles.engine.node import ObservationError, unreadable
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
@@ -94,7 +94,7 @@ def parse(host: str, lines: Iterable[str]) -> NodeUse:
                         times[place] = at
                     known.update(read)
         except (ValueError, IndexError) as error:
-            raise ObservationError(f"{host}: line {number} of the node's answer is malformed: {line[:120]!r}") from error
+            raise unreadable(host, number, line) from error
     if not whole or not boot:
         raise ObservationError(f"{host}: the answer about the containers' use was cut short after {len(files)} of them; try again")
     return NodeUse(boot, clock, {place: _use(times[place], read) for place, read in files.items()}, cut)

@@ -40,14 +40,14 @@ from pyinfra.connectors.util import (
     execute_command_with_sudo_retry,
     make_unix_command,
     make_unix_command_for_host,
-    write_stdin,
 )
 
 from roles.engine import detail, timeouts
 from roles.engine.bridge import host_keys, progress, terminal, unreachable
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.refused import RunRefused
-from roles.engine.bridge.tasks import AsyncResult, Lock, Pool, Queue, Task, Timeout, sleep, spawn
+from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
+from roles.engine.framed import Framed, frame, not_begun
 from roles.engine.harmless import in_list, one_line
 from roles.engine.inputs import names
 from roles.engine.transaction import mask_text
@@ -68,6 +68,8 @@ KEEPALIVE_SECONDS = 15
 CONNECT_SECONDS = 20
 #: So many hosts are asked at the same time over their SSH connections; their answers cost this machine little.
 PARALLEL = 100
+# Bytes; a longer line is read in parts.
+_LONGEST_LINE = 1 << 26
 # Between two tries to reconnect.
 RECONNECT_PAUSE = 2.0
 
@@ -213,10 +215,13 @@ class Remote:
     ) -> Answer:
         """Run a POSIX sh script with the inventory's settings (_sudo and the like); `on_line` gets each line of stdout at once.
 
-        With `feed`, standard input stays open after `stdin`, and gets the items of `feed` until None. Raises ConnectionLost if the
-        connection is lost, RemoteError on a timeout (seconds).
+        With `feed`, standard input stays open after `stdin`, and gets the items of `feed` until None. What the host's login shell prints is
+        no part of the answer (framed.py). Raises ConnectionLost if the connection is lost, RemoteError on a timeout (seconds), and if the
+        login shell does not start the command.
         """
         self.commands += 1
+        text, word = frame(script)
+        said, complained = Framed(word, on_line or (lambda line: None)), Framed(word)
         arguments, _ = pop_global_arguments(self._host.state, self._host, {})
         connector_arguments = {key: value for key, value in arguments.items() if key in CONNECTOR_ARGUMENT_KEYS}
         for key in ("_timeout", "_stdin", "_success_exit_codes", "_get_pty"):
@@ -224,25 +229,28 @@ class Remote:
         try:
             with Timeout(timeout, TimeoutError) if timeout else Timeout(None):
                 if isinstance(self._host.connector, SSHConnector):
-                    code, output = self._run_over_ssh(script, stdin, on_line, feed, connector_arguments)
+                    code = self._run_over_ssh(text, stdin, feed, connector_arguments, said, complained)
                 elif feed is not None:
                     raise RemoteError(f"{self.name}: daytwo changes nodes only over SSH, and this host has another connector")
                 else:
                     success, output = self._host.run_shell_command(
-                        StringCommand(script), _stdin=[stdin] if stdin else None, **connector_arguments
+                        StringCommand(text), _stdin=[stdin] if stdin else None, **connector_arguments
                     )
                     code = 0 if success else 1
-                    for line in output.stdout_lines if on_line else ():
-                        cast("Callable[[str], None]", on_line)(line)
+                    for heard, lines in ((said, output.stdout_lines), (complained, output.stderr_lines)):
+                        heard.add_all(lines)
         except TimeoutError as error:
-            raise RemoteError(f"{self.name}: no answer within {timeout:g} s") from error
+            why = "" if said.begun else f"; {not_begun(said.before, map(mask_text, complained.before))}"
+            raise RemoteError(f"{self.name}: no answer within {timeout:g} s{why}") from error
         except CHANNEL_ERRORS as error:
             raise ConnectionLost(f"{self.name}: the SSH connection was lost: {error}") from error
-        return Answer(code, output.stdout_lines, [mask_text(line) for line in output.stderr_lines])
+        if not said.begun:
+            raise RemoteError(f"{self.name}: {not_begun(said.before, map(mask_text, complained.before), code)}")
+        return Answer(code, said.lines, [mask_text(line) for line in complained.lines])
 
     def _run_over_ssh(
-        self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, feed: Feed | None, arguments: dict[str, Any]
-    ) -> tuple[int, CommandOutput]:
+        self, script: str, stdin: str | None, feed: Feed | None, arguments: dict[str, Any], said: Framed, complained: Framed
+    ) -> int:
         # pyinfra's own run_shell_command returns the output only at the end, and without the exit status.
         connector = cast(SSHConnector, self._host.connector)
 
@@ -253,35 +261,30 @@ class Remote:
             if client is None or transport is None or not transport.is_active():
                 raise ConnectionLost(f"{self.name}: there is no SSH connection")
             transport.set_keepalive(KEEPALIVE_SECONDS)
-            to_stdin, from_stdout, from_stderr = client.exec_command(command)
-            errors = spawn(lambda: [line.rstrip("\n") for line in from_stderr])
-            feeder: Task | None = None
-            lines: list[OutputLine] = []
+            to_stdin, from_stdout, _ = client.exec_command(command)
+            channel = from_stdout.channel
+            raw: list[OutputLine] = []
+            begun = Event()
+            errors = spawn(_read, channel.makefile_stderr("rb"), complained, raw, "stderr")
+            feeder = spawn(_pour, password, begun, stdin or "", feed, to_stdin)
             try:
-                if feed is not None:
-                    feeder = spawn(_pour, password + (stdin or ""), feed, to_stdin)
-                elif stdin is not None or password:
-                    write_stdin([password + (stdin or "")], to_stdin)  # closes it, too
-                else:
-                    to_stdin.close()
-                for raw in from_stdout:
-                    line = raw.rstrip("\n")
-                    lines.append(OutputLine("stdout", line))
-                    if on_line is not None:
-                        on_line(line)
-                lines += [OutputLine("stderr", line) for line in errors.get()]
+                for _ in _lines(channel.makefile("rb"), said, raw, "stdout"):
+                    if said.begun:
+                        begun.set()
+                    elif said.too_much:
+                        raise RemoteError(f"{self.name}: {not_begun(said.before, ())}")
+                errors.get()
                 # The status arrives after the last output; a channel that is closed earlier never gets it.
-                code = from_stdout.channel.recv_exit_status()
+                code = channel.recv_exit_status()
             finally:
                 errors.kill()
-                if feeder is not None:
-                    feeder.kill()
-                from_stdout.channel.close()
+                feeder.kill()
+                channel.close()
             if code == -1:
                 raise ConnectionLost(f"{self.name}: the SSH connection was lost while a command ran")
-            return code, CommandOutput(lines)
+            return code, CommandOutput(raw)
 
-        return cast("tuple[int, CommandOutput]", execute_command_with_sudo_retry(self._host, cast(Any, arguments), execute))
+        return int(execute_command_with_sudo_retry(self._host, cast(Any, arguments), execute)[0])
 
 
 def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, str]:
@@ -294,7 +297,8 @@ def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, st
     password = (arguments.get("_sudo_password") or host.connector_data.get("prompted_sudo_password")) if arguments.get("_sudo") else None
     if not password:
         return make_unix_command_for_host(host.state, host, StringCommand(script), **arguments).get_raw_value(), ""
-    askpass = _ensure_sudo_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
+    answering = cast(Host, _Answering(host))
+    askpass = _ensure_sudo_askpass_set_for_host(answering, temp_dir=arguments.get("_temp_dir"))
     more = {"_sudo_password": "-", "_sudo_askpass_path": None}  # as with a password, but without its value
     if arguments.get("_su_user") and arguments.get("_su_password"):
         more["_su_askpass_path"] = _ensure_su_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
@@ -303,10 +307,45 @@ def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, st
     return f"sh -c {shlex.quote(f'{read}; SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; exec {command}')}", f"{password}\n"
 
 
-def _pour(first: str, feed: Feed, to_stdin: Any) -> None:
+class _Answering:
+    """A host for pyinfra's own preparation of sudo, which takes the first line of an output for its answer."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.connector_data = host.connector_data
+        self.get_temp_dir_config = host.get_temp_dir_config
+
+    def run_shell_command(self, command: str) -> tuple[bool, CommandOutput]:
+        text, word = frame(command)
+        success, output = self._host.run_shell_command(text)
+        return success, CommandOutput([OutputLine("stdout", line) for line in Framed(word).add_all(output.stdout_lines).lines])
+
+
+def _lines(source: Any, framed: Framed, raw: list[OutputLine], kind: str) -> Iterator[None]:
+    """Read an output to its end. `raw` gets the lines that are no part of the answer: pyinfra looks there for sudo's question."""
+    while data := source.readline(_LONGEST_LINE):
+        line = data.decode("utf-8", "replace").rstrip("\n")
+        if not framed.begun:
+            raw.append(OutputLine(kind, line))
+        framed.add(line)
+        yield
+
+
+def _read(source: Any, framed: Framed, raw: list[OutputLine], kind: str) -> None:
+    for _ in _lines(source, framed, raw, kind):
+        pass
+
+
+def _pour(password: str, begun: Event, first: str, feed: Feed | None, to_stdin: Any) -> None:
+    """The standard input of a command. Only the password precedes its start: a start-up file that reads gets nothing of a script."""
     # A write to a lost channel fails; the task that reads its output notices that.
     with contextlib.suppress(*CHANNEL_ERRORS):
-        for text in itertools.chain([first], iter(feed.get, None)):
+        if password:
+            to_stdin.write(password)
+            to_stdin.flush()
+        if first or feed is not None:
+            begun.wait()
+        for text in itertools.chain([first] if first else [], iter(feed.get, None) if feed is not None else ()):
             to_stdin.write(text)
             to_stdin.flush()
         to_stdin.close()

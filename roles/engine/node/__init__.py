@@ -2,7 +2,7 @@
 
 from roles.engine.node.look import FilesWanted, look
 from roles.engine.node.model import File, Observation, Process, Replacement, minor_of
-from roles.engine.node.parse import ObservationError, parse
+from roles.engine.node.parse import ObservationError, parse, unreadable
 from roles.engine.node.virtual import MARKS, Mark, version_mark, virtual_mark
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "look",
     "minor_of",
     "parse",
+    "unreadable",
     "version_mark",
     "virtual_mark",
 ]

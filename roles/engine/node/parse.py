@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
+from roles.engine.framed import ADVICE
 from roles.engine.node.model import File, FileKind, Observation, OtherProcess, Process, Unit
 
 # NAMESPACE_NAME, both as Kubernetes accepts them (RFC 1123).
@@ -18,6 +19,13 @@ _POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
 
 class ObservationError(Exception):
     """The answer of a node is incomplete or malformed. Names the host and the problem."""
+
+
+def unreadable(host: str, number: int, line: str) -> ObservationError:
+    """A line of a node's answer is no record. Its login shell prints before the answer; what that starts may still print."""
+    return ObservationError(
+        f"{host}: line {number} of the node's answer is malformed: {line[:120]!r}; if daytwo did not print it, {ADVICE}"
+    )
 
 
 def _decode(field: str) -> bytes:
@@ -57,7 +65,7 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
         try:
             read.add(name, fields)
         except (IndexError, KeyError, ValueError, binascii.Error) as error:
-            raise ObservationError(f"{host}: line {number} of the node's answer cannot be parsed: {line[:120]!r}") from error
+            raise unreadable(host, number, line) from error
     if "end" not in read.single or "daytwo" not in read.single:
         count = len(read.single.keys() - {"end"})
         raise ObservationError(f"{host}: the node's answer was cut short after {count} records; try again")

@@ -26,10 +26,12 @@ OWN, OTHER = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
 
 
 class Server:
-    """An SSH server on loopback with these keys that takes the password `x` and forwards. `tried` counts the passwords it was shown."""
+    """An SSH server on loopback with these keys that takes the password `x` and forwards. `tried` counts the passwords it was shown. It runs
+    a command by the words that `shell` gives."""
 
     def __init__(self, *keys: paramiko.PKey, port: int = 0) -> None:
         self.keys, self.tried = keys, 0
+        self.shell: Callable[[str], list[str]] = lambda command: []
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         self._made: list[paramiko.Transport] = []
@@ -75,6 +77,41 @@ class _Door(paramiko.ServerInterface):
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
         return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        words = self._owner.shell(command.decode())
+        threading.Thread(target=_carry_out, args=(channel, words), daemon=True).start()
+        return True
+
+
+def _carry_out(channel: paramiko.Channel, words: list[str]) -> None:
+    """As sshd does: the command's three streams are those of the channel."""
+    done = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    to_stdin: Any = done.stdin
+
+    def pour() -> None:
+        with contextlib.suppress(OSError):
+            while data := channel.recv(4096):
+                to_stdin.write(data)
+                to_stdin.flush()
+            to_stdin.close()
+
+    def drain(source: Any, send: Callable[[bytes], None]) -> None:
+        with contextlib.suppress(OSError):
+            for data in iter(lambda: source.read1(4096), b""):
+                send(data)
+
+    drains = ((done.stdout, channel.sendall), (done.stderr, channel.sendall_stderr))
+    threads = [threading.Thread(target=drain, args=one) for one in drains]
+    for thread in [*threads, threading.Thread(target=pour, daemon=True)]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if channel.closed:
+        done.terminate()
+    with contextlib.suppress(OSError):
+        channel.send_exit_status(done.wait() & 0xFF)
+        channel.close()
 
 
 @pytest.fixture
