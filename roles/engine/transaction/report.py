@@ -8,15 +8,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from roles.engine.transaction import cause
 from roles.engine.transaction.mask import mask_text
 
-# What a component prints before it fails: cobra's and klog's error lines, a Go panic, and `key="value"` errors.
-_ERROR_LINE = re.compile(r"\b(Error:|panic:|fatal|failed to|unrecognized|unknown flag|invalid|err=|cannot )|^E\d{4} ", re.IGNORECASE)
-
-# These lines of systemd say that it failed, but not why.
-_SYSTEMD = re.compile(r"journal: (Failed to start |Start(ing|ed) |Stopp(ing|ed) |.*\.service: )")
-# This journal line ends the old process: the lines above it are from that process.
-_STOPPING = "journal: Stopping "
+# Characters of a line in a sentence; the end of a Go error has its root.
+_LONGEST = 700
+_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -40,32 +37,29 @@ class Status:
 
     @property
     def error_line(self) -> str:
-        """The line of the component's own output that shows the cause, or "" if there is none. If no line of the new process looks like an
-        error (a unit's own ExecStartPre has its own words), its last line."""
-        journal = [line for line in self.evidence if line.startswith("journal: ")]
-        stopped = [number for number, line in enumerate(journal) if line.startswith(_STOPPING)]
-        new = [line for line in journal[stopped[-1] if stopped else 0 :] if not _SYSTEMD.match(line)]
-        from_container = [line for line in self.evidence if not line.startswith("journal: ") and _ERROR_LINE.search(line)]
-        found = from_container or [line for line in new if _ERROR_LINE.search(line)] or (new if stopped else [])
-        return _bare((found or [""])[-1])
+        """The words of whoever failed that show the cause, or "" if there are none (cause.py)."""
+        found = cause.cause(self.evidence)
+        return _short(found.bare) if found else ""
 
     @property
     def evidence_lines(self) -> list[str]:
-        """The evidence to show: the container's last lines, and those of the journal that name it; without a container, the journal's last
-        lines."""
-        lines = [line for line in self.evidence if line.strip()]
-        own = [line for line in lines if not line.startswith("journal: ")]
-        if not own:
-            return lines[-8:]
-        container = own[-1].partition(":")[0]
-        return own[-8:] + [line for line in lines if line.startswith("journal: ") and container in line][-4:]
+        """The evidence to show: the last lines of the process that shows the cause, up to its end, and what systemd or the kubelet says of
+        that; without a cause the last lines."""
+        found = cause.cause(self.evidence)
+        shown = [line for line in self.evidence if line.strip() and not line.startswith("before: ")]
+        if found is None:
+            return shown[-_SHOWN:]
+        spoken = cause.read(self.evidence)
+        own = next((lines for lines in (*spoken.processes.values(), *spoken.logs.values()) if found in lines), [found])
+        before = [line.number for line in own if line.number <= found.number][-_SHOWN:]
+        others = [line.number for line in spoken.systemd if line.number > found.number][:2]
+        if spoken.logs and found.pid in spoken.logs:
+            others = [line.number for lines in spoken.processes.values() for line in lines][-4:]
+        return [self.evidence[number] for number in [*before, *others]]
 
 
-def _bare(line: str) -> str:
-    """A line without the prefixes of kubelet, container runtime and klog."""
-    line = re.sub(r"^[\w-]+: ", "", line)
-    line = re.sub(r"^\S+Z (stdout|stderr) [FP] ", "", line)
-    return re.sub(r"^[IWEF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] ", "", line).strip()
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 3]} ... {text[-_LONGEST * 2 // 3 :]}"
 
 
 def log_text(line: str) -> str | None:
