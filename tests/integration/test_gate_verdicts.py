@@ -41,10 +41,12 @@ NAMES = (*CATALOGUE.gates, *SPECIAL, *STRANGERS)
 _WARNED = re.compile(r'etting (?:GA|deprecated) feature gate(?:\. It [^"]*" featureGate="(\w+)"| (\w+)=)')
 _LOCKED = re.compile(r"cannot set feature gate (\w+) to (true|false), feature is (?:locked to|PreAlpha at)")
 _DEPENDS = re.compile(r"(\w+) is enabled, but depends on features that are disabled: \[([^\]]*)\]")
+_UNKNOWN = re.compile(r"unrecognized feature gate: (\w+)")
 _ACCEPTED = re.compile(r"error: invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number[,\"]")
 
-# A start ends before there is much to collect; nor is anybody interested in where in its code a kubelet panics.
-ENVIRONMENT = {**os.environ, "GOGC": "off", "GOTRACEBACK": "none"}
+# A start ends before there is much to collect, or to do side by side: threads of its own would cost half of its time. Nor is anybody
+# interested in where in its code a kubelet panics.
+ENVIRONMENT = {**os.environ, "GOGC": "off", "GOMAXPROCS": "1", "GOTRACEBACK": "none"}
 
 Gates = Mapping[str, bool]
 Case = tuple[str, bool]
@@ -128,7 +130,8 @@ def disagreements(real: Binaries, component: str, emulated: int | None = None) -
       by default. In a group such a refusal is hidden only if that other one is in the group as well. So each of two gates is in some group
       without the other (`apart`), those turned on and those turned off in groups of their own: where all groups are taken, so is each alone.
     - Values that a lock, or the emulated minor, refuses: the binary names each, whatever else it is shown.
-    - All others alone: of names that it does not know it tells one, and what a gate depends on must not be there by chance.
+    - All others alone: of names that it does not know it tells one, and what a gate depends on must not be there by chance. Where it says
+      that it does not know a name, it has looked at no value; the other one is shown to it only where it says anything else.
     """
     more = [f"--emulated-version=1.{emulated}"] if emulated else []
     subject = Subject(component, real.minor, emulated)
@@ -153,6 +156,14 @@ def disagreements(real: Binaries, component: str, emulated: int | None = None) -
         if told != expected:
             found[(real.minor, component, name, value)] = f"daytwo: {expected.name}, {component}: {told.name}: {reason(said)}"
         return told == expected
+
+    def stranger(name: str) -> None:
+        """One that the catalogue says is not known: with one of its values, and with the other where that is not what is told."""
+        first = len(name) % 2 == 0
+        told, _, said = real.ask(component, {name: first}, *more)
+        if told != Level.REFUSE or _UNKNOWN.findall(said)[-1:] != [name]:
+            alone(name, first)
+            alone(name, not first)
 
     def together(gates: dict[str, bool]) -> bool:
         """Whether it is as expected; what is not is in `found`."""
@@ -186,7 +197,10 @@ def disagreements(real: Binaries, component: str, emulated: int | None = None) -
     grouped = {*default, *others, *named}
     asked = [lambda group=group: together(group) for group in groups if group]
     asked += [lambda group=group: not_taken(dict(group)) for group in (on_or_off(named, True), on_or_off(named, False)) if group]
-    asked += [lambda case=case: alone(*case) for case in cases if case not in grouped]
+    single_out = [case for case in cases if case not in grouped]
+    strangers = {name for name, _ in single_out if name not in known and {(name, True), (name, False)} <= {*refused}}
+    asked += [lambda name=name: stranger(name) for name in sorted(strangers)]
+    asked += [lambda case=case: alone(*case) for case in single_out if case[0] not in strangers]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda ask: ask(), asked))
     return found
