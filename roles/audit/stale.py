@@ -99,7 +99,7 @@ def _kubelet(view: View) -> Iterator[Finding]:
     argv = found.service.known_argv
     if argv is not None and argv != found.process.argv:
         differences += _arguments(view, argv)
-    if found.process.starts_another:
+    if found.process.binary_replaced:
         rule = "the kubelet's binary was replaced after the kubelet started: the next restart, for whatever reason, starts the new one"
         way_out = "restart the kubelet at a time that suits you, drained, one node at a time"
         value = f"runs {found.process.version or 'the old binary'}, the file is {found.process.next_version or 'of an unknown version'}"

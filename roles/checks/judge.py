@@ -147,7 +147,7 @@ def _healthy(name: str, found: Evidence, _: NodeDesired) -> CheckVerdict:
 def _binary(found: Evidence, _: NodeDesired) -> CheckVerdict:
     assert found.kubelet is not None
     process = found.kubelet.process
-    if process.starts_another:
+    if process.binary_replaced:
         versions = f" ({process.version} -> {process.next_version})" if process.version and process.next_version else ""
         why = f"{process.binary} was replaced after the kubelet started: a restart starts the new binary{versions}"
         return CheckVerdict("fail", why)

@@ -208,6 +208,43 @@ def test_what_might_not_come_back_is_refused(lab: Lab, pods: None) -> None:
 
 
 @pytest.mark.lab
+def test_another_kubelet_is_judged_by_its_version_and_needs_consent(lab: Lab, pods: None) -> None:
+    running = get(lab, "node", "w1")["status"]["nodeInfo"]["kubeletVersion"]
+    minor = int(running.split(".")[1])
+    binary = lab.run("w1", "readlink /proc/$(pidof kubelet)/exe").stdout.strip()
+
+    def replaced(version: str) -> None:
+        """As an unattended upgrade does it."""
+        escaped = running.replace(".", "\\.")
+        lab.run("w1", f"sed 's/{escaped}/{version}/g' {binary}.old >{binary}.new && chmod 755 {binary}.new && mv {binary}.new {binary}")
+
+    def change(**more: str) -> str:
+        told = pyinfra("kubelet_config", *data(kubelet_config="maxPods=109", only="w1", **more), "--dry")
+        return f"{told.code} {' '.join(told.all.split())}"
+
+    lab.run("w1", f"cp -a {binary} {binary}.old")
+    try:
+        newer = f"v1.{minor + 1}.{running.split('.')[2]}"
+        replaced(newer)
+        words = (
+            f"w1: would be kubelet 1.{minor + 1} with the kube-apiserver 1.{minor} of cp1: a kubelet must not be newer than an API server"
+        )
+        for said in (change(), change(allow_new_binary="true")):
+            assert said.startswith("1 ") and words in said, said
+        told = reboot(dry=True, only="w1", force="true")
+        assert told.code == 1 and words in " ".join(told.all.split()), told.all
+        same_minor = running[:-1] + ("9" if running[-1] != "9" else "8")
+        replaced(same_minor)
+        said = change()
+        assert said.startswith("1 ") and f"a restart starts another kubelet: {running} -> {same_minor}" in said, said
+        assert "--data allow_new_binary=true" in said
+        said = change(allow_new_binary="true")
+        assert said.startswith("0 ") and f"WARNING w1: a restart starts another kubelet: {running} -> {same_minor}" in said, said
+    finally:
+        lab.run("w1", f"mv {binary}.old {binary} && systemctl restart kubelet")
+
+
+@pytest.mark.lab
 def test_a_node_that_does_not_come_back_and_an_operator_that_dies(lab: Lab, pods: None) -> None:
     for node in ("w1", "w2"):
         lab.run(node, "echo x >/run/reboot-required")
