@@ -10,6 +10,7 @@ from urllib.parse import quote
 from roles.engine.api import ApiError, served
 from roles.engine.bridge import RemoteError, at_once
 from roles.engine.editing import last_flag
+from roles.engine.node import virtual_mark
 from roles.engine.object_changes import Object, Session, label_selector
 from roles.engine.object_changes.api_object import is_ready
 from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
@@ -37,7 +38,7 @@ def read_needs(found: Survey, session: Session) -> ClusterNeeds:
     ports = (service.get("spec") or {}).get("ports") or [{}]
     where = (address, int(ports[0].get("port") or 443))
     servers = [node for node in found.observed.values() if "kube-apiserver" in node.components]
-    ready = [node for node in nodes if is_ready(node)]
+    ready = [node for node in nodes if is_ready(node) and virtual_mark(node) is None]
     works = [partial(_kubelet, found.reading, node) for node in ready]
     kubelets = [one for one in at_once(works) if isinstance(one, KubeletFacts)]
     return ClusterNeeds(

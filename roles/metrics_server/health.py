@@ -11,6 +11,7 @@ from typing import Any
 from roles.engine.api import ApiError
 from roles.engine.draining import cluster_time
 from roles.engine.harmless import one_line
+from roles.engine.node import virtual_mark
 from roles.engine.object_changes import Object, Session
 from roles.engine.object_changes.api_object import is_ready
 from roles.engine.proof import NoApi
@@ -60,9 +61,9 @@ def unavailable(service: Object | None) -> str:
 
 
 def judge(nodes: Sequence[Object], metrics: Any, pods: Any, now: datetime, resolution: float) -> MetricsHealth:
-    """Every Ready node must have metrics that are not older than two scrapes. `metrics`, `pods`: the items of the answers, of any shape:
-    anybody may have registered what answers."""
-    ready = [str(node["metadata"]["name"]) for node in nodes if is_ready(node)]
+    """Every Ready node with a kubelet must have metrics that are not older than two scrapes. `metrics`, `pods`: the items of the answers,
+    of any shape: anybody may have registered what answers."""
+    ready = [str(node["metadata"]["name"]) for node in nodes if is_ready(node) and virtual_mark(node) is None]
     found = {_name(one): one for one in _items(metrics)}
     problems = []
     if missing := [name for name in ready if name not in found]:

@@ -150,10 +150,11 @@ def _restart(reached: ConnectedCluster, remote: Remote, kubelet: Kubelet) -> dic
     present files; RemoteError."""
     argv = kubelet.service.known_argv or kubelet.process.argv
     script = ask.script([ask.ask_kubelet(kubelet, argv, {})])
-    complaint = ask.verdicts(remote.run("sh -s", stdin=script, timeout=patient(ask.ALL_SECONDS)).stdout).get("kubelet")
+    said = remote.run("sh -s", stdin=script, timeout=patient(ask.ALL_SECONDS)).stdout
+    complaint = ask.verdicts(said).get("kubelet")
     if complaint:
         raise Refusal(remote.name, f"its kubelet would not start with its present files: {complaint}", "correct them, then run this again")
-    found = [*kubelet_plan.warnings(kubelet)]
+    found = [*kubelet_plan.warnings(kubelet), *ask.rewritten_files(kubelet, said)]
     if complaint is None:
         found.append("its kubelet could not be asked whether it starts with its present files")
     try:

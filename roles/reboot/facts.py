@@ -86,7 +86,7 @@ class BootFacts:
     what asks for a reboot or denies it, as in signs.py; `packages` asked for it. `scheduled`: a scheduled shutdown, in systemd's words;
     `inhibitors`: who forbids one, and why; `ends_pods`: its kubelet delays one, to end the pods itself (shutdownGracePeriod). `fstab`: the
     errors of findmnt(8), None if it was not asked. `took`: seconds of the last boot, if the node knows that. `next`: what the next boot
-    sets."""
+    sets; `replaced`: the runtimes whose file was replaced since they started."""
 
     host: str
     boot: Boot
@@ -103,6 +103,7 @@ class BootFacts:
     has_etcd: bool = False
     took: float | None = None
     next: NextBoot = field(default_factory=NextBoot)
+    replaced: tuple[str, ...] = ()
 
     def unit(self, name: str) -> BootUnit:
         return (self.units or {}).get(name, BootUnit(name))
@@ -131,6 +132,7 @@ def facts_script(kubelet_unit: str, root_directory: str = "/var/lib/kubelet") ->
             seconds=SIGN_SECONDS,
             sysctls=[one.name for one in (*TUNABLES, *next_boot.SYSCTLS)],
             modules=[one.name for one in next_boot.MODULES],
+            runtimes=RUNTIMES,
             loaders=[kubelet_unit, *RUNTIMES],
             directories=[root_directory, *next_boot.DIRECTORIES],
         )
@@ -193,6 +195,7 @@ def parse_facts(host: str, lines: Iterable[str], offset: Callable[[float], float
             has_etcd="etcd" in one,
             took=_seconds(_text(one["took"][0])),
             next=next_boot.parse(one, many, _text),
+            replaced=tuple(fields[0] for fields in many.get("replaced", ()) if fields[0] in RUNTIMES),
         )
     except (KeyError, IndexError, ValueError, ZeroDivisionError, binascii.Error) as error:
         raise FactsError(f"{host}: its answer about its boot cannot be parsed ({type(error).__name__}: {error})") from None

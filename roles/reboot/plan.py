@@ -163,6 +163,7 @@ def _some(names: Sequence[str], most: int = 5) -> str:
 
 def _warnings(one: Candidate, others: str, newest: str) -> list[str]:
     found = [*one.restart, *next_boot.warnings(one.facts.next, newest or one.facts.boot.kernel)]
+    found += [f"{name}'s file was replaced since it started: the boot starts the new one" for name in one.facts.replaced]
     found += [
         f"{name} runs, and the next boot would not start it: {why}"
         for name in next_boot.WITH_THE_NODE

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from roles.engine.kubelet.facts import Kubelet, refuse_waiting
+from roles.engine.kubelet.pending import read_once, rewritten
 from roles.engine.node import Process, Replacement
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
@@ -55,6 +56,7 @@ def ask_kubelet(kubelet: Kubelet, argv: Sequence[str], changed: Mapping[str, byt
     lines.append(f"config_dir_alpha={'yes' if kubelet.dropin_folder else ''}")
     command = f"kubelet_as_planned {_identity(kubelet.process)} {shlex.join(argv[1:])} {' '.join(extra)}"
     lines.append(f"{command}; answer kubelet $?")
+    lines += [f"written {shlex.quote(path)}" for path in read_once(kubelet)]
     return "\n".join(lines)
 
 
@@ -133,6 +135,12 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
         if answer and int(answer.group(2)) < _NO_ANSWER:
             found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), decoded(answer.group(3)))
     return found
+
+
+def rewritten_files(kubelet: Kubelet, lines: Iterable[str]) -> list[str]:
+    """What the kubelet reads once and somebody has written since it started, as sentences (pending.READ_ONCE)."""
+    found = (re.match(r"written (\d+) (\S+)=$", line) for line in lines)
+    return rewritten(kubelet, {decoded(one.group(2)): int(one.group(1)) for one in found if one})
 
 
 def listed(lines: Iterable[str]) -> dict[str, str]:

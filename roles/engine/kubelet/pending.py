@@ -40,6 +40,17 @@ _DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePul
 _HARD = "evictionHard"
 # A file's time is in whole seconds.
 _SECOND = 1
+#: Flags that name what a kubelet reads once, at its start, besides its configuration: by flag, what that is. (It reads certificates of its
+#: clients again while it runs.) docs/how-it-works.md has them.
+READ_ONCE = {
+    "kubeconfig": "the address of the API and its identity there",
+    "image-credential-provider-config": "the credentials of registries",
+    "cloud-config": "the cloud's credentials",
+    "tls-cert-file": "its serving certificate",
+    "tls-private-key-file": "the key of its serving certificate",
+}
+# With --bootstrap-kubeconfig a kubelet writes its kubeconfig itself, soon after its first start.
+_BOOTSTRAP_SECONDS = 900
 
 
 @dataclass(frozen=True)
@@ -187,6 +198,23 @@ def younger_files(kubelet: Kubelet) -> list[str]:
     started = kubelet.seen.started_at(kubelet.process)
     paths = [path for path in (kubelet.config_path, *kubelet.dropin_paths) if path]
     return [path for path in paths if (file := kubelet.seen.file(path)) is not None and file.mtime > started + _SECOND]
+
+
+def read_once(kubelet: Kubelet) -> dict[str, str]:
+    """The paths that READ_ONCE's flags name on the running process's command line, with what each is."""
+    named = {path: what for name, what in READ_ONCE.items() if (path := flags.last_flag(kubelet.process.argv, name))}
+    return {path: what for path, what in named.items() if path.startswith("/")}
+
+
+def rewritten(kubelet: Kubelet, times: Mapping[str, int]) -> list[str]:
+    """What of `read_once` was written after the kubelet had started, as sentences. `times`: when, by path, in seconds of its clock."""
+    started, made = kubelet.seen.started_at(kubelet.process), flags.last_flag(kubelet.process.argv, "bootstrap-kubeconfig")
+    least = started + (_BOOTSTRAP_SECONDS if made else _SECOND)
+    return [
+        f"{path} was written after the kubelet had started, and a restart reads it ({what}): no revert brings the old one back"
+        for path, what in read_once(kubelet).items()
+        if times.get(path, 0) > least
+    ]
 
 
 def not_compared(kubelet: Kubelet) -> list[str]:

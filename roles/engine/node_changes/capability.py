@@ -251,7 +251,7 @@ def _versions(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
 
 
 def _judge(capability: Capability[W, N], basis: Basis, plan: N, verdicts: Verdicts) -> N:
-    judged = capability.judge(basis, plan, verdicts)
+    judged = capability.judge(basis, replace(plan, warnings=(*plan.warnings, *verdicts.warnings)), verdicts)
     return cast(
         N, readmission.with_forecast(basis.found.reading, judged, capability.allows_evictions(plan.host), may_drain=basis.drains.allowed)
     )
@@ -274,12 +274,16 @@ def _ask(basis: Basis, plans: Sequence[N]) -> tuple[dict[str, Verdicts | Refusal
     again = {plan.host: script for plan in plans if plan.host in against and (script := question_present(plan, against[plan.host]))}
     present = {host: ask.verdicts(answer.stdout) for host, answer in _run(basis, again).items() if not isinstance(answer, Exception)}
     found: dict[str, Verdicts | Refusal] = {plan.host: Verdicts() for plan in plans}
+    by_host = {plan.host: plan for plan in plans}
     for host, answer in answers.items():
         if isinstance(answer, Exception):
             found[host] = Refusal(host, str(answer).removeprefix(f"{host}: "))
         else:
             said = answer.stdout
-            found[host] = Verdicts(against[host], present.get(host, {}), ask.listed(said), ask.flag_lines(said), ask.deprecated(said))
+            warnings = tuple(ask.rewritten_files(by_host[host].kubelet, said))
+            found[host] = Verdicts(
+                against[host], present.get(host, {}), ask.listed(said), ask.flag_lines(said), ask.deprecated(said), warnings
+            )
     judged = {
         host: one.judged(answer.stdout)
         for host, answer in answers.items()

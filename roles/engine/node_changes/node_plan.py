@@ -95,13 +95,14 @@ class NodePlan(Generic[P]):
 class Verdicts:
     """The answers of the binaries of one node, by component: errors `against` its change ("": none; without an answer it is missing),
     errors against its `present` files (for those that refuse the change), the gates `listed` in its --help, and the lines about its
-    `flags` there; and what it says of `deprecated` flags."""
+    `flags` there; and what it says of `deprecated` flags. `warnings`: what else a restart of the kubelet brings, by the files' times."""
 
     against: Mapping[str, str] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
     listed: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
     deprecated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def question(plan: NodePlan[Any]) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.kubelet import kubelet_plan, pending, schema
+from roles.engine.kubelet import ask, kubelet_plan, pending, schema
 from roles.engine.kubelet.facts import Kubelet, find
 from tests.unit.kubelet import samples
 from tests.unit.kubelet.test_settings import MAIN, kubelet, written
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 RUNNING: dict[str, Any] = {
     "maxPods": 110,
@@ -159,3 +163,26 @@ def test_what_is_not_compared_is_told_where_its_file_is_younger() -> None:
     assert kubelet_plan.warnings(younger(found)) == [
         f"{MAIN} was written after the kubelet had started; a restart applies its values of logging, registerWithTaints"
     ]
+
+
+def test_what_it_reads_once_and_somebody_has_written_since() -> None:
+    plain = find(parse("n1", node.answer(style="plain", argv=(*node.PLAIN_ARGV, "--image-credential-provider-config=/etc/creds.yaml"))))
+    made = find(parse("n1", node.answer()))  # with --bootstrap-kubeconfig
+    started = int(plain.seen.started_at(plain.process))
+
+    def told(found: Kubelet, path: str, after: int) -> list[str]:
+        return ask.rewritten_files(found, [f"written {started + after} {node.b64(path)}="])
+
+    (text,) = told(plain, "/etc/kubernetes-node/kubeconfig", 60)
+    assert (
+        "/etc/kubernetes-node/kubeconfig was written after the kubelet had started" in text and "no revert brings the old one back" in text
+    )
+    assert "credentials of registries" in told(plain, "/etc/creds.yaml", 2)[0]
+    assert told(plain, "/etc/kubernetes-node/kubeconfig", -60) == told(plain, "/etc/passwd", 60) == []
+    assert told(made, "/etc/kubernetes/kubelet.conf", 60) == [] and told(made, "/etc/kubernetes/kubelet.conf", 1000)
+    assert "written /etc/creds.yaml" in ask.ask_kubelet(plain, plain.process.argv, {})
+
+
+def test_the_table_of_what_it_reads_once() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/how-it-works.md").read_text()
+    assert dict(re.findall(r"(?m)^ +\| `--([^`]+)` \| ([^|]+) \|$", page)) == pending.READ_ONCE

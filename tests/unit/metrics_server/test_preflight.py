@@ -339,7 +339,9 @@ def metrics(name: str, age: float = 20) -> dict[str, Any]:
 
 
 def test_the_metrics_api_works() -> None:
-    found = health([node("w1"), node("w2"), node("w3", "Unknown")], [metrics("w1"), metrics("w2", 25)], [{}], NOW, 15)
+    virtual = node("virtual-1")
+    virtual["metadata"]["labels"] = {"type": "virtual-kubelet"}  # no kubelet, so no metrics of one
+    found = health([node("w1"), node("w2"), node("w3", "Unknown"), virtual], [metrics("w1"), metrics("w2", 25)], [{}], NOW, 15)
     assert found.problems == () and "2 of 2 Ready nodes, the oldest sample 25 s old, window up to 15.012s; 1 pods" in found.proof
 
 
