@@ -23,7 +23,7 @@ from roles.engine.kubelet import (
 )
 from roles.engine.proof import unmet_fields
 from roles.engine.transaction import Refusal
-from roles.kubelet_config import model, swap
+from roles.kubelet_config import model, shutdown, swap
 from roles.kubelet_config.carry_out import Settled, after
 from roles.kubelet_config.model import DesiredFields
 
@@ -129,6 +129,7 @@ def restart_limits(state: KubeletState, settled: Settled) -> tuple[str, ...]:
     if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused and not more.drained]:
         raise _refusal(state, refused)
     warned = [f"{more.path}: {more.reason}; {more.way_out}" for more in found if not more.drained]
+    shutdown.check(state, *both)
     return (*warned, *swap.notes(state, *both))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.bridge import Remote, RemoteError
+from roles.engine.node import MOST_LOCKS, parse_inhibitor
 from roles.engine.scripts import templates
 from roles.engine.starting import TUNABLES
 from roles.engine.timeouts import patient
@@ -20,7 +21,7 @@ from roles.reboot.next_boot import NextBoot
 SECONDS = 120
 #: For each program that is asked whether a reboot is needed.
 SIGN_SECONDS = 20
-# The first kernels, packages and inhibitors: a node may have written any number.
+# The first kernels and packages: a node may have written any number.
 MOST = 100
 #: The unit in which a node orders its reboot.
 UNIT = "daytwo-reboot.service"
@@ -129,6 +130,7 @@ def facts_script(kubelet_unit: str, root_directory: str = "/var/lib/kubelet") ->
         .render(
             units=[kubelet_unit, *RUNTIMES, *SSH, *next_boot.NETWORKS, *next_boot.WITH_THE_NODE, *next_boot.SWAP_UNITS],
             most=MOST,
+            most_locks=MOST_LOCKS,
             seconds=SIGN_SECONDS,
             sysctls=[one.name for one in (*TUNABLES, *next_boot.SYSCTLS)],
             modules=[one.name for one in next_boot.MODULES],
@@ -179,6 +181,7 @@ def parse_facts(host: str, lines: Iterable[str], offset: Callable[[float], float
     """Raises FactsError if the answer is cut short or malformed."""
     one, many = _records(host, lines)
     try:
+        locks = [parse_inhibitor(_text(fields[0])) for fields in many.get("inhibitor", ())]
         return BootFacts(
             host,
             _boot(one, offset),
@@ -188,8 +191,8 @@ def parse_facts(host: str, lines: Iterable[str], offset: Callable[[float], float
             packages=tuple(_text(fields[0]) for fields in many.get("package", ())),
             scheduled=_text(one["scheduled"][0]) if "scheduled" in one else "",
             state=_text(one["state"][0]),
-            inhibitors=tuple(filter(None, (_inhibitor(_text(fields[0])) for fields in many.get("inhibitor", ())))),
-            ends_pods=any(_is_kubelets(_text(fields[0])) for fields in many.get("inhibitor", ())),
+            inhibitors=tuple(f"{lock.who} (PID {lock.pid}): {lock.why}" for lock in locks if lock.blocks_shutdown),
+            ends_pods=any(lock.is_kubelets for lock in locks),
             units=_units(_text(one["units"][0])),
             fstab=_errors(_text(one["fstab"][0])) if "fstab" in one else None,
             has_etcd="etcd" in one,
@@ -238,20 +241,6 @@ def _text(field: str) -> str:
 
 def _properties(text: str) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
-
-
-def _inhibitor(text: str) -> str:
-    """Who inhibits a shutdown, and why; "" for a lock that only delays it, or is about something else (systemd-inhibit(1))."""
-    found = _properties(text)
-    if "shutdown" not in found.get("WHAT", "").split(":") or not found.get("MODE", "").startswith("block"):
-        return ""
-    return f"{found.get('WHO', '?')} (PID {found.get('PID', '?')}): {found.get('WHY', '?')}"
-
-
-def _is_kubelets(text: str) -> bool:
-    """The lock of a kubelet with shutdownGracePeriod (pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go)."""
-    found = _properties(text)
-    return found.get("WHO") == "kubelet" and found.get("MODE") == "delay" and "shutdown" in found.get("WHAT", "").split(":")
 
 
 def _units(text: str) -> dict[str, BootUnit]:

@@ -34,13 +34,14 @@ from roles.engine.api.read import (
     find_object,
     kubelet_config,
     kubelet_metrics,
+    kubelet_path,
     list_objects,
     node_lease,
     node_pods,
     node_usage,
     node_with_pods,
 )
-from roles.engine.api.served import Served, served
+from roles.engine.api.served import Served, presented, served
 from roles.engine.api.speakers import RbacRefusal, Speaker
 from roles.engine.api.tunnel import TunnelApi
 
@@ -88,6 +89,7 @@ __all__ = [
     "find_object",
     "kubelet_config",
     "kubelet_metrics",
+    "kubelet_path",
     "list_objects",
     "node_lease",
     "node_pods",
@@ -97,5 +99,6 @@ __all__ = [
     "parse_kubeconfig",
     "parse_start_time",
     "parse_version",
+    "presented",
     "served",
 ]

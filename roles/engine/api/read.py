@@ -93,6 +93,11 @@ def kubelet_metrics(api: Api, node: str, timeout: float = TIMEOUT, *, wait: floa
     return _metrics(api, f"/api/v1/nodes/{_part(node)}/proxy/metrics", timeout, wait)
 
 
+def kubelet_path(node: str, path: str) -> str:
+    """A path of a node's kubelet, as the API serves it."""
+    return f"/api/v1/nodes/{_part(node)}/proxy{path}"
+
+
 def _metrics(api: Api, path: str, timeout: float, wait: float) -> ProcessMetrics:
     text = api.get_raw(path, timeout, wait=wait)
     try:

@@ -52,3 +52,22 @@ def served(transport: Transport, host: str, server: tuple[str, int], authority: 
         except errors.Unreachable as error:
             return Served(None, error.rule, absent=True)
     raise AssertionError("the second handshake verifies nothing")
+
+
+def presented(transport: Transport, host: str, server: tuple[str, int], what: str, newest: ssl.TLSVersion | None = None) -> Served:
+    """One handshake that verifies nothing: the certificate that a server shows to a client that knows TLS up to `newest` only.
+
+    Raises ForwardingForbidden, ApiConnectionLost, Timeout.
+    """
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if newest is not None:
+        context.maximum_version = newest
+    tunnel = Tunnel(transport, server, host, context=context, name=server[0], peer=Peer(what, "nobody", "", "another way"))
+    try:
+        return Served(tunnel.handshake(time.monotonic() + patient(TIMEOUT)))
+    except errors.TLS as error:
+        return Served(None, error.rule)
+    except errors.Unreachable as error:
+        return Served(None, error.rule, absent=True)

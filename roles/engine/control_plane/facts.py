@@ -62,8 +62,12 @@ class Component:
     @property
     def address(self) -> tuple[str, int]:
         """The address and port where it serves, as seen from the node itself."""
-        port = flags.last_flag(self.process.argv, "secure-port") or _SERVING[self.name][0]
-        bound = flags.last_flag(self.process.argv, "bind-address") or ""
+        return self.serves(self.process.argv)
+
+    def serves(self, argv: Sequence[str]) -> tuple[str, int]:
+        """Where it would serve with these arguments."""
+        port = flags.last_flag(argv, "secure-port") or _SERVING[self.name][0]
+        bound = flags.last_flag(argv, "bind-address") or ""
         return ("127.0.0.1" if bound in ("", "0.0.0.0", "::") else bound, int(port))  # noqa: S104 - the component's setting
 
     @property

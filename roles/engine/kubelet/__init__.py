@@ -52,6 +52,7 @@ from roles.engine.kubelet.thresholds import (
     parse_quantity,
     parse_reclaim,
     parse_threshold,
+    shutdown_seconds,
     whole,
     with_containerfs,
 )
@@ -109,6 +110,7 @@ __all__ = [
     "schema",
     "settings",
     "shown",
+    "shutdown_seconds",
     "static_pods",
     "thresholds",
     "wanted",

@@ -172,6 +172,18 @@ def parse_duration(text: str) -> Fraction:
     return sign * Fraction(total, _NANO)
 
 
+def shutdown_seconds(configuration: Mapping[str, Any]) -> float:
+    """How long a kubelet asks logind to delay a shutdown; 0: not at all. Unreadable durations count as 0
+    (pkg/kubelet/nodeshutdown/nodeshutdown_manager.go: newPodManager, periodRequested)."""
+    by_priority = configuration.get("shutdownGracePeriodByPodPriority") or ()
+    if by_priority:
+        return float(sum(int(one.get("shutdownGracePeriodSeconds") or 0) for one in by_priority))
+    try:
+        return float(parse_duration(str(configuration.get("shutdownGracePeriod") or "0")))
+    except ValueError:
+        return 0.0
+
+
 def effective(configuration: Mapping[str, Any]) -> tuple[Threshold, ...]:
     """The thresholds of a kubelet, from its KubeletConfiguration as /configz returns it: hard ones, soft ones, then the derived one.
 

@@ -1,5 +1,6 @@
 """The observation of a node: one read-only script over SSH, and its typed result, from which every role plans."""
 
+from roles.engine.node.logind import MOST_LOCKS, Delay, Inhibitor, Logind, parse_inhibitor
 from roles.engine.node.look import FilesWanted, look
 from roles.engine.node.model import File, Observation, Process, Replacement, minor_of
 from roles.engine.node.parse import ObservationError, parse, unreadable
@@ -7,8 +8,12 @@ from roles.engine.node.virtual import MARKS, Mark, version_mark, virtual_mark
 
 __all__ = [
     "MARKS",
+    "MOST_LOCKS",
+    "Delay",
     "File",
     "FilesWanted",
+    "Inhibitor",
+    "Logind",
     "Mark",
     "Observation",
     "ObservationError",
@@ -17,6 +22,7 @@ __all__ = [
     "look",
     "minor_of",
     "parse",
+    "parse_inhibitor",
     "unreadable",
     "version_mark",
     "virtual_mark",

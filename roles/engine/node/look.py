@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from roles.engine.node.logind import MOST_LOCKS
 from roles.engine.node.model import Observation
 from roles.engine.node.parse import ObservationError, parse
 from roles.engine.scripts import templates
@@ -59,4 +60,8 @@ def _ask(remote: Shell, files: list[str], directories: list[str]) -> Observation
 
 def rendered(files: Sequence[str] = (), directories: Sequence[str] = ()) -> str:
     """The script of one observation, which also reads these files and directories. It runs nothing that it finds."""
-    return templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories, most_others=MOST_OTHERS)
+    return (
+        templates()
+        .get_template("observe.sh.j2")
+        .render(more_files=files, more_directories=directories, most_others=MOST_OTHERS, most_locks=MOST_LOCKS)
+    )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from roles.engine.node.logind import Inhibitor, Logind
 from roles.engine.node.virtual import version_mark
 
 FileKind = Literal["file", "link", "directory", "other", "none"]
@@ -174,7 +175,8 @@ class Observation:
     """Everything that one observation of a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock).
     `programs`: the program that the kubelet's unit starts, and its file behind all links. `others`: processes that only have a component's
     name; there are `others_total` of them. `swap`: how many areas /proc/swaps lists; `cgroup2`: the node has cgroup v2 alone;
-    `swap_limits`: its cgroups have a limit of swap (memory.swap.max). Each is None if it was not read."""
+    `swap_limits`: its cgroups have a limit of swap (memory.swap.max). `logind`: what delays a shutdown. Each is None if it was not read.
+    `inhibitors`: the locks that logind holds now."""
 
     host: str
     uid: int
@@ -198,6 +200,8 @@ class Observation:
     swap: int | None = None
     cgroup2: bool | None = None
     swap_limits: bool | None = None
+    inhibitors: tuple[Inhibitor, ...] = ()
+    logind: Logind | None = None
 
     @property
     def ignored(self) -> list[str]:

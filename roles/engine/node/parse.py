@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import cast
 
 from roles.engine.framed import ADVICE
+from roles.engine.node.logind import Inhibitor, parse_inhibitor, parse_logind
 from roles.engine.node.model import File, FileKind, Observation, OtherProcess, Process, Unit
 
 # NAMESPACE_NAME, both as Kubernetes accepts them (RFC 1123).
@@ -87,6 +88,7 @@ class _Records:
         self.files: dict[str, File] = {}
         self.directories: dict[str, list[str]] = {}
         self.changes: dict[str, dict[str, str]] = {}
+        self.inhibitors: list[Inhibitor] = []
 
     def add(self, name: str, fields: list[str]) -> None:
         match name:
@@ -115,6 +117,8 @@ class _Records:
                 parent = posixpath.dirname(seen.path)
                 if parent in self.directories and seen.kind != "none":
                     self.directories[parent].append(posixpath.basename(seen.path))
+            case "inhibitor":
+                self.inhibitors.append(parse_inhibitor(_text(fields[0])))
             case "change":
                 self.changes[_text(fields[0])] = {key: values[-1] for key, values in _properties(_text(fields[1])).items()}
             case _:
@@ -123,6 +127,7 @@ class _Records:
     def observation(self, host: str) -> Observation:
         uptime, epoch, ticks = self.single["clock"]
         cgroups = self.single.get("cgroups")
+        logind = self.single.get("logind")
         return Observation(
             host=host,
             uid=int(self.single["uid"][0]),
@@ -145,6 +150,8 @@ class _Records:
             swap=int(self.single["swap"][0]) if "swap" in self.single else None,
             cgroup2=cgroups[0] == "v2" if cgroups else None,
             swap_limits=cgroups[1] == "yes" if cgroups else None,
+            inhibitors=tuple(self.inhibitors),
+            logind=parse_logind(logind[0], logind[1], _text(logind[2])) if logind else None,
             others_total=int(self.single.get("others", [str(len(self.others))])[0]),
         )
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from roles.engine import bridge, detail, kubeadm_config, kubelet
 from roles.engine.api import ApiError
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
-from roles.engine.editing import FormatError, manifest_parts
+from roles.engine.editing import FormatError, any_flag, manifest_parts
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
+from roles.engine.named_paths import Use, named_path, paths_in
 from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report, probe_pod, readmission, starts
 from roles.engine.node_changes.brought import JudgedVersions, judge_versions
@@ -24,7 +26,7 @@ from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_dra
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
-from roles.engine.proof import NoApi, Proof, Prover, RequiredProof, Survey, SurveyedNode, survey
+from roles.engine.proof import Found, NoApi, ProcessLook, Proof, Prover, RequiredProof, Sign, Survey, SurveyedNode, look_at, survey
 from roles.engine.rollout import ClusterStep, Options, Turns, options, table, unreachable
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
@@ -355,10 +357,11 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         _pod_files(planned),
         planned.recreates_pods,
         planned.recreates_static_pods,
+        bool(planned.undoes),
     )
-    prover = Prover(basis.found.cluster, owed)
     node, unproven = basis.found.nodes[plan.host], basis.options.allow_unproven
     watch = starts.StartWatch(node.remote, plan, planned, allow_unproven=unproven)
+    prover = Prover(basis.found.cluster, owed, partial(_look_at_signs, basis, plan, planned))
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
 
     def ready() -> str | None:
@@ -407,6 +410,32 @@ def _no_pod_starts(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, wa
         if proof.problems
         else None
     )
+
+
+def _look_at_signs(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, status: Status, names: list[str]) -> list[tuple[Sign, Found]]:
+    """What the signs of the changed process show. Raises ApiError, NoApi."""
+    remote, component, change = basis.found.nodes[plan.host].remote, plan.components.get(planned.component), planned.change
+    serves = component.serves(status.argv) if component else None
+    look = ProcessLook(basis.found.cluster, remote, planned.component, status.identity[0], plan.kubelet.node_name, status.argv, serves)
+    if component is None or change is None:
+        return look_at(look, names, "journal", {})
+    return look_at(look, names, component.container, _on_the_node(change.files[-1].after or b"", component.container, status.argv))
+
+
+def _on_the_node(manifest: bytes, container: str, argv: Sequence[str]) -> dict[str, str]:
+    """The paths that a component writes, by its manifest: as the container and as the node has them. Without those in no directory of the
+    node."""
+    found = {}
+    for name, values in any_flag.every(argv).items():
+        named = named_path(argv[0].rpartition("/")[2] if argv else "", name)
+        for path in paths_in(values) if named and named.use is Use.WRITTEN else ():
+            try:
+                place = manifest_parts.place_of(manifest, container, path)
+            except FormatError:
+                continue
+            if place is not None and place.source is not None:
+                found[path] = place.source
+    return found
 
 
 def _pod_files(planned: ComponentPlan) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import UnmetField, UnmetFlag, UnmetGate, unmet_fields, unmet_flags, unmet_gates, written
+from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
+from roles.engine.proof.signs import Found, Sign
 from roles.engine.proof.skew import Restarts, Running, SkewJudgement, judge_skew, outside, problems, running_of
 from roles.engine.proof.survey import Survey, SurveyedNode, survey
 from roles.engine.proof.versions import ObservedNode, with_versions
@@ -10,13 +12,16 @@ from roles.engine.proof.versions import ObservedNode, with_versions
 __all__ = [
     "API_WAIT_SECONDS",
     "Cluster",
+    "Found",
     "NoApi",
     "ObservedNode",
+    "ProcessLook",
     "Proof",
     "Prover",
     "RequiredProof",
     "Restarts",
     "Running",
+    "Sign",
     "SkewJudgement",
     "Survey",
     "SurveyedNode",
@@ -24,6 +29,7 @@ __all__ = [
     "UnmetFlag",
     "UnmetGate",
     "judge_skew",
+    "look_at",
     "outside",
     "problems",
     "running_of",

@@ -14,8 +14,11 @@ from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.editing import FlagChanges, any_flag
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained
+from roles.engine.named_paths import KUBELET
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
+from roles.engine.proof.not_proven import not_proven
+from roles.engine.proof.signs import Found, Sign, signs_of
 from roles.engine.proof.workload import count, evicted_pods, harmed_pods, not_recreated, static_pods_away
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, Status, mask_text
@@ -52,7 +55,7 @@ class RequiredProof:
     an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as announced in the plan and with consent;
     `checkpoints` are the policies that the kubelet must have written into its checkpoints, by path, in the order of the change;
     `recreates_pods`: the new kubelet ends the node's pods, and each must run again; `recreates_static_pods`: it may recreate the static
-    ones, and each must run then."""
+    ones, and each must run then; `undoes`: it restores what was there before, whose signs may be missing as they were."""
 
     host: str
     node_name: str
@@ -68,13 +71,24 @@ class RequiredProof:
     files: Mapping[str, str] = field(default_factory=dict)
     recreates_pods: bool = False
     recreates_static_pods: bool = False
+    undoes: bool = False
+
+    @property
+    def named(self) -> list[str]:
+        """The settings whose signs are looked at."""
+        return list(self.settings if self.component == KUBELET else self.flags)
+
+
+# Reads the signs of the new process: what they show, by sign.
+LookAtSigns = Callable[[Status, list[str]], list[tuple[Sign, Found]]]
 
 
 class Prover:
     """Watches one change and proves it once it is applied."""
 
-    def __init__(self, cluster: Cluster, owed: RequiredProof) -> None:
+    def __init__(self, cluster: Cluster, owed: RequiredProof, look: LookAtSigns | None = None) -> None:
         self._cluster = cluster
+        self._look = look
         self._owed = owed
         self._pods: list[PodStatus] | None = None
         self._lease: datetime | None = None
@@ -148,7 +162,28 @@ class Prover:
         if unproven:
             shown.append(f"NOT PROVEN: {'; '.join(unproven)}")
             problems += [] if self._owed.allow_unproven else unproven
+        if not problems:
+            texts, problems = self._signs(status)
+            shown += texts
         return Proof("; ".join(shown), tuple(problems))
+
+    def _signs(self, status: Status) -> tuple[list[str], list[str]]:
+        """What shows that the settings work, besides their values; and what is not proven. A sign that cannot be read reverts nothing."""
+        owed = self._owed
+        unproven = not_proven(owed.component, owed.named)
+        shown, problems = [], []
+        try:
+            found = self._look(status, owed.named) if self._look and signs_of(owed.component, owed.named) else []
+        except (ApiError, NoApi) as error:
+            found, unproven = [], [*unproven, f"whether it works: {error}"]
+        for sign, one in found:
+            if one.kind == "shown":
+                shown.append(one.text)
+            elif one.kind == "unknown" or sign.may_miss or owed.undoes:
+                unproven.append(one.text)
+            else:
+                problems.append(mask_text(one.text))
+        return shown + ([mask_text(f"NOT PROVEN: {'; '.join(unproven)}")] if unproven else []), problems
 
     def _checkpoints(self, status: Status) -> tuple[str, list[str]]:
         """The kubelet's own files, as the node has shown them."""
