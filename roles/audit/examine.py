@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, resized, stale, strays, versions
+from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, idle, resized, stale, strays, versions
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
@@ -85,6 +85,7 @@ def _of_node(view: View, desired: HostDesired, catalogue: Catalogue, target: int
     yield from strays.findings(view)
     yield from drift.findings(view, desired)
     yield from versions.findings(view, catalogue, target)
+    yield from idle.findings(view)
 
 
 def _named(view: View) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from roles.control_plane_flags.compliance import UnmetFile, unmet, unmet_files, wanted_of
 from roles.control_plane_flags.dangers import API_SERVER
 from roles.control_plane_flags.model import DesiredFlags, read_flags
+from roles.control_plane_flags.places import misplaced
 from roles.control_plane_flags.plan import FlagPlan, NodeFlags, differing, differing_files, judge_flags, plan_flags
 from roles.engine import kubeadm_config, kubelet
 from roles.engine.bridge import Fleet
@@ -157,6 +158,7 @@ __all__ = [
     "DesiredFlags",
     "UnmetFile",
     "control_plane_flags",
+    "misplaced",
     "read_flags",
     "unmet",
     "unmet_files",

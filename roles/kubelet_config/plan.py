@@ -16,6 +16,7 @@ from roles.engine.kubelet import (
     ZERO_COUNTS,
     KubeletState,
     allocatable,
+    idle,
     in_effect,
     lookup,
     schema,
@@ -76,6 +77,8 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
     settled = Settled(fields, expected, _summary(fields))
     notes = list(restart_limits(state, settled))
     notes += [f"{name}: it no longer has any effect in v1.{minor}" for name in values if known[name].useless]
+    unused = idle(after(state.configuration, settled), values, state.kubelet.seen.cgroup2)
+    notes += [f"{name}: the kubelet will accept it, and it has no effect: {why}" for name, why in unused.items()]
     notes += [
         f"{name}: the kubelet's default is not a constant; daytwo does not check the value" for name in fields if name not in expected
     ]

@@ -16,6 +16,7 @@ from roles.engine.kubelet import (
 )
 from roles.engine.kubelet.cgroups import container_of
 from roles.engine.kubelet.facts import Kubelet, find, wanted
+from roles.engine.kubelet.idle import idle
 from roles.engine.kubelet.pending import (
     EMPTY_BY_DEFAULT,
     EMPTY_IS_DEFAULT,
@@ -92,6 +93,7 @@ __all__ = [
     "drained",
     "effective",
     "find",
+    "idle",
     "in_effect",
     "kubelet_plan",
     "lookup",

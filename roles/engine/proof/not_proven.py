@@ -91,6 +91,17 @@ NOT_PROVEN: Final = (
 )
 
 
+#: Fields that have no sign of their own: the process uses the value that /configz shows, and nothing else could be looked at.
+VALUES: Final = re.compile(
+    r"syncFrequency|fileCheckFrequency|httpCheckFrequency|staticPodURLHeader|nodeStatusUpdateFrequency|nodeStatusReportFrequency"
+    r"|authentication\.webhook\.cacheTTL|authorization\.webhook\.cache(?:Authorized|Unauthorized)TTL|eventRecordQPS|eventBurst"
+    r"|kubeAPIQPS|kubeAPIBurst|contentType|streamingConnectionIdleTimeout|volumeStatsAggPeriod|runtimeRequestTimeout|nodeStatusMaxImages"
+    r"|configMapAndSecretChangeDetectionStrategy|kernelMemcgNotification|showHiddenMetricsForVersion|containerLogMonitorInterval"
+    r"|logging\.(?!format).*|cpuManagerReconcilePeriod|cpuManagerPolicy|memoryManagerPolicy|cgroupDriver|failSwapOn|failCgroupV1"
+    r"|protectKernelDefaults|mergeDefaultEvictionSettings|featureGates"
+)
+
+
 def not_proven(program: str, names: Sequence[str] | Mapping[str, Any]) -> list[str]:
     """What is not proven of some settings, each as `NAMES: what`."""
     found: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.editing import FlagChanges, any_flag
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import drained
+from roles.engine.kubelet import drained, idle
 from roles.engine.named_paths import KUBELET
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
@@ -93,6 +93,8 @@ class Prover:
         self._pods: list[PodStatus] | None = None
         self._lease: datetime | None = None
         self._configuration: dict[str, Any] | None = None
+        #: The configuration that the new kubelet shows.
+        self._running: dict[str, Any] = {}
 
     def ready(self) -> str | None:
         """Right before the change: note the workload. Before a manifest edit, the rest of the control plane must be healthy, and the
@@ -170,10 +172,13 @@ class Prover:
     def _signs(self, status: Status) -> tuple[list[str], list[str]]:
         """What shows that the settings work, besides their values; and what is not proven. A sign that cannot be read reverts nothing."""
         owed = self._owed
-        unproven = not_proven(owed.component, owed.named)
+        unused = idle(self._running, owed.named)
+        unproven = [f"{name} has no effect: {why}" for name, why in unused.items()]
+        named = [name for name in owed.named if name not in unused]
+        unproven += not_proven(owed.component, named)
         shown, problems = [], []
         try:
-            found = self._look(status, owed.named) if self._look and signs_of(owed.component, owed.named) else []
+            found = self._look(status, named) if self._look and signs_of(owed.component, named) else []
         except (ApiError, NoApi) as error:
             found, unproven = [], [*unproven, f"whether it works: {error}"]
         for sign, one in found:
@@ -209,7 +214,7 @@ class Prover:
     def _settings(self) -> tuple[str, list[str]]:
         if not self._owed.settings:
             return "", []
-        configuration = self._cluster.configuration(self._owed.node_name)
+        configuration = self._running = self._cluster.configuration(self._owed.node_name)
         return f"{', '.join(self._owed.settings)} in /configz", [str(one) for one in unmet_fields(self._owed.settings, configuration)]
 
     def _flags(self, status: Status) -> tuple[str, list[str]]:

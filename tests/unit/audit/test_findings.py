@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from roles.audit.model import Finding
 from roles.audit.view import View
 from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import stored
+from roles.engine.node import parse_inhibitor
+from roles.engine.node.logind import parse_logind
 from roles.eviction import model
 from roles.feature_gates.catalogue import load
 from roles.feature_gates.model import read_gates
@@ -479,3 +482,32 @@ def test_nodes_without_kubeadm_are_not_compared_with_it() -> None:
 def test_a_configmap_that_cannot_be_read() -> None:
     found = one(configmaps.findings(_lasting("kind: Other\n"), [], load()))
     assert (found.severity, found.kind, found.node) == ("critical", "unreadable", None)
+
+
+# ---- configured, without effect
+
+
+def idle(**changes: Any) -> list[tuple[str | None, str]]:
+    seen = changes.pop("seen", {})
+    made = make("w1", **changes)
+    view = replace(made, seen=replace(made.seen, **seen))
+    return [(one.name, one.rule) for one in report([view], {}, None, load(), made=MADE).findings if one.kind == "no-effect"]
+
+
+def test_a_kubelet_that_ends_no_pods_at_a_shutdown_although_it_should() -> None:
+    conf = {"shutdownGracePeriod": "120s"}
+    logind = parse_logind("yes", "yes", "= /usr/lib/systemd/logind.conf.d/z.conf\n[Login]\nInhibitDelayMaxSec=30\n")
+    ((name, rule),) = idle(configuration=conf, seen={"logind": logind})
+    assert name == "shutdownGracePeriod" and "/usr/lib/systemd/logind.conf.d/z.conf gives 30 s of the 120 s" in rule
+    pid = make("w1").processes["kubelet"].pid
+    lock = parse_inhibitor(f"WHAT=shutdown\nWHO=kubelet\nMODE=delay\nPID={pid}\n")
+    assert idle(configuration=conf, seen={"inhibitors": (lock,)}) == []
+    assert [name for name, _ in idle(configuration=conf, seen={"inhibitors": (replace(lock, pid="1"),)})] == ["shutdownGracePeriod"]
+    assert idle(configuration={"shutdownGracePeriod": "0s"}) == []
+
+
+def test_an_audit_log_in_the_container() -> None:
+    argv = ("kube-apiserver", "--audit-log-path=/var/log/audit.log")
+    found = idle(components={"kube-apiserver": argv}, manifests={"kube-apiserver.yaml": node.manifest(*argv)})
+    assert [name for name, _ in found] == ["audit-log-path", "audit-log-path"]
+    assert "/var/log/ is no mount of the pod" in found[0][1] + found[1][1] and "no event is logged" in found[0][1] + found[1][1]

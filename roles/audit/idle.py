@@ -1,0 +1,78 @@
+"""What is configured and has no effect on a node: a function that did not start, a field that nothing reads, a log that stays in a
+container. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from roles.audit.model import Finding, Severity
+from roles.audit.view import View
+from roles.control_plane_flags import misplaced
+from roles.engine.editing import any_flag
+from roles.engine.kubelet import idle, shutdown_seconds
+
+_AUDIT_LOG, _POLICY = "audit-log-path", "audit-policy-file"
+
+
+def findings(view: View) -> Iterator[Finding]:
+    """The findings of one node."""
+    yield from _shutdown(view)
+    yield from _fields(view)
+    yield from _paths(view)
+
+
+def _shutdown(view: View) -> Iterator[Finding]:
+    if view.configuration is None or view.kubelet is None:
+        return
+    wanted, pid = shutdown_seconds(view.configuration), str(view.kubelet.process.pid)
+    if wanted <= 0 or any(lock.is_kubelets and lock.pid == pid for lock in view.seen.inhibitors):
+        return
+    name = "shutdownGracePeriodByPodPriority" if view.configuration.get("shutdownGracePeriodByPodPriority") else "shutdownGracePeriod"
+    why = ""
+    if (logind := view.seen.logind) is not None:
+        delay = logind.delay()
+        less = f"{delay.file or 'its default'} gives {delay.seconds:g} s of the {wanted:g} s" if delay.seconds < wanted else ""
+        why = f": {logind.problem or less}" if logind.problem or less else ""
+    yield _finding(
+        view,
+        "kubelet",
+        name,
+        f"the kubelet runs with it and holds no lock that delays a shutdown (/run/systemd/inhibit){why}: it ends no pods at a shutdown",
+        "set InhibitDelayMaxSec in /etc/systemd/logind.conf.d, restart systemd-logind, then the kubelet; see `systemd-inhibit --list`",
+        f"{wanted:g} s",
+    )
+
+
+def _fields(view: View) -> Iterator[Finding]:
+    if view.configuration is None:
+        return
+    named = dict.fromkeys(one.name for one in view.settings if one.counts)
+    for name, why in idle(view.configuration, named, view.seen.cgroup2).items():
+        yield _finding(view, "kubelet", name, f"it has no effect: {why}", "remove it, or change what is in its way")
+
+
+def _paths(view: View) -> Iterator[Finding]:
+    for program, component in view.components.items():
+        flags = any_flag.every(component.argv)
+        written = {name: values for name, values in flags.items() if name == _AUDIT_LOG}
+        for one in misplaced(program, component.container, component.data, component.argv, written):
+            yield _finding(view, program, one.flag, one.why, one.way_out, written[one.flag][-1])
+        if _AUDIT_LOG in flags and _POLICY not in flags:
+            yield _finding(view, program, _AUDIT_LOG, f"no event is logged: {_POLICY} is not set", f"set {_POLICY}", flags[_AUDIT_LOG][-1])
+
+
+def _finding(view: View, component: str, name: str, rule: str, way_out: str, value: str | None = None) -> Finding:
+    found = view.setting(name) if component == "kubelet" else None
+    file = found.file if found else view.components[component].file.path if component in view.components else None
+    return Finding(
+        severity=Severity.warning,
+        kind="no-effect",
+        node=view.host,
+        component=component,
+        name=name,
+        file=file,
+        line=found.line if found else None,
+        value=value if value is not None else found.value if found else None,
+        rule=rule,
+        way_out=way_out,
+    )
