@@ -46,6 +46,8 @@ rules:
   resources: [{group: "", resources: [configmaps], resourceNames: [kubeadm-config]}]
 - level: None
 """
+LOGS = "/var/log/kubernetes/audit"
+LOG = f"{LOGS}/audit.log"
 AUDITED = {"event-ttl": "2h", "audit-policy-file": AUDIT, "audit-log-path": "-"}
 # Somebody else's file that is there before: it keeps its mode and owner.
 THEIRS = "604 65534:1"
@@ -113,7 +115,7 @@ def test_what_is_refused_touches_nothing(lab: Lab, before: Before) -> None:
         deploy(
             control_plane_flags={
                 MANAGER: {WINDOW.replace("z", "s"): "2m"},
-                API: {"goaway-chance": 7, "anonymous-auth": False},
+                API: {"goaway-chance": 7, "anonymous-auth": False, "audit-log-path": LOG},
                 SCHEDULER: {"config": CONFIG},
             },
             control_plane_files={CONFIG: {"content": PROFILE.replace("Most", "Moist"), "mode": "0600"}},
@@ -124,6 +126,8 @@ def test_what_is_refused_touches_nothing(lab: Lab, before: Before) -> None:
         "--goaway-chance can not be less than 0 or greater than 0.02",
         "--anonymous-auth=false: requests without credentials",
         "--data allow_flags=anonymous-auth",
+        f"--audit-log-path={LOG}: {LOGS}/ is no mount of the pod: the log stays in the container, and is lost when it restarts",
+        'use "-", or a directory that is mounted',
     )
     # What is right is planned, and each binary could be asked about its rules.
     right = {API: {"event-ttl": "2h"}, MANAGER: {WINDOW: "2m"}, SCHEDULER: {"v": 3}}
@@ -218,6 +222,43 @@ def test_a_flag_that_parses_and_kills_is_reverted(lab: Lab) -> None:
     assert told.code == 1 and f"HALTED: cp1, {SCHEDULER}: reverted: " in told.out and "192.0.2.77" in told.out, told.all
     assert (lab.run("cp1", f"cat {MANIFESTS}/*").stdout, stored(lab)) == now
     assert "--bind-address=127.0.0.1" in argv(lab, SCHEDULER)
+
+
+@pytest.mark.slow
+def test_an_audit_log_grows_on_the_node(lab: Lab) -> None:
+    """In a directory that the manifest mounts. Without one, and with consent, the row says what is not proven."""
+    path = f"{MANIFESTS}/{API}.yaml"
+    manifest = lab.run("cp1", f"cat {path}").stdout
+    wish = {"control_plane_flags": {API: {"audit-log-path": LOG}}}
+    told = deploy(**wish, allow_flags="audit-log-path")
+    assert told.code == 0 and f"NOT PROVEN: that {LOG} reaches the node" in told.out, told.all
+    assert lab.run("cp1", f"ls {LOG}", check=False).returncode != 0
+    audit = pyinfra("audit", "-y", *data(format="json"), "--limit", "cp1")
+    assert f"{LOGS}/ is no mount of the pod" in audit.out, audit.all
+    assert pyinfra("rollback", "-y", brief=True).code == 0 and lab.run("cp1", f"cat {path}").stdout == manifest
+
+    mounted = manifest.replace("    volumeMounts:\n", f"    volumeMounts:\n    - mountPath: {LOGS}\n      name: logs\n", 1)
+    mounted = mounted.replace(
+        "  volumes:\n", f"  volumes:\n  - hostPath:\n      path: {LOGS}\n      type: DirectoryOrCreate\n    name: logs\n", 1
+    )
+    try:
+        lab.run("cp1", f"cat >/root/{API}.yaml && mv /root/{API}.yaml {path}", input=mounted)
+        wait_for(
+            lambda: LOGS in str(operator.processes(lab, "cp1")) or lab.run("cp1", f"test -d {LOGS}", check=False).returncode == 0,
+            "the mount",
+        )
+        wait_for(lambda: operator.ready(lab, "cp1"), "the API server")
+        told = deploy(**wish)
+        assert told.code == 0 and f"{LOG} grows on the node (" in told.out, told.all
+        assert lab.run("cp1", f"head -n 1 {LOG}").stdout.startswith('{"kind":"Event"')
+        assert pyinfra("rollback", "-y", brief=True).code == 0 and lab.run("cp1", f"cat {path}").stdout == mounted
+    finally:
+        lab.run("cp1", f"cat >/root/{API}.yaml && mv /root/{API}.yaml {path}; rm -rf /var/log/kubernetes", input=manifest)
+        wait_for(
+            lambda: LOGS not in lab.run("cp1", f"cat /proc/$(pidof {API})/mountinfo", check=False).stdout,
+            "the API server without the mount",
+        )
+        wait_for(lambda: operator.ready(lab, "cp1"), "the API server")
 
 
 @pytest.mark.slow

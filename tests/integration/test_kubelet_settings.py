@@ -237,6 +237,57 @@ def test_fields_of_the_configuration(lab: Lab, node: str) -> None:
     assert configz(lab, node) == before and operator.files(lab, node) == files
 
 
+DROPINS = "/etc/systemd/logind.conf.d"
+VENDOR = "/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf"
+
+
+@pytest.fixture
+def logind(lab: Lab) -> Iterator[None]:
+    """w1's logind ends with the files that it had."""
+    yield
+    lab.run(
+        "w1", f"umount {DROPINS}; rm -rf {DROPINS} {VENDOR}; rmdir --ignore-fail-on-non-empty {os.path.dirname(VENDOR)}; true", check=False
+    )
+    lab.run("w1", "systemctl restart systemd-logind")
+
+
+def locks(lab: Lab) -> list[str]:
+    """The processes that hold a kubelet's lock on w1."""
+    return lab.run("w1", "grep -l -x WHO=kubelet /run/systemd/inhibit/* | xargs -r sed -n 's/^PID=//p'", check=False).stdout.split()
+
+
+@pytest.mark.usefixtures("logind")
+def test_graceful_shutdown_is_proven_by_its_lock(lab: Lab) -> None:
+    """In /configz it is in any case; the kubelet runs without it if logind does not allow what it asks for."""
+    wish = data(kubelet_config="shutdownGracePeriod=120s,shutdownGracePeriodCriticalPods=20s", only="w1")
+    files = operator.files(lab, "w1")
+    lab.run(
+        "w1", f"mkdir -p {os.path.dirname(VENDOR)} && printf '[Login]\nInhibitDelayMaxSec=30\n' >{VENDOR}; systemctl restart systemd-logind"
+    )
+    told = pyinfra("kubelet_config", "-y", *wish)
+    assert told.code == 1 and f"{VENDOR}: InhibitDelayMaxSec=30 wins" in told.all and "Beginning operation run" not in told.all, told.all
+
+    # Nobody can see this in the plan: the kubelet cannot write its own drop-in.
+    lab.run("w1", f"rm {VENDOR}; systemctl restart systemd-logind; mkdir -p {DROPINS} && mount -t tmpfs -o ro tmpfs {DROPINS}")
+    told = pyinfra("kubelet_config", "-y", *wish)
+    assert told.code == 1 and "HALTED: w1, kubelet: reverted: " in told.out, told.all
+    assert "holds no lock that delays a shutdown, so it does not end pods at one (logind waits 5 s, 120 s needed)" in told.out, told.all
+    assert operator.files(lab, "w1") == files and "shutdownGracePeriod" not in str(configz(lab, "w1").get("shutdownGracePeriod"))
+
+    lab.run("w1", f"umount {DROPINS}")
+    told = pyinfra("kubelet_config", "-y", *wish)
+    assert told.code == 0 and "its lock delays shutdowns, logind waits 120 s" in told.out, told.all
+    assert locks(lab) == [operator.processes(lab, "w1")["kubelet"][0]]
+
+    lab.run("w1", f"printf '[Login]\nInhibitDelayMaxSec=30\n' >{VENDOR}; systemctl restart systemd-logind kubelet")
+    wait_for(lambda: bool(configz(lab, "w1")), "the kubelet of w1")
+    audit = pyinfra("audit", "-y", *data(format="json"), "--limit", "w1")
+    assert f"{VENDOR} gives 30 s of the 120 s" in audit.out and '"no-effect"' in audit.out, audit.all
+    back = pyinfra("rollback", "-y", brief=True)
+    assert back.code == 0 and "it holds no lock that delays shutdowns" in back.out, back.all
+    assert operator.files(lab, "w1") == files and locks(lab) == []
+
+
 CONFIG = "/var/lib/kubelet/config.yaml"
 
 

@@ -94,7 +94,7 @@ class ProcessLook:
         return False if self.certificate() is not None else None
 
     def again(self) -> None:
-        """The next question reads anew."""
+        """The next question reads again."""
         for name in ("node", "_api_node"):
             self.__dict__.pop(name, None)
 

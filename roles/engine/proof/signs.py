@@ -5,7 +5,7 @@ logs an error, or nothing. SIGNS is the table of what shows that they work; not_
 sign that is missing reverts a change, but for `may_miss`; one that cannot be read is NOT PROVEN, and the change is kept.
 
 Sources (Kubernetes 1.36): cmd/kubelet/app/server.go (run: rlimit.SetNumFiles and ApplyOOMScoreAdj only log), pkg/kubelet/nodeshutdown,
-pkg/kubelet/cm/node_container_manager_linux.go (enforceNodeAllocatableCgroups retries for ever), pkg/kubelet/server/server.go,
+pkg/kubelet/cm/node_container_manager_linux.go (enforceNodeAllocatableCgroups retries without end), pkg/kubelet/server/server.go,
 k8s.io/apiserver/pkg/server/options/audit.go and pkg/server/routes, k8s.io/apiserver/pkg/admission/metrics, pkg/audit/metrics.go.
 """
 
@@ -373,8 +373,8 @@ SIGNS: Final = (
         "shutdownGracePeriod(?:CriticalPods|ByPodPriority)?",
         "the new process holds a delay lock of logind (/run/systemd/inhibit), and logind waits at least as long (InhibitDelayMaxUSec)",
         _lock,
+        # A kubelet that could not start the function does not try again, and it has tried before it was healthy for long enough.
         ("locks",),
-        waits=True,
     ),
     Sign(_KUBELET, "maxPods|podsPerCore", "pods in the node's Allocatable", _allocatable("pods"), waits=True),
     Sign(
@@ -439,7 +439,7 @@ SIGNS: Final = (
     Sign(_API, "service-account-issuer", "`issuer` at /.well-known/openid-configuration is the first one", _issuer),
     Sign(_API, "service-account-jwks-uri", "`jwks_uri` at /.well-known/openid-configuration", _jwks),
     Sign(_API, "runtime-config", "/apis/GROUP/VERSION answers, or no longer", _served_groups),
-    Sign(_API, "enable-admission-plugins", "the plugins have acted (apiserver_admission_controller_...)", _admission(True)),
+    Sign(_API, "enable-admission-plugins", "the plugins have acted (apiserver_admission_controller_...)", _admission(True), may_miss=True),
     Sign(_API, "disable-admission-plugins", "the plugins have not acted", _admission(False)),
     Sign((MANAGER,), "leader-elect(?:-.*)?", "the Lease that its flags name is held by this node", _leader, may_miss=True),
 )
