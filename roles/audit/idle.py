@@ -11,7 +11,7 @@ from roles.control_plane_flags import misplaced
 from roles.engine.editing import any_flag
 from roles.engine.kubelet import idle, shutdown_seconds
 
-_AUDIT_LOG, _POLICY = "audit-log-path", "audit-policy-file"
+_AUDIT = ("audit-log-path", "audit-webhook-config-file")
 
 
 def findings(view: View) -> Iterator[Finding]:
@@ -54,11 +54,9 @@ def _fields(view: View) -> Iterator[Finding]:
 def _paths(view: View) -> Iterator[Finding]:
     for program, component in view.components.items():
         flags = any_flag.every(component.argv)
-        written = {name: values for name, values in flags.items() if name == _AUDIT_LOG}
+        written = {name: values for name, values in flags.items() if name in _AUDIT}
         for one in misplaced(program, component.container, component.data, component.argv, written):
             yield _finding(view, program, one.flag, one.why, one.way_out, written[one.flag][-1])
-        if _AUDIT_LOG in flags and _POLICY not in flags:
-            yield _finding(view, program, _AUDIT_LOG, f"no event is logged: {_POLICY} is not set", f"set {_POLICY}", flags[_AUDIT_LOG][-1])
 
 
 def _finding(view: View, component: str, name: str, rule: str, way_out: str, value: str | None = None) -> Finding:

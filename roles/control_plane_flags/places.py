@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.engine.editing import FormatError, last_flag, manifest_parts
-from roles.engine.named_paths import NamedPath, Use, named_path, paths_in
+from roles.engine.named_paths import API_SERVER, NamedPath, Use, named_path, paths_in
 
 _WRITTEN = (Use.WRITTEN, Use.WRITTEN_DIRECTORY)
-_OUTPUT = "audit-log-path"
+_OUTPUT, _WEBHOOK, _POLICY = "audit-log-path", "audit-webhook-config-file", "audit-policy-file"
 
 
 @dataclass(frozen=True)
 class Misplaced:
-    """A path of a flag that is not on the node as it should be. `fatal`: the component would not start."""
+    """A path of a flag that is not on the node as it should be. `fatal`: the component would not start, or not use it."""
 
     flag: str
     why: str
@@ -32,6 +32,7 @@ def misplaced(
     program: str, container: str, manifest: bytes, argv: Sequence[str], flags: Mapping[str, Sequence[str]]
 ) -> Iterator[Misplaced]:
     """Of the `flags` of a component with these arguments (by name, their values): paths that are not on the node, by its manifest."""
+    yield from _without_policy(program, argv, flags)
     for name, values in flags.items():
         named = named_path(program, name)
         if named is None or any(last_flag(argv, other) for other in named.unless):
@@ -42,6 +43,13 @@ def misplaced(
                 judged = _written(named, name, path, found, argv) if named.use in _WRITTEN else _read(name, path, found)
                 if judged is not None:
                     yield _with_directories(judged, manifest, container)
+
+
+def _without_policy(program: str, argv: Sequence[str], flags: Mapping[str, Sequence[str]]) -> Iterator[Misplaced]:
+    """Flags of the audit log, which an API server accepts and ignores without a policy (apiserver/pkg/server/options/audit.go, ApplyTo)."""
+    for name in (_OUTPUT, _WEBHOOK):
+        if program == API_SERVER and name in flags and not last_flag(argv, _POLICY):
+            yield Misplaced(name, f"without {_POLICY} no event is written: it has no effect", f"set {_POLICY} too", fatal=True)
 
 
 def _written(named: NamedPath, name: str, path: str, place: manifest_parts.Place | None, argv: Sequence[str]) -> Misplaced | None:

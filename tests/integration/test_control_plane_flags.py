@@ -229,7 +229,11 @@ def test_an_audit_log_grows_on_the_node(lab: Lab) -> None:
     """In a directory that the manifest mounts. Without one, and with consent, the row says what is not proven."""
     path = f"{MANIFESTS}/{API}.yaml"
     manifest = lab.run("cp1", f"cat {path}").stdout
-    wish = {"control_plane_flags": {API: {"audit-log-path": LOG}}}
+    policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
+    wish: dict[str, object] = {
+        "control_plane_flags": {API: {"audit-log-path": LOG, "audit-policy-file": AUDIT}},
+        "control_plane_files": {AUDIT: {"content": policy}},
+    }
     told = deploy(**wish, allow_flags="audit-log-path")
     assert told.code == 0 and f"NOT PROVEN: that {LOG} reaches the node" in told.out, told.all
     assert lab.run("cp1", f"ls {LOG}", check=False).returncode != 0

@@ -510,4 +510,4 @@ def test_an_audit_log_in_the_container() -> None:
     argv = ("kube-apiserver", "--audit-log-path=/var/log/audit.log")
     found = idle(components={"kube-apiserver": argv}, manifests={"kube-apiserver.yaml": node.manifest(*argv)})
     assert [name for name, _ in found] == ["audit-log-path", "audit-log-path"]
-    assert "/var/log/ is no mount of the pod" in found[0][1] + found[1][1] and "no event is logged" in found[0][1] + found[1][1]
+    assert "/var/log/ is no mount of the pod" in found[0][1] + found[1][1] and "no event is written" in found[0][1] + found[1][1]

@@ -11,7 +11,12 @@ from tests.unit.control_plane_flags.test_plan import API, judged, seen
 from tests.unit.node import node
 
 LOG = "/var/log/kubernetes/audit/audit.log"
-AUDITED: dict[str, Any] = {"control_plane_flags": {API: {"audit-log-path": LOG}}}
+POLICY = "/etc/kubernetes/audit-policy.yaml"
+PLACED: dict[str, Any] = {POLICY: {"content": "x"}}
+AUDITED: dict[str, Any] = {
+    "control_plane_flags": {API: {"audit-log-path": LOG, "audit-policy-file": POLICY}},
+    "control_plane_files": PLACED,
+}
 
 
 def mounted(*mounts: str, volumes: str = "") -> bytes:
@@ -22,7 +27,7 @@ def mounted(*mounts: str, volumes: str = "") -> bytes:
 
 
 def told(manifest: bytes | None = None, data: dict[str, Any] = AUDITED, **more: Any) -> tuple[list[str], list[str]]:
-    looked = seen({}, {f"{API}.yaml": manifest} if manifest else None)
+    looked = seen(dict.fromkeys(data.get("control_plane_files") or ()), {f"{API}.yaml": manifest} if manifest else None)
     made = judged({**data, **more}, looked)
     return [str(one) for one in made.refusals], list(made.warnings)
 
@@ -40,7 +45,14 @@ def test_a_log_in_the_container_needs_consent() -> None:
 
 def test_a_directory_of_the_node_is_as_it_should_be() -> None:
     assert told(mounted("{name: logs, mountPath: /var/log/kubernetes}", volumes=DIRECTORY)) == ([], [])
-    assert told(None, {"control_plane_flags": {API: {"audit-log-path": "-"}}}) == ([], [])
+    assert told(None, {**AUDITED, "control_plane_flags": {API: {"audit-log-path": "-", "audit-policy-file": POLICY}}}) == ([], [])
+
+
+@pytest.mark.parametrize("flag", ["audit-log-path", "audit-webhook-config-file"])
+def test_an_audit_log_without_a_policy_is_refused(flag: str) -> None:
+    data = {"control_plane_flags": {API: {flag: POLICY}}, "control_plane_files": PLACED}
+    refusals, _ = told(None, data, allow_flags=flag)
+    assert any("without audit-policy-file no event is written" in one and "set audit-policy-file too" in one for one in refusals)
 
 
 def test_the_directories_that_can_be_written_are_named() -> None:
@@ -72,12 +84,10 @@ def test_a_mount_that_does_not_keep_the_log(mount: str, volume: str, words: str)
 
 
 def test_a_file_that_is_read_and_not_mounted() -> None:
-    flags = {"control_plane_flags": {API: {"audit-policy-file": "/etc/kubernetes/audit-policy.yaml"}}}
+    flags = {"control_plane_flags": {API: {"audit-policy-file": POLICY}}}
     (said,), _ = told(None, flags)
-    assert "no mount of the pod has /etc/kubernetes/audit-policy.yaml" in said and "control_plane_files" in said
-    placed = {**flags, "control_plane_files": {"/etc/kubernetes/audit-policy.yaml": {"content": "x"}}}
-    made = judged(placed)
-    assert made.refusals == ()
+    assert f"no mount of the pod has {POLICY}" in said and "control_plane_files" in said
+    assert told(None, {**flags, "control_plane_files": PLACED})[0] == []
 
 
 @pytest.mark.parametrize("row", [one for one in NAMED_PATHS if API in one.programs and one.use in (Use.WRITTEN, Use.WRITTEN_DIRECTORY)])
