@@ -58,16 +58,16 @@ class Wanted:
 @dataclass(frozen=True)
 class NodeSigns:
     """`delay`: how long logind waits for locks, in seconds; None: it did not answer. `open_files`: the limit of the process;
-    `oom_score_adj`: its adjustment; `ports`: where it listens (TCP). `pod_limits`: of the cgroup of all pods, by name. `log`: the last line
-    that it has written. `written`: by path inside the container the file as the process sees it, and the node's own. `certificates`: PEM,
-    by file; `anonymous`: HTTP statuses without credentials, by URL (0: no answer)."""
+    `oom_score_adj`: its adjustment; `ports`: where it listens (TCP). `pod_limits`: memory.max of the cgroup of all pods, in each driver's
+    place. `log`: the last line that it has written. `written`: by path inside the container the file as the process sees it, and the
+    node's own. `certificates`: PEM, by file; `anonymous`: HTTP statuses without credentials, by URL (0: no answer)."""
 
     inhibitors: tuple[Inhibitor, ...] = ()
     delay: float | None = None
     open_files: int | None = None
     oom_score_adj: int | None = None
     ports: frozenset[int] = frozenset()
-    pod_limits: Mapping[str, str] = field(default_factory=dict)
+    pod_limits: tuple[str, ...] = ()
     log: str = ""
     written: Mapping[str, tuple[FileFacts | None, FileFacts | None]] = field(default_factory=dict)
     certificates: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ def parse(lines: Iterable[str]) -> NodeSigns:
             open_files=_number(limits.get("Max open files", "")),
             oom_score_adj=_number(one.get("oom", [""])[0]),
             ports=frozenset(int(port, 16) for port, inode in _LISTENS.findall(_text(one.get("tcp", [""])[0])) if inode in own),
-            pod_limits={fields[0]: _text(fields[1]).strip() for fields in many.get("limit", ())},
+            pod_limits=tuple(_text(fields[0]).strip() for fields in many.get("limit", ())),
             log=_text(one.get("log", [""])[0]).strip(),
             written={_text(path): (_file(inside), _file(outside)) for path, inside, outside in many.get("written", ())},
             certificates={_text(path): _text(content) for path, content in many.get("certificate", ())},

@@ -136,20 +136,21 @@ def _allocatable(*resources: str) -> Judge:
 
 
 def _pod_limit(look: Look, value: Any) -> Found:
-    text = look.node.pod_limits.get("memory.max", "")
-    if not text.isdigit():
+    """The limit of all pods: the node's memory without what is reserved; thresholds of evictions and huge pages do not lower it
+    (getNodeAllocatableInternalAbsolute). The cgroup of another driver may be left from before."""
+    limits = [int(text) for text in look.node.pod_limits if text.isdigit()]
+    if not limits:
         return unknown("the limit of all pods together (memory.max of kubepods): it cannot be read")
     enforced = "pods" in (look.configuration.get("enforceNodeAllocatable") or ())
-    reserved = {**look.configuration, "evictionHard": {}}
-    if not enforced:
-        reserved |= {"systemReserved": {}, "kubeReserved": {}, "reservedSystemCPUs": ""}
     try:
-        wanted = allocatable.allocatable(reserved, look.api_node())["memory"]
+        node = look.api_node()
+        reserved = allocatable.reservation({**look.configuration, "evictionHard": {}}, node)["memory"] if enforced else 0
+        wanted = int(amounts.listed(node["status"]["capacity"])["memory"] - reserved)
     except (ValueError, KeyError, TypeError):
         return unknown("the limit of all pods together (memory.max of kubepods): the node's capacity cannot be read")
-    if abs(int(text) - wanted) >= _ROUNDED:
-        return missing(f"all pods together may use {text} bytes (memory.max of kubepods), not {wanted}")
-    return shown(f"memory.max of kubepods is {text}")
+    if not any(abs(limit - wanted) < _ROUNDED for limit in limits):
+        return missing(f"all pods together may use {max(limits)} bytes (memory.max of kubepods), not {wanted}")
+    return shown(f"memory.max of kubepods is {wanted}")
 
 
 def _lease(look: Look, value: Any) -> Found:
