@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.engine.editing import FormatError, last_flag, manifest_parts
-from roles.engine.named_paths import API_SERVER, NamedPath, Use, named_path, paths_in
+from roles.engine.named_paths import API_SERVER, WrittenPath, paths_in, written_path
+from roles.engine.starting import FILES
 
-_WRITTEN = (Use.WRITTEN, Use.WRITTEN_DIRECTORY)
 _OUTPUT, _WEBHOOK, _POLICY = "audit-log-path", "audit-webhook-config-file", "audit-policy-file"
 
 
@@ -32,15 +32,16 @@ def misplaced(
     program: str, container: str, manifest: bytes, argv: Sequence[str], flags: Mapping[str, Sequence[str]]
 ) -> Iterator[Misplaced]:
     """Of the `flags` of a component with these arguments (by name, their values): paths that are not on the node, by its manifest."""
+    read = {row.flag for row in FILES if row.component == program}
     yield from _without_policy(program, argv, flags)
     for name, values in flags.items():
-        named = named_path(program, name)
-        if named is None or any(last_flag(argv, other) for other in named.unless):
+        named = written_path(program, name)
+        if (named is None and name not in read) or (named is not None and named.unless and last_flag(argv, named.unless)):
             continue
         for path in paths_in(values):
             with contextlib.suppress(FormatError):  # the plan of the manifest's edit refuses that
                 found = manifest_parts.place_of(manifest, container, path)
-                judged = _written(named, name, path, found, argv) if named.use in _WRITTEN else _read(name, path, found)
+                judged = _read(name, path, found) if named is None else _written(named, path, found, argv)
                 if judged is not None:
                     yield _with_directories(judged, manifest, container)
 
@@ -52,8 +53,9 @@ def _without_policy(program: str, argv: Sequence[str], flags: Mapping[str, Seque
             yield Misplaced(name, f"without {_POLICY} no event is written: it has no effect", f"set {_POLICY} too", fatal=True)
 
 
-def _written(named: NamedPath, name: str, path: str, place: manifest_parts.Place | None, argv: Sequence[str]) -> Misplaced | None:
-    folder = path if named.use is Use.WRITTEN_DIRECTORY else posixpath.dirname(path)
+def _written(named: WrittenPath, path: str, place: manifest_parts.Place | None, argv: Sequence[str]) -> Misplaced | None:
+    name = named.flag
+    folder = path if named.directory else posixpath.dirname(path)
     elsewhere = 'use "-", or a directory that is mounted' if name == _OUTPUT else "use a directory that is mounted"
     if place is None:
         why = f"{folder.rstrip('/')}/ is no mount of the pod: {named.what} stays in the container, and is lost when it restarts"
@@ -64,7 +66,7 @@ def _written(named: NamedPath, name: str, path: str, place: manifest_parts.Place
         return Misplaced(
             name, f"{folder.rstrip('/')}/ is a volume ({place.kind}): {named.what} is lost when the pod is recreated", elsewhere
         )
-    if place.alone and named.use is Use.WRITTEN and name == _OUTPUT and last_flag(argv, "audit-log-maxsize") != "0":
+    if place.alone and name == _OUTPUT and last_flag(argv, "audit-log-maxsize") != "0":
         why = f"{path} is a mount of this file alone: the component cannot rename it, so it cannot rotate {named.what}"
         return Misplaced(name, why, f"{elsewhere}; or set audit-log-maxsize: 0, and rotate it on the node")
     return None

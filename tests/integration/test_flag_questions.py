@@ -14,10 +14,9 @@ from roles.control_plane_flags.listed_flags import parse_flags
 from roles.engine.control_plane.questions import beyond_the_trick, both_questions
 from roles.engine.editing import any_flag, cluster_arguments, manifest, manifest_parts
 from roles.engine.kubelet import ask
-from roles.engine.named_paths import named_path
 from tests.integration.kubeadm_pods import as_v1beta3, pod_of
 from tests.lab import binaries
-from tests.unit.test_named_paths import LOOKS, NO_PATHS
+from tests.unit.test_named_paths import LOOKS, NO_PATHS, known
 
 pytestmark = pytest.mark.binaries
 
@@ -134,7 +133,7 @@ def test_every_flag_is_listed_with_its_type(folder: Path, name: str) -> None:
         assert found["service-account-issuer"].several and not found["service-account-issuer"].commas
     # The table of paths knows each flag whose name sounds like one.
     strange = [flag for flag, one in found.items() if one.kind not in ("bool", "int", "int32", "duration") and LOOKS.match(flag)]
-    assert [flag for flag in strange if flag not in NO_PATHS and named_path(name, flag) is None] == []
+    assert [flag for flag in strange if flag not in NO_PATHS and not known(name, flag)] == []
 
 
 # ---- kubeadm

@@ -18,7 +18,7 @@ from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
 from roles.engine.editing import FormatError, any_flag, manifest_parts
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
-from roles.engine.named_paths import Use, named_path, paths_in
+from roles.engine.named_paths import paths_in, written_path
 from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report, probe_pod, readmission, starts
 from roles.engine.node_changes.brought import JudgedVersions, judge_versions
@@ -427,8 +427,8 @@ def _on_the_node(manifest: bytes, container: str, argv: Sequence[str]) -> dict[s
     node."""
     found = {}
     for name, values in any_flag.every(argv).items():
-        named = named_path(argv[0].rpartition("/")[2] if argv else "", name)
-        for path in paths_in(values) if named and named.use is Use.WRITTEN else ():
+        named = written_path(argv[0].rpartition("/")[2] if argv else "", name)
+        for path in paths_in(values) if named and not named.directory else ():
             try:
                 place = manifest_parts.place_of(manifest, container, path)
             except FormatError:

@@ -28,7 +28,7 @@ class NotProven:
         return program in self.programs and re.fullmatch(self.name, name) is not None
 
 
-_LATER = "that a new container gets it: only containers that are created from now on do, and none is looked at"
+_LATER = "that a new container gets it; those that run keep the old value"
 NOT_PROVEN: Final = (
     NotProven(_KUBELET, "podPidsLimit|seccompDefault|cpuCFSQuota|cpuCFSQuotaPeriod|singleProcessOOMKill", _LATER),
     NotProven(_KUBELET, "clusterDNS|clusterDomain|resolvConf", "that a new pod gets it in its /etc/resolv.conf"),
@@ -48,7 +48,7 @@ NOT_PROVEN: Final = (
     NotProven(
         _KUBELET,
         "topologyManagerPolicy|topologyManagerScope|topologyManagerPolicyOptions|reservedMemory|cpuManagerPolicyOptions",
-        "how a new pod is placed: none is looked at",
+        "which CPUs and memory a new pod gets",
     ),
     NotProven(
         _KUBELET, "makeIPTablesUtilChains|iptablesMasqueradeBit|iptablesDropBit|hairpinMode", "the rules of the node's packet filter"

@@ -77,12 +77,15 @@ FILES: Final[tuple[FileRow, ...]] = (
         "admission-control-config-file", "audit-policy-file", "audit-webhook-config-file", "encryption-provider-config",
         "egress-selector-config-file", "tracing-config-file", "cloud-config",
     ),
+    # The processes start without these, with an error in their log.
+    *(row for name in (APISERVER, MANAGER, SCHEDULER) for row in _component(name, Holds.file, "allow-metric-labels-manifest", stops=_NOTE)),
+    *_component(MANAGER, Holds.directory, "flex-volume-plugin-dir", stops=_NOTE),
     *_component(APISERVER, Holds.socket, "service-account-signing-endpoint"),
     *_component(MANAGER, Holds.identity, "kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig", dates=True),
     *_component(MANAGER, Holds.certificates, "root-ca-file", *(f"cluster-signing{one}-cert-file" for one in _SIGNERS)),
     *_component(
         MANAGER, Holds.file,
-        "tls-private-key-file", "tls-sni-cert-key", "service-account-private-key-file", "cloud-config",
+        "tls-private-key-file", "tls-sni-cert-key", "service-account-private-key-file", "cloud-config", "leader-migration-config",
         "pv-recycler-pod-template-filepath-nfs", "pv-recycler-pod-template-filepath-hostpath",
         *(f"cluster-signing{one}-key-file" for one in _SIGNERS),
     ),

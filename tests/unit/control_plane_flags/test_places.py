@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.named_paths import NAMED_PATHS, Use
+from roles.engine.named_paths import WRITTEN_PATHS
 from tests.unit.control_plane_flags.test_plan import API, judged, seen
 from tests.unit.node import node
 
@@ -90,7 +90,7 @@ def test_a_file_that_is_read_and_not_mounted() -> None:
     assert told(None, {**flags, "control_plane_files": PLACED})[0] == []
 
 
-@pytest.mark.parametrize("row", [one for one in NAMED_PATHS if API in one.programs and one.use in (Use.WRITTEN, Use.WRITTEN_DIRECTORY)])
+@pytest.mark.parametrize("row", [one for one in WRITTEN_PATHS if API in one.programs])
 def test_every_path_that_an_api_server_writes(row: Any) -> None:
-    refusals, _ = told(None, {"control_plane_flags": {API: {row.name: "/var/lib/somewhere/x"}}})
+    refusals, _ = told(None, {"control_plane_flags": {API: {row.flag: "/var/lib/somewhere/x"}}})
     assert any("is no mount of the pod" in one and row.what in one for one in refusals)

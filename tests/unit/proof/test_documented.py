@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from roles.engine.kubelet.idle import IDLE
-from roles.engine.named_paths import NAMED_PATHS, Use
+from roles.engine.named_paths import WRITTEN_PATHS
 from roles.engine.proof.not_proven import NOT_PROVEN
 from roles.engine.proof.signs import SIGNS
 
@@ -56,11 +56,7 @@ def tables() -> dict[str, str]:
         "without effect": table(("field", "has no effect if"), [(names(one.fields), one.why) for one in IDLE]),
         "written paths": table(
             ("of", "flag", "what is there"),
-            [
-                (programs(one.programs), names(one.name), one.what)
-                for one in NAMED_PATHS
-                if one.what and one.use in (Use.WRITTEN, Use.WRITTEN_DIRECTORY)
-            ],
+            [(programs(one.programs), f"`{one.flag}`", one.what) for one in WRITTEN_PATHS],
         ),
     }
 
