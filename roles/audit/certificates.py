@@ -15,7 +15,8 @@ from roles.engine.certificates import Certificate, CertificateError, given_up, i
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import Kubelet
-from roles.kubelet_certificates import is_kubelets_own, read_files
+from roles.engine.node import read_files
+from roles.kubelet_certificates import is_kubelets_own
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _MOST_REQUESTS = 10

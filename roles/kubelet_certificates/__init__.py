@@ -6,8 +6,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.inputs import Declared
 from roles.engine.node_changes import ChangeDrains, change_nodes
 from roles.engine.rollout import Turns, deploying
-from roles.kubelet_certificates.facts import ClusterFacts, Presented, address_of, presented, read_requests
-from roles.kubelet_certificates.files import parse_files, read_files
+from roles.kubelet_certificates.facts import ClusterFacts, read_requests
 from roles.kubelet_certificates.model import CertificateKeys
 from roles.kubelet_certificates.plan import is_kubelets_own
 from roles.kubelet_certificates.serving import ServingCertificates, read_wanted
@@ -36,12 +35,7 @@ __all__ = [
     "DATA_KEYS",
     "CertificateKeys",
     "ClusterFacts",
-    "Presented",
-    "address_of",
     "is_kubelets_own",
     "kubelet_certificates",
-    "parse_files",
-    "presented",
-    "read_files",
     "read_requests",
 ]

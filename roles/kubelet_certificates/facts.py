@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.api import Api, ApiError, Served, list_objects, served
+from roles.engine.api import Api, list_objects
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import (
-    Certificate,
     CertificateError,
     NodeIdentity,
     claimed_by_others,
@@ -21,13 +20,12 @@ from roles.engine.certificates import (
 )
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import namespace_and_name
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster, NoApi, Presented, address_of, handshake, presented
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
 SECONDS = 30
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-DEFAULT_PORT = 10250
 #: kube-proxy in IPVS mode gives this interface the addresses of all Services (pkg/proxy/ipvs: defaultDummyDevice).
 _NOT_THE_NODES = frozenset(("lo", "kube-ipvs0"))
 
@@ -42,20 +40,6 @@ class SeenNames:
 
     hostname: str
     addresses: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Presented:
-    """What the kubelet of a node presents at its port, as the API servers reach it. `certificate` is None if it presents none; `problem`
-    why the cluster's CA does not prove it ("": it does); `where`: ADDRESS:PORT."""
-
-    where: str
-    certificate: Certificate | None
-    problem: str
-
-    @property
-    def verified(self) -> bool:
-        return self.certificate is not None and not self.problem
 
 
 @dataclass
@@ -127,7 +111,7 @@ def api_names(cluster: Cluster) -> dict[str, str]:
     """The names in the certificates of the API servers that the inventory reaches. Raises ApiError, NoApi."""
     found: dict[str, str] = {}
     for remote, authority, address in cluster.doors():
-        one = _served(remote, address, authority, "kube-apiserver")
+        one = handshake(remote, address, authority, "kube-apiserver")
         if one.certificate is None:
             raise NoApi(f"{remote.name}: its kube-apiserver presents no certificate: {one.problem}")
         try:
@@ -148,45 +132,18 @@ def service_addresses(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def address_of(node: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Where the API servers reach a node's kubelet, by kubeadm's --kubelet-preferred-address-types: InternalIP, ExternalIP."""
-    status = node.get("status") or {}
-    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or DEFAULT_PORT
-    for kind in ("InternalIP", "ExternalIP"):
-        for entry in status.get("addresses") or ():
-            if entry.get("type") == kind and (found := usual_addresses([str(entry.get("address"))])):
-                return next(iter(found)), int(port)
-    return None
-
-
-def presented(cluster: Cluster, node: Mapping[str, Any]) -> Presented:
-    """A handshake with a node's kubelet, from a control-plane node, against the CA of the admin kubeconfig there. Raises ApiError,
-    NoApi."""
-    address = address_of(node)
-    if address is None:
-        raise NoApi("its Node object has no IP address, so its kubelet cannot be reached from the control plane")
-    tried: list[str] = []
-    for remote, authority, _ in cluster.doors():
-        try:
-            one = _served(remote, address, authority, "kubelet")
-        except (ApiError, RemoteError) as error:
-            tried.append(str(error))
-            continue
-        certificate = None
-        problem = one.problem
-        if one.certificate is not None:
-            try:
-                certificate = parse_der(one.certificate)
-            except CertificateError as error:
-                problem = str(error)
-        return Presented(f"{address[0]}:{address[1]}", certificate, problem)
-    raise NoApi("; ".join(tried) or "no control-plane node with SSH can be used for a handshake with it")
-
-
-def _served(remote: Remote, address: tuple[str, int], authority: str, what: str) -> Served:
-    """Raises ApiError, NoApi, RemoteError."""
-    remote.ensure_connected()
-    transport = remote.transport
-    if transport is None:
-        raise NoApi(f"{remote.name}: a TLS handshake goes over SSH, and this host is not reached by SSH")
-    return served(transport, remote.name, address, authority, what)
+__all__ = [
+    "REQUESTS",
+    "CertificateFactsError",
+    "ClusterFacts",
+    "Presented",
+    "SeenNames",
+    "address_of",
+    "api_names",
+    "identity",
+    "parse_names",
+    "presented",
+    "read_requests",
+    "seen_names",
+    "service_addresses",
+]

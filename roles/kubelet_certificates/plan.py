@@ -151,17 +151,3 @@ def name_of(item: Mapping[str, Any]) -> str:
 def listed(texts: Sequence[str]) -> str:
     more = len(texts) - MOST_NAMED
     return "; ".join(texts[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-
-
-def unsigned(argv: Sequence[str], flag_of: Mapping[str, str | None]) -> str:
-    """Why this kube-controller-manager signs no serving certificates; "" if it does. `flag_of`: its flags that decide (None: not set)
-    (pkg/controller/certificates/signer; cmd/kube-controller-manager/app/certificates.go)."""
-    own = flag_of.get("cluster-signing-kubelet-serving-cert-file"), flag_of.get("cluster-signing-kubelet-serving-key-file")
-    common = flag_of.get("cluster-signing-cert-file"), flag_of.get("cluster-signing-key-file")
-    if not all(own) and not all(common):
-        return "it has neither --cluster-signing-cert-file and --cluster-signing-key-file, nor those for kubelet-serving"
-    controllers = (flag_of.get("controllers") or "*").split(",")
-    names = ("csrsigning", "csrsigning-controller", "certificatesigningrequest-signing-controller")
-    if any(f"-{name}" in controllers for name in names) or ("*" not in controllers and not any(name in controllers for name in names)):
-        return f"--controllers={flag_of.get('controllers')} leaves out the controller that signs"
-    return ""

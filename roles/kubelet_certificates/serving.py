@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from roles.engine import bridge
+from roles.engine import bridge, pairs
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Lock, Remote, RemoteError
 from roles.engine.certificates import ExpectedNames, expected_names, request_of
@@ -140,7 +140,7 @@ class ServingCertificates(KubeletFields):
         for host, node in basis.found.observed.items():
             if component := node.components.get("kube-controller-manager"):
                 argv = component.process.argv
-                if why := plan.unsigned(argv, {name: last_flag(argv, name) for name in flags}):
+                if why := pairs.unsigned("kubelet-serving", {name: last_flag(argv, name) for name in flags}):
                     yield Refusal(host, f"its kube-controller-manager would sign no certificate: {why}", "set that first")
 
     def notes(self, basis: Basis, plans: Sequence[NodePlan[Any]]) -> list[str]:

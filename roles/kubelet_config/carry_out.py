@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from roles.engine import control_plane, kubeadm_config
+from roles.engine import control_plane, kubeadm_config, pairs
 from roles.engine.api import ApiError, NotFound
 from roles.engine.kubelet import (
     Kubelet,
@@ -24,7 +24,18 @@ from roles.engine.kubelet import (
     without_replaced,
 )
 from roles.engine.kubelet.drained import DRIVER, Needed
-from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
+from roles.engine.node_changes import (
+    KUBELET,
+    Basis,
+    Capability,
+    ComponentPlan,
+    NodePlan,
+    Steps,
+    Verdicts,
+    ended,
+    own_warnings,
+    refused_anyway,
+)
 from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode, unmet_fields
 from roles.engine.transaction import Change, Effective, Refusal
 from roles.kubelet_config import cgroups, drained, restart
@@ -197,6 +208,8 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_d
         if outlook.evicts and not desired.allow_evictions:
             why = "this would evict: " + "; ".join(outlook.evicts)
             raise Refusal(state.host, why, "allow it with --data allow_evictions=true, or choose values that evict no pod")
+        side = pairs.kubelet_side(found, pairs.FIELDS, restarted_state.configuration)
+        warnings += own_warnings(state.host, side, state.node, settled.expected)
         change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
         needed = drained.needed(state, after(restarted_state.configuration, settled))
         if needed is not None:

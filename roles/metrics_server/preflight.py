@@ -13,7 +13,7 @@ from typing import Any
 from roles.engine.certificates import Certificate, is_issued_by
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import Object
-from roles.kubelet_certificates import Presented
+from roles.engine.proof import Presented
 from roles.metrics_server.model import DesiredServer
 
 #: The first minor of Kubernetes that a minor of metrics-server is made for.

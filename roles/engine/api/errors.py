@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.api.speakers import RbacRefusal, Speaker, Spoken, spoken_by
+from roles.engine.api.speakers import OF_DISTRUST, RbacRefusal, Speaker, Spoken, spoken_by
 from roles.engine.transaction import mask_text
 
 
@@ -65,6 +65,17 @@ class Denied(ApiError):
     `cause`: who, and its words."""
 
     cause = ""
+
+
+class KubeletDistrusted(Denied):
+    """The API server has not asked a kubelet, since the CA that it demands (--kubelet-certificate-authority) does not prove the certificate
+    that the kubelet serves. Waiting does not help. `authority`: the path of that CA ("": not known)."""
+
+    authority = ""
+
+    def __str__(self) -> str:
+        where = f" (its CA is {self.authority} on {self.host})" if self.authority else ""
+        return f"{self.host}: {self.verb} {self.path}: {self.rule}{where}; {self.way_out}"
 
 
 class EvictionRefused(ApiError):
@@ -203,7 +214,7 @@ _NOT_ASKED = (Speaker.API_SERVER, Speaker.STORAGE, Speaker.CONVERSION, Speaker.A
 
 
 def _denied(host: str, path: str, rule: str, way_out: str, spoken: Spoken) -> Denied:
-    error = Denied(host, path, rule, way_out)
+    error = (KubeletDistrusted if spoken.form is OF_DISTRUST else Denied)(host, path, rule, way_out)
     error.cause = mask_text(spoken.sentence)
     error.passing = spoken.passing and not path.partition("?")[0].endswith("/eviction")
     return error

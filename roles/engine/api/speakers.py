@@ -285,13 +285,21 @@ OF_KUBELET = _form(
     Speaker.KUBELET, "proxy", "", "see that the kubelet runs there, and that the control plane reaches its port", passing=True,
     does="does not answer the API server",
 )  # fmt: skip
+#: Only an API server that demands a CA verifies at all (pkg/kubelet/client/kubelet_client.go).
+OF_DISTRUST = _form(
+    Speaker.API_SERVER, "proxy", "",
+    "deploys/kubelet_certificates.py gives kubelets certificates of the cluster's CA; or name the CA that signs theirs, or remove the flag:"
+    " --data control_plane_flags=kube-apiserver:kubelet-certificate-authority=absent",
+    does="does not trust the certificate of this kubelet by the CA of its --kubelet-certificate-authority",
+)  # fmt: skip
+_DISTRUST = re.compile(r"(?:remote error: )?(?:tls: failed to verify certificate: )?x509: ")
 OF_TUNNEL = _form(Speaker.TUNNEL, "proxy", "", "see the konnectivity server and its agents", passing=True, does="does not reach the node")
 
 
 def _of_node(frame: Frame, inner: str, text: str, status: Mapping[str, Any] | None) -> Spoken:
     """An answer from behind `nodes/NAME/proxy`: whatever is not the API server's own is the kubelet's, and a kubelet may write anything."""
     if frame == "proxy":
-        form = OF_TUNNEL if _OF_TUNNEL.search(inner) else OF_KUBELET
+        form = OF_DISTRUST if _DISTRUST.match(inner) else OF_TUNNEL if _OF_TUNNEL.search(inner) else OF_KUBELET
         return Spoken(form.speaker, inner, "", form)
     if frame == "forbidden" and (refusal := rbac_refusal(text)) is not None and refusal.resource == "nodes/proxy":
         return Spoken(Speaker.RBAC, inner, refusal=refusal)

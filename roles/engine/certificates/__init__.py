@@ -15,6 +15,7 @@ from roles.engine.certificates.approval import (
     request_of,
     requester,
 )
+from roles.engine.certificates.material import Material, parse_material
 from roles.engine.certificates.x509 import (
     Certificate,
     CertificateError,
@@ -34,6 +35,7 @@ __all__ = [
     "CertificateRequest",
     "Claims",
     "ExpectedNames",
+    "Material",
     "NodeIdentity",
     "SubjectNames",
     "claimed_by_others",
@@ -46,6 +48,7 @@ __all__ = [
     "objections",
     "parse_certificates",
     "parse_der",
+    "parse_material",
     "parse_request",
     "request_of",
     "requester",

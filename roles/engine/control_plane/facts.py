@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from roles.engine.editing import FormatError, flags, manifest
+from roles.engine.editing import FormatError, flags, manifest, manifest_parts
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import File, Process
 from roles.engine.transaction import Refusal
@@ -74,6 +74,14 @@ class Component:
     def health_url(self) -> str:
         host, port = self.address
         return f"https://{f'[{host}]' if ':' in host else host}:{port}{_SERVING[self.name][1]}"
+
+    @property
+    def probe_ports(self) -> tuple[int, ...]:
+        """The ports that the probes of its container ask; () if they cannot be read."""
+        try:
+            return manifest_parts.probe_ports(self.data, self.container)
+        except FormatError:
+            return ()
 
     @property
     def log_name(self) -> str:

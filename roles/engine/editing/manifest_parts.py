@@ -100,6 +100,18 @@ def host_network(data: bytes) -> bool:
     return _spec(yaml_text.load(data)).get("hostNetwork") is True
 
 
+def probe_ports(data: bytes, container: str) -> tuple[int, ...]:
+    """The ports that the probes of a container ask by HTTP, names resolved. Raises FormatError."""
+    target = container_of(yaml_text.load(data), container)
+    names = {str(one.get("name")): one.get("containerPort") for one in target.get("ports") or () if isinstance(one, Mapping)}
+    found: list[int] = []
+    for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+        asked = (target.get(kind) or {}).get("httpGet") or {}
+        port = names.get(str(asked.get("port")), asked.get("port"))
+        found += [port] if isinstance(port, int) and port not in found else []
+    return tuple(found)
+
+
 def mounted_alone(data: bytes, container: str, path: str) -> bool:
     """Whether the container mounts exactly this file of the node, which `edit` can take out."""
     content = yaml_text.load(data)

@@ -4,6 +4,7 @@ from roles.engine.node_changes.brought import JudgedVersions, judge_versions
 from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.drains import ChangeDrains, Wanted, cordoned_for_change, fate_of, fates_of, judge, together
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
+from roles.engine.node_changes.paired import own_warnings
 from roles.engine.node_changes.step import NodeStep
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "from_data",
     "judge",
     "judge_versions",
+    "own_warnings",
     "refused_anyway",
     "together",
 ]

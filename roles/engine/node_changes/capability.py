@@ -20,7 +20,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
 from roles.engine.named_paths import paths_in, written_path
 from roles.engine.node import FilesWanted
-from roles.engine.node_changes import node_report, probe_pod, readmission, starts
+from roles.engine.node_changes import node_report, paired, probe_pod, readmission, starts
 from roles.engine.node_changes.brought import JudgedVersions, judge_versions
 from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
@@ -239,6 +239,8 @@ def _plan(capability: Capability[W, N], basis: Basis) -> tuple[list[N], list[str
             judged.append(judgement)
             refusals += judgement.refusals
     bridge.stop([*refusals, *capability.against_plans(basis, judged)])
+    judged, unfit = paired.judge(basis.fleet, found, judged, basis.options.allow_pairs, undoes=capability.undoes)
+    bridge.stop(unfit)
     return judged, list(versions.notes)
 
 

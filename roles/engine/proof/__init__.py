@@ -3,6 +3,7 @@
 from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import UnmetField, UnmetFlag, UnmetGate, unmet_fields, unmet_flags, unmet_gates, written
 from roles.engine.proof.evidence import ProcessLook, look_at
+from roles.engine.proof.presented import ADDRESSES, Presented, address_of, handshake, presented
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.proof.skew import Restarts, Running, SkewJudgement, judge_skew, outside, problems, running_of
@@ -10,11 +11,13 @@ from roles.engine.proof.survey import Survey, SurveyedNode, survey
 from roles.engine.proof.versions import ObservedNode, with_versions
 
 __all__ = [
+    "ADDRESSES",
     "API_WAIT_SECONDS",
     "Cluster",
     "Found",
     "NoApi",
     "ObservedNode",
+    "Presented",
     "ProcessLook",
     "Proof",
     "Prover",
@@ -28,9 +31,12 @@ __all__ = [
     "UnmetField",
     "UnmetFlag",
     "UnmetGate",
+    "address_of",
+    "handshake",
     "judge_skew",
     "look_at",
     "outside",
+    "presented",
     "problems",
     "running_of",
     "survey",

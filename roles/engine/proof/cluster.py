@@ -26,6 +26,7 @@ from roles.engine.api import (
     GateMetric,
     KubeconfigError,
     KubectlApi,
+    KubeletDistrusted,
     Members,
     NodeUsage,
     NotFound,
@@ -62,6 +63,8 @@ API_WAIT_SECONDS = 60.0
 # The time limit of one check of an apiserver or of etcd before a change, and the pause before the next one.
 LOOK_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 1.0
+# How long a kubelet may need until it answers through an API server that has just started.
+REACH_SECONDS = 20.0
 # Queries that follow each other so closely share one API and its connection. A changed component is healthy for longer than this before
 # it is proven (STABLE_SECONDS), so the connection is never one to the process before.
 RECENT_SECONDS = 5.0
@@ -236,6 +239,10 @@ class Cluster:
                 if self._kept is not None:
                     return self._kept.ask(ask, at, API_WAIT_SECONDS)
                 return ask(self._recent_api() if at == ANY else self._at(*at))
+            except KubeletDistrusted as error:
+                if (server := self._servers.get(error.host)) is not None:
+                    error.authority = last_flag(server.component.process.argv, "kubelet-certificate-authority") or ""
+                raise
             except ApiConnectionLost:
                 self._recent = None
                 if time.monotonic() >= until:
@@ -310,6 +317,33 @@ class Cluster:
             raise
         except ApiError:
             return ""
+
+    def answering(self, node_names: Iterable[str], at: At = ANY, wait: float = 0.0) -> dict[str, str]:
+        """Whether kubelets answer through an API server (`at`: its host and component; any by default): by the name of the node, why not
+        ("": it does). Raises NoApi."""
+        found: dict[str, str] = {}
+        for name in node_names:
+            path = f"/api/v1/nodes/{quote(name, safe='')}/proxy/healthz"
+            # One that does not answer is waited for; meanwhile the others have had that time too.
+            patience = 0.0 if any(found.values()) else wait
+            try:
+                self.query(lambda api: api.get_raw(path, LOOK_SECONDS, wait=patience), at)  # noqa: B023 - asked at once
+                found[name] = ""
+            except ApiError as error:
+                found[name] = f"{error.rule}; {error.way_out}"
+        return found
+
+    def ready_nodes(self) -> list[str]:
+        """The names of the nodes that are Ready now. Raises ApiError or NoApi."""
+        listed = self.query(lambda api: _nodes(api, API_WAIT_SECONDS))
+        conditions = {name: (node.get("status") or {}).get("conditions") or () for name, node in listed.items()}
+        return [
+            name for name, found in conditions.items() if any((one.get("type"), one.get("status")) == ("Ready", "True") for one in found)
+        ]
+
+    def serving(self) -> list[str]:
+        """The hosts whose API servers can be asked."""
+        return list(self._nodes)
 
     def evictions(self, node_name: str) -> dict[str, int]:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.

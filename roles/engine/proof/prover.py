@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,8 +15,10 @@ from roles.engine.editing import FlagChanges, any_flag
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained, idle
 from roles.engine.named_paths import KUBELET
-from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.pairs import is_way
+from roles.engine.proof.cluster import REACH_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
+from roles.engine.proof.kept import ANY, APISERVER
 from roles.engine.proof.not_proven import not_proven
 from roles.engine.proof.signs import Found, Sign, signs_of
 from roles.engine.proof.workload import count, evicted_pods, harmed_pods, not_recreated, static_pods_away
@@ -91,6 +93,7 @@ class Prover:
         self._look = look
         self._owed = owed
         self._pods: list[PodStatus] | None = None
+        self._answered: dict[str, list[str]] = {}
         self._lease: datetime | None = None
         self._configuration: dict[str, Any] | None = None
         #: The configuration that the new kubelet shows.
@@ -112,6 +115,7 @@ class Prover:
                 if not _wait(self._component_runs, patient(BACK_OFF_SECONDS)):
                     return f"{owed.component} was not ready for {patient(BACK_OFF_SECONDS):g} s and is not ready now: fix that first"
             self._pods = self._cluster.pods(owed.node_name)
+            self._answered = {host: [name for name, why in found.items() if not why] for host, found in self._through(0.0)}
             if owed.flags or owed.files:
                 self._configuration = self._cluster.component_configuration(owed.host, owed.component)
         except (ApiError, NoApi) as error:
@@ -154,7 +158,7 @@ class Prover:
         problems += problem
         unproven: list[str] = []
         flags, probes = (lambda: self._flags(status)), (lambda: self._probes(status))
-        for check in (self._gates, self._settings, flags, probes, self._reach, self._recreated, self._workload):
+        for check in (self._gates, self._settings, flags, probes, self._reach, self._ways, self._recreated, self._workload):
             try:
                 text, problem = check()
                 shown += [text] if text else []
@@ -274,6 +278,30 @@ class Prover:
             self._cluster.ready(self._owed.host)
             return "/readyz 200", []
         return "", []
+
+    def _through(self, wait: float) -> Iterator[tuple[str, dict[str, str]]]:
+        """Whether kubelets answer through the API, by the host of each API server concerned, if the change touches what that goes through:
+        all of them through the one that changes, or the one that changes through all of them."""
+        owed, cluster = self._owed, self._cluster
+        if not any(is_way(owed.component, name) for name in (*owed.flags, *owed.settings)):
+            return
+        if owed.component == "kubelet":
+            for host in cluster.serving():
+                yield host, cluster.answering([owed.node_name], (host, APISERVER), wait)
+        else:
+            at = (owed.host, APISERVER) if owed.host in cluster.serving() else ANY
+            yield owed.host, cluster.answering(cluster.ready_nodes(), at, wait)
+
+    def _ways(self) -> tuple[str, list[str]]:
+        """What daytwo itself goes through: kubelets that answered before still do."""
+        shown, problems = [], []
+        for host, found in self._through(patient(REACH_SECONDS)):
+            lost = [name for name in self._answered.get(host, ()) if found.get(name)]
+            if lost:
+                names = ", ".join(one_line(name) for name in lost[:_MOST_FIELDS]) + (", ..." if len(lost) > _MOST_FIELDS else "")
+                problems.append(f"kubelets no longer answer through the API server of {host}, as before: {names}: {found[lost[0]]}")
+            shown.append(f"{sum(not why for why in found.values())} of {len(found)} kubelets answer through the API server of {host}")
+        return ("; ".join(shown) if not problems else ""), problems
 
     def _recreated(self) -> tuple[str, list[str]]:
         """The pods that ran right before the change run again, in new containers."""

@@ -18,7 +18,8 @@ class Options(BaseModel):
     over, after its holder died; `patience` how many times longer than usual everything may take (roles/engine/timeouts.py);
     `skip_unreachable` leaves out workers that do not answer; `allow_unproven` continues if something cannot be proven; `allow_new_binary`
     lets a restart start another binary than the one that runs; `allow_skew_of`: nodes outside the inventory whose versions may violate the
-    skew policy; `persist`: settings that all nodes share are also written to kubeadm's ConfigMaps, on clusters that kubeadm created."""
+    skew policy; `allow_pairs`: pairs of settings that need not fit; `persist`: settings that all nodes share are also written to kubeadm's
+    ConfigMaps, on clusters that kubeadm created."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -85,6 +86,14 @@ class Options(BaseModel):
         Field(
             description="consent: the versions of these nodes, which are outside the inventory, may violate the version skew policy",
             examples=["edge-1,edge-2", ["edge-1"]],
+        ),
+    ] = None
+    allow_pairs: Annotated[
+        Names,
+        Field(
+            description="consent: continue although these settings do not fit what they must fit; names of pairs, as the refusal has them"
+            " (docs/reference/pairs.md)",
+            examples=[["services-apart-from-pods"], "services-apart-from-pods,pods-trust-the-api"],
         ),
     ] = None
     persist: Annotated[

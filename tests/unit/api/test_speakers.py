@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.api import ApiError, Denied, EvictionRefused, Forbidden, Invalid, KubectlApi, NotFound, Speaker, Unauthorized, Unreachable
+from roles.engine.api import (
+    ApiError,
+    Denied,
+    EvictionRefused,
+    Forbidden,
+    Invalid,
+    KubectlApi,
+    KubeletDistrusted,
+    NotFound,
+    Speaker,
+    Unauthorized,
+    Unreachable,
+)
 from roles.engine.api.errors import by_status
 from roles.engine.api.speakers import FORMS, spoken_by
 
@@ -123,6 +135,10 @@ SPOKEN: tuple[tuple[str, int, str, Speaker, type[ApiError], str], ...] = (
     (
         "error trying to reach service: proxy error from 127.0.0.1:8131 while dialing 10.0.0.2:10250, code 503: 503 Service Unavailable", 503,
         KUBELET, Speaker.TUNNEL, Unreachable, "konnectivity",
+    ),
+    (
+        "error trying to reach service: tls: failed to verify certificate: x509: cannot validate certificate for 10.0.0.2 because it doesn't contain any"
+        " IP SANs", 503, KUBELET, Speaker.API_SERVER, KubeletDistrusted, "kubelet-certificate-authority",
     ),
     ("error trying to reach service: dial tcp 10.96.3.3:443: i/o timeout", 503, METRICS, Speaker.AGGREGATED, Unreachable, "apiservices"),
 )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, renewed, reports, serving, uses, waiting
 from roles.audit.model import Severity
 from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
-from roles.kubelet_certificates import parse_files
+from roles.engine.node import parse_files
 from tests.unit.api.world import Authority
 from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make
 from tests.unit.certificates.requests import pem, request
@@ -134,11 +134,15 @@ def test_what_lies_beside_the_ca_of_etcd_is_etcds_if_that_ca_has_signed_it() -> 
 
 def test_an_answer_of_a_node() -> None:
     def line(path: str, data: bytes) -> str:
-        return f"certificates {base64.b64encode(path.encode()).decode()}- {base64.b64encode(data).decode()}-"
+        return f"certificates {base64.b64encode(path.encode()).decode()}- {base64.b64encode(data).decode()}- -"
 
     pem, _ = Authority("ca").issue("a", "127.0.0.1")
     lines = [line("/pki/a.crt", pem), line("/pki/b.crt", b"no certificate"), "certificates x", "end"]
-    found = list(named(parse_files(lines), make("cp1", **control_plane("--tls-cert-file=/pki/a.crt"))))
+    found = list(
+        named(
+            {path: one.certificates for path, one in parse_files(lines).items()}, make("cp1", **control_plane("--tls-cert-file=/pki/a.crt"))
+        )
+    )
     assert [(one.component, one.use) for one in found] == [("kube-apiserver", "serving")]
     (first,) = reports(found)
     assert first.until.endswith("+00:00") and first.file == "/pki/a.crt"

@@ -10,9 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from roles.engine.certificates import Certificate, NodeIdentity, SubjectNames
+from roles.engine.pairs import unsigned
 from roles.kubelet_certificates.facts import CertificateFactsError, ClusterFacts, Presented, SeenNames, address_of, parse_names
 from roles.kubelet_certificates.model import CertificateKeys
-from roles.kubelet_certificates.plan import NodeStanding, given_files, listed, refusals, standing, strangers, unsigned
+from roles.kubelet_certificates.plan import NodeStanding, given_files, listed, refusals, standing, strangers
 from tests.unit.certificates.requests import node, pem, request
 from tests.unit.node.node import b64
 
@@ -119,7 +120,7 @@ def test_requests_of_nobody_in_this_run() -> None:
     ],
 )
 def test_who_signs(flags: dict[str, str], fine: bool) -> None:
-    assert (unsigned((), flags) == "") is fine
+    assert (unsigned("kubelet-serving", flags) == "") is fine
 
 
 # ---- what a node says

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from roles.engine.node import parse_files
 from roles.engine.scripts import templates
 from roles.kubelet_certificates.facts import parse_names
-from roles.kubelet_certificates.files import parse_files
 from tests.unit.api.world import Authority
 
 ADDRESSES = templates().get_template("addresses.sh.j2").render()
 
 
 def certificates(*paths: str, folders: tuple[str, ...] = ()) -> str:
-    return templates().get_template("certificates.sh.j2").render(paths=paths, folders=folders, most_bytes=65536, most_files=20)
+    return templates().get_template("certificates.sh.j2").render(paths=paths, folders=folders, keys=True, most_bytes=65536, most_files=20)
 
 
 @pytest.mark.parametrize("shell", [shell for shell in ("dash", "bash") if shutil.which(shell)])
@@ -45,7 +45,11 @@ def test_only_certificates_leave_a_node(tmp_path: Path, shell: str) -> None:
     named = [name for name in files if not name.startswith("member")]
     script = certificates(*(str(tmp_path / name) for name in (*named, "none")), str(tmp_path), folders=(str(tmp_path),))
     told = subprocess.run([shell, "-s"], input=script, capture_output=True, text=True, check=True)
-    found = {Path(path).name: [one.common_name for one in listed] for path, listed in parse_files(told.stdout.splitlines()).items()}
+    found = {
+        Path(path).name: [one.common_name for one in listed.certificates]
+        for path, listed in parse_files(told.stdout.splitlines()).items()
+        if listed.certificates
+    }
     one = ["node"]
     assert found == {"current.pem": one, "chain.crt": [*one, "ca"], "json.conf": one, "yaml.conf": one, "it's.crt": one, "member.pem": one}
     decoded = b"".join(base64.b64decode(word.rstrip("-=") + "==") for word in told.stdout.split() if len(word) > 40)

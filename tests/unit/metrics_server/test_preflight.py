@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
+from roles.engine.proof import Presented
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from roles.kubelet_certificates import Presented
 from roles.metrics_server.health import Installed, remarks, resolution, unavailable
 from roles.metrics_server.health import judge as health
 from roles.metrics_server.manifests import WantedServer, differing, kept, objects, own_pod, requests

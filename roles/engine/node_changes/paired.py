@@ -1,0 +1,200 @@
+"""The settings that a run changes, and those elsewhere that they must fit: read once for the run, judged for the state after it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from roles.engine import detail, pairs
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, RemoteError
+from roles.engine.certificates import CertificateError, Material, parse_material
+from roles.engine.node import read_materials
+from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
+from roles.engine.pairs import Handshake, Mismatch, Pair, Picture, Severity
+from roles.engine.proof import ADDRESSES, Cluster, NoApi, Survey, SurveyedNode, presented
+from roles.engine.transaction import Refusal
+
+N = TypeVar("N", bound=NodePlan[Any])
+#: The key of the consent (roles/engine/rollout/options.py).
+CONSENT = "allow_pairs"
+_TRUSTS, _TYPES = "kubelet-certificate-authority", "kubelet-preferred-address-types"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The cluster's picture with what was read of it, and why the rest is not known."""
+
+    picture: Picture
+    problems: tuple[str, ...] = ()
+
+
+@dataclass
+class _Reader:
+    """Reads what some pairs need, once."""
+
+    fleet: Fleet
+    cluster: Cluster
+    observed: Mapping[str, SurveyedNode]
+    problems: list[str] = field(default_factory=list)
+
+    def objects(self, paths: Collection[str]) -> dict[str, Any]:
+        return {path: found for path in sorted(paths) if (found := self._tried(lambda: self.cluster.object(path))) is not None}  # noqa: B023
+
+    def nodes(self) -> Mapping[str, Mapping[str, Any]] | None:
+        found: Mapping[str, Mapping[str, Any]] | None = self._tried(self.cluster.nodes)
+        return found
+
+    def materials(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Material]:
+        by_host: dict[str, list[str]] = {}
+        for host, path in sorted(files):
+            by_host.setdefault(host, []).append(path)
+        remotes = [node.remote for host, node in self.observed.items() if host in by_host]
+        found: dict[tuple[str, str], Material] = {}
+        answers = self.fleet.each(remotes, lambda remote: read_materials(remote, by_host[remote.name]), doing="read the certificates of")
+        for host, answer in answers.items():
+            if isinstance(answer, RemoteError):
+                self.problems.append(str(answer))
+            elif isinstance(answer, Exception):
+                raise answer
+            else:
+                found |= {(host, path): one for path, one in answer.items()}
+        return found
+
+    def handshakes(self, picture: Picture) -> dict[tuple[str, str], Handshake]:
+        """What each kubelet serves, by the CA of each API server that demands one."""
+        found: dict[tuple[str, str], Handshake] = {}
+        for server in picture.of("kube-apiserver"):
+            path = server.flags.get(_TRUSTS, ("",))[-1]
+            material = picture.materials.get((server.host, path))
+            if material is None or any(known == path for _, known in found):
+                continue
+            authority = "".join(ssl.DER_cert_to_PEM_cert(one.der) for one in material.certificates)
+            kinds = tuple(",".join(server.flags.get(_TYPES, ())).split(",")) if _TYPES in server.flags else ADDRESSES
+            for name, node in (picture.nodes or {}).items():
+                shown = self._tried(lambda: presented(self.cluster, node, authority, kinds), f"{name}: ")  # noqa: B023
+                if shown is not None and (shown.certificate is not None):
+                    found[name, path] = Handshake(shown.where, shown.problem)
+                elif shown is not None:
+                    self.problems.append(f"{name}: {shown.where} presents no certificate: {shown.problem}")
+        return found
+
+    def _tried(self, ask: Callable[[], Any], of: str = "") -> Any:
+        try:
+            return ask()
+        except (ApiError, NoApi, RemoteError) as error:
+            self.problems.append(f"{of}{error}")
+            return None
+
+
+def read(fleet: Fleet, cluster: Cluster, observed: Mapping[str, SurveyedNode], rows: Sequence[Pair], picture: Picture) -> Reading:
+    """What the pairs `rows` need besides flags and fields: objects, files, and handshakes with kubelets."""
+    reader = _Reader(fleet, cluster, observed)
+    sides = [side for pair in rows for side in (pair.here, pair.there)]
+    wanted = {path for side in sides for path in side.reads}
+    live = any(side.live for side in sides)
+    nodes = reader.nodes() if "nodes" in wanted else None
+    objects = reader.objects(wanted - {"nodes"})
+    files = pairs.files_of(picture, sides)
+    if live:
+        files |= {(one.host, one.flags[_TRUSTS][-1]) for one in picture.of("kube-apiserver") if _TRUSTS in one.flags}
+    materials = {**reader.materials(files - {*picture.materials}), **picture.materials}
+    made = replace(picture, nodes=nodes, objects=objects, materials=materials)
+    if live:
+        made = replace(made, handshakes=reader.handshakes(made))
+    return Reading(made, tuple(dict.fromkeys(reader.problems)))
+
+
+# ---- the state before and after
+
+
+def picture_of(found: Survey, plans: Iterable[NodePlan[Any]] = ()) -> Picture:
+    """The flags and fields of all observed nodes, as they run; of a kubelet whose /configz was read for a plan, that."""
+    running = {plan.host: one.state.configuration for plan in plans for one in plan.planned if one.state is not None}
+    return Picture(
+        tuple(pairs.server(one) for node in found.observed.values() for one in node.components.values()),
+        tuple(pairs.kubelet_side(node.kubelet, pairs.FIELDS, running.get(host)) for host, node in found.observed.items()),
+    )
+
+
+def after(picture: Picture, plans: Iterable[NodePlan[Any]]) -> Picture:
+    """The same after the changes of these plans, with the files that they write."""
+    materials = dict(picture.materials)
+    for plan in plans:
+        for one in plan.changing:
+            if one.component == KUBELET:
+                picture = picture.with_settings(plan.host, one.settings)
+            else:
+                picture = picture.with_flags(plan.host, one.component, one.flags)
+                materials |= dict(_written(plan.host, one))
+    return replace(picture, materials=materials)
+
+
+def _written(host: str, one: ComponentPlan) -> Iterator[tuple[tuple[str, str], Material]]:
+    for edit in one.change.files[:-1] if one.change else ():
+        try:
+            yield (host, edit.path), parse_material(edit.path, edit.after or b"", edit.after or b"")
+        except CertificateError:
+            continue  # the component's own binary says what is wrong with it
+
+
+def judge(
+    fleet: Fleet, found: Survey, plans: Sequence[N], allowed: Collection[str] | None, *, undoes: bool = False
+) -> tuple[list[N], list[Refusal]]:
+    """The plans with their warnings about pairs that the run touches and that do not fit after it, and the refusals. `allowed`: the pairs
+    for which there is consent; `undoes`: the run brings back what was there, and is only warned."""
+    before = picture_of(found, plans)
+    then = after(before, plans)
+    rows = pairs.concerned(before, then)
+    if not rows:
+        return list(plans), []
+    # The files that only the new flags name are read too.
+    reading = read(fleet, found.reading, found.observed, rows, then)
+    then = reading.picture
+    before = replace(
+        before, nodes=then.nodes, objects=then.objects, handshakes=then.handshakes, materials=_before(then, after(before, plans))
+    )
+    missing = pairs.files_of(before, [side for pair in rows for side in (pair.here, pair.there)]) - {*before.materials}
+    before = replace(before, materials={**before.materials, **_Reader(fleet, found.reading, found.observed).materials(missing)})
+    wrong = pairs.changed(before, then, rows)
+    refused = [one for one in wrong if one.pair.severity is Severity.refuse and one.pair.name not in (allowed or ()) and not undoes]
+    warned = [one for one in wrong if one not in refused]
+    notes = [f"what must fit a setting of this run elsewhere could not be read: {problem}" for problem in reading.problems]
+    return [_warned(plan, warned, notes) for plan in plans], [refusal(one) for one in refused]
+
+
+def _before(then: Picture, written: Picture) -> dict[tuple[str, str], Material]:
+    """The materials without those that the run writes."""
+    return {place: one for place, one in then.materials.items() if place not in written.materials}
+
+
+def _warned(plan: N, wrong: Iterable[Mismatch], notes: Sequence[str]) -> N:
+    found = [*notes] if plan.changing else []
+    for one in wrong:
+        if plan.host in one.here or plan.host in one.there:
+            own = replace(one, here=(plan.host,), there=(plan.host,)) if one.pair.own else one
+            found.append(warning(own, plan.host))
+    return replace(plan, warnings=(*plan.warnings, *found)) if found else plan
+
+
+def warning(one: Mismatch, host: str = "") -> str:
+    return f"{pairs.sentence(one, host)}; {one.pair.way_out}"
+
+
+def refusal(one: Mismatch) -> Refusal:
+    """With the rule, its source, and how to accept it all the same."""
+    places = one.here if one.pair.here.owner != "cluster" else one.there
+    return Refusal(
+        detail.hosts(list(places)),
+        f"{pairs.sentence(one)} ({one.pair.source})",
+        f"{one.pair.way_out}; to accept it, add --data {CONSENT}={one.pair.name}",
+    )
+
+
+def own_warnings(host: str, side: pairs.KubeletSide, node: Mapping[str, Any], changes: Mapping[str, Any]) -> list[str]:
+    """Warnings about what a change of one kubelet's fields must fit on its own node. Pure."""
+    before = Picture(kubelets=(side,), nodes={side.name: node})
+    wrong = pairs.changed(before, before.with_settings(host, changes), [pair for pair in pairs.PAIRS if pair.own])
+    return [warning(one, host) for one in wrong if one.pair.severity is not Severity.refuse]

@@ -1,0 +1,35 @@
+"""Settings in two places that must fit each other: a table, and what judges it."""
+
+from roles.engine.pairs.judge import changed, concerned, mismatches, sentence
+from roles.engine.pairs.model import Mismatch, Pair, Severity
+from roles.engine.pairs.picture import KUBELET, Handshake, KubeletSide, Picture, Server, Side, files_of, kubelet_side, server
+from roles.engine.pairs.relations import unsigned
+from roles.engine.pairs.table import ELSEWHERE, PAIRS, WAYS, is_way
+
+#: The fields of kubelets that a pair reads.
+FIELDS = tuple(dict.fromkeys(name for pair in PAIRS for side in (pair.here, pair.there) if side.owner == KUBELET for name in side.names))
+
+__all__ = [
+    "ELSEWHERE",
+    "FIELDS",
+    "KUBELET",
+    "PAIRS",
+    "WAYS",
+    "Handshake",
+    "KubeletSide",
+    "Mismatch",
+    "Pair",
+    "Picture",
+    "Server",
+    "Severity",
+    "Side",
+    "changed",
+    "concerned",
+    "files_of",
+    "is_way",
+    "kubelet_side",
+    "mismatches",
+    "sentence",
+    "server",
+    "unsigned",
+]

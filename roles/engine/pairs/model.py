@@ -1,0 +1,65 @@
+"""A pair of settings that must fit each other, and what is wrong with one. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from roles.engine.pairs.picture import Side
+from roles.engine.pairs.relations import Relation
+
+
+class Severity(StrEnum):
+    """`refuse`: it breaks the cluster, or what daytwo goes through; `warn`: it breaks something else;
+    `note`: it works, but not as meant."""
+
+    refuse = "refuse"
+    warn = "warn"
+    note = "note"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """`must`: the relation in words; `own`: both sides are of the same node, else each is compared with each; `unset`: the relation decides
+    also if a side is not set; `one_way`: only a change of `here` is judged, and no state. `broken`: what happens then; `source`: the file
+    or document of Kubernetes."""
+
+    name: str
+    here: Side
+    there: Side
+    must: str
+    relation: Relation
+    severity: Severity
+    broken: str
+    way_out: str
+    source: str
+    own: bool = False
+    unset: bool = False
+    one_way: bool = False
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A pair that daytwo judges in another place, where it knows more than two settings. `where`: what judges it."""
+
+    name: str
+    here: str
+    there: str
+    must: str
+    broken: str
+    source: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A pair whose sides do not fit. `here` and `there`: the hosts (or nodes) that have them; `touched`: the change makes one of the two
+    another value."""
+
+    pair: Pair
+    here: tuple[str, ...]
+    there: tuple[str, ...]
+    values: tuple[Any, Any]
+    why: str
+    touched: bool = False

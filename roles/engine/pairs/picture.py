@@ -1,0 +1,272 @@
+"""What is known of a cluster's settings: the flags of its components, its kubelets' fields, its objects, its certificates. Pure.
+
+A side of a pair that is not known is left out, and nothing is said of it. A value that is known not to be set is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from roles.engine.certificates import Material
+from roles.engine.control_plane import Component
+from roles.engine.editing import FlagChanges, any_flag
+from roles.engine.kubelet import Kubelet, in_effect, lookup, schema, settings, with_fields
+
+KUBELET = "kubelet"
+#: The place of what a cluster has once.
+CLUSTER = "the cluster"
+
+
+@dataclass(frozen=True)
+class Server:
+    """One control-plane component of one node. `flags`: its command line; `probes`: the ports that its manifest's probes ask."""
+
+    host: str
+    component: str
+    flags: Mapping[str, tuple[str, ...]]
+    probes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class KubeletSide:
+    """One kubelet. `name`: that of its Node object; `fields`: its effective configuration, nested; `flags`: its command line."""
+
+    host: str
+    name: str
+    minor: int | None
+    fields: Mapping[str, Any]
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def value(self, name: str) -> Any:
+        """A field; its default if it is not set (None: it has no constant one)."""
+        found = lookup(self.fields, name)
+        if found is None and self.minor is not None and (known := schema.fields(self.minor).get(name)) is not None:
+            return known.default
+        return found
+
+
+@dataclass(frozen=True)
+class Handshake:
+    """What a kubelet serves, by the CA that an API server demands. `problem`: why that does not prove it ("": it does)."""
+
+    where: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`nodes`: the Node objects by name (None: not read); `objects`: other objects by their path in the API (None: there is none);
+    `materials`: what the files of a host hold, by host and path; `handshakes`: by the name of the node and the path of the CA."""
+
+    servers: tuple[Server, ...] = ()
+    kubelets: tuple[KubeletSide, ...] = ()
+    nodes: Mapping[str, Mapping[str, Any]] | None = None
+    objects: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    materials: Mapping[tuple[str, str], Material] = field(default_factory=dict)
+    handshakes: Mapping[tuple[str, str], Handshake] = field(default_factory=dict)
+
+    def of(self, component: str) -> list[Server]:
+        return [one for one in self.servers if one.component == component]
+
+    def by_place(self) -> dict[str, Mapping[str, Any]]:
+        """The Node objects, by the host of their kubelet if it was observed, else by their name."""
+        hosts = {one.name: one.host for one in self.kubelets}
+        return {hosts.get(name, name): node for name, node in (self.nodes or {}).items()}
+
+    def with_flags(self, host: str, component: str, changes: FlagChanges) -> Picture:
+        """The picture after a change of a component's flags (None: removed)."""
+
+        def changed(one: Server) -> Server:
+            if (one.host, one.component) != (host, component):
+                return one
+            return replace(one, flags={name: values for name, values in {**one.flags, **changes}.items() if values is not None})
+
+        return replace(self, servers=tuple(map(changed, self.servers)))
+
+    def with_settings(self, host: str, changes: Mapping[str, Any]) -> Picture:
+        """The picture after a change of a kubelet's fields (dots between their parts; None: removed)."""
+        return replace(
+            self,
+            kubelets=tuple(
+                replace(one, fields=with_fields(one.fields, changes)) if changes and one.host == host else one for one in self.kubelets
+            ),
+        )
+
+
+def server(component: Component) -> Server:
+    """A running component as pairs see it."""
+    return Server(component.host, component.name, any_flag.every(component.process.argv), component.probe_ports)
+
+
+def kubelet_side(found: Kubelet, names: Collection[str], running: Mapping[str, Any] | None = None) -> KubeletSide:
+    """A kubelet as pairs see it, with the fields `names`: those of its /configz (`running`), else those of its files and flags."""
+    argv = found.process.argv
+    minor = found.minor if found.is_known else None
+    fields: Mapping[str, Any] = found.configuration if running is None else running
+    if running is None and minor is not None:
+        fields = with_fields(fields, dict(_by_flags(minor, argv, names)))
+    return KubeletSide(found.seen.host, found.node_name, minor, fields, any_flag.every(argv))
+
+
+def _by_flags(minor: int, argv: tuple[str, ...], names: Iterable[str]) -> Iterable[tuple[str, Any]]:
+    for name in names:
+        known = schema.fields(minor).get(name)
+        text = settings.on_flags(minor, known.flag, argv) if known is not None and known.flag else None
+        if known is not None and text is not None and known.kind not in settings.SPECIAL_SYNTAX:
+            yield name, settings.as_value(known.kind, known.flag or "", text)
+
+
+# ---- the sides of a pair
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a pair: a setting of an `owner` (a component, or what has it), and where the picture has it. `names`: the flags or fields
+    whose change touches it; `reads`: the objects by their path, that it needs; `files`: flags or fields that name files that it needs."""
+
+    owner: str
+    names: tuple[str, ...]
+    get: Callable[[Picture], dict[str, Any]]
+    label: str
+    reads: tuple[str, ...] = ()
+    files: bool = False
+    live: bool = False
+
+    def touched(self, before: Picture, after: Picture) -> set[str]:
+        """The places where a change makes its value another one."""
+        old, new = self.get(before), self.get(after)
+        return {place for place, value in new.items() if place not in old or not _same(old[place], value)}
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one == other or (not isinstance(one, Material) and in_effect(one, other))
+
+
+def flag(component: str, name: str, default: str | None = None) -> Side:
+    """The value of a flag; of several the last one counts."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        return {one.host: one.flags.get(name, (default,))[-1] for one in picture.of(component)}
+
+    return Side(component, (name,), get, f"{component} --{name}")
+
+
+def flags(component: str, *names: str, defaults: tuple[str, ...] = ()) -> Side:
+    """Flags together: one list that may be given in parts, or the values of several flags by name."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        found = {
+            one.host: {name: ",".join(one.flags[name]) if name in one.flags else None for name in names} for one in picture.of(component)
+        }
+        if len(names) > 1:
+            return {host: {**values} for host, values in found.items()}
+        return {host: values[names[0]] for host, values in found.items()}
+
+    return Side(component, names, get, f"{component} " + ", ".join(f"--{name}" for name in names))
+
+
+def fields(*names: str) -> Side:
+    """A field of each kubelet; of several fields their values by name."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        if len(names) == 1:
+            return {one.host: one.value(names[0]) for one in picture.kubelets}
+        return {one.host: {name: one.value(name) for name in names} for one in picture.kubelets}
+
+    return Side(KUBELET, names, get, f"{KUBELET} {', '.join(names)}")
+
+
+def kubelet_flag(name: str) -> Side:
+    def get(picture: Picture) -> dict[str, Any]:
+        return {one.host: ",".join(one.flags[name]) if name in one.flags else None for one in picture.kubelets}
+
+    return Side(KUBELET, (f"--{name}",), get, f"{KUBELET} --{name}")
+
+
+def node(label: str, value: Callable[[Mapping[str, Any]], Any]) -> Side:
+    """Something of each Node object."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        return {place: value(one) for place, one in picture.by_place().items()}
+
+    return Side("Node", (), get, f"Node {label}", ("nodes",))
+
+
+def count(label: str, value: Callable[[Picture], int | None], *reads: str) -> Side:
+    """How many of something the cluster has; None if that is not known."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        found = value(picture)
+        return {} if found is None else {CLUSTER: found}
+
+    return Side(CLUSTER, (), get, label, reads)
+
+
+def of_object(path: str, label: str, value: Callable[[Mapping[str, Any]], Any]) -> Side:
+    """Something of an object in the API, which may not exist."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        found = picture.objects.get(path)
+        return {} if found is None else {CLUSTER: value(found)}
+
+    return Side("object", (), get, label, (path,))
+
+
+def named(component: str, name: str) -> Side:
+    """What the file holds that a component's flag names; None if it names none."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for one in picture.of(component):
+            paths = one.flags.get(name)
+            if not paths:
+                found[one.host] = None
+            elif all((one.host, path) in picture.materials for path in paths):
+                found[one.host] = Material.joined([picture.materials[one.host, path] for path in paths])
+        return found
+
+    return Side(component, (name,), get, f"{component} --{name}", files=True)
+
+
+def named_by_kubelet(name: str) -> Side:
+    """What the file holds that a kubelet's field names."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for one in picture.kubelets:
+            path = one.value(name)
+            if not path:
+                found[one.host] = None
+            elif (one.host, str(path)) in picture.materials:
+                found[one.host] = picture.materials[one.host, str(path)]
+        return found
+
+    return Side(KUBELET, (name,), get, f"{KUBELET} {name}", files=True)
+
+
+def served(owner_flag: str, component: str) -> Side:
+    """The kubelets' serving certificates by the CA that a component's flag names: the handshakes, by the names of nodes."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        authorities = {one.flags[owner_flag][-1] for one in picture.of(component) if owner_flag in one.flags}
+        hosts = {one.name: one.host for one in picture.kubelets}
+        return {
+            hosts.get(name, name): {path: found for (whose, path), found in picture.handshakes.items() if whose == name}
+            for name, path in picture.handshakes
+            if path in authorities
+        }
+
+    return Side(KUBELET, (), get, f"{KUBELET} serving certificate", ("nodes",), live=True)
+
+
+def files_of(picture: Picture, sides: Iterable[Side]) -> set[tuple[str, str]]:
+    """Host and path of each file that these sides need."""
+    found: set[tuple[str, str]] = set()
+    for side in (one for one in sides if one.files):
+        for name in side.names:
+            found |= {(one.host, path) for one in picture.of(side.owner) for path in one.flags.get(name, ())}
+            if side.owner == KUBELET:
+                found |= {(one.host, str(one.value(name))) for one in picture.kubelets if one.value(name)}
+    return {(host, path) for host, path in found if path.startswith("/") and path.isprintable()}

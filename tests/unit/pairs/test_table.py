@@ -1,0 +1,290 @@
+"""Each pair of the table: a cluster in which everything fits, and what breaks each pair."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+from roles.engine.certificates import Material, parse_material
+from roles.engine.pairs import (
+    PAIRS,
+    Handshake,
+    KubeletSide,
+    Picture,
+    Server,
+    Severity,
+    changed,
+    concerned,
+    is_way,
+    mismatches,
+    reference,
+    sentence,
+)
+from roles.engine.pairs.__main__ import PAGE
+from roles.engine.pairs.table import COREDNS, DNS_SERVICE, FLANNEL, KUBE_PROXY, METRICS_SERVER
+from tests.unit.api.world import Authority
+
+API, MANAGER, SCHEDULER = "kube-apiserver", "kube-controller-manager", "kube-scheduler"
+CA, OTHER = Authority("ca"), Authority("other")
+
+
+def held(path: str, *parts: bytes) -> Material:
+    """A file; private keys as their node names them."""
+    keys = b"".join(
+        load_pem_private_key(one, None).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        for one in parts
+        if b"PRIVATE" in one
+    )
+    return parse_material(path, b"".join(one for one in parts if b"PRIVATE" not in one), keys)
+
+
+def pem(data: bytes) -> bytes:
+    return load_pem_private_key(data, None).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+SERVING, SERVING_KEY = CA.issue("kube-apiserver", "10.96.0.1")
+CLIENT, CLIENT_KEY = CA.issue("kubelet-client")
+PROXY, PROXY_KEY = CA.issue("front-proxy-client")
+_, SA_KEY = CA.issue("sa")
+CA_CERT, CA_KEY = CA.issue("signing")
+FILES = {
+    "/pki/ca.crt": held("/pki/ca.crt", CA.pem),
+    "/pki/other.crt": held("/pki/other.crt", OTHER.pem),
+    "/pki/serving.crt": held("/pki/serving.crt", SERVING),
+    "/pki/serving.key": held("/pki/serving.key", SERVING_KEY),
+    "/pki/client.crt": held("/pki/client.crt", CLIENT),
+    "/pki/client.key": held("/pki/client.key", CLIENT_KEY),
+    "/pki/proxy.crt": held("/pki/proxy.crt", PROXY),
+    "/pki/proxy.key": held("/pki/proxy.key", PROXY_KEY),
+    "/pki/sa.pub": held("/pki/sa.pub", pem(SA_KEY)),
+    "/pki/sa.key": held("/pki/sa.key", SA_KEY),
+    "/pki/sign.crt": held("/pki/sign.crt", CA_CERT),
+    "/pki/sign.key": held("/pki/sign.key", CA_KEY),
+}
+API_FLAGS = {
+    "service-cluster-ip-range": "10.96.0.0/12", "client-ca-file": "/pki/ca.crt", "tls-cert-file": "/pki/serving.crt",
+    "tls-private-key-file": "/pki/serving.key", "kubelet-client-certificate": "/pki/client.crt", "kubelet-client-key": "/pki/client.key",
+    "proxy-client-cert-file": "/pki/proxy.crt", "proxy-client-key-file": "/pki/proxy.key", "requestheader-client-ca-file": "/pki/ca.crt",
+    "requestheader-allowed-names": "front-proxy-client", "service-account-key-file": "/pki/sa.pub",
+    "service-account-signing-key-file": "/pki/sa.key", "service-account-issuer": "https://kubernetes.default",
+    "etcd-certfile": "/pki/client.crt", "etcd-keyfile": "/pki/client.key", "authorization-mode": "Node,RBAC",
+    "enable-admission-plugins": "NodeRestriction", "secure-port": "6443", "kubelet-preferred-address-types": "InternalIP,ExternalIP,Hostname",
+    "kubelet-certificate-authority": "/pki/ca.crt",
+}  # fmt: skip
+MANAGER_FLAGS = {
+    "cluster-cidr": "10.244.0.0/16", "allocate-node-cidrs": "true", "service-cluster-ip-range": "10.96.0.0/12", "root-ca-file": "/pki/ca.crt",
+    "cluster-signing-cert-file": "/pki/sign.crt", "cluster-signing-key-file": "/pki/sign.key", "service-account-private-key-file": "/pki/sa.key",
+}  # fmt: skip
+FIELDS: dict[str, Any] = {
+    "maxPods": 110, "clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local", "serverTLSBootstrap": True, "rotateCertificates": True,
+    "port": 10250, "evictionHard": {"imagefs.available": "15%"}, "authorization": {"mode": "Webhook"},
+    "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": "/pki/ca.crt"}},
+    "tlsCertFile": "/pki/serving.crt", "tlsPrivateKeyFile": "/pki/serving.key",
+}  # fmt: skip
+NODE = {
+    "spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]},
+    "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}], "capacity": {"ephemeral-storage": "50Gi"}},
+}
+
+
+def every(flags: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    return {name: (value,) for name, value in flags.items()}
+
+
+def well() -> Picture:
+    """Everything fits."""
+    return Picture(
+        (
+            Server("cp1", API, every(API_FLAGS), (6443,)), Server("cp1", MANAGER, every(MANAGER_FLAGS), (10257,)), Server("cp1", SCHEDULER, {}, (10259,)),
+        ),
+        (KubeletSide("w1", "node-1", 36, FIELDS, {"bootstrap-kubeconfig": ("/etc/b",)}),),
+        {"node-1": NODE},
+        {
+            DNS_SERVICE: {"spec": {"clusterIPs": ["10.96.0.10"]}},
+            COREDNS: {"data": {"Corefile": ".:53 {\n    kubernetes cluster.local in-addr.arpa {\n    }\n}\n"}},
+            KUBE_PROXY: {"data": {"config.conf": "clusterCIDR: 10.244.0.0/16\n"}},
+            FLANNEL: {"data": {"net-conf.json": '{"Network": "10.244.0.0/16"}'}},
+            METRICS_SERVER: {"spec": {"template": {"spec": {"containers": [{"args": ["--metric-resolution=15s"]}]}}}},
+        },
+        {(host, path): one for host in ("cp1", "w1") for path, one in FILES.items()},
+        {("node-1", "/pki/ca.crt"): Handshake("192.0.2.11:10250")},
+    )  # fmt: skip
+
+
+def test_all_fits() -> None:
+    assert [sentence(one) for one in mismatches(well())] == []
+
+
+def flag(component: str, **values: str | None) -> Any:
+    changes = {name.replace("_", "-"): None if value is None else (value,) for name, value in values.items()}
+    return lambda picture: picture.with_flags("cp1", component, changes)
+
+
+def field(**values: Any) -> Any:
+    return lambda picture: picture.with_settings("w1", {name.replace("__", "."): value for name, value in values.items()})
+
+
+def kubelet(**flags: str) -> Any:
+    given = {name.replace("_", "-"): (value,) for name, value in flags.items()}
+    return lambda picture: replace(picture, kubelets=tuple(replace(one, flags={**one.flags, **given}) for one in picture.kubelets))
+
+
+BROKEN = [
+    ("pods-fit-the-nodes-range", field(maxPods=400), "10.244.1.0/24 has 254 addresses for 400 pods"),
+    ("pods-fit-new-ranges", flag(MANAGER, node_cidr_mask_size="26"), "a /26 has 62 addresses for 110 pods"),
+    ("node-range-is-part-of-the-clusters", flag(MANAGER, node_cidr_mask_size="12"), "/12 is no part of 10.244.0.0/16"),
+    ("cluster-range-covers-the-nodes", flag(MANAGER, cluster_cidr="10.245.0.0/16"), "10.244.1.0/24 is outside of 10.245.0.0/16"),
+    ("allocation-needs-a-range", flag(MANAGER, cluster_cidr=None), "no range is set"),
+    ("service-range-of-both", flag(MANAGER, service_cluster_ip_range="10.97.0.0/16"), "differ"),
+    ("services-apart-from-pods", flag(API, service_cluster_ip_range="10.244.128.0/17"), "overlap"),
+    ("services-apart-from-nodes-ranges", flag(API, service_cluster_ip_range="10.244.1.0/25"), "overlap"),
+    ("dns-within-services", field(clusterDNS=["10.32.0.10"]), "10.32.0.10 is outside of it"),
+    ("dns-is-the-service", field(clusterDNS=["10.96.0.11"]), "another address"),
+    ("domain-is-served", field(clusterDomain="k8s.example"), "it serves cluster.local, in-addr.arpa"),
+    ("service-address-in-the-certificate", flag(API, service_cluster_ip_range="10.32.0.0/24"), "has not the address 10.32.0.1"),
+    ("proxy-range", flag(MANAGER, cluster_cidr="10.240.0.0/12"), "differ"),
+    ("flannel-range", flag(MANAGER, cluster_cidr="10.240.0.0/12"), "differ"),
+    ("addresses-of-each-family", kubelet(node_ip="2001:db8::1"), "no IPv4 address"),
+    ("node-ports-apart-from-the-kubelet", flag(API, service_node_port_range="10000-20000"), "port 10250 is in it"),
+    ("node-ports-apart-from-the-api", flag(API, service_node_port_range="6000+1000"), "port 6443 is in it"),
+    ("kubelets-trust-the-api", field(authentication__x509__clientCAFile="/pki/other.crt"), "no CA in /pki/other.crt has signed"),
+    ("kubelets-trust-the-api", field(authentication__x509__clientCAFile=None), "accepts no certificate of a client"),
+    ("api-is-known-where-kubelets-report", flag(API, client_ca_file="/pki/other.crt"), "no CA in /pki/other.crt has signed"),
+    ("signing-key", flag(MANAGER, cluster_signing_key_file="/pki/sa.key"), "no key in /pki/sign.crt belongs to the one in /pki/sa.key"),
+    ("tokens-are-accepted", flag(API, service_account_key_file="/pki/client.crt"), "no key in /pki/client.crt belongs"),
+    ("controllers-tokens-are-accepted", flag(MANAGER, service_account_private_key_file="/pki/client.key"), "belongs to the one in"),
+    ("audience-of-the-issuer", flag(API, api_audiences="vault"), "https://kubernetes.default is not among them"),
+    ("pods-trust-the-api", flag(MANAGER, root_ca_file="/pki/other.crt"), "no CA in /pki/other.crt has signed"),
+    ("extensions-trust-the-front-proxy", flag(API, requestheader_client_ca_file="/pki/other.crt"), "no CA in /pki/other.crt"),
+    ("extensions-know-the-front-proxy", flag(API, requestheader_allowed_names="aggregator"), "'front-proxy-client' is not among them"),
+    ("serving-key-of-kube-apiserver", flag(API, tls_private_key_file="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
+    ("key-for-kubelets", flag(API, kubelet_client_key="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
+    ("front-proxy-key", flag(API, proxy_client_key_file="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
+    ("etcd-client-key", flag(API, etcd_keyfile="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
+    ("kubelet-serving-key", field(tlsPrivateKeyFile="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
+    ("serving-certificates-are-signed", flag(MANAGER, controllers="*,-csrsigning"), "leaves out the controller that signs"),
+    ("client-certificates-are-signed", flag(MANAGER, cluster_signing_cert_file=None, cluster_signing_key_file=None), "it has neither"),
+    ("signed-for-as-long-as-renewed", field(rotateCertificates=False), "does not renew it"),
+    ("ciphers-of-kube-apiserver", flag(API, tls_cipher_suites="TLS_RSA_WITH_AES_256_GCM_SHA384"), "HTTP/2 needs"),
+    ("ciphers-of-kubelet", field(tlsCipherSuites=["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"]), "HTTP/2 needs"),
+    ("nodes-are-authorized", flag(API, authorization_mode="RBAC"), "Node is not among them"),
+    ("controllers-are-authorized", flag(API, authorization_mode="Node"), "RBAC or ABAC is not among them"),
+    ("nodes-are-restricted", flag(API, enable_admission_plugins="NamespaceLifecycle"), "NodeRestriction is off"),
+    ("needed-apis-are-on", flag(API, runtime_config="api/all=false"), "v1"),
+    ("needed-apis-are-on", flag(API, runtime_config="coordination.k8s.io/v1=false"), "coordination.k8s.io/v1 is off"),
+    ("tokens-reach-kubelets", field(authentication__webhook__enabled=False), "does not ask the API"),
+    ("nodes-have-a-preferred-address", flag(API, kubelet_preferred_address_types="ExternalIP"), "it has only InternalIP"),
+    ("probes-of-kube-apiserver", flag(API, secure_port="8443"), "they ask port 6443"),
+    ("probes-of-kube-scheduler", flag(SCHEDULER, secure_port="10260"), "they ask port 10259"),
+    ("goaway-needs-a-balancer", flag(API, goaway_chance="0.001"), "with one API server"),
+    ("clouds-agree", kubelet(cloud_provider="external"), "they differ"),
+    ("lease-within-the-grace-period", field(nodeLeaseDurationSeconds=300), "renewed each 75 s"),
+    ("lease-within-the-grace-period", flag(MANAGER, node_monitor_grace_period="10s"), "renewed each 10 s"),
+    ("several-renewals-within-the-grace-period", flag(MANAGER, node_monitor_grace_period="25s"), "not more than 3 times"),
+    ("status-within-the-grace-period", field(nodeStatusUpdateFrequency="1m"), "50s is not longer than 1m"),
+    ("looks-within-the-grace-period", flag(MANAGER, node_monitor_period="1m"), "50s is not longer than 1m"),
+    ("lease-of-kube-scheduler", flag(SCHEDULER, leader_elect_renew_deadline="15s"), "15s is not longer than 15s"),
+    ("renewals-of-kube-controller-manager", flag(MANAGER, leader_elect_retry_period="9s"), "not more than 1.2 times"),
+    ("readiness-within-initialization", flag(MANAGER, horizontal_pod_autoscaler_initial_readiness_delay="6m"), "not longer"),
+    ("autoscalers-see-new-metrics", flag(MANAGER, horizontal_pod_autoscaler_sync_period="5s"), "measures each 15s"),
+    ("images-go-before-pods", field(imageGCHighThresholdPercent=95), "before 95%"),
+    ("logs-fit-the-disk", field(containerLogMaxSize="2Gi", containerLogMaxFiles=5), "10240 MiB"),
+    ("topology-has-something-to-align", field(topologyManagerPolicy="restricted"), "no manager assigns"),
+    ("burst-kubeAPIQPS", field(kubeAPIBurst=10), "10 is less than 50"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "words"), BROKEN, ids=[f"{name}-{number}" for number, (name, _, _) in enumerate(BROKEN)])
+def test_a_change_that_breaks_a_pair(name: str, change: Any, words: str) -> None:
+    before = well()
+    after = change(before)
+    found = {one.pair.name: one for one in changed(before, after)}
+    assert name in found and words in sentence(found[name])
+    assert found[name].pair.one_way or name in {one.pair.name for one in mismatches(after)}
+    if not name.startswith(("clouds", "addresses")):  # flags of kubelets, which no deploy changes
+        assert name in {pair.name for pair in concerned(before, after)}
+    # A change that touches neither side says nothing of it, also where it does not fit.
+    elsewhere = flag(SCHEDULER, v="4")(after)
+    assert changed(after, elsewhere) == []
+
+
+def test_both_sides_changed_in_one_run_fit() -> None:
+    before = well()
+    alone = flag(MANAGER, node_monitor_grace_period="10s")(before)
+    assert [one.pair.name for one in changed(before, alone) if one.pair.severity is Severity.refuse] == ["lease-within-the-grace-period"]
+    both = field(nodeLeaseDurationSeconds=8, nodeStatusUpdateFrequency="2s")(alone)
+    assert changed(before, both) == []
+
+
+def test_what_is_not_known_is_not_judged() -> None:
+    before = replace(well(), nodes=None, objects={}, materials={}, handshakes={})
+    for change in (field(maxPods=400), flag(API, client_ca_file="/pki/other.crt"), flag(MANAGER, cluster_cidr="10.240.0.0/12")):
+        assert changed(before, change(before)) == []
+
+
+def test_what_a_kubelet_serves_is_asked() -> None:
+    without = flag(API, kubelet_certificate_authority=None)(well())
+    problem = Handshake("192.0.2.11:10250", "IP address mismatch")
+    after = replace(well(), handshakes={("node-1", "/pki/ca.crt"): problem})
+    (found,) = changed(without, after)
+    assert found.there == ("w1",) and "192.0.2.11:10250 serves: IP address mismatch" in sentence(found)
+    assert changed(without, well()) == []
+
+
+def test_a_kubelet_keeps_what_the_api_trusts() -> None:
+    (found,) = changed(well(), field(serverTLSBootstrap=None)(well()))
+    assert (found.pair.name, found.pair.severity) == ("kubelets-keep-what-the-api-trusts", Severity.refuse)
+    # The handshakes decide about a flag, and about what an audit finds: a kubelet may have been given files.
+    without = flag(API, kubelet_certificate_authority=None)(field(serverTLSBootstrap=None)(well()))
+    assert changed(without, field(serverTLSBootstrap=None)(well())) == []
+
+
+def test_a_new_content_of_a_file_touches_its_pairs() -> None:
+    before = well()
+    after = replace(before, materials={**before.materials, ("cp1", "/pki/sa.pub"): held("/pki/sa.pub", pem(CLIENT_KEY))})
+    assert {one.pair.name for one in changed(before, after)} == {"tokens-are-accepted", "controllers-tokens-are-accepted"}
+
+
+def test_a_chain_is_followed() -> None:
+    assert FILES["/pki/ca.crt"].verifies(held("/a", SERVING, CA.pem)) and not FILES["/pki/other.crt"].verifies(held("/a", SERVING, CA.pem))
+
+
+def test_the_rows_are_whole() -> None:
+    names = [pair.name for pair in PAIRS]
+    assert len(names) == len(set(names)) >= 25
+    tried = {name for name, _, _ in BROKEN}
+    alike = {"serving-key-of", "ciphers-of", "probes-of", "lease-of", "renewals-of", "one", "burst"}
+    left = {name for name in names if name not in tried and not any(name.startswith(f"{one}-") for one in alike)}
+    assert left == {
+        "api-trusts-kubelets",
+        "kubelets-keep-what-the-api-trusts",
+        "kubelet-is-not-open",
+        "cloud-has-initialized",
+        "ranges-for-all-nodes",
+    }
+
+
+def test_more_nodes_than_ranges() -> None:
+    before = replace(well(), nodes={"node-1": NODE, "node-2": NODE})
+    found = {one.pair.name: one for one in changed(before, flag(MANAGER, cluster_cidr="10.244.1.0/24")(before))}
+    assert "has room for 1 nodes with a /24 each, and there are 2" in found["ranges-for-all-nodes"].why
+
+
+def test_the_page_is_in_step_with_the_table() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference.markdown(), f"run `{reference.COMMAND}`"
+
+
+def test_two_leaders() -> None:
+    before = well()
+    before = replace(before, servers=(*before.servers, Server("cp2", MANAGER, every(MANAGER_FLAGS))))
+    (found,) = changed(before, flag(MANAGER, leader_elect="false")(before))
+    assert found.pair.name == "one-kube-controller-manager" and "2 of them" in found.why
+
+
+def test_the_ways_of_daytwo_itself() -> None:
+    assert is_way(API, "kubelet-certificate-authority") and is_way(API, "authorization-mode") and is_way(API, "egress-selector-config-file")
+    assert is_way("kubelet", "authentication.webhook.enabled") and is_way("kubelet", "tlsMinVersion") and is_way("kubelet", "port")
+    assert not is_way(API, "v") and not is_way("kubelet", "maxPods") and not is_way(SCHEDULER, "tls-min-version")
