@@ -145,6 +145,11 @@ def judge(
 ) -> tuple[list[N], list[Refusal]]:
     """The plans with their warnings about pairs that the run touches and that do not fit after it, and the refusals. `allowed`: the pairs
     for which there is consent; `undoes`: the run brings back what was there, and is only warned."""
+    known = {pair.name for pair in pairs.PAIRS}
+    if unknown := [name for name in allowed or () if name not in known]:
+        return list(plans), [
+            Refusal(plans[0].host if plans else "all", f"{CONSENT}={unknown[0]}: no pair has that name", "docs/reference/pairs.md has all")
+        ]
     before = picture_of(found, plans)
     then = after(before, plans)
     rows = pairs.concerned(before, then)
