@@ -11,7 +11,7 @@ from roles.engine import detail, pairs
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, RemoteError
 from roles.engine.certificates import CertificateError, Material, parse_material
-from roles.engine.node import read_materials
+from roles.engine.node import read_materials, virtual_mark
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.pairs import Handshake, Mismatch, Pair, Picture, Severity
 from roles.engine.proof import ADDRESSES, Cluster, NoApi, Survey, SurveyedNode, presented
@@ -44,8 +44,9 @@ class _Reader:
         return {path: found for path in sorted(paths) if (found := self._tried(lambda: self.cluster.object(path))) is not None}  # noqa: B023
 
     def nodes(self) -> Mapping[str, Mapping[str, Any]] | None:
-        found: Mapping[str, Mapping[str, Any]] | None = self._tried(self.cluster.nodes)
-        return found
+        """Those with a kubelet."""
+        found: Mapping[str, Mapping[str, Any]] | None = self._tried(self.cluster.known_nodes)
+        return found if found is None else {name: one for name, one in found.items() if virtual_mark(one) is None}
 
     def materials(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Material]:
         by_host: dict[str, list[str]] = {}

@@ -50,7 +50,7 @@ from roles.engine.api import (
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
-from roles.engine.node import Observation
+from roles.engine.node import Observation, virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
 from roles.engine.timeouts import patient
 
@@ -334,9 +334,10 @@ class Cluster:
         return found
 
     def ready_nodes(self) -> list[str]:
-        """The names of the nodes that are Ready now. Raises ApiError or NoApi."""
+        """The names of the nodes with a kubelet that are Ready now. Raises ApiError or NoApi."""
         listed = self.query(lambda api: _nodes(api, API_WAIT_SECONDS))
-        conditions = {name: (node.get("status") or {}).get("conditions") or () for name, node in listed.items()}
+        kubelets = {name: node for name, node in listed.items() if virtual_mark(node) is None}
+        conditions = {name: (node.get("status") or {}).get("conditions") or () for name, node in kubelets.items()}
         return [
             name for name, found in conditions.items() if any((one.get("type"), one.get("status")) == ("Ready", "True") for one in found)
         ]
