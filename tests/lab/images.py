@@ -17,10 +17,13 @@ APPLETS = ("sh", "sleep", "echo", "cat", "ls", "ps", "wget", "httpd", "date", "i
 WAIT_FOR_TERM = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 
 
-def image_tar(name: str, files: Mapping[str, Path], entrypoint: Sequence[str], links: Mapping[str, str] | None = None) -> bytes:
+def image_tar(
+    name: str, files: Mapping[str, Path], entrypoint: Sequence[str], links: Mapping[str, str] | None = None, variables: Sequence[str] = ()
+) -> bytes:
     """An image archive in Docker's format (image-spec/specs-go v1.2), the same bytes for the same content.
 
-    `files` maps paths in the image to files here, `links` maps symbolic links to what they point to.
+    `files` maps paths in the image to files here, `links` maps symbolic links to what they point to. `variables` (NAME=VALUE) are those of
+    its processes, beside PATH.
     """
     layer = io.BytesIO()
     made: set[str] = set()
@@ -54,7 +57,7 @@ def image_tar(name: str, files: Mapping[str, Path], entrypoint: Sequence[str], l
             "architecture": architecture(),
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
-            "config": {"Entrypoint": list(entrypoint), "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]},
+            "config": {"Entrypoint": list(entrypoint), "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", *variables]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
             "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "daytwo lab"}],
         },
@@ -77,6 +80,6 @@ def busybox_tar(name: str, busybox: Path) -> bytes:
     return image_tar(name, {"bin/busybox": busybox}, WAIT_FOR_TERM, links)
 
 
-def component_tar(name: str, binary: Path) -> bytes:
+def component_tar(name: str, binary: Path, variables: Sequence[str] = ()) -> bytes:
     """An image with one binary in /usr/local/bin, which is where a manifest's bare command name is found."""
-    return image_tar(name, {f"usr/local/bin/{binary.name}": binary}, (f"/usr/local/bin/{binary.name}",))
+    return image_tar(name, {f"usr/local/bin/{binary.name}": binary}, (f"/usr/local/bin/{binary.name}",), variables=variables)
