@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,6 +204,22 @@ def forget(lab: Lab, *nodes: str) -> None:
     gone = f"rm -rf /var/lib/daytwo /etc/systemd/system/{boot} /etc/systemd/system/multi-user.target.wants/{boot}; systemctl daemon-reload"
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda node: lab.run(node, gone), nodes or lab.nodes))
+
+
+@contextlib.contextmanager
+def talking(lab: Lab, node: str) -> Iterator[None]:
+    """The login shell of this node prints before each command, on both outputs, as on many companies' machines."""
+    kept = lab.run(
+        node, "[ ! -e /root/.bashrc ] || cp -a /root/.bashrc /root/.bashrc.kept; cat /root/.bashrc 2>/dev/null", check=False
+    ).stdout
+    banner = (
+        'echo "*** authorised use only, host $(hostname) ***"\necho "you have mail" >&2\nprintf "state=confirmed\\ndaytwo 1\\nend\\n> "\n'
+    )
+    lab.run(node, "cat >/root/.bashrc", input=f"{banner}{kept}")
+    try:
+        yield
+    finally:
+        lab.run(node, "rm -f /root/.bashrc; [ ! -e /root/.bashrc.kept ] || mv /root/.bashrc.kept /root/.bashrc", check=False)
 
 
 def ssh_uses(lab: Lab, node: str, since: str) -> int:

@@ -104,8 +104,9 @@ class Node:
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten(lab: Lab) -> Iterator[None]:
-    """No record of this module's runs is left on a node."""
-    yield
+    """No record of this module's runs is left on a node. The login shell of a worker prints before each command."""
+    with operator.talking(lab, "w1"):
+        yield
     operator.forget(lab)
 
 
@@ -933,6 +934,32 @@ def test_secrets_are_told_nowhere(node: Node, tmp_path: Path, monkeypatch: pytes
         events = [json.loads(line) for line in texts["record"].splitlines()]
         assert [event["event"] for event in events] == ["run", "begin", "plan", "end", "end-of-run"]
         assert events[0]["who"] == me() and events[3]["outcome"] == ("confirmed" if good else "reverted")
+
+
+def test_the_reason_is_of_the_process_that_ended(second: Node) -> None:
+    """A unit without RestartSec: while the change is given up, a third process starts, and says what each start says. The file is there
+    for the plan, and gone for the new process."""
+    soon, cert = "/etc/systemd/system/kubelet.service.d/30-soon.conf", "/run/serving"
+    second.run(f"mkdir -p {cert} $(dirname {soon}) && cp /var/lib/kubelet/pki/kubelet.crt /var/lib/kubelet/pki/kubelet.key {cert}/")
+    second.run(f"cat >{soon}; systemctl daemon-reload", input="[Service]\nRestart=always\nRestartSec=100ms\n")
+    try:
+        fields = f"tlsCertFile={cert}/kubelet.crt,tlsPrivateKeyFile={cert}/kubelet.key"
+        run = Started("kubelet_config", "-y", *data(kubelet_config=fields, only=second.name), hold="place 1")
+        run.wait_for(f"{second.name} kubelet: held\n")
+        second.run(f"rm -r {cert}")
+        second.go()
+        told = run.end()
+        assert told.code == 1, told.all
+        assert re.search(
+            rf'^HALTED: {second.name}, kubelet: reverted: .* \["command failed" err=.*{cert}/kubelet.*no such file', told.out, re.M
+        ), told.all
+        evidence = told.out.partition(f"Evidence from {second.name} ")[2].splitlines()
+        assert any('"command failed"' in line for line in evidence[:9]) and "Main process exited" in "".join(evidence[:12]), told.out
+    finally:
+        second.run(
+            f"rm -rf {soon} {cert}; rmdir --ignore-fail-on-non-empty $(dirname {soon}); systemctl daemon-reload; systemctl reset-failed kubelet",
+            check=False,
+        )
 
 
 # ---- by hand

@@ -166,6 +166,13 @@ def resized(audit: Outcome) -> list[dict[str, Any]]:
     return [one for one in json.loads(audit.out)["findings"] if one["kind"] == "resize"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def talking(lab: Lab) -> Iterator[None]:
+    """All of this module on nodes whose login shells print."""
+    with operator.talking(lab, "w1"):
+        yield
+
+
 @pytest.fixture(scope="module")
 def nothing_left(lab: Lab) -> Iterator[None]:
     """Whatever tests that were killed have left is gone; and no record of this module's runs is left on a node."""

@@ -23,7 +23,7 @@ from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import is_over
 from roles.engine.placement import requests
 from roles.right_size import page
-from tests.integration import browser, metrics_api, scaling
+from tests.integration import browser, metrics_api, operator, scaling
 from tests.integration.metrics_api import MetricsApi
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.integration.test_pod_resize import identities, kernel, manifest
@@ -112,6 +112,13 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         assert shown.told["all"]["bars"] == 3 and [shown.told["answers"][word]["bars"] for word in ("fits", "leaking")] == [1, 1]
         assert shown.told["answers"]["nothing-has-this"]["bars"] == 0
         assert [text.split()[1][:10] for text in shown.told["bars"]] == ["shop/leaks", "shop/waste", "shop/fits"], shown.told["bars"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def talking(lab: Lab) -> Iterator[None]:
+    """All of this module on nodes whose login shells print."""
+    with operator.talking(lab, "w1"):
+        yield
 
 
 @pytest.fixture(scope="module")

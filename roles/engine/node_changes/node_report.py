@@ -10,7 +10,7 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import back_command
 from roles.engine.rollout import ClusterStep, Stage, counted
-from roles.engine.transaction import STABLE_SECONDS, Change, directory
+from roles.engine.transaction import STABLE_SECONDS, Change, Status, directory, repair
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
@@ -167,9 +167,10 @@ def _show_failure(step: NodeStep) -> None:
             f"within {change.confirm_timeout} s of its start; deploys/changes.py shows how it ended."
         )
     if step.outcome == "revert-failed":
-        here = directory(change.id)
+        found = repair(change, status or Status("revert-failed"))
+        show(f"REPAIR BY HAND on {change.node}: {found.why}. As root there:")
+        show_lines("\n".join(f"    {command}" for command in found.commands))
         show(
-            f"REPAIR BY HAND on {change.node}: read {here}/log; the old files are in {here}/before/ (with SHA256SUMS). "
-            f"The node retries by itself; `sh {here}/change.sh revert` retries at once, and `sh {here}/change.sh abandon` ends the retries "
-            "and leaves everything as it is."
+            f"The node retries by itself, too; `sh {directory(change.id)}/change.sh abandon` ends that and leaves everything as it is."
+            " docs/by-hand.md has all such states."
         )

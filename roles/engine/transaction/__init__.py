@@ -1,6 +1,7 @@
 """The transaction every role ends in: stage, apply, prove, confirm or revert."""
 
 from roles.engine.transaction import object_record, report
+from roles.engine.transaction.by_hand import repair
 from roles.engine.transaction.change_script import (
     HOME,
     Holder,
@@ -83,6 +84,7 @@ __all__ = [
     "parse_events",
     "plan_record",
     "read_events",
+    "repair",
     "report",
     "resume_script",
     "script",

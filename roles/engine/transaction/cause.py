@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-# systemd is process 1. Its unit names end its own lines in a journal that does not say who spoke.
-_SYSTEMD = "1"
+# Process 1. Its unit names end its own lines in a journal that does not say who spoke.
+_SYSTEMD = "systemd"
 _SPOKEN = re.compile(r"(?P<who>[^ \[]+)\[(?P<pid>\d+)\]: (?P<text>.*)")
 _BY_SYSTEMD = re.compile(
     r"(Failed to start |Start(ing|ed) |Stopp(ing|ed) |Dependency failed for |Reload(ing|ed) |Condition check |\S+\.(service|slice)(: | - ))"
@@ -180,7 +180,9 @@ def _read_journal(found: Spoken, journal: Sequence[tuple[int, str]]) -> None:
 
 def _named(number: int, text: str) -> Said:
     spoken = _SPOKEN.match(text)
-    return Said(number, spoken["pid"], spoken["text"]) if spoken else Said(number, "0", text)
+    if not spoken:
+        return Said(number, "0", text)
+    return Said(number, _SYSTEMD if spoken["pid"] == "1" else spoken["pid"], spoken["text"])
 
 
 def _unnamed(number: int, text: str) -> Said:
@@ -196,10 +198,9 @@ def _without_old(lines: list[Said], named: bool) -> tuple[set[str], list[Said]]:
         return set(), lines
     first = stopping[0] if named else stopping[-1]
     after = (at for at in range(first, len(lines)) if lines[at].pid == _SYSTEMD and _STOPPED.match(lines[at].text))
-    end = next(after, None)
-    if end is None:
-        return {line.pid for line in lines[:first] if line.pid not in ("", "0", _SYSTEMD)}, lines[first:]
-    return {line.pid for line in lines[:end] if line.pid not in ("", "0", _SYSTEMD)}, lines[end:]
+    end = next(after, first)
+    # klog's PID is text, and 1 in each container of its own.
+    return {line.pid for line in lines[:end]} - {"0", _SYSTEMD} if named else set(), lines[end:]
 
 
 def _of_container(spoken: Spoken) -> Iterator[Said]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.transaction import cause
@@ -20,7 +20,8 @@ _SHOWN = 8
 class Status:
     """The status of a change on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text). `files` are the sha256 of
     the change's files on the node, `inside` of those that a static pod's container has at the same paths; `checkpoints` are the present
-    bytes of the change's checkpoints, in their order (empty: no such file)."""
+    bytes of the change's checkpoints, in their order (empty: no such file). `evidence` are the words of the new process and about it;
+    after a revert that failed, `blocking` are those since the restore, and `unit` the state of the kubelet's unit (systemctl(1), show)."""
 
     state: str
     reason: str = ""
@@ -33,12 +34,20 @@ class Status:
     checkpoints: tuple[bytes, ...] = ()
     inside: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    blocking: tuple[str, ...] = ()
+    unit: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[tuple[int, str], ...] = field(default=())
 
     @property
     def error_line(self) -> str:
         """The words of whoever failed that show the cause, or "" if there are none (cause.py)."""
         found = cause.cause(self.evidence)
+        return _short(found.bare) if found else ""
+
+    @property
+    def blocked_by(self) -> str:
+        """The line that shows why the old process does not start after a revert, or ""."""
+        found = cause.cause(self.blocking)
         return _short(found.bare) if found else ""
 
     @property
@@ -54,7 +63,8 @@ class Status:
         before = [line.number for line in own if line.number <= found.number][-_SHOWN:]
         others = [line.number for line in spoken.systemd if line.number > found.number][:2]
         if spoken.logs and found.pid in spoken.logs:
-            others = [line.number for lines in spoken.processes.values() for line in lines][-4:]
+            container = found.pid.partition("[")[0]
+            others = [line.number for lines in spoken.processes.values() for line in lines if container in line.text][-4:]
         return [self.evidence[number] for number in [*before, *others]]
 
 
@@ -101,9 +111,15 @@ def parse(lines: Iterable[str]) -> Status:
         checkpoints=tuple(checkpoints),
         inside=tuple(inside),
         # It may contain a component's command line, or a value that it could not parse.
-        evidence=tuple(mask_text(_decoded(values.get("evidence", "")).decode("utf-8", "replace")).splitlines()),
+        evidence=_lines(values.get("evidence", "")),
+        blocking=_lines(values.get("blocking", "")),
+        unit=dict(word.partition("=")[::2] for word in values.get("unit", "").split()),
         steps=tuple(steps),
     )
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(mask_text(_decoded(text).decode("utf-8", "replace")).splitlines())
 
 
 def _decoded(text: str) -> bytes:
