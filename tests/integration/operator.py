@@ -209,13 +209,19 @@ def forget(lab: Lab, *nodes: str) -> None:
 @contextlib.contextmanager
 def talking(lab: Lab, node: str) -> Iterator[None]:
     """The login shell of this node prints before each command, on both outputs, as on many companies' machines."""
-    kept = lab.run(
-        node, "[ ! -e /root/.bashrc ] || cp -a /root/.bashrc /root/.bashrc.kept; cat /root/.bashrc 2>/dev/null", check=False
-    ).stdout
-    banner = (
-        'echo "*** authorised use only, host $(hostname) ***"\necho "you have mail" >&2\nprintf "state=confirmed\\ndaytwo 1\\nend\\n> "\n'
+    # Not before those of the tests themselves.
+    words = """\
+case $BASH_EXECUTION_STRING in "sh -c "*)
+    echo "*** authorised use only, host $(hostname) ***"
+    echo "you have mail" >&2
+    printf 'state=confirmed\\ndaytwo 1\\nend\\n> ' ;;
+esac
+"""
+    lab.run(
+        node,
+        "[ ! -e /root/.bashrc ] || mv /root/.bashrc /root/.bashrc.kept; cat - /root/.bashrc.kept 2>/dev/null >/root/.bashrc; :",
+        input=words,
     )
-    lab.run(node, "cat >/root/.bashrc", input=f"{banner}{kept}")
     try:
         yield
     finally:
