@@ -42,6 +42,7 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
         orders=seen.orders,
         held=seen.held,
         requests=seen.requests,
+        unfit=seen.unfit,
         not_known=seen.not_known,
         failures=seen.failures,
     )

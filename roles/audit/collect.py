@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from roles import pod_resize
 from roles.audit.certificates import REQUESTS, NodeCertificate, read_certificates
 from roles.audit.drift import HostDesired
+from roles.audit.paired import read_mismatches
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiError, GateMetric, list_objects
@@ -18,6 +19,7 @@ from roles.engine.disruption import Problem, budget_states, cluster_time, lint, 
 from roles.engine.draining import read_places, with_places
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
+from roles.engine.pairs import Mismatch
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
@@ -30,7 +32,7 @@ T = TypeVar("T")
 @dataclass
 class Collected:
     """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined;
-    `held`: the certificates of each host; `requests`: for certificates."""
+    `held`: the certificates of each host; `requests`: for certificates; `unfit`: settings that do not fit each other."""
 
     views: list[View] = field(default_factory=list)
     desired: dict[str, HostDesired] = field(default_factory=dict)
@@ -41,6 +43,7 @@ class Collected:
     orders: list[NodeOrder] = field(default_factory=list)
     held: dict[str, tuple[NodeCertificate, ...]] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
+    unfit: list[Mismatch] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     not_known: list[str] = field(default_factory=list)
 
@@ -121,6 +124,8 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
         found.lasting = kubeadm_config.read_stored(cluster.object)
     except (ApiError, NoApi, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
+    found.unfit, unread = read_mismatches(fleet, cluster, found.views)
+    found.not_known += unread
     _workloads(api, cluster, found)
     _autoscalers(api, cluster, found)
     if with_order:

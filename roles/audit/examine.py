@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, idle, resized, stale, strays, versions
+from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, idle, paired, resized, stale, strays, versions
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
@@ -15,6 +15,7 @@ from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
+from roles.engine.pairs import Mismatch
 from roles.engine.transaction import mask_text
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
@@ -35,6 +36,7 @@ def report(
     orders: Sequence[NodeOrder] = (),
     held: Mapping[str, Sequence[certificates.NodeCertificate]] | None = None,
     requests: Sequence[Mapping[str, Any]] = (),
+    unfit: Sequence[Mismatch] = (),
     not_known: Sequence[str] = (),
     failures: Sequence[str] = (),
 ) -> Report:
@@ -49,6 +51,7 @@ def report(
     found += resized.findings(drifts)
     found += disrupted.findings(disruption)
     found += autoscaled.findings(autoscalers)
+    found += paired.findings(unfit)
     now, held = datetime.fromisoformat(made), held or {}
     for host, own in held.items():
         found += certificates.findings(host, own, now)

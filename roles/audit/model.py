@@ -43,6 +43,7 @@ Kind = Literal[
     "disruption",
     "autoscaler",
     "certificate",
+    "pair",
     "inventory",
 ]
 
@@ -66,6 +67,7 @@ TITLES: dict[str, str] = {
     "disruption": "disruption",
     "autoscaler": "autoscaler",
     "certificate": "certificate",
+    "pair": "does not fit another setting",
     "inventory": "invalid data in the inventory",
 }
 
@@ -180,8 +182,8 @@ class Report(_Model):
 
     @property
     def code(self) -> int:
-        """The exit code: 1 if a node could not be read, 2 if there are findings that count, else 0. Notes about disruption and
-        autoscalers do not count: a cluster that is well has them."""
+        """The exit code: 1 if a node could not be read, 2 if there are findings that count, else 0. Notes about disruption,
+        autoscalers and pairs do not count: a cluster that is well has them."""
         return 1 if self.failures else 2 if any(_counts(finding) for finding in self.findings) else 0
 
     def count(self, severity: Severity) -> int:
@@ -189,7 +191,7 @@ class Report(_Model):
 
 
 def _counts(finding: Finding) -> bool:
-    return finding.kind not in ("disruption", "autoscaler") or finding.severity is not Severity.note
+    return finding.kind not in ("disruption", "autoscaler", "pair") or finding.severity is not Severity.note
 
 
 def in_order(findings: Iterable[Finding], hosts: Iterable[str]) -> tuple[Finding, ...]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from roles.engine import detail, pairs
 from roles.engine.api import ApiError
-from roles.engine.bridge import Fleet, RemoteError
+from roles.engine.bridge import Fleet, Remote, RemoteError, at_once
 from roles.engine.certificates import CertificateError, Material, parse_material
 from roles.engine.node import read_materials, virtual_mark
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.pairs import Handshake, Mismatch, Pair, Picture, Severity
-from roles.engine.proof import ADDRESSES, Cluster, NoApi, Survey, SurveyedNode, presented
+from roles.engine.proof import ADDRESSES, Cluster, NoApi, Presented, Survey, presented
 from roles.engine.transaction import Refusal
 
 N = TypeVar("N", bound=NodePlan[Any])
@@ -37,7 +38,7 @@ class _Reader:
 
     fleet: Fleet
     cluster: Cluster
-    observed: Mapping[str, SurveyedNode]
+    remotes: Mapping[str, Remote]
     problems: list[str] = field(default_factory=list)
 
     def objects(self, paths: Collection[str]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ class _Reader:
         by_host: dict[str, list[str]] = {}
         for host, path in sorted(files):
             by_host.setdefault(host, []).append(path)
-        remotes = [node.remote for host, node in self.observed.items() if host in by_host]
+        remotes = [remote for host, remote in self.remotes.items() if host in by_host]
         found: dict[tuple[str, str], Material] = {}
         answers = self.fleet.each(remotes, lambda remote: read_materials(remote, by_host[remote.name]), doing="read the certificates of")
         for host, answer in answers.items():
@@ -74,25 +75,28 @@ class _Reader:
                 continue
             authority = "".join(ssl.DER_cert_to_PEM_cert(one.der) for one in material.certificates)
             kinds = tuple(",".join(server.flags.get(_TYPES, ())).split(",")) if _TYPES in server.flags else ADDRESSES
-            for name, node in (picture.nodes or {}).items():
-                shown = self._tried(lambda: presented(self.cluster, node, authority, kinds), f"{name}: ")  # noqa: B023
-                if shown is not None and (shown.certificate is not None):
+            nodes = list((picture.nodes or {}).items())
+            for (name, _), shown in zip(
+                nodes, at_once(partial(presented, self.cluster, one, authority, kinds) for _, one in nodes), strict=True
+            ):
+                if isinstance(shown, Presented) and shown.certificate is not None:
                     found[name, path] = Handshake(shown.where, shown.problem)
-                elif shown is not None:
-                    self.problems.append(f"{name}: {shown.where} presents no certificate: {shown.problem}")
+                else:
+                    why = f"{shown.where} presents no certificate: {shown.problem}" if isinstance(shown, Presented) else shown
+                    self.problems.append(f"{name}: {why}")
         return found
 
-    def _tried(self, ask: Callable[[], Any], of: str = "") -> Any:
+    def _tried(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except (ApiError, NoApi, RemoteError) as error:
-            self.problems.append(f"{of}{error}")
+            self.problems.append(str(error))
             return None
 
 
-def read(fleet: Fleet, cluster: Cluster, observed: Mapping[str, SurveyedNode], rows: Sequence[Pair], picture: Picture) -> Reading:
+def read_picture(fleet: Fleet, cluster: Cluster, remotes: Mapping[str, Remote], rows: Sequence[Pair], picture: Picture) -> Reading:
     """What the pairs `rows` need besides flags and fields: objects, files, and handshakes with kubelets."""
-    reader = _Reader(fleet, cluster, observed)
+    reader = _Reader(fleet, cluster, remotes)
     sides = [side for pair in rows for side in (pair.here, pair.there)]
     wanted = {path for side in sides for path in side.reads}
     live = any(side.live for side in sides)
@@ -156,14 +160,15 @@ def judge(
     rows = pairs.concerned(before, then)
     if not rows:
         return list(plans), []
+    remotes = {host: node.remote for host, node in found.observed.items()}
     # The files that only the new flags name are read too.
-    reading = read(fleet, found.reading, found.observed, rows, then)
+    reading = read_picture(fleet, found.reading, remotes, rows, then)
     then = reading.picture
     before = replace(
         before, nodes=then.nodes, objects=then.objects, handshakes=then.handshakes, materials=_before(then, after(before, plans))
     )
     missing = pairs.files_of(before, [side for pair in rows for side in (pair.here, pair.there)]) - {*before.materials}
-    before = replace(before, materials={**before.materials, **_Reader(fleet, found.reading, found.observed).materials(missing)})
+    before = replace(before, materials={**before.materials, **_Reader(fleet, found.reading, remotes).materials(missing)})
     wrong = pairs.changed(before, then, rows)
     refused = [one for one in wrong if one.pair.severity is Severity.refuse and one.pair.name not in (allowed or ()) and not undoes]
     warned = [one for one in wrong if one not in refused]

@@ -1,6 +1,6 @@
 """Settings in two places that must fit each other: a table, and what judges it."""
 
-from roles.engine.pairs.judge import changed, concerned, mismatches, sentence
+from roles.engine.pairs.judge import changed, concerned, mismatches, sentence, text
 from roles.engine.pairs.model import Mismatch, Pair, Severity
 from roles.engine.pairs.picture import KUBELET, Handshake, KubeletSide, Picture, Server, Side, files_of, kubelet_side, server
 from roles.engine.pairs.relations import unsigned
@@ -31,5 +31,6 @@ __all__ = [
     "mismatches",
     "sentence",
     "server",
+    "text",
     "unsigned",
 ]

@@ -22,7 +22,8 @@ class Severity(StrEnum):
 @dataclass(frozen=True)
 class Pair:
     """`must`: the relation in words; `own`: both sides are of the same node, else each is compared with each; `unset`: the relation decides
-    also if a side is not set; `one_way`: only a change of `here` is judged, and no state. `broken`: what happens then; `source`: the file
+    also if a side is not set; `one_way`: only a change of `here` is judged, and no state; `found`: its severity as an audit finds it, if
+    nothing is wrong yet. `broken`: what happens then; `source`: the file
     or document of Kubernetes."""
 
     name: str
@@ -37,6 +38,7 @@ class Pair:
     own: bool = False
     unset: bool = False
     one_way: bool = False
+    found: Severity | None = None
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,7 @@ _NETWORK = (
         f"a smaller maxPods ({_FIELDS}), or a node with a larger range",
         "flannel-io/flannel#1309; k3s-io/k3s#5885; pkg/controller/nodeipam",
         own=True,
+        found=NOTE,
     ),
     Pair(
         "pods-fit-new-ranges",

@@ -1,0 +1,49 @@
+"""Settings that do not fit each other now, whoever has changed them (docs/reference/pairs.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from roles.audit.model import Finding
+from roles.audit.model import Severity as Worth
+from roles.audit.view import View
+from roles.engine import pairs
+from roles.engine.bridge import Fleet, Remote
+from roles.engine.node_changes import read_picture
+from roles.engine.pairs import Mismatch, Picture, Severity
+from roles.engine.proof import Cluster
+
+_WORTH = {Severity.refuse: Worth.critical, Severity.warn: Worth.warning, Severity.note: Worth.note}
+
+
+def read_mismatches(fleet: Fleet, cluster: Cluster, views: Sequence[View]) -> tuple[list[Mismatch], list[str]]:
+    """The pairs that do not fit, and what could not be read of them."""
+    remotes: Mapping[str, Remote] = {remote.name: remote for remote in fleet.targets}
+    reading = read_picture(fleet, cluster, remotes, pairs.PAIRS, picture_of(views))
+    return pairs.mismatches(reading.picture), [f"settings that must fit each other: {problem}" for problem in reading.problems]
+
+
+def picture_of(views: Iterable[View]) -> Picture:
+    """What the views have: flags, and the fields that the kubelets run with. Pure."""
+    known = [view for view in views if view.kubelet is not None]
+    return Picture(
+        tuple(pairs.server(one) for view in known for one in view.components.values()),
+        tuple(pairs.kubelet_side(view.kubelet, pairs.FIELDS, view.effective) for view in known if view.kubelet is not None),
+    )
+
+
+def findings(found: Iterable[Mismatch]) -> Iterator[Finding]:
+    """Pure. A finding for each host that has the first side of a pair of its own node, else one for the cluster."""
+    for one in found:
+        alone = one.here if one.pair.own else (one.here[0] if len(one.here) == 1 else None,)
+        for host in alone:
+            yield Finding(
+                severity=_WORTH[one.pair.found or one.pair.severity],
+                kind="pair",
+                node=host,
+                component=one.pair.here.owner,
+                name=one.pair.name,
+                value=pairs.text(one.values[0]),
+                rule=pairs.sentence(one, host or ""),
+                way_out=one.pair.way_out,
+            )
