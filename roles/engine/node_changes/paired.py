@@ -155,6 +155,8 @@ def judge(
         return list(plans), [
             Refusal(plans[0].host if plans else "all", f"{CONSENT}={unknown[0]}: no pair has that name", "docs/reference/pairs.md has all")
         ]
+    if not any(one.settings or one.flags for plan in plans for one in plan.changing):
+        return list(plans), []
     before = picture_of(found, plans)
     then = after(before, plans)
     rows = pairs.concerned(before, then)
