@@ -13,7 +13,7 @@ from enum import Enum
 
 from roles.engine.disruption.owners import Controller, DisruptionObjects
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object, OwnerRef, controllers_of, is_ending, is_over, owner_ref, owner_refs
+from roles.engine.object_changes import Object, OwnerRef, controllers_of, is_ending, is_over, managers, owner_ref, owner_refs
 
 #: Kinds of Kubernetes itself, by the group of their API: their controllers change no budget, and daytwo knows what they do with pods.
 KNOWN = frozenset(
@@ -84,7 +84,9 @@ def _owners(budget: Object) -> Iterator[Keeper]:
 
 
 def _managers(budget: Object) -> Iterator[Keeper]:
-    found = [name for field in _DECIDING for name in controllers_of(budget, "f:spec", field)]
+    """Of the fields that decide; of the whole spec if nobody is noted for these."""
+    noted = [field for field in _DECIDING if managers(budget, "f:spec", field)]
+    found = [name for field in noted for name in controllers_of(budget, "f:spec", field)] if noted else controllers_of(budget, "f:spec")
     return (_by_manager(Keeps.MANAGER, name) for name in found)
 
 

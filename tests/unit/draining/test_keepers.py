@@ -70,6 +70,10 @@ KEPT: tuple[tuple[str, Callable[[], tuple[list[dict[str, Any]], dict[str, Any]]]
         lambda: (deployment(1, 1), blocking(managedFields=managed("virt-controller", operation="Apply"))), "virt-controller",
     ),
     (
+        "a manager of its spec, without its fields",
+        lambda: (deployment(1, 1), blocking(managedFields=[{"manager": "rook", "operation": "Update", "fieldsV1": {"f:spec": {}}}])), "rook writes",
+    ),
+    (
         "people created it, a controller fills it",
         lambda: (deployment(1, 1), blocking(managedFields=[*managed("kubectl-create", field="f:selector"), *managed("some-operator")])), "some-operator",
     ),
@@ -122,6 +126,9 @@ PEOPLES = (
     {"managedFields": managed("Terraform")},
     {"managedFields": managed("OpenAPI-Generator")},
     {"managedFields": managed("daytwo", operation="Apply")},
+    # The rule is theirs; a controller has only labelled it, or set its selector.
+    {"managedFields": [*managed("kubectl-edit"), *managed("some-operator", field="f:selector")]},
+    {"managedFields": [*managed("kubectl-edit"), {"manager": "some-operator", "operation": "Update", "fieldsV1": {"f:metadata": {}}}]},
     # Its status is the disruption controller's, and says nothing about its spec.
     {
         "managedFields": [
