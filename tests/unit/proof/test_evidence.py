@@ -79,12 +79,8 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_signs_of_a_node_are_one_command() -> None:
     local = Local()
-    assert kinds(look({"maxOpenFiles": 1, "oomScoreAdj": 1}, local), "maxOpenFiles", "oomScoreAdj", "readOnlyPort") == [
-        "unknown",
-        "missing",
-        "missing",
-    ]
-    assert len(local.scripts) == 1 and "sockets" in local.scripts[0] and "inhibit" not in local.scripts[0]
+    assert kinds(look({"maxOpenFiles": 1, "oomScoreAdj": 1}, local), "maxOpenFiles", "oomScoreAdj") == ["missing", "missing"]
+    assert len(local.scripts) == 1 and "oom_score_adj" in local.scripts[0] and "inhibit" not in local.scripts[0]
 
 
 def test_a_sign_that_needs_nothing_of_the_node_runs_nothing_there() -> None:
