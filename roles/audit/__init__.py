@@ -41,6 +41,7 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
         autoscalers=seen.autoscalers,
         orders=seen.orders,
         held=seen.held,
+        obstacles=seen.obstacles,
         requests=seen.requests,
         unfit=seen.unfit,
         not_known=seen.not_known,

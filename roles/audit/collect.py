@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from roles import pod_resize
 from roles.audit.certificates import REQUESTS, NodeCertificate, read_certificates
 from roles.audit.drift import HostDesired
+from roles.audit.next_start import read_obstacles
 from roles.audit.paired import read_mismatches
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
@@ -21,6 +22,7 @@ from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.pairs import Mismatch
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
+from roles.engine.starting import Obstacle
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
 from roles.feature_gates.model import read_gates
@@ -32,7 +34,8 @@ T = TypeVar("T")
 @dataclass
 class Collected:
     """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined;
-    `held`: the certificates of each host; `requests`: for certificates; `unfit`: settings that do not fit each other."""
+    `held`: the certificates of each host; `obstacles`: to the next start of a node, and to new pods; `requests`: for certificates;
+    `unfit`: settings that do not fit each other."""
 
     views: list[View] = field(default_factory=list)
     desired: dict[str, HostDesired] = field(default_factory=dict)
@@ -42,6 +45,7 @@ class Collected:
     autoscalers: list[JudgedAutoscaler | JudgedVertical] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
     held: dict[str, tuple[NodeCertificate, ...]] = field(default_factory=dict)
+    obstacles: list[Obstacle] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     unfit: list[Mismatch] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -133,15 +137,23 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
 
 
 def _certificates(fleet: Fleet, found: Collected) -> None:
+    """The certificates of each node, and what stands in the way of its next start."""
     by_host = {one.host: one for one in found.views if one.kubelet is not None}
     remotes = [remote for remote in fleet.targets if remote.name in by_host]
-    for host, read in fleet.each(remotes, lambda remote: read_certificates(remote, by_host[remote.name])).items():
+
+    def read_both(remote: Remote) -> tuple[tuple[NodeCertificate, ...], tuple[Obstacle, ...] | None]:
+        return read_certificates(remote, by_host[remote.name]), read_obstacles(remote, by_host[remote.name])
+
+    for host, read in fleet.each(remotes, read_both).items():
         if isinstance(read, RemoteError):
-            found.not_known.append(f"{host}: certificates: {str(read).removeprefix(f'{host}: ')}")
+            found.not_known.append(f"{host}: certificates, and its next start: {str(read).removeprefix(f'{host}: ')}")
         elif isinstance(read, Exception):
             raise read
         else:
-            found.held[host] = read
+            found.held[host], obstacles = read
+            found.obstacles += obstacles or ()
+            if obstacles is None:
+                found.not_known.append(f"{host}: whether its kubelet would start again, and new pods start: it gave no whole answer")
 
 
 def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:

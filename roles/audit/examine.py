@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, idle, paired, resized, stale, strays, versions
+from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, idle, next_start, paired, resized, stale, strays, versions
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
@@ -16,6 +16,7 @@ from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
 from roles.engine.pairs import Mismatch
+from roles.engine.starting import Obstacle
 from roles.engine.transaction import mask_text
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
@@ -35,6 +36,7 @@ def report(
     autoscalers: Sequence[JudgedAutoscaler | JudgedVertical] = (),
     orders: Sequence[NodeOrder] = (),
     held: Mapping[str, Sequence[certificates.NodeCertificate]] | None = None,
+    obstacles: Sequence[Obstacle] = (),
     requests: Sequence[Mapping[str, Any]] = (),
     unfit: Sequence[Mismatch] = (),
     not_known: Sequence[str] = (),
@@ -46,6 +48,7 @@ def report(
     for view in views:
         found += _of_node(view, desired.get(view.host, HostDesired()), catalogue, target)
     found += drift.siblings(views)
+    found += next_start.findings(obstacles)
     if lasting is not None:
         found += configmaps.findings(lasting, views, catalogue, target)
     found += resized.findings(drifts)

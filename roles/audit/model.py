@@ -26,6 +26,7 @@ SEVERITIES = tuple(Severity)
 
 Kind = Literal[
     "unreadable",
+    "start",
     "in-flight",
     "daemon-reload",
     "stale",
@@ -50,6 +51,7 @@ Kind = Literal[
 #: The title of each kind, in the order of the report.
 TITLES: dict[str, str] = {
     "unreadable": "cannot be read",
+    "start": "next start and new pods",
     "in-flight": "unconfirmed change",
     "daemon-reload": "daemon-reload missing",
     "stale": "process out of date",

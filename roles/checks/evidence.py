@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from roles.engine import control_plane, kubelet
+from roles.engine import control_plane, kubelet, starting
 from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
@@ -17,6 +17,7 @@ from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import FilesWanted, Observation, ObservationError, look, unreadable
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.scripts import templates
+from roles.engine.starting import Obstacle
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 
@@ -54,7 +55,8 @@ class Health:
 @dataclass(frozen=True)
 class Evidence:
     """One node. A text says why something could not be read: `why_not` for the whole node, `refused` for its kubelet's files,
-    `control_plane_refused` for its control plane, and a text instead of an answer of the API."""
+    `control_plane_refused` for its control plane, and a text instead of an answer of the API. `obstacles`: what stands in the way of the
+    next start, and of new pods (None: it is not known)."""
 
     host: str
     why_not: str = ""
@@ -66,6 +68,7 @@ class Evidence:
     moments: tuple[Moment, ...] = ()
     health: Mapping[str, Health] = field(default_factory=dict)
     effective: Mapping[str, Mapping[str, GateMetric] | str] = field(default_factory=dict)
+    obstacles: tuple[Obstacle, ...] | None = None
     configuration: Mapping[str, Any] | str = ""
     node: Mapping[str, Any] | str = ""
 
@@ -142,7 +145,7 @@ def parts(seen: Observation) -> dict[str, Any]:
 
 
 def _watched(remote: Remote, found: Evidence) -> dict[str, Any]:
-    """The moments and the health of a node. Raises ObservationError, RemoteError."""
+    """The moments and the health of a node, and what stands in the way of the next start. Raises ObservationError, RemoteError."""
     assert found.seen is not None
     endpoints = [(KUBELET, found.kubelet.health_url, "", "")] if found.kubelet else []
     for name, component in found.components.items():
@@ -151,9 +154,14 @@ def _watched(remote: Remote, found: Evidence) -> dict[str, Any]:
         certificate, key = (flags.last_flag(argv, f"kubelet-client-{part}") or "" for part in ("certificate", "key"))
         endpoints.append((name, f"{component.health_url}?verbose", certificate, key))
     script = templates().get_template("checks.sh.j2").render(unit=found.unit_name, seconds=_watch(found.seen), endpoints=endpoints)
-    answer = remote.run(script, timeout=patient(ASK_SECONDS))
+    needs = starting.node_needs(found.kubelet, found.components.values()) if found.kubelet else None
+    # In one command: each asks a node for seconds.
+    asked = (starting.question(needs) if needs else "") + script
+    answer = remote.run("sh -s", stdin=asked, timeout=patient(ASK_SECONDS))
     moments, health = parse(remote.name, answer.stdout)
-    return {"moments": moments, "health": health}
+    facts = starting.answer(needs, answer.stdout) if needs else None
+    obstacles = tuple(starting.judge(remote.name, needs, facts)) if needs and facts and facts.complete else None
+    return {"moments": moments, "health": health, "obstacles": obstacles}
 
 
 def _watch(seen: Observation) -> int:

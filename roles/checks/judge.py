@@ -22,6 +22,7 @@ from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import pending_sentences
 from roles.engine.object_changes import Object
+from roles.engine.starting import Stops
 from roles.engine.transaction import Refusal, in_flight
 
 T = TypeVar("T")
@@ -128,7 +129,25 @@ def _readable(found: Evidence, _: NodeDesired) -> CheckVerdict:
     if found.refused:
         return CheckVerdict("fail", found.refused)
     assert found.kubelet is not None
+    if own := [str(one) for one in found.obstacles or () if one.stops is Stops.start and one.component not in COMPONENTS]:
+        return CheckVerdict("fail", "; ".join(own))
     return CheckVerdict("pass", f"{found.kubelet.config_path or 'flags only'}, {found.kubelet.style}")
+
+
+def _new_pods(found: Evidence, _: NodeDesired) -> CheckVerdict:
+    if found.obstacles is None:
+        return CheckVerdict("unknown", "the node gave no whole answer about its next start")
+    pods = [str(one) for one in found.obstacles if one.stops in (Stops.pods, Stops.network)]
+    return _verdict(pods, "its DNS file, its network plugin and the container runtime are ready for a new pod, as far as the node tells")
+
+
+def _components_start(found: Evidence, _: NodeDesired) -> CheckVerdict:
+    if not found.components:
+        return _skip("no control-plane component has a manifest on this node")
+    if found.obstacles is None:
+        return CheckVerdict("unknown", "the node gave no whole answer about its next start")
+    own = [str(one) for one in found.obstacles if one.stops is Stops.start and one.component in COMPONENTS]
+    return _verdict(own, "the files and certificates that their flags name are there")
 
 
 def _healthy(name: str, found: Evidence, _: NodeDesired) -> CheckVerdict:
@@ -359,9 +378,13 @@ CHECKS: tuple[Check, ...] = (
     Check("kubelet-settings", "it runs with the fields that the inventory wants", _settings, (*_HEALTHY, "kubelet-configuration")),
     Check("eviction-thresholds", "it uses the thresholds that the inventory wants", _thresholds, (*_HEALTHY, "kubelet-configuration")),
     Check("node-ready", "the API reports the node as Ready", _ready, _HEALTHY),
+    Check("new-pods", "a new pod would start on it: the DNS file, the network plugin, the container runtime", _new_pods, _READABLE),
     Check("manifests-clean", "the manifests directory has only manifests", _clean, _READABLE),
     Check("manifests-pods", "each manifest can be read and defines a different pod", _pods, _READABLE),
     Check("control-plane-runs", "each control-plane component runs from its manifest", _control_plane, _READABLE),
+    Check(
+        "control-plane-starts", "each component would start again: the files and certificates of its flags", _components_start, _READABLE
+    ),
     *(
         # Without the API server, the other components lose their leader's lease and end.
         Check(f"{name}-healthy", f"{name} is healthy, asked on the node itself", partial(_healthy, name), (*_FOUND, *_SERVED[name]))

@@ -1,4 +1,4 @@
-"""Swap: when a kubelet does not start with it, and what its settings do. Pure.
+"""Swap: what a kubelet's settings of it do, and when it does not start with them. Pure.
 
 Sources (Kubernetes 1.32 to 1.36): pkg/kubelet/cm/container_manager_linux.go (NewContainerManager: failSwapOn, tmpfs noswap),
 cmd/kubelet/app/server.go (run: LimitedSwap needs cgroup v2), pkg/kubelet/kuberuntime/kuberuntime_container_linux.go
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from roles.engine import starting
 from roles.engine.kubelet import KubeletState, in_effect, lookup
 from roles.engine.kubelet.drained import SWAP, limited_swap
 from roles.engine.transaction import Refusal
@@ -21,20 +22,11 @@ _NOSWAP_KERNEL = (6, 4)
 
 
 def check(state: KubeletState, after: Mapping[str, Any]) -> None:
-    """Raises Refusal if the kubelet would not start on this node."""
+    """Raises Refusal if the kubelet would not start on this node: by the rule of every start (roles/engine/starting)."""
     seen = state.kubelet.seen
-    if seen.swap and after.get(FAIL, True):
-        raise Refusal(
-            state.host,
-            f"/proc/swaps lists {seen.swap} area(s): with {FAIL} a kubelet does not start while swap is on",
-            f"set {FAIL}=false, or turn swap off first (`swapoff -a`, and its line in /etc/fstab)",
-        )
-    if limited_swap(after) and seen.cgroup2 is False:
-        raise Refusal(
-            state.host,
-            f"{SWAP} LimitedSwap: the node has cgroup v1, and a kubelet does not start so (`only supported with cgroupv2`)",
-            f"set {SWAP}=NoSwap, or boot the node with cgroup v2 (systemd.unified_cgroup_hierarchy=1)",
-        )
+    settings = {FAIL: after.get(FAIL, True), SWAP: "LimitedSwap" if limited_swap(after) else ""}
+    for one in starting.swap_obstacles(state.host, settings, seen.swap, seen.cgroup2):
+        raise Refusal(state.host, one.why, one.way_out)
 
 
 def notes(state: KubeletState, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

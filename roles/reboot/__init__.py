@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from roles.engine import bridge
+from roles.engine import bridge, starting
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
 from roles.engine.draining import cluster_time, read_drain
@@ -18,6 +18,7 @@ from roles.engine.object_changes import ConnectedCluster, Consents, Object, Obje
 from roles.engine.proof import NoApi, SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, same
 from roles.engine.rollout.options import read_options
+from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal, new_run_id, this_run
 from roles.reboot import report, way_back
@@ -122,7 +123,7 @@ def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: Re
     rebooting = {plan.host: plan for plan in plans if plan.what == "reboot"}
     restarts = fleet.each(
         [remote for remote in targets if remote.name in rebooting],
-        lambda remote: _restart(reached, remote, reached.found.nodes[remote.name].kubelet),
+        lambda remote: _restart(reached, remote, reached.found.nodes[remote.name]),
         doing="asked the kubelets of",
     )
     bridge.stop(str(one) for one in restarts.values() if isinstance(one, Exception))
@@ -145,16 +146,26 @@ def _candidate(reached: ConnectedCluster, nodes: Mapping[str, Object], wanted: R
     return Candidate(remote.name, node, surveyed.kubelet.unit_name, facts, control_plane, static, chosen=chosen(wanted.only, remote.name))
 
 
-def _restart(reached: ConnectedCluster, remote: Remote, kubelet: Kubelet) -> dict[str, Any]:
-    """What the start of the kubelet applies, and what it needs: the fields of a Candidate. Raises Refusal if it would not start with its
-    present files; RemoteError."""
+#: What a boot repairs, or may repair: shown, and no reason against the boot.
+_OF_THIS_BOOT = frozenset({Cause.runtime, Cause.port, Cause.limit, Cause.read_only})
+
+
+def _restart(reached: ConnectedCluster, remote: Remote, node: SurveyedNode) -> dict[str, Any]:
+    """What the start of the kubelet applies, what it needs, and what stands in the way of it and of its control plane's: the fields of a
+    Candidate. Raises Refusal if something would not start with its present files; RemoteError."""
+    kubelet = node.kubelet
     argv = kubelet.service.known_argv or kubelet.process.argv
-    script = ask.script([ask.ask_kubelet(kubelet, argv, {})])
-    said = remote.run("sh -s", stdin=script, timeout=patient(ask.ALL_SECONDS)).stdout
+    needs = starting.node_needs(kubelet, node.components.values())
+    script = (starting.question(needs) if needs else "") + ask.script([ask.ask_kubelet(kubelet, argv, {})])
+    said = remote.run("sh -s", stdin=script, timeout=patient(ask.ALL_SECONDS + starting.SECONDS)).stdout
     complaint = ask.verdicts(said).get("kubelet")
     if complaint:
         raise Refusal(remote.name, f"its kubelet would not start with its present files: {complaint}", "correct them, then run this again")
+    obstacles = starting.judge(remote.name, needs, starting.answer(needs, said)) if needs else []
+    if left := [one for one in obstacles if one.stops is Stops.start and one.cause not in _OF_THIS_BOOT]:
+        raise Refusal(remote.name, "; ".join(str(one) for one in left))
     found = [*kubelet_plan.warnings(kubelet), *ask.rewritten_files(kubelet, said)]
+    found += [str(one) for one in obstacles if one.stops is not Stops.note]
     if complaint is None:
         found.append("its kubelet could not be asked whether it starts with its present files")
     try:

@@ -7,7 +7,7 @@ from roles.engine.starting.cri import RuntimeHealth
 from roles.engine.starting.facts import SECONDS, answer, question
 from roles.engine.starting.judge import judge, swap_obstacles
 from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathFact, StartFacts, Stops, Tunable
-from roles.engine.starting.needs import component_needs, kubelet_needs, together
+from roles.engine.starting.needs import component_needs, kubelet_needs, node_needs, together
 from roles.engine.starting.table import FILES, NEW_PODS, TUNABLES
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "component_needs",
     "judge",
     "kubelet_needs",
+    "node_needs",
     "probe",
     "question",
     "swap_obstacles",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from roles.engine.control_plane import Component
-from roles.engine.editing import any_flag, flags, kubelet_config, manifest, manifest_parts, unit
+from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, manifest, manifest_parts, unit
 from roles.engine.kubelet import Kubelet, kubelet_plan, lookup
 from roles.engine.starting.model import FileRow, Holds, Needs, PathNeed, PortNeed, Stops
 from roles.engine.starting.table import KUBELET, TUNABLES, rows
+from roles.engine.transaction import Refusal
 
 #: The files of a change, by path; None: it removes the file.
 Changed = Mapping[str, bytes | None]
@@ -120,6 +122,19 @@ def component_needs(component: Component, data: bytes | None = None) -> Needs:
     new = port.isdigit() and int(port) != component.address[1] and manifest_parts.host_network(data)
     ports = (PortNeed(component.name, "--secure-port", int(port), address),) if new else ()
     return Needs(component.node_name, tuple(_usable(paths)), ports)
+
+
+def node_needs(kubelet: Kubelet, components: Iterable[Component] = ()) -> Needs | None:
+    """What the next start of a kubelet and of these components of its node needs, with their present files; None if the kubelet's cannot be
+    read, which others report."""
+    try:
+        found = kubelet_needs(kubelet)
+    except (FormatError, Refusal):
+        return None
+    for component in components:
+        with contextlib.suppress(FormatError):
+            found = together(found, component_needs(component))
+    return found
 
 
 def together(first: Needs, *others: Needs) -> Needs:

@@ -50,6 +50,7 @@ def evidence(
         effective={name: {} for name in (KUBELET, *components)},
         configuration=CONFIGURATION if configuration is None else configuration,
         node=READY,
+        obstacles=(),
     )
 
 

@@ -1,0 +1,145 @@
+"""A kubelet that would not start again, and a node that cannot start a pod: refused before any write, found by checks and audit; a change
+after which that is so is reverted.
+
+The states are of one node: a file laid over a kernel tunable, a file moved away. No kubelet is restarted but by a deploy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration import operator
+from tests.integration.operator import data, pyinfra, wait_for
+from tests.lab import Lab
+
+pytestmark = pytest.mark.lab
+CONFIG = "/var/lib/kubelet/config.yaml"
+FIELD = {"kubelet_config": "containerLogMaxSize=20Mi"}
+#: What is done to a node that runs and is Ready, how it is undone, and what is said of it.
+STATES = {
+    "tunable drifted": (
+        "echo 0 >/root/zero; mount --bind /root/zero /proc/sys/vm/overcommit_memory",
+        "umount /proc/sys/vm/overcommit_memory; rm /root/zero",
+        "protectKernelDefaults, and vm.overcommit_memory is 0 (needs 1)",
+    ),
+    "file gone": (
+        "mv /etc/kubernetes/pki/ca.crt /root/ca.away",
+        "mv /root/ca.away /etc/kubernetes/pki/ca.crt",
+        "authentication.x509.clientCAFile names /etc/kubernetes/pki/ca.crt, which does not exist",
+    ),
+    "certificate expired": (
+        # Its clock is the machine's: the certificate of another day is laid over the current one.
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /root/k -out /root/c -subj /CN=system:node:w1"
+        " -not_before 20200101000000Z -not_after 20200102000000Z 2>/dev/null && cat /root/c /root/k >/root/expired.pem"
+        " && mount --bind /root/expired.pem $(readlink -f /var/lib/kubelet/pki/kubelet-client-current.pem)",
+        "umount $(readlink -f /var/lib/kubelet/pki/kubelet-client-current.pem); rm -f /root/k /root/c /root/expired.pem",
+        "expired on 2020-01-02, and its bootstrap kubeconfig",
+    ),
+    "runtime away": (
+        "systemctl stop containerd",
+        "systemctl start containerd",
+        "container",
+    ),
+    "disk full": (
+        "mkdir -p /var/lib/daytwo && mount -t tmpfs -o size=1m full /var/lib/daytwo",
+        "umount /var/lib/daytwo",
+        "a change could not be recorded on the node",
+    ),
+    "binary replaced": (
+        "cp /bin/true /root/other && chmod 0644 /root/other && mount --bind /root/other /usr/bin/kubelet",
+        "umount /usr/bin/kubelet; rm /root/other",
+        "kubelet",
+    ),
+}
+
+
+@contextlib.contextmanager
+def in_state(lab: Lab, node: str, do: str, undo: str) -> Iterator[None]:
+    lab.run(node, do)
+    try:
+        yield
+    finally:
+        lab.run(node, undo)
+
+
+@pytest.fixture(scope="module")
+def protected(lab: Lab) -> Iterator[None]:
+    """w1 with protectKernelDefaults, set by a deploy and undone."""
+    files = operator.files(lab, "w1")
+    on = pyinfra("kubelet_config", "-y", *data(kubelet_config="protectKernelDefaults=true", only="w1"), brief=True)
+    assert on.code == 0, on.all
+    assert "would start again" in on.out, on.out
+    yield
+    back = pyinfra("rollback", "-y", brief=True)
+    assert back.code == 0 and operator.files(lab, "w1") == files, back.all
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_node_that_would_not_start_again_is_not_restarted(lab: Lab, protected: None, state: str) -> None:
+    do, undo, text = STATES[state]
+    files, before = operator.files(lab, "w1"), operator.processes(lab, "w1")
+    with in_state(lab, "w1", do, undo):
+        refused = pyinfra("kubelet_config", "-y", *data(**FIELD, only="w1"), brief=True)
+    assert refused.code == 1 and "refused, nothing was written on any node" in refused.all and text in refused.all, refused.all
+    assert operator.files(lab, "w1") == files and operator.processes(lab, "w1") == before
+
+
+def test_checks_and_the_audit_report_it(lab: Lab, protected: None) -> None:
+    do, undo, text = STATES["tunable drifted"]
+    with in_state(lab, "w1", f"{do}; mv /etc/resolv.conf /root/resolv", f"{undo}; mv /root/resolv /etc/resolv.conf"):
+        checked = pyinfra("checks", "-y", "--limit", "w1", brief=True)
+        audited = pyinfra("audit", "--limit", "w1", *data(format="json"), brief=True)
+    assert checked.code == 2 and text in checked.out, checked.all
+    found: list[dict[str, Any]] = [one for one in json.loads(audited.out)["findings"] if one["kind"] == "start"]
+    assert {(one["severity"], one["name"] or one["file"]) for one in found} == {
+        ("critical", "vm.overcommit_memory"),
+        ("critical", "/etc/resolv.conf"),
+    }, found
+
+
+def test_a_file_that_is_not_there_is_refused_and_a_new_pod_proves_one_that_is(lab: Lab) -> None:
+    path = "/root/resolvers/resolv.conf"
+    wish = data(kubelet_config=f"resolvConf={path}", only="cp1")
+    files = operator.files(lab, "cp1")
+    refused = pyinfra("kubelet_config", "-y", *wish, brief=True)
+    assert refused.code == 1 and f"after this change no new pod would start on the node: resolvConf names {path}" in refused.all, (
+        refused.all
+    )
+    assert "(/etc/resolv.conf)" in refused.all and operator.files(lab, "cp1") == files
+    lab.run("cp1", f"mkdir /root/resolvers && cp /etc/resolv.conf {path}")
+    try:
+        on = pyinfra("kubelet_config", "-y", *wish, brief=True)
+        assert on.code == 0 and "would start again; a new pod starts" in on.out, on.all
+        assert "daytwo-probe" not in lab.kubectl("get", "pods", "-n", "kube-system", "-o", "name")
+        # The file goes: no manifest is changed while the kubelet there cannot start pods.
+        with in_state(lab, "cp1", f"mv {path} /root/away", f"mv /root/away {path}"):
+            flag = pyinfra("control_plane_flags", "-y", *data(control_plane_flags="kube-apiserver:v=3"), brief=True)
+            assert flag.code == 1 and f"no new pod would start on the node: resolvConf names {path}" in flag.all, flag.all
+        # And the way back, if its file is the one that is gone.
+        with in_state(lab, "cp1", "mv /etc/resolv.conf /root/away", "mv /root/away /etc/resolv.conf"):
+            undone = pyinfra("rollback", "-y", brief=True)
+            assert undone.code == 1 and "resolvConf names /etc/resolv.conf, which does not exist" in undone.all, undone.all
+        back = pyinfra("rollback", "-y", brief=True)
+        assert back.code == 0 and operator.files(lab, "cp1") == files, back.all
+    finally:
+        lab.run("cp1", "rm -rf /root/resolvers")
+
+
+def test_a_change_after_which_it_would_not_start_is_reverted(lab: Lab, protected: None) -> None:
+    """The tunable changes while the change is applied: the kubelet runs already."""
+    do, undo, text = STATES["tunable drifted"]
+    started = operator.Started("kubelet_config", "-y", *data(**FIELD, only="w1"))
+    try:
+        started.wait_for("healthy: ")
+        lab.run("w1", do)
+        started.wait_for("not proven")
+    finally:
+        lab.run("w1", undo)
+    ended = started.end()
+    assert ended.code == 1 and text in ended.out and "reverted" in ended.out, ended.out
+    wait_for(lambda: "kubelet" in operator.processes(lab, "w1"), "the kubelet of w1")
