@@ -115,6 +115,8 @@ def _elsewhere(need: PathNeed, facts: StartFacts) -> str:
     if need.named_by == "resolvConf":
         there = [path for path in RESOLVERS if path != need.path and (fact := facts.paths.get(path)) and fact.kind == "file"]
         return f"restore it, or set resolvConf to a file that exists ({', '.join(there)})" if there else "restore it"
+    if need.holds is Holds.socket:
+        return f"start what listens there (`systemctl start containerd`), or correct {need.named_by}"
     return f"restore it, or correct {need.named_by}"
 
 

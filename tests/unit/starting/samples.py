@@ -46,11 +46,11 @@ def kubelet(config: str = "", style: str = "kubeadm", **more: Any) -> Kubelet:
 
 
 @cache
-def certificate(name: str = "system:node:node", days: int = 90) -> bytes:
+def certificate(name: str = "system:node:node", days: int = 90, since: int = 100) -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key()).serial_number(1)
-    made = made.not_valid_before(NOW - timedelta(days=100)).not_valid_after(NOW + timedelta(days=days))
+    made = made.not_valid_before(NOW - timedelta(days=since)).not_valid_after(NOW + timedelta(days=days))
     return made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 

@@ -1,0 +1,62 @@
+"""What a component needs, from its manifest: the files of the node behind the paths in its container."""
+
+from __future__ import annotations
+
+from roles.engine.control_plane.facts import find as find_components
+from roles.engine.kubelet.facts import find
+from roles.engine.starting.judge import judge
+from roles.engine.starting.model import Holds, PathFact
+from roles.engine.starting.needs import component_needs, kubelet_needs, node_needs, together
+from tests.unit.node import node
+from tests.unit.starting.samples import certificate, kubelet, well
+
+ARGV = (
+    "kube-apiserver", "--client-ca-file=/etc/kubernetes/pki/ca.crt", "--etcd-certfile=/pki/etcd.crt", "--audit-policy-file=/in/the/image",
+    "--tls-sni-cert-key=/pki/a.crt,/pki/a.key:*.example", "--secure-port=6443",
+)  # fmt: skip
+MOUNTS = (
+    b"    volumeMounts:\n    - {mountPath: /etc/kubernetes/pki, name: pki}\n    - {mountPath: /pki, name: other}\n"
+    b"  volumes:\n  - {name: pki, hostPath: {path: /etc/kubernetes/pki, type: DirectoryOrCreate}}\n"
+    b"  - {name: other, hostPath: {path: /srv/pki, type: Directory}}\n"
+)
+
+
+def manifest(*argv: str) -> bytes:
+    return node.manifest(*argv).replace(b"  hostNetwork: true\n", MOUNTS + b"  hostNetwork: true\n")
+
+
+def test_the_files_of_a_component() -> None:
+    answer = node.answer(manifests={"kube-apiserver.yaml": manifest(*ARGV)}, components={"kube-apiserver": ARGV})
+    found = find(node.parse("cp1", answer))
+    (component,) = find_components(found).values()
+    needs = component_needs(component)
+    assert [(one.named_by, one.path, one.holds) for one in needs.paths] == [
+        ("--client-ca-file", "/etc/kubernetes/pki/ca.crt", Holds.certificates),
+        ("--etcd-certfile", "/srv/pki/etcd.crt", Holds.certificates),
+        ("--tls-sni-cert-key", "/srv/pki/a.crt", Holds.file),
+        ("--tls-sni-cert-key", "/srv/pki/a.key", Holds.file),
+        ("volume other (Directory)", "/srv/pki", Holds.directory),
+    ]
+    # Its own port is no need; another one is.
+    assert needs.ports == ()
+    other = component_needs(component, manifest(*ARGV[:-1], "--secure-port=7443"))
+    assert [one.port for one in other.ports] == [7443]
+    whole = node_needs(found, [component])
+    assert whole == together(kubelet_needs(found), needs)
+    assert judge("cp1", whole, well(whole)) == []
+    fine = well(whole)
+    old = {**fine.pems, "/srv/pki/etcd.crt": certificate(days=-3)}
+    expired = well(whole, pems=old, paths={**fine.paths, "/srv/pki/a.key": PathFact("none")})
+    assert [str(one).split(";")[0] for one in judge("cp1", whole, expired)] == [
+        "its kube-apiserver would not start again: the certificate in /srv/pki/etcd.crt (--etcd-certfile) expired on 2026-05-29",
+        "its kube-apiserver would not start again: --tls-sni-cert-key names /srv/pki/a.key, which does not exist",
+    ]
+
+
+def test_what_the_files_say_counts_and_flags_before_them() -> None:
+    needs = kubelet_needs(kubelet("resolvConf: /a\n"), argv=("kubelet", "--resolv-conf=/b", "--pod-manifest-path=/c"))
+    assert [one.path for one in needs.paths if one.named_by == "resolvConf"] == ["/b"]
+    changed = kubelet_needs(kubelet("resolvConf: /a\n"), {"/var/lib/kubelet/config.yaml": node.CONFIG + b"resolvConf: /z\n"})
+    assert [one.path for one in changed.paths if one.named_by == "resolvConf"] == ["/z"]
+    # A path that no line of a script can hold is not asked for.
+    assert all("\n" not in one.path for one in kubelet_needs(kubelet('resolvConf: "/a\\nb"\n')).paths)
