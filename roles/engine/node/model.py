@@ -16,7 +16,8 @@ FileKind = Literal["file", "link", "directory", "other", "none"]
 
 # /proc/PID/comm holds at most 15 characters (TASK_COMM_LEN, include/linux/sched.h).
 COMM_LENGTH = 15
-_DELETED = " (deleted)"
+#: Behind the path of a process's file that is no longer there, or was replaced (proc_pid_exe(5)).
+DELETED = " (deleted)"
 # Why a process is not the node's own (templates/own.sh.j2).
 _REASONS = {
     "pod": "it runs in a pod",
@@ -110,7 +111,7 @@ class Process:
     @property
     def binary_replaced(self) -> bool:
         """True if the binary on disk is no longer the running one: a restart may start another version."""
-        return self.exe.endswith(_DELETED)
+        return self.exe.endswith(DELETED)
 
     @property
     def starts_another(self) -> bool:
@@ -125,7 +126,7 @@ class Process:
     @property
     def binary(self) -> str:
         """The path of the running binary, whether or not the file there is still the same (proc_pid_exe(5))."""
-        return self.exe.removesuffix(_DELETED)
+        return self.exe.removesuffix(DELETED)
 
 
 @dataclass(frozen=True)

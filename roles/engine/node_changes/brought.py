@@ -6,13 +6,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component, control_plane_plan
 from roles.engine.kubelet import Kubelet, kubelet_plan
-from roles.engine.node import minor_of
+from roles.engine.node import DELETED, Process, minor_of
 from roles.engine.node_changes.node_plan import KUBELET
 from roles.engine.proof import Restarts, SurveyedNode, judge_skew, outside, running_of
 from roles.engine.rollout import Options
+from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
+
+LOOK_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,19 @@ def judge_versions(
         _without_consent(sources[host][name], options.allow_new_binary) for host, name in restarting if (host, name) not in found.forbidden
     ]
     return JudgedVersions((*found.refused, *filter(None, refused)), (*others.notes, *(f"WARNING {one}" for one in found.known)))
+
+
+def recheck(remote: Remote, component: str, process: Process) -> str | None:
+    """The file of a kubelet once more, right before its change; a text if it was replaced since the plan. `process`: as in the plan."""
+    if component != KUBELET or process.binary_replaced:
+        return None
+    try:
+        said = remote.run(f"readlink /proc/{process.pid}/exe", timeout=patient(LOOK_SECONDS)).stdout
+    except RemoteError:
+        return None  # the change itself needs the connection
+    if not any(line.endswith(DELETED) for line in said):
+        return None
+    return f"{process.binary} was replaced after the plan was made: a restart would start another kubelet; run this again"
 
 
 def _sources(node: SurveyedNode) -> dict[str, Kubelet | Component]:

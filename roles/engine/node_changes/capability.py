@@ -21,7 +21,7 @@ from roles.engine.kubelet import ask
 from roles.engine.named_paths import paths_in, written_path
 from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report, paired, probe_pod, readmission, starts
-from roles.engine.node_changes.brought import JudgedVersions, judge_versions
+from roles.engine.node_changes.brought import JudgedVersions, judge_versions, recheck
 from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
@@ -367,7 +367,9 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
 
     def ready() -> str | None:
-        why = prover.ready() or watch.recheck() or capability.recheck(basis, plan, planned) or _no_pod_starts(basis, plan, planned, watch)
+        source = plan.source(planned.component)
+        why = recheck(basis.found.nodes[plan.host].remote, planned.component, source.process) or prover.ready()
+        why = why or watch.recheck() or capability.recheck(basis, plan, planned) or _no_pod_starts(basis, plan, planned, watch)
         consent, may_drain = capability.allows_evictions(plan.host), basis.drains.allowed
         return why or readmission.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
 

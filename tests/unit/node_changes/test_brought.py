@@ -8,9 +8,11 @@ from typing import Any, cast
 import pytest
 
 from roles.engine import control_plane, kubelet
+from roles.engine.bridge.hosts import Answer, RemoteError
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.kubelet import kubelet_plan
 from roles.engine.node_changes import JudgedVersions, judge_versions
+from roles.engine.node_changes.brought import recheck
 from roles.engine.proof import SurveyedNode
 from roles.engine.rollout import Options
 from tests.unit.node import node
@@ -101,6 +103,24 @@ def test_nodes_outside_the_inventory() -> None:
     note, warning = found.notes
     assert "virtual-1 (virtual-kubelet, by its label type=virtual-kubelet; version v1.25.0-vk-1.6.2)" in note
     assert warning.startswith("WARNING far: kubelet 1.32 with the kube-apiserver 1.36 of cp1")
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"), [("/usr/bin/kubelet", False), ("/usr/bin/kubelet (deleted)", True), ("", False), (None, False)]
+)
+def test_a_file_that_is_replaced_after_the_plan_stops_the_change(said: str | None, refused: bool) -> None:
+    class Host:
+        def run(self, command: str, timeout: float) -> Answer:
+            assert command == "readlink /proc/100/exe"
+            if said is None:
+                raise RemoteError("w1: unreachable")
+            return Answer(0, [said], [])
+
+    remote: Any = Host()
+    process = surveyed("w1").kubelet.process
+    found = recheck(remote, "kubelet", process)
+    assert ("was replaced after the plan was made" in (found or "")) is refused
+    assert recheck(remote, "kube-apiserver", process) is None
 
 
 def test_the_plan_names_both_versions() -> None:
