@@ -280,6 +280,8 @@ def warnings(found: NextBoot, kernel: str) -> list[str]:
     told = []
     for one in SYSCTLS:
         now, setting = found.sysctls.get(one.name), boot_sysctl(found, one.name)
+        if found.container and not one.name.startswith("net."):
+            continue  # those of its host
         if now is None or (setting is None and now == one.default) or (setting is None and not one.default):
             continue
         if setting is None or setting.value != now:
