@@ -144,7 +144,8 @@ def boot_sysctl(found: NextBoot, name: str) -> Setting | None:
                 exact = Setting(value, path)
             elif _matches(left, key):
                 globbed = Setting(value, path)
-    return exact or (None if excluded else globbed) or _of_command_line(found.cmdline, name)
+    # The command line of a container is that of its host.
+    return exact or (None if excluded else globbed) or (None if found.container else _of_command_line(found.cmdline, name))
 
 
 def _lines(content: str) -> Iterator[tuple[str, str | None]]:
@@ -304,13 +305,14 @@ def warnings(found: NextBoot, kernel: str) -> list[str]:
     return told
 
 
-def lost(before: NextBoot, after: NextBoot) -> list[str]:
-    """What pods had before a boot and do not have after it."""
+def lost(before: NextBoot, after: NextBoot, *, with_pods: bool) -> list[str]:
+    """What pods had before a boot and do not have after it. `with_pods`: a pod with a network of its own has started since; without one,
+    what the network plugin sets for its first pod is not missed."""
     names = {one.name: one.why for one in (*SYSCTLS[:4],)}
     return [
         f"{name} was {before.sysctls[name]} before the boot, and is {after.sysctls.get(name, 'gone')}: {why}"
         for name, why in names.items()
-        if before.sysctls.get(name) == "1" and after.sysctls.get(name) != "1"
+        if before.sysctls.get(name) == "1" and after.sysctls.get(name) != "1" and (with_pods or boot_sysctl(after, name) is not None)
     ]
 
 

@@ -297,7 +297,8 @@ class NodeReboots:
         """Compare what pods need of the kernel with what it was before the boot. Waits, since agents of the pod network may set it later.
         Raises NotBack with what is lost."""
         deadline = Deadline(KEPT_SECONDS)
-        while lost := next_boot.lost(plan.candidate.facts.next, self._facts(plan, remote).next):
+        with_pods = any(not (pod.get("spec") or {}).get("hostNetwork") for pod in self._pods(plan))
+        while lost := next_boot.lost(plan.candidate.facts.next, self._facts(plan, remote).next, with_pods=with_pods):
             if deadline.over and self._options.allow_unproven:
                 return f"; NOT PROVEN: {'; '.join(lost)}"
             if deadline.over:
