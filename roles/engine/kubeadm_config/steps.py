@@ -16,6 +16,7 @@ from roles.engine.kubeadm_config.plan import ComponentDesired, Edited
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings, read_stored
 from roles.engine.kubeadm_config.write import write
 from roles.engine.kubelet import ask
+from roles.engine.node import virtual_mark
 from roles.engine.object_changes import Session
 from roles.engine.proof import NoApi, Survey
 from roles.engine.rollout import ClusterStep, Options
@@ -62,7 +63,8 @@ def plan_writes(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired]
     connect = found.cluster.api
     try:
         lasting = read_stored(found.reading.object)
-        nodes = {name: _is_control_plane(item) for name, item in found.reading.nodes().items()}
+        listed = found.reading.nodes()
+        nodes = {name: _is_control_plane(item) for name, item in listed.items() if virtual_mark(item) is None}
     except (ApiError, NoApi) as error:
         why = f"kubeadm's ConfigMaps {CLUSTER} and {KUBELET} cannot be read, so it is unknown what survives an upgrade: {error}"
         if options.persist and not options.allow_unproven:
