@@ -49,6 +49,7 @@ rules:
 LOGS = "/var/log/kubernetes/audit"
 LOG = f"{LOGS}/audit.log"
 AUDITED = {"event-ttl": "2h", "audit-policy-file": AUDIT, "audit-log-path": "-"}
+TRUST, CA = "kubelet-certificate-authority", "/etc/kubernetes/pki/ca.crt"
 # Somebody else's file that is there before: it keeps its mode and owner.
 THEIRS = "604 65534:1"
 
@@ -128,6 +129,19 @@ def test_what_is_refused_touches_nothing(lab: Lab, before: Before) -> None:
         "--data allow_flags=anonymous-auth",
         f"--audit-log-path={LOG}: {LOGS}/ is no mount of the pod: the log stays in the container, and is lost when it restarts",
         'use "-", or a directory that is mounted',
+    )
+    # What these must fit is elsewhere: the kubelets' certificates, the ranges of the nodes.
+    stopped(
+        deploy(
+            control_plane_flags={API: {TRUST: CA}, MANAGER: {"cluster-cidr": "10.245.0.0/16"}},
+            allow_flags=f"{TRUST},cluster-cidr",
+        ),
+        f"{API} --{TRUST} {CA} of cp1 and kubelet serving certificate of cp1",
+        "it does not prove what ",
+        "[api-trusts-kubelets]",
+        "deploys/kubelet_certificates.py first",
+        "is outside of 10.245.0.0/16: the controller-manager ends at each start",
+        "--data allow_pairs=cluster-range-covers-the-nodes",
     )
     # What is right is planned, and each binary could be asked about its rules.
     right = {API: {"event-ttl": "2h"}, MANAGER: {WINDOW: "2m"}, SCHEDULER: {"v": 3}}
@@ -210,6 +224,18 @@ def test_an_api_server_that_works_and_refuses_its_probes_is_reverted(lab: Lab) -
     told = deploy(control_plane_flags=f"{API}:anonymous-auth=false", allow_flags="anonymous-auth")
     assert told.code == 1 and "its kubelet's probes do not pass" in told.out, told.all
     assert f"HALTED: cp1, {API}: reverted: " in told.out, told.all
+    wait_for(lambda: operator.ready(lab, "cp1"), "the API server")
+    assert (lab.run("cp1", f"cat {MANIFESTS}/*").stdout, stored(lab)) == now
+
+
+@pytest.mark.slow
+def test_an_api_server_that_trusts_no_kubelet_is_reverted(lab: Lab) -> None:
+    """Also with all consents: daytwo itself goes that way. What says so names the flag and its CA."""
+    now = lab.run("cp1", f"cat {MANIFESTS}/*").stdout, stored(lab)
+    told = deploy(control_plane_flags=f"{API}:{TRUST}={CA}", allow_flags=TRUST, allow_pairs="api-trusts-kubelets")
+    assert told.code == 1 and f"HALTED: cp1, {API}: reverted: " in told.out, told.all
+    assert "kubelets no longer answer through the API server of cp1, as before: " in told.out, told.all
+    assert f"does not trust the certificate of this kubelet by the CA of its --{TRUST}" in told.out and "try again" not in told.out
     wait_for(lambda: operator.ready(lab, "cp1"), "the API server")
     assert (lab.run("cp1", f"cat {MANIFESTS}/*").stdout, stored(lab)) == now
 

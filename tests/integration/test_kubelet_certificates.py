@@ -299,6 +299,12 @@ def test_the_other_nodes_the_configmap_and_back(lab: Lab, first: Outcome) -> Non
     assert all(is_verified(lab, node) for node in NODES)
     again = certify()
     assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
+    trust = "kubelet-certificate-authority"
+    flags = data(control_plane_flags=f"kube-apiserver:{trust}=/etc/kubernetes/pki/ca.crt", allow_flags=trust)
+    trusted = pyinfra("control_plane_flags", *flags, "-y")
+    assert trusted.code == 0 and "3 of 3 kubelets answer through the API server of cp1" in trusted.out, trusted.all
+    undone = pyinfra("rollback", *data(run=run_of(trusted)), "-y")
+    assert undone.code == 0, undone.all
     undone = pyinfra("rollback", *data(run=run_of(found)), "-y")
     assert undone.code == 0, undone.all
     assert [serves_its_own(lab, node) for node in NODES] == [True, False, True]

@@ -182,6 +182,57 @@ def test_flags_are_proven_in_the_arguments_and_files_in_the_container() -> None:
     assert "it tells no more" in prove_flags(Scheduler()).how
 
 
+class Ways(Scheduler):
+    """An API server whose way to kubelets changes. `answers`: by the name of the node, why its kubelet does not answer, before and after."""
+
+    def __init__(self, *answers: dict[str, str]) -> None:
+        super().__init__()
+        self.answers, self.asked = list(answers), list[Any]()
+        self.looks = [[APP], [APP]]
+
+    def serving(self) -> list[str]:
+        return ["cp1", "cp2"]
+
+    def ready_nodes(self) -> list[str]:
+        return ["w1", "w2", "w3"]
+
+    def answering(self, node_names: Any, at: Any = ("", ""), wait: float = 0.0) -> dict[str, str]:
+        self.asked.append(at)
+        return {name: why for name, why in self.answers.pop(0).items() if name in node_names}
+
+    def ready(self, host: str) -> None:
+        pass
+
+
+def prove_way(cluster: Ways, flag: str) -> Any:
+    owed = RequiredProof("cp1", "cp1", "kube-apiserver", {}, {}, {}, False, flags={flag: ("/pki/ca.crt",)})
+    prover = Prover(cluster, owed)
+    prover._component_runs = lambda cgroup="": True  # type: ignore[method-assign]
+    assert prover.ready() is None
+    return prover.prove(replace(APPLIED, argv=("kube-apiserver", f"--{flag}=/pki/ca.crt")))
+
+
+def test_kubelets_that_answered_through_the_api_server_still_do() -> None:
+    away = "HTTP 503: it does not trust the certificate of this kubelet; deploys/kubelet_certificates.py"
+    cluster = Ways({"w1": "", "w2": "", "w3": "no route"}, {"w1": "", "w2": away, "w3": away})
+    found = prove_way(cluster, "kubelet-certificate-authority")
+    assert found.problems == (f"kubelets no longer answer through the API server of cp1, as before: w2: {away}",)
+    assert cluster.asked == [("cp1", "kube-apiserver")] * 2
+    well = prove_way(Ways({"w1": "", "w2": "", "w3": "no route"}, {"w1": "", "w2": "", "w3": "no route"}), "authorization-mode")
+    assert well.problems == () and "2 of 3 kubelets answer through the API server of cp1" in well.how
+    # Another flag asks nobody.
+    other = Ways()
+    assert prove_way(other, "event-ttl").problems == () and other.asked == []
+
+
+def test_a_kubelet_answers_through_all_api_servers_as_before() -> None:
+    cluster = Ways({"w1": ""}, {"w1": ""}, {"w1": ""}, {"w1": "401"})
+    cluster.running = {"authorization": {"mode": "AlwaysAllow"}}
+    prover = Prover(cluster, RequiredProof("w1", "w1", "kubelet", {}, {"authorization.mode": "AlwaysAllow"}, {}, False))
+    assert prover.ready() is None
+    assert prover.prove(APPLIED).problems == ("kubelets no longer answer through the API server of cp2, as before: w1: 401",)
+
+
 def test_fields_of_an_older_scheduler_have_their_names_in_go() -> None:
     before = {"PluginConfig": [{"Name": "a", "Args": {"Type": "LeastAllocated"}}, {"Name": "b", "Args": {}}]}
     after = {"PluginConfig": [{"Name": "b", "Args": {}}, {"Name": "a", "Args": {"Type": "MostAllocated"}}]}
