@@ -41,7 +41,7 @@ NOTES = "hostname >> /data/notes; trap 'exit 0' TERM; while :; do sleep 3600 & w
 
 @pytest.fixture(scope="module", autouse=True)
 def namespace(lab: Lab) -> Iterator[None]:
-    with disks(lab, attach=1, detach=3):
+    with disks(lab, attach=1, detach=2):
         with own_namespace(lab):
             yield
         lab.kubectl("delete", "csidriver", DRIVER)
@@ -97,7 +97,7 @@ def test_pods_that_share_a_disk_leave_together_and_their_data_follows(lab: Lab, 
 
     begun = time.monotonic()
     told = pyinfra("drain", *data(nodes="w1"), "-y")
-    print(f"two pods that share a disk were drained in {time.monotonic() - begun:.1f} s, with detach 3 s and attach 1 s")
+    print(f"two pods that share a disk were drained in {time.monotonic() - begun:.1f} s, with detach 2 s and attach 1 s")
     assert told.code == 0, told.all
     flat = " ".join(told.out.split())
     assert f"share {DISK}: it is detached from w1 when all of them have left, so they leave together" in flat, told.all
@@ -136,7 +136,8 @@ def test_a_volume_that_stays_attached_is_reported(lab: Lab, session: Session) ->
     inside = NodeDrain(session, "w1", DrainConsents(seconds=30), RUN, lambda event: None)
     assert not inside.plan().notes
     told = inside.begin()
-    assert f"STILL ATTACHED to w1 after 30 s: {NAMESPACE}-shared (the kubelet there unmounts it)" in told and "out-of-service" in told
+    kept = rf"STILL ATTACHED to w1 after 3\d s: {NAMESPACE}-shared \(the kubelet there unmounts it\); .*out-of-service"
+    assert re.search(kept, told), told
     assert "read back" in inside.end()
 
 
@@ -149,5 +150,5 @@ def test_a_claim_of_one_pod_follows_when_the_pod_has_ended(lab: Lab, session: Se
     assert "only one node can write to data" in planned(session, surge=True).refusals[0]
     inside = NodeDrain(session, "w1", DrainConsents(seconds=120), RUN, lambda event: None)
     before = on(lab, "w1")
-    assert "1 workload serves elsewhere" in inside.begin() and notes(lab) == [*before, *on(lab, "w2")]
+    assert "1 workload serves elsewhere" in inside.begin() and notes(lab)[-2:] == [*before, *on(lab, "w2")]
     inside.end()
