@@ -157,7 +157,7 @@ def _watched(remote: Remote, found: Evidence) -> dict[str, Any]:
     needs = starting.node_needs(found.kubelet, found.components.values()) if found.kubelet else None
     # In one command: each asks a node for seconds.
     asked = (starting.question(needs) if needs else "") + script
-    answer = remote.run("sh -s", stdin=asked, timeout=patient(ASK_SECONDS))
+    answer = remote.run(asked, timeout=patient(ASK_SECONDS))
     moments, health = parse(remote.name, answer.stdout)
     facts = starting.answer(needs, answer.stdout) if needs else None
     obstacles = tuple(starting.judge(remote.name, needs, facts)) if needs and facts and facts.complete else None

@@ -34,11 +34,11 @@ disruption_budgets = {"default/planted-web": {"selector": {"matchLabels": {"app"
 EVERYWHERE = {
     *("kubelet-running", "kubelet-stable", "kubelet-enabled", "kubelet-unit", "kubelet-files", "kubelet-healthy", "kubelet-binary"),
     *("kubelet-arguments", "kubelet-configuration", "kubelet-gates", "kubelet-settings", "eviction-thresholds", "node-ready"),
-    "changes-settled",
+    *("changes-settled", "new-pods"),
 }
 CONTROL_PLANE = {
     f"{name}-{what}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler") for what in ("healthy", "gates")
-} | {"control-plane-runs"}
+} | {"control-plane-runs", "control-plane-starts"}
 MANIFESTS = {"manifests-clean", "manifests-pods"}
 Failures = dict[tuple[str, str], str]
 
