@@ -390,6 +390,18 @@ def known_address(here: Any, there: Any) -> str | None:
     return f"it has only {', '.join(there)}" if items(here) and there and not set(items(here)) & set(there) else None
 
 
+def listens(here: Any, there: Any) -> str | None:
+    """The address that a server binds, and those of its node (a list): all of them, or one of these."""
+    own = addresses(there)
+    wrong = [one for one in addresses(here) if own and not one.is_unspecified and one not in own]
+    return f"{wrong[0]} is not among them" if wrong else None
+
+
+def listens_outside(here: Any, there: Any) -> str | None:
+    """The address that a server binds, and how many nodes ask it; which of its node's it is does not matter."""
+    return "only its own node reaches it" if there and there > 1 and any(one.is_loopback for one in addresses(here)) else None
+
+
 def heartbeats(times: int) -> Relation:
     """A node's grace period, and the duration of the kubelet's lease, which it renews after a part of it."""
 

@@ -688,6 +688,29 @@ _ACCESS = (
         "name a type that each node has, such as InternalIP",
         "pkg/util/node/node.go, GetPreferredNodeAddress",
     ),
+    Pair(
+        "kubelet-listens-where-the-node-is",
+        fields("address"),
+        node("status.addresses InternalIP", _node_ips),
+        "all, or one of",
+        rule.listens,
+        REFUSE,
+        "the API does not reach this kubelet: logs, exec, metrics, and daytwo's own proofs",
+        f"0.0.0.0, or an address of the node ({_FIELDS})",
+        "pkg/kubelet/server/server.go, ListenAndServeKubeletServer; pkg/kubelet/client/kubelet_client.go",
+        own=True,
+    ),
+    Pair(
+        "api-listens-for-all-nodes",
+        flag(API, "bind-address", "0.0.0.0"),  # noqa: S104 - Kubernetes' default, not what is bound here
+        _NODES,
+        "not loopback",
+        rule.listens_outside,
+        REFUSE,
+        "kubelets and clients elsewhere do not reach this API server",
+        "0.0.0.0, ::, or an address of the node",
+        "apiserver/pkg/server/options/serving.go",
+    ),
     *(
         Pair(
             f"probes-of-{component}",

@@ -101,7 +101,7 @@ def well() -> Picture:
             Server("cp1", API, every(API_FLAGS), (6443,)), Server("cp1", MANAGER, every(MANAGER_FLAGS), (10257,)), Server("cp1", SCHEDULER, {}, (10259,)),
         ),
         (KubeletSide("w1", "node-1", 36, FIELDS, {"bootstrap-kubeconfig": ("/etc/b",)}),),
-        {"node-1": NODE},
+        {"node-1": NODE, "cp1": {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}},
         {
             DNS_SERVICE: {"spec": {"clusterIPs": ["10.96.0.10"]}},
             COREDNS: {"data": {"Corefile": ".:53 {\n    kubernetes cluster.local in-addr.arpa {\n    }\n}\n"}},
@@ -179,6 +179,8 @@ BROKEN = [
     ("nodes-have-a-preferred-address", flag(API, kubelet_preferred_address_types="ExternalIP"), "it has only InternalIP"),
     ("probes-of-kube-apiserver", flag(API, secure_port="8443"), "they ask port 6443"),
     ("probes-of-kube-scheduler", flag(SCHEDULER, secure_port="10260"), "they ask port 10259"),
+    ("kubelet-listens-where-the-node-is", field(address="127.0.0.1"), "127.0.0.1 is not among them"),
+    ("api-listens-for-all-nodes", flag(API, bind_address="127.0.0.1"), "only its own node"),
     ("goaway-needs-a-balancer", flag(API, goaway_chance="0.001"), "with one API server"),
     ("clouds-agree", kubelet(cloud_provider="external"), "they differ"),
     ("lease-within-the-grace-period", field(nodeLeaseDurationSeconds=300), "renewed each 75 s"),
