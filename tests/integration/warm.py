@@ -27,8 +27,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-# As they are before gevent puts its own in their place: nothing may wait in gevent's loop when a process is made.
-from os import fork, pidfd_open, waitpid
+# As they are before gevent puts its own in their place: nothing may wait in gevent's loop when a process is made, and its `close` closes later.
+from os import close, fork, pidfd_open, waitpid
 from pathlib import Path
 from select import select
 from typing import Any
@@ -122,7 +122,7 @@ def serve(requests: socket.socket) -> Callable[[], object]:
         for ready in select([requests, *running], [], [])[0]:
             if ready is not requests:
                 process, answers = running.pop(ready)
-                os.close(ready)
+                close(ready)
                 _tell(answers, waitpid(process, 0)[1])
                 answers.close()
                 continue
@@ -135,10 +135,10 @@ def serve(requests: socket.socket) -> Callable[[], object]:
                 for other in (requests, answers, *(one for _, one in running.values())):
                     other.close()
                 for descriptor in running:
-                    os.close(descriptor)
+                    close(descriptor)
                 return lambda: become(files=files, **json.loads(text))
             for file in files:
-                os.close(file)
+                close(file)
             _tell(answers, process)
             running[pidfd_open(process)] = process, answers
 
@@ -151,7 +151,7 @@ def _tell(answers: socket.socket, number: int) -> None:
 def become(words: list[str], environment: dict[str, str], folder: str, files: list[int]) -> None:
     for number, file in enumerate(files):
         os.dup2(file, number)
-        os.close(file)
+        close(file)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
