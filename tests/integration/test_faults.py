@@ -904,7 +904,7 @@ def test_the_error_shows_why_with_the_api_down_too(lab: Lab) -> None:
     assert told.code == 1, told.all
     row(told, node, "reverted", "kube-apiserver")
     evidence = told.out.partition(f"Evidence from {node.name} ")[2]
-    assert re.search(rf"\| kube-apiserver: .*unrecognized feature gate: {UNKNOWN_GATE}", evidence), told.out
+    assert re.search(rf"\| kube-apiserver\[\d+\]: .*unrecognized feature gate: {UNKNOWN_GATE}", evidence), told.out
     assert re.search(r"\| journal: .*kube-apiserver", evidence), told.out
     assert node.files() == files
 
