@@ -132,8 +132,7 @@ def restart_limits(state: KubeletState, settled: Settled) -> tuple[str, ...]:
     if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused and not more.drained]:
         raise _refusal(state, refused)
     warned = [f"{more.path}: {more.reason}; {more.way_out}" for more in found if not more.drained]
-    shutdown.check(state, *both)
-    return (*warned, *swap.notes(state, *both))
+    return (*warned, *shutdown.notes(state, *both), *swap.notes(state, *both))
 
 
 def _refusal(state: KubeletState, problems: list[str]) -> Refusal:

@@ -22,18 +22,20 @@ FIELD = "shutdownGracePeriod"
 OVERRIDE = "/etc/systemd/logind.conf.d/99-kubelet.conf"
 
 
-def check(state: KubeletState, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Raises Refusal if a change asks for a graceful shutdown that would not start on this node."""
+def notes(state: KubeletState, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Warnings about a change of these fields. Raises Refusal if it asks for a graceful shutdown that would not start on this node."""
     wanted, logind = shutdown_seconds(after), state.kubelet.seen.logind
     if wanted <= 0 or wanted == shutdown_seconds(before) or logind is None:
-        return
+        return []
     what = f"{FIELD} {wanted:g} s: the kubelet would accept it and not end pods at a shutdown"
     if logind.problem:
         raise Refusal(
             state.host, f"{what}: {logind.problem}, and it needs a lock of logind", "install dbus and systemd-logind, and start them"
         )
     now = logind.delay()
-    then = now if now.seconds >= wanted else logind.delay({OVERRIDE: wanted})
+    if now.seconds >= wanted:
+        return []
+    then = logind.delay({OVERRIDE: wanted})
     if then.seconds < wanted:
         file = one_line(then.file)
         raise Refusal(
@@ -41,6 +43,7 @@ def check(state: KubeletState, before: Mapping[str, Any], after: Mapping[str, An
             f"{what}: {file}: InhibitDelayMaxSec={then.seconds:g} wins over the kubelet's own {OVERRIDE}",
             f"on the node write {_beating(file)} with [Login] and InhibitDelayMaxSec={wanted:g}, and `systemctl restart systemd-logind`",
         )
+    return [f"{FIELD}: the kubelet itself writes {OVERRIDE} (InhibitDelayMaxSec={wanted:g}) and reloads logind; an undo leaves that file"]
 
 
 def _beating(file: str) -> str:

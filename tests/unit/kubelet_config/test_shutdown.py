@@ -44,7 +44,10 @@ def test_a_drop_in_that_wins_over_the_kubelet_s_own() -> None:
     [(), ((VENDOR, 120),), (("/usr/lib/systemd/logind.conf.d/10-x.conf", 30),), (("/etc/systemd/logind.conf", 3),), ((OVERRIDE, 30),)],
 )
 def test_what_the_kubelet_can_override_itself(files: tuple[tuple[str, int], ...]) -> None:
-    assert plan(given(*files), WANTED).planned[0].change is not None
+    made = plan(given(*files), WANTED)
+    assert made.planned[0].change is not None
+    # The kubelet's own drop-in is not part of the change.
+    assert any(f"itself writes {OVERRIDE} (InhibitDelayMaxSec=120)" in one for one in made.warnings) == (files != ((VENDOR, 120),))
 
 
 def test_a_node_without_logind() -> None:
