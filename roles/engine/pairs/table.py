@@ -1,4 +1,5 @@
-"""The table of pairs. Each was read in the source of Kubernetes 1.36 (paths of kubernetes/kubernetes, or of its staging modules)."""
+"""The table of pairs, each with the place in Kubernetes 1.36 that has the rule (paths of kubernetes/kubernetes, or of its staging modules),
+or the documentation of the other side."""
 
 from __future__ import annotations
 
