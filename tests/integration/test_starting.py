@@ -47,7 +47,7 @@ STATES = {
         "container",
     ),
     "disk full": (
-        "mkdir -p /var/lib/daytwo && mount -t tmpfs -o size=1m full /var/lib/daytwo",
+        "mkdir -p /var/lib/daytwo && mount -t tmpfs -o size=128k full /var/lib/daytwo",
         "umount /var/lib/daytwo",
         "a change could not be recorded on the node",
     ),

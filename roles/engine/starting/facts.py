@@ -94,7 +94,7 @@ class _Answer:
         self._put("nameservers", self._path_of(number), tuple(ask.decoded(addresses).split()))
 
     def on_space(self, number: str, free: str, inodes: str, left: str) -> None:
-        self._put("space", self._path_of(number), (int(free), int(left) if int(inodes) else None))
+        self._put("space", self._path_of(number), (int(free) / 1024, int(left) if int(inodes) else None))
 
     def on_tunable(self, file: str, value: str, may: str) -> None:
         self._put("tunables", next(one.name for one in self._needs.tunables if one.path == file), (int(value), "w" in may))

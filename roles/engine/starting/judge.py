@@ -18,11 +18,12 @@ from roles.engine.editing import FormatError, yaml_text
 from roles.engine.harmless import one_line
 from roles.engine.starting import cri
 from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathNeed, PortNeed, StartFacts, Stops
-from roles.engine.starting.needs import RESOLVERS
+from roles.engine.starting.needs import RECORDS, RESOLVERS
 from roles.engine.starting.table import KUBELET
 
-#: MiB and inodes that a start and the record of a change need.
+#: MiB and inodes that a start needs; MiB that the record of a change needs, which the change itself reserves before it begins.
 LEAST_MIB: Final = 16
+LEAST_OF_RECORD: Final = 0.25
 LEAST_INODES: Final = 64
 # Threads that a kubelet and the programs around it start at once.
 _THREADS = 64
@@ -128,9 +129,10 @@ def _written(made: _Made, need: PathNeed, facts: StartFacts) -> Iterator[Obstacl
     elif not (fact.writable if fact.there else fact.makeable):
         way_out = "see `findmnt -T` and the kernel's log for why; `mount -o remount,rw` once its disk is well"
         yield made(Cause.read_only, need.stops, need.path, f"{names} cannot be written: its file system is read-only", way_out, "ro", "rw")
-    elif space is not None and space[0] < LEAST_MIB:
-        why = f"the file system of {names} has {space[0]} MiB left (needs {LEAST_MIB})"
-        yield made(Cause.disk, need.stops, need.path, why, f"make room there (`df -h {need.path}`)", str(space[0]), str(LEAST_MIB))
+    elif space is not None and space[0] < (least := LEAST_OF_RECORD if need.path == RECORDS else LEAST_MIB):
+        free = f"{space[0]:.3g}"
+        why = f"the file system of {names} has {free} MiB left (needs {least:g})"
+        yield made(Cause.disk, need.stops, need.path, why, f"make room there (`df -h {need.path}`)", free, f"{least:g}")
     elif space is not None and space[1] is not None and space[1] < LEAST_INODES:
         why = f"the file system of {names} has {space[1]} inodes left (needs {LEAST_INODES})"
         yield made(Cause.disk, need.stops, need.path, why, f"remove files there (`df -i {need.path}`)", str(space[1]), str(LEAST_INODES))

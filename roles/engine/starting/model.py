@@ -169,7 +169,7 @@ class StartFacts:
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pems: Mapping[str, bytes] = field(default_factory=dict)
     nameservers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    space: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    space: Mapping[str, tuple[float, int | None]] = field(default_factory=dict)
     listeners: tuple[Listener, ...] = ()
     main_pid: int = 0
     addresses: frozenset[str] | None = None

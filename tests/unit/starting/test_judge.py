@@ -77,6 +77,7 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
      "readOnlyPort: the process 77 (node_exporter) listens on port 9100 already"),
     ("", ("--node-ip=10.0.0.9",), {}, Cause.address, Stops.start, "--node-ip 10.0.0.9 is on no interface"),
     ("", (), {"space": {"/var/lib/kubelet": (3, 1000)}}, Cause.disk, Stops.start, "has 3 MiB left (needs 16)"),
+    ("", (), {"space": {"/var/lib/daytwo": (0.1, 1000)}}, Cause.disk, Stops.start, "has 0.1 MiB left (needs 0.25)"),
     ("", (), {"space": {"/var/lib/daytwo": (3000, 0)}}, Cause.disk, Stops.start, "has 0 inodes left"),
     ("", (), {"paths": {"/var/lib/kubelet": PathFact("directory", True, False, True)}}, Cause.read_only, Stops.start, "its file system is read-only"),
     ("", (), {"paths": {"/dev/kmsg": GONE}}, Cause.file, Stops.start, "/dev/kmsg, which does not exist"),
@@ -103,6 +104,8 @@ def test_what_is_no_obstacle() -> None:
     assert obstacles(listeners=own) == []
     # The kubelet makes them; a file system may not count its inodes.
     assert obstacles(paths={"/var/log/pods": GONE}, space={"/var/lib/kubelet": (5000, None)}) == []
+    # A change needs little, and reserves it itself.
+    assert obstacles(space={"/var/lib/daytwo": (0.5, 1000)}) == []
     assert obstacles("resolvConf: ''\n", paths={"/etc/resolv.conf": GONE}) == []
     assert obstacles(tunables={"vm.overcommit_memory": (0, True)}) == []
     assert (
