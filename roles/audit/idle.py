@@ -9,8 +9,10 @@ from roles.audit.model import Finding, Severity
 from roles.audit.view import View
 from roles.control_plane_flags import misplaced
 from roles.engine.editing import any_flag
-from roles.engine.kubelet import idle, shutdown_seconds
+from roles.engine.kubelet import idle, in_effect, shutdown_seconds
 
+#: How values of a file are shown that are no values to a kubelet.
+_EMPTY = ("", "{}", "[]", "false", "null")
 _AUDIT = ("audit-log-path", "audit-webhook-config-file")
 
 
@@ -46,7 +48,8 @@ def _shutdown(view: View) -> Iterator[Finding]:
 def _fields(view: View) -> Iterator[Finding]:
     if view.configuration is None:
         return
-    named = dict.fromkeys(one.name for one in view.settings if one.counts)
+    # kubeadm writes many fields as 0, which a kubelet reads as not set.
+    named = dict.fromkeys(one.name for one in view.settings if one.counts and one.value not in _EMPTY and not in_effect(None, one.value))
     for name, why in idle(view.configuration, named, view.seen.cgroup2).items():
         yield _finding(view, "kubelet", name, f"it has no effect: {why}", "remove it, or change what is in its way")
 

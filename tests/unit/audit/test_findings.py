@@ -506,6 +506,14 @@ def test_a_kubelet_that_ends_no_pods_at_a_shutdown_although_it_should() -> None:
     assert idle(configuration={"shutdownGracePeriod": "0s"}) == []
 
 
+@pytest.mark.parametrize(("written", "found"), [("0s", []), ("5s", ["cpuManagerReconcilePeriod"])])
+def test_a_field_without_effect_that_kubeadm_writes_as_zero_is_not_set(written: str, found: list[str]) -> None:
+    files = {"/var/lib/kubelet/config.yaml": config(f"cpuManagerReconcilePeriod: {written}")}
+    assert [
+        name for name, _ in idle(files=files, configuration={"cpuManagerReconcilePeriod": "10s" if written == "0s" else written})
+    ] == found
+
+
 def test_an_audit_log_in_the_container() -> None:
     argv = ("kube-apiserver", "--audit-log-path=/var/log/audit.log")
     found = idle(components={"kube-apiserver": argv}, manifests={"kube-apiserver.yaml": node.manifest(*argv)})
