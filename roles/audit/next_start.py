@@ -29,7 +29,7 @@ def findings(obstacles: Iterable[Obstacle]) -> Iterator[Finding]:
                 severity=Severity.note if one.stops is Stops.note else Severity.critical,
                 kind="start",
                 node=one.host,
-                component=one.component if one.component != "daytwo" else None,
+                component=None if one.is_of_record else one.component,
                 name=None if one.subject.startswith("/") else one.subject,
                 file=one.subject if one.subject.startswith("/") else None,
                 value=one.value or None,

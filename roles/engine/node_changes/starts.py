@@ -179,7 +179,8 @@ class StartWatch:
             unproven = f"whether it would start again: {why}"
             return Proof(f"NOT PROVEN: {unproven}", () if self._allow_unproven else (unproven,))
         known = {one.key for one in (self._before.after if self._before else ())}
-        new = [one for one in after.after if one.key not in known and one.stops is not Stops.note]
+        # The record has its space since before the change began, and a revert needs none.
+        new = [one for one in after.after if one.key not in known and one.stops is not Stops.note and not one.is_of_record]
         return Proof("would start again", tuple(map(str, new)))
 
     def _ask(self, starts: Starts) -> Sequence[str]:

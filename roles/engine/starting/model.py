@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from roles.engine.starting.cri import RuntimeHealth
+
+#: The component of needs that are those of a change itself, and of no program of the node.
+RECORD: Final = "daytwo"
 
 
 class Stops(StrEnum):
@@ -207,6 +211,11 @@ class Obstacle:
         return self.component, self.cause, self.stops, self.subject
 
     @property
+    def is_of_record(self) -> bool:
+        """It keeps a change from its record, and nothing from a start."""
+        return self.component == RECORD
+
+    @property
     def rule(self) -> str:
         """What would not work, and why."""
         if self.stops is Stops.note:
@@ -214,7 +223,7 @@ class Obstacle:
         if self.stops is not Stops.start:
             which = "no new pod" if self.stops is Stops.pods else "no new pod with a network of its own"
             return f"{which} would start on the node: {self.why}"
-        own = {"kubelet": "its kubelet would not start again", "daytwo": "a change could not be recorded on the node, or reverted"}
+        own = {"kubelet": "its kubelet would not start again", RECORD: "a change could not be recorded on the node, or reverted"}
         return f"{own.get(self.component, f'its {self.component} would not start again')}: {self.why}"
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from roles.engine.control_plane import Component
 from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, manifest, manifest_parts, unit
 from roles.engine.kubelet import Kubelet, kubelet_plan, lookup
-from roles.engine.starting.model import FileRow, Holds, Needs, PathNeed, PortNeed, Stops
+from roles.engine.starting.model import RECORD, FileRow, Holds, Needs, PathNeed, PortNeed, Stops
 from roles.engine.starting.table import KUBELET, TUNABLES, rows
 from roles.engine.transaction import Refusal
 
@@ -74,7 +74,7 @@ def kubelet_needs(kubelet: Kubelet, changed: Changed | None = None, argv: Iterab
     paths = [*_paths(rows(KUBELET), read), *_of_unit(kubelet, changed)]
     if not rootless:
         paths.append(PathNeed(KUBELET, "the kubelet itself", _DEVICE, Holds.device, Stops.start))
-    paths.append(PathNeed("daytwo", "the record of a change", RECORDS, Holds.written, Stops.start))
+    paths.append(PathNeed(RECORD, "the record of a change", RECORDS, Holds.written, Stops.start))
     # Only looked at: nothing names them.
     folder = next((one.path for one in paths if one.named_by == "--cert-dir"), "")
     others = [*RESOLVERS, *([f"{folder}/kubelet.crt", f"{folder}/kubelet.key"] if folder else [])]

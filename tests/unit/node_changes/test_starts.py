@@ -129,6 +129,11 @@ def test_right_before_and_after_the_change(monkeypatch: pytest.MonkeyPatch) -> N
     # It comes with the change: the change is reverted.
     late = watch(monkeypatch, plan, fine, drifted)
     assert late.recheck() is None and "vm.overcommit_memory is 0" in late.proof().problems[0]
+    # The disk of the record fills up: the change has what it needs, and keeps it.
+    full = replace(fine, space={**fine.space, "/var/lib/daytwo": (0, 100000)})
+    assert "could not be recorded" in str(watch(monkeypatch, plan, full).recheck())
+    filled = watch(monkeypatch, plan, fine, full)
+    assert filled.recheck() is None and filled.proof() == Proof("would start again")
     lost = watch(monkeypatch, plan, fine, ConnectionLost("n1: lost"))
     assert lost.recheck() is None and lost.proof().problems == ("whether it would start again: n1: lost",)
     cut = watch(monkeypatch, plan, fine, StartFacts(), unproven=True)
