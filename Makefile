@@ -9,10 +9,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # Read by the API server and the kubelets, Alpha and off since 1.32.
 GATE ?= PodLogsQuerySplitStreams=true
 
-# The lanes of `make test`, each with a lab of its own: its name, and the shapes that it takes, in this order (tests/lanes). Labs wait more
-# than they work, a third of a core each: four of them and lane u, which gives way, keep two cores busy. With less memory:
-# make test LANES=w:wide+older+small,a:small,b:small,u:none,c:older+small@u (c begins when u has ended and the wide lab is gone).
-ALL ?= w:wide+older+small,a:small,b:small,c:small,u:none
+# The lanes of `make test`, each with a lab of its own: its name, and the shapes that it takes, in this order (tests/lanes). Three labs keep
+# two cores busy; lane u gives way to them. Lane c begins when u has ended and the wide lab is gone, and needs less than that.
+ALL ?= w:wide+older+small,a:small,b:small,u:none,c:small@u
 # One lab after the other, for a machine that has no room for more: make test LANES='$(SMALL)'.
 SMALL ?= w:wide+older+small,u:none
 LANES ?= $(ALL)
