@@ -13,13 +13,14 @@ from roles.engine.bridge import Pool, show
 from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.draining.cordon import CordonWriter, cordon_change, uncordon_change
 from roles.engine.draining.evicting import LOOK_FOR_PLACE, Evictor, NotEvicted
+from roles.engine.draining.fates import has_ended
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.draining.planning import plan_drain, waits_for_place
 from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
 from roles.engine.draining.surging import Surger
 from roles.engine.draining.workloads import node_of, ready_elsewhere
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import LOOK_AGAIN, FieldChange, NotDone, Object, Session, is_ending, is_over, namespace_and_name, uid
+from roles.engine.object_changes import LOOK_AGAIN, FieldChange, NotDone, Object, Session, is_ending, namespace_and_name, uid
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Stage, table
 from roles.engine.timeouts import Deadline
@@ -217,7 +218,7 @@ class Drainer:
         one = self._seen.get(uid(pod))
         if one is None or one.fate == "stays":
             return one
-        return replace(one, fate="ending") if is_ending(pod) and not is_over(pod) and one.fate != "blocks" else None
+        return replace(one, fate="ending") if is_ending(pod) and not has_ended(pod) and one.fate != "blocks" else None
 
     def _evict_again(self, node: str, arrived: Sequence[PodFate], begin: Callable[[Fields], None]) -> None:
         """Evict pods that came in mid-drain, recorded before that with the step that proves the node. Raises NotDone, ApiError, NoApi."""

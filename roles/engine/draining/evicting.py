@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from roles.engine.api import ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.bridge import show
 from roles.engine.disruption import budget_states, budgets_of, read_disruption
-from roles.engine.draining.fates import kept_by
+from roles.engine.draining.fates import has_ended, kept_by
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.reading import Look, cluster_time, pod_path
 from roles.engine.draining.volumes import not_detached
@@ -24,7 +24,6 @@ from roles.engine.object_changes import (
     Session,
     controller,
     is_ending,
-    is_over,
     namespace_and_name,
     uid,
     workload_rollout,
@@ -70,10 +69,9 @@ def try_eviction(session: Session, pod: Object) -> str:
 
 
 def _ended(pod: Object) -> str:
-    """How a pod has ended that only a finalizer keeps in the API: its kubelet has ended its containers. "" if it has not ended, or if it
-    will be gone by itself."""
+    """How a pod has ended that only a finalizer keeps in the API. "" if it has not ended, or if it will be gone by itself."""
     held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
-    return f"ended ({held} keeps its object)" if held and is_ending(pod) and is_over(pod) else ""
+    return f"ended ({held} keeps its object)" if held and is_ending(pod) and has_ended(pod) else ""
 
 
 class Evictor:

@@ -59,7 +59,7 @@ class Judge:
     def _stays(self, pod: Object, workload: PodWorkload | None, made: Callable[..., PodFate]) -> PodFate | None:
         if MIRROR in (pod["metadata"].get("annotations") or {}):
             return made("stays", "a static pod: only its node ends it")
-        if is_over(pod):
+        if has_ended(pod):
             return made("stays", f"it is finished ({pod['status']['phase']}) and holds nothing")
         if stays(pod, self.workloads.daemon_sets):
             return made("stays", f"of {workload}, which ignores the cordon")
@@ -70,6 +70,7 @@ class Judge:
             return made("ending", "it is being deleted already")
         held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
         why = f"it is stuck: it should have ended at {pod['metadata']['deletionTimestamp']}"
+        why += ", and its node still has its volumes or cgroup" if is_over(pod) else ""
         return made("blocks", why + (f", and {held} holds it" if held else ""), _unstick(pod, held))
 
     def _blocked(self, pod: Object, workload: PodWorkload | None, made: Callable[..., PodFate]) -> PodFate | None:
@@ -174,7 +175,14 @@ def broken_because(pod: Object) -> str:
 def stays(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
     """A drain leaves the pod on its node: static, finished, or of a DaemonSet. `daemon_sets`: the UIDs of those that exist; None: not
     known, so what the pod itself says counts."""
-    return is_over(pod) or stays_in_a_drain(pod, daemon_sets)
+    return has_ended(pod) or stays_in_a_drain(pod, daemon_sets)
+
+
+def has_ended(pod: Object) -> bool:
+    """The pod is finished, and holds nothing of its node. One that is being deleted is finished before its node has released its volumes and
+    cgroup: only then does its kubelet delete it without a grace period (pkg/kubelet/status/status_manager.go: canBeDeleted). What is there
+    after that is an object that a finalizer keeps, with a period of 0 (apiserver, registry/generic/registry/store.go: markAsDeleting)."""
+    return is_over(pod) and not (is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds"))
 
 
 def empty_dirs(pod: Object) -> list[str]:

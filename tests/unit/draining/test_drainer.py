@@ -321,6 +321,16 @@ def test_while_a_pod_ends_the_pods_of_its_node_are_read_again_and_not_the_cluste
     assert api.reads.count("/api/v1/pods") >= 60 and api.reads.count("/api/v1/nodes") <= 7
 
 
+def test_a_pod_whose_containers_have_ended_is_waited_for_until_its_node_has_released_it() -> None:
+    """Seen as ending by the plan, and in mid-drain finished: its volumes may still be mounted."""
+    last = late(ending=True, deletionGracePeriodSeconds=30)
+    api = ClusterApi(node("w1"), node("w2"), last)
+    drain = Drain(api, DrainConsents(seconds=60))
+    api.one("Pod", "late")["status"]["phase"] = "Failed"
+    with pytest.raises(NotDone, match="shop/late still end on w1"):
+        drain.step(PROVE)
+
+
 def test_a_pod_that_does_not_end_is_stuck_after_a_while() -> None:
     api = ClusterApi(node("w1"), node("w2"), late(ending=True))
     drain = Drain(api, DrainConsents(seconds=60))

@@ -26,7 +26,8 @@ class Cluster:
             "metadata": {**self.pod["metadata"], "name": "new", "uid": "new"},
             "spec": {**self.pod["spec"], "nodeName": "w2"},
         }
-        meta = {**self.pod["metadata"], "deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": old.pop("finalizers", [])}
+        kept = {"finalizers": old.pop("finalizers", []), "deletionGracePeriodSeconds": old.pop("grace", 30)}
+        meta = {**self.pod["metadata"], "deletionTimestamp": "2026-03-01T12:00:00Z", **kept}
         self.there = [new, {**self.pod, "metadata": meta, "status": {**self.pod["status"], **old}}]
 
     def asked(self, ask: Callable[[Any], Any], what: str = "") -> Any:
@@ -48,11 +49,11 @@ def moved(cluster: Cluster) -> str:
 
 
 def test_a_pod_that_has_ended_and_that_only_a_finalizer_keeps_is_gone() -> None:
-    told = moved(Cluster(finalizers=[HOLD], phase="Succeeded"))
+    told = moved(Cluster(finalizers=[HOLD], phase="Succeeded", grace=0))
     assert told == f"evicted; ended ({HOLD} keeps its object); 1 of Deployment shop/web are Ready"
 
 
-@pytest.mark.parametrize("old", [{"finalizers": [HOLD]}, {"phase": "Failed"}, {}])
+@pytest.mark.parametrize("old", [{"finalizers": [HOLD]}, {"finalizers": [HOLD], "phase": "Failed"}, {"phase": "Failed"}, {}])
 def test_others_are_waited_for(old: dict[str, Any]) -> None:
     with pytest.raises(NotDone, match="still there 0 s after its eviction"):
         moved(Cluster(**old))

@@ -91,6 +91,23 @@ def test_each_filter() -> None:
     assert "cache" in plan_text(found) and "Node w1: cordon it" in plan_text(found)
 
 
+@pytest.mark.parametrize(
+    ("kept", "fate"),
+    [
+        ({}, "stays"),
+        ({"ending": True, "deletionGracePeriodSeconds": 30}, "ending"),
+        ({"ending": True, "deletionGracePeriodSeconds": 30, "finalizers": ["example.com/hold"]}, "ending"),
+        ({"ending": True, "deletionGracePeriodSeconds": 0, "finalizers": ["example.com/hold"]}, "stays"),
+        ({"deletionTimestamp": "2026-03-01T11:50:00Z", "deletionGracePeriodSeconds": 30}, "blocks"),
+    ],
+)
+def test_a_finished_pod_that_is_deleted_holds_something_until_its_kubelet_says_so(kept: dict[str, Any], fate: str) -> None:
+    made = pod("done", phase="Failed", **kept)
+    (one,) = plan(made).pods
+    assert (one.fate, stays(made)) == (fate, fate == "stays")
+    assert fate != "blocks" or "its node still has its volumes or cgroup" in one.why
+
+
 def test_only_a_daemon_set_of_kubernetes_keeps_its_pods() -> None:
     """An owner of another group may have the same kind, and the UID of a real one."""
     daemons = workload("DaemonSet", "logs")
