@@ -383,7 +383,10 @@ def _judged_under(lab: Lab, made: Scenario) -> dict[str, str]:
 
 
 def _lost(lab: Lab, node: str, pods: list[dict[str, Any]]) -> dict[str, str]:
-    """Start the kubelet, and see whom it rejects or preempts, and why; the last of `pods` is the youngest."""
+    """Start the kubelet, and see whom it rejects or preempts, and why; the last of `pods` is the youngest. It ends a pod that it rejects as
+    one that it does not know (after 1 s), or, if a container's event comes before its first housekeeping, as that pod asks for. So one that
+    is being deleted may run until its grace period is over (pkg/kubelet/kubelet.go: syncLoopIteration; pod_workers.go:
+    calculateEffectiveGracePeriod), and the API does not call it Failed before that."""
     told = lab.run(node, "journalctl -u kubelet --lines 1 --show-cursor --output cat --no-pager").stdout
     cursor = told.rsplit("-- cursor: ", 1)[1].strip()
     lab.run(node, "systemctl start kubelet")
@@ -395,16 +398,36 @@ def _lost(lab: Lab, node: str, pods: list[dict[str, Any]]) -> dict[str, str]:
         return found | dict.fromkeys(re.findall(r'"Pod evicted successfully" pod="([^"]+)"', log), "Preempting")
 
     def phases() -> dict[str, str]:
-        return {f"default/{one['metadata']['name']}": one["status"]["phase"] for one in pods_of(lab, node)}
+        return {f"default/{one['metadata']['name']}": _phase(one) for one in pods_of(lab, node)}
 
     def judged() -> bool:
         return f"default/{marker}" in denied() or phases().get(f"default/{marker}") == "Running"
 
-    wait_for(judged, f"the kubelet of {node} to have judged its pods")
-    found = denied()
-    wait_for(lambda: all(phases().get(one, "gone") not in ("Pending", "Running") for one in found), "the API to know of them")
-    over = {one: phase for one, phase in phases().items() if phase not in ("Pending", "Running")}
+    with _seen_on(lab, node):
+        wait_for(judged, f"the kubelet of {node} to have judged its pods")
+        found = denied()
+        wait_for(lambda: not {one for one, phase in phases().items() if one in found and phase in _NOT_OVER}, f"the API to know of {found}")
+    over = {one: phase for one, phase in phases().items() if phase in ("Failed", "Succeeded")}
     return {**over, **found}
+
+
+_NOT_OVER = ("Pending", "Running")
+
+
+def _phase(pod: dict[str, Any]) -> str:
+    phase = str(pod["status"]["phase"])
+    return f"{phase}, being deleted" if phase in _NOT_OVER and "deletionTimestamp" in pod["metadata"] else phase
+
+
+@contextlib.contextmanager
+def _seen_on(lab: Lab, node: str) -> Iterator[None]:
+    """What waited in vain says what is there: the pods of the node, and the last words of its kubelet."""
+    try:
+        yield
+    except AssertionError as error:
+        there = [f"{one['metadata']['name']}: {_phase(one)} {one['status'].get('reason', '')}" for one in pods_of(lab, node)]
+        words = lab.run(node, "journalctl -u kubelet --lines 25 --output cat --no-pager | cut -c 1-300", check=False).stdout
+        raise AssertionError("\n".join([str(error), *there, words])) from None
 
 
 def test_no_pod_that_stays_by_the_forecast_is_lost(lab: Lab) -> None:

@@ -41,7 +41,8 @@ def disks(lab: Lab, attach: float = 1, detach: float = 2) -> Iterator[None]:
         yield
     finally:
         for node in lab.nodes:
-            lab.run(node, f"systemctl stop 'lab-disk*'; rm -rf {BUSY} /var/lib/disk /var/lib/kubelet/plugins*/{DRIVER}*", check=False)
+            left = f"{_PROGRAM} {BUSY} /var/lib/disk /var/lib/kubelet/plugins*/{DRIVER}*"
+            lab.run(node, f"systemctl stop 'lab-disk*'; rm -rf {left}", check=False)
 
 
 def _install(lab: Lab, node: str, program: Path) -> None:
