@@ -179,9 +179,12 @@ def stays(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
 
 
 def has_ended(pod: Object) -> bool:
-    """The pod is finished, and holds nothing of its node. One that is being deleted is finished before its node has released its volumes and
-    cgroup: only then does its kubelet delete it without a grace period (pkg/kubelet/status/status_manager.go: canBeDeleted). What is there
-    after that is an object that a finalizer keeps, with a period of 0 (apiserver, registry/generic/registry/store.go: markAsDeleting)."""
+    """The pod is finished, and holds nothing of its node.
+
+    One that is being deleted is finished before its node has released its volumes and cgroup: only then does its kubelet delete it without
+    a grace period (pkg/kubelet/status/status_manager.go: canBeDeleted). What is there after that is an object that a finalizer keeps, with
+    a period of 0 (apiserver, registry/generic/registry/store.go: markAsDeleting).
+    """
     return is_over(pod) and not (is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds"))
 
 
