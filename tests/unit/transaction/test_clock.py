@@ -141,7 +141,7 @@ def test_the_script_reads_no_wall_clock(change: Change) -> None:
 @needs_faketime
 def test_a_script_that_reads_it_is_found_out(tmp_path: Path, url: str) -> None:
     node = Scratch(tmp_path / "node", url)
-    node.mutate = lambda text: re.sub(r"(?m)^uptime_seconds\(\).*$", "uptime_seconds() { date +%s; }", text)
+    node.mutate = lambda text: re.sub(r"(?m)^clock\(\).*$", "clock() { seconds=$(date +%s) ticks=${seconds}00; }", text)
     try:
         node.lay_down()
         assert node.verb("apply") == 0
