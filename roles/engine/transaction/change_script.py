@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from roles.engine.transaction.model import Change
 
 HOME = "/var/lib/daytwo"
 SYSTEMD = "/etc/systemd/system"
+#: What stays itself in a quoted word of every shell, up to the longest word that a `printf` outside the shell takes (execve(2)).
+_UNQUOTABLE = re.compile(rb"[^\t\n -~]")
+_MOST_QUOTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -157,9 +161,17 @@ def stage_script(change: Change, holder: Holder, record: Mapping[str, Any], home
         .render(
             id=change.id,
             home=home,
-            files={name: base64.encodebytes(data).decode().rstrip("\n") for name, data in written.items()},
+            files={name: _quotable(data, checked=name in lasting) for name, data in written.items()},
         )
     )
+
+
+def _quotable(data: bytes, *, checked: bool) -> dict[str, object]:
+    """The content of a file for a script: as it is, or in base64 if a shell could change it, or if no checksum shows what it did not
+    write (`checked`)."""
+    if checked and len(data) <= _MOST_QUOTED and not _UNQUOTABLE.search(data):
+        return {"plain": True, "text": data.decode("ascii")}
+    return {"plain": False, "text": base64.encodebytes(data).decode().rstrip("\n")}
 
 
 def resume_script(change_id: str, home: str = HOME) -> str:

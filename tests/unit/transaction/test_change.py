@@ -7,6 +7,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,14 +105,20 @@ def test_hostile_names_stay_words(tmp_path: Path) -> None:
     assert told.split("\0")[:2] == [HOSTILE.unit, HOSTILE.files[0].path]
 
 
-def test_the_bundle_carries_every_byte() -> None:
-    script = stage_script(HOSTILE, HOLDER, {})
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_the_bundle_carries_every_byte(tmp_path: Path, shell: str) -> None:
+    """The checksums are of the bytes of the change, and the shell finds nothing wrong with what it has written."""
+    texts = {"/a": b"it's `x` $(y) \\0 %s \\n\n\n", "/b": b"", "/c": b"-e no line end", "/d": b"x" * 200_000, "/e": b"\r\x81\xc3\xa4\n"}
+    made = replace(HOSTILE, files=(*HOSTILE.files, *(FileEdit(path, None, data) for path, data in texts.items())))
+    script = stage_script(made, HOLDER, {}, str(tmp_path / "home"), str(tmp_path / "systemd"))
     bodies = dict(re.findall(r"base64 -d >(\S+) <<'\.' \|\| return 1\n(.*?)\n\.\n", script, re.DOTALL))
     assert base64.b64decode(bodies["after/1"]) == b"\0\xff\n.\n"
-    assert "after/2" not in bodies
+    assert "after/2" not in bodies and "change.sh" not in bodies and {"after/6", "after/7", "state", "record.jsonl"} <= {*bodies}
     sums = base64.b64decode(bodies["SHA256SUMS"]).decode()
-    for name in ("change.sh", "recover.sh", "daytwo-recover.service", "holder", "after/1"):
-        assert f"{hashlib.sha256(base64.b64decode(bodies[name])).hexdigest()}  {name}\n" in sums
+    for number, data in enumerate(texts.values(), 3):
+        assert f"{hashlib.sha256(data).hexdigest()}  after/{number}\n" in sums
+    told = subprocess.run([shell, "-s"], input=script, text=True, capture_output=True, check=True)
+    assert (told.stdout, told.stderr) == ("staged\n", "") and not [*(tmp_path / "home/changes").iterdir()]
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
