@@ -197,9 +197,16 @@ def as_version(text: str) -> str | None:
 
 
 def decoded(text: str) -> str:
-    """The text of a field in base64, which may lack its padding or have one `=` too many."""
+    """The text of a field: a plain word behind a dot, or base64, which may lack its padding or have one `=` too many."""
     body = text.rstrip("=")
+    if body.startswith("."):
+        return body[1:]
     return base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
+
+
+def decoded_list(text: str) -> list[str]:
+    """The texts of such fields with commas between them."""
+    return [decoded(one) for one in text.split(",") if one]
 
 
 def _verdict(component: str, code: int, said: str) -> str:

@@ -6,6 +6,7 @@ k8s.io/cri-client (NewRemoteRuntimeService: Version of the v1 API must answer); 
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from typing import Any
 from roles.engine.kubelet import ask, runtime
 
 OK, UNIMPLEMENTED, NO_ANSWER = "0", "12", "-"
+#: The answers that leave a node, in the order in which it prints them.
+_ANSWERS = ("version", "config", "conditions", "handlers")
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,12 @@ def read_health(records: Iterable[list[str]]) -> RuntimeHealth | None:
         return RuntimeHealth(asked=False)
     if "version" not in single:
         return None
+    path, contents = _contents(*single.get("contents", ()))
+    answers = {key: (*single[key], base64.b64encode(contents.get(key, b"")).decode() + "=") for key in _ANSWERS if key in single}
     keys = ("version", "config", "handlers")
-    known = runtime.parse(["daytwo 1", *(" ".join((key, *single[key])) for key in keys if key in single), "end"])
-    folders = tuple(filter(None, _text(single, "programs-in").split("\n")))
-    path, wanted = _network(single.get("network"))
+    known = runtime.parse(["daytwo 1", *(" ".join((key, *answers[key])) for key in keys if key in answers), "end"])
+    folders = tuple(_listed(single, "programs-in"))
+    wanted = _programs(contents.get("network", b""))
     sandbox, here = (*single.get("sandbox", ()), "", "unknown")[:2] if "sandbox" in single else ("", "unknown")
     return RuntimeHealth(
         True,
@@ -56,19 +61,34 @@ def read_health(records: Iterable[list[str]]) -> RuntimeHealth | None:
         single["version"][0],
         single.get("config", ("",))[0],
         known.drivers,
-        _conditions(*single.get("conditions", ("", ""))),
+        _conditions(*answers.get("conditions", ("", ""))),
         ask.decoded(sandbox),
         {"yes": True, "no": False}.get(here),
-        tuple(filter(None, _text(single, "pause").split("\n"))),
+        tuple(sorted(_listed(single, "pause"))),
         folders,
-        frozenset(filter(None, _text(single, "plugins").split("\n"))) if folders else None,
-        path,
+        frozenset(_listed(single, "plugins")) if folders else None,
+        path if wanted else "",
         wanted,
     )
 
 
-def _text(single: Mapping[str, list[str]], name: str) -> str:
-    return ask.decoded(single[name][0]) if name in single else ""
+def _listed(single: Mapping[str, list[str]], name: str) -> list[str]:
+    return ask.decoded_list(single[name][0]) if name in single else []
+
+
+def _contents(folder: str = "", network: str = "", data: str = "") -> tuple[str, dict[str, bytes]]:
+    """The file of the network configuration, and what the node's head(1) printed of several files: each is behind a line with its path."""
+    path, rest = ask.decoded(network), b"\n" + runtime.decoded(data)
+    places = {f"{ask.decoded(folder)}/{key}": key for key in _ANSWERS} | ({path: "network"} if path else {})
+    found: dict[str, bytes] = {}
+    last = ""
+    for place, key in places.items():
+        before, separator, after = rest.partition(f"\n==> {place} <==\n".encode())
+        if separator:
+            if last:
+                found[last] = before
+            last, rest = key, after
+    return path, found | ({last: rest} if last else {})
 
 
 def _conditions(status: str, data: str) -> dict[str, tuple[bool, str]]:
@@ -90,14 +110,12 @@ def _bytes(value: object) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
-def _network(fields: list[str] | None) -> tuple[str, frozenset[str]]:
-    """The file of a network configuration, and the programs that it names (CNI specification: type of each plugin, and of its ipam)."""
-    if fields is None:
-        return "", frozenset()
+def _programs(data: bytes) -> frozenset[str]:
+    """The programs that a network configuration names (CNI specification: type of each plugin, and of its ipam)."""
     try:
-        content: Any = json.loads(ask.decoded(fields[1]))
+        content: Any = json.loads(data.decode("utf-8", "replace"))
         plugins = content.get("plugins", [content])
         named = [one.get("type") for plugin in plugins for one in (plugin, plugin.get("ipam") or {})]
     except (ValueError, AttributeError, TypeError, IndexError):
-        return "", frozenset()
-    return ask.decoded(fields[0]), frozenset(one for one in named if isinstance(one, str) and one)
+        return frozenset()
+    return frozenset(one for one in named if isinstance(one, str) and one)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import binascii
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -16,6 +18,8 @@ from roles.engine.timeouts import patient
 _PREFIX = "start: "
 _MARK = "daytwo-start"
 _MOST_BYTES = 16384
+#: A file of pems.sh.j2 by its number, a line of its certificates, or the certificate in a kubeconfig.
+_PEM_LINE = re.compile(r"(\d+)(?:([ :])(.*))?", re.DOTALL)
 # Time limits: of one call to the container runtime, and of the whole question.
 CALL_SECONDS = 10
 SECONDS: Final = 60
@@ -59,6 +63,7 @@ def answer(needs: Needs, lines: Iterable[str]) -> StartFacts:
 class _Answer:
     def __init__(self, needs: Needs) -> None:
         self._needs = needs
+        self._places: dict[str, str] = {}
         self.found: dict[str, Any] = {
             key: {} for key in ("tunables", "paths", "names", "pems", "nameservers", "space", "cgroups")
         } | {"listeners": ()}  # fmt: skip
@@ -80,18 +85,24 @@ class _Answer:
     def on_path(self, number: str, kind: str, may: str) -> None:
         self._put("paths", self._path_of(number), _fact(kind, may))
 
-    def on_pem(self, number: str, data: str) -> None:
-        self._put("pems", self._path_of(number), ask.decoded(data).encode())
+    def on_pems(self, data: str) -> None:
+        found: dict[str, bytes] = {}
+        for line in filter(None, ask.decoded(data).split("\n")):
+            number, kind, text = _PEM_LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+            more = b"" if not kind else text.encode() + b"\n" if kind == " " else _from_kubeconfig(text)
+            found[number] = found.get(number, b"") + more
+        for number, pem in found.items():
+            self._put("pems", self._places.get(number) or self._path_of(number), pem[:_MOST_BYTES])
 
-    def on_names(self, number: str, key: str, path: str, kind: str, may: str, data: str) -> None:
-        named = ask.decoded(path)
+    def on_names(self, number: str, key: str, path: str, kind: str, may: str, place: str) -> None:
+        named = self._places[place] = ask.decoded(path)
         self.found["names"].setdefault(self._path_of(number), {}).setdefault(key, named)
         self._put("paths", named, _fact(kind, may))
-        if key == "client-certificate" and data != "=":
-            self._put("pems", named, ask.decoded(data).encode())
 
-    def on_nameservers(self, number: str, addresses: str) -> None:
-        self._put("nameservers", self._path_of(number), tuple(ask.decoded(addresses).split()))
+    def on_nameservers(self, number: str, address: str) -> None:
+        path = self._path_of(number)
+        known = self.found["nameservers"].get(path, ())
+        self._put("nameservers", path, (*known, *ask.decoded_list(address.rstrip("="))))
 
     def on_space(self, number: str, free: str, inodes: str, left: str) -> None:
         self._put("space", self._path_of(number), (int(free) / 1024, int(left) if int(inodes) else None))
@@ -107,11 +118,11 @@ class _Answer:
         self.found["listeners"] = (*self.found["listeners"], one)
 
     def on_addresses(self, text: str) -> None:
-        self.found["addresses"] = frozenset(_usual(ask.decoded(text).split()))
+        self.found["addresses"] = frozenset(_usual(ask.decoded_list(text)))
 
     def on_controllers(self, version: str, text: str) -> None:
         self.found["cgroup2"] = version == "v2"
-        self.found["controllers"] = frozenset(ask.decoded(text).split())
+        self.found["controllers"] = frozenset(ask.decoded_list(text))
 
     def on_tasks(self, now: str, most: str) -> None:
         self.found["tasks"] = int(now), int(most)
@@ -129,10 +140,17 @@ class _Answer:
         self.found["swap"] = int(areas)
 
     def on_programs(self, names: str) -> None:
-        self.found["programs"] = frozenset(ask.decoded(names).split("\n"))
+        self.found["programs"] = frozenset(ask.decoded_list(names))
 
     def on_end(self) -> None:
         self.found["complete"] = True
+
+
+def _from_kubeconfig(text: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error:
+        return b""
 
 
 def _fact(kind: str, may: str) -> PathFact:

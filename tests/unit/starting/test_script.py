@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import socket
@@ -21,18 +22,26 @@ def need(path: Path | str, holds: Holds = Holds.file, named_by: str = "field") -
     return PathNeed("kubelet", named_by, str(path), holds, Stops.start)
 
 
-def ask(needs: Needs) -> StartFacts:
-    done = subprocess.run(["sh", "-s"], input=question(needs), text=True, capture_output=True, check=True)
+def ask(needs: Needs, shell: str = "sh") -> StartFacts:
+    script = question(needs).replace(" sh <<", f" {shell} <<")
+    done = subprocess.run([shell, "-s"], input=script, text=True, capture_output=True, check=True)
     assert all(line.startswith("start: ") for line in done.stdout.splitlines()) and done.stderr == ""
     return answer(needs, ["a line of another script", *done.stdout.splitlines()])
 
 
-def test_what_it_finds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_what_it_finds(tmp_path: Path, shell: str) -> None:
     (tmp_path / "it's $(touch x) a file").write_text("x")
     (tmp_path / "ca.pem").write_bytes(certificate())
     (tmp_path / "resolv").write_text("# a comment\nnameserver 127.0.0.53\nnameserver 10.0.0.1 # second\n")
     (tmp_path / "current.pem").write_bytes(b"-----BEGIN EC PRIVATE KEY-----\nsecret\n-----END EC PRIVATE KEY-----\n" + certificate())
     (tmp_path / "conf").write_text("users:\n- name: x\n  user:\n    client-certificate: current.pem\n    client-key: /none/key\n")
+    inline = base64.b64encode(certificate()).decode()
+    (tmp_path / "inline").write_text(f'users: [{{"user": {{"client-certificate-data": "{inline}", "client-key-data": "c2VjcmV0"}}}}]')
+    quoted = ' - {"certificate-authority": "/it\'s"}\n  "client-key" : "/a key" # x\n  tokenFile: \'/t,\'\n  tokenFile: \n'
+    (tmp_path / "odd").write_text(quoted + "    client-certificate: ca.pem\r\n")
+    (tmp_path / "cut.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----BEGIN PRIVATE KEY-----\nsecret\n")
+    (tmp_path / "long.pem").write_bytes(certificate() * 40)
     (tmp_path / "dangling").symlink_to("/none")
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -40,18 +49,30 @@ def test_what_it_finds(tmp_path: Path) -> None:
         need(tmp_path / "it's $(touch x) a file"), need(tmp_path / "ca.pem", Holds.certificates), need(tmp_path / "dangling"),
         need(tmp_path / "resolv", named_by="resolvConf"), need(tmp_path / "conf", Holds.identity), need(tmp_path, Holds.written),
         need(tmp_path / "a/b", Holds.written), need("/dev/null", Holds.device), need("/proc/1/none/x", Holds.written),
+        need(tmp_path / "inline", Holds.identity), need(tmp_path / "odd", Holds.identity), need(tmp_path / "cut.pem", Holds.certificates),
+        need(tmp_path / "long.pem", Holds.certificates), need("/var", Holds.written),
     )  # fmt: skip
     ports = (PortNeed("kubelet", "port", port, "0.0.0.0"),)
     needs = Needs("n1", paths, ports, TUNABLES, "/none.sock", addresses=("127.0.0.1",), cgroups={"a": "none"})
-    found = ask(needs)
+    found = ask(needs, shell)
     assert found.complete and found.epoch > 1_700_000_000 and found.swap is not None and found.tasks is not None
-    kinds = [found.paths[one.path].kind for one in paths]
+    kinds = [found.paths[one.path].kind for one in paths[:9]]
     assert kinds == ["file", "file", "none", "file", "file", "directory", "none", "device", "none"]
     assert found.pems[str(tmp_path / "ca.pem")] == certificate() and found.pems[str(tmp_path / "current.pem")] == certificate()
     assert found.names[str(tmp_path / "conf")] == {"client-certificate": str(tmp_path / "current.pem"), "client-key": "/none/key"}
+    assert found.pems[str(tmp_path / "inline")] == certificate() and found.pems[str(tmp_path / "conf")] == b""
+    named = {
+        "certificate-authority": f"{tmp_path}/it",
+        "client-key": "/a key",
+        "tokenFile": "/t",
+        "client-certificate": f"{tmp_path}/ca.pem",
+    }
+    assert found.names[str(tmp_path / "odd")] == named | {"certificate-authority": "/it"}
+    assert found.pems[str(tmp_path / "cut.pem")] == b"-----BEGIN CERTIFICATE-----\nAAAA\n"
+    assert 16384 - len(certificate()) < len(found.pems[str(tmp_path / "long.pem")]) <= 16384
     assert found.nameservers[str(tmp_path / "resolv")] == ("127.0.0.53", "10.0.0.1")
     assert found.paths[str(tmp_path / "a/b")].makeable and not found.paths["/proc/1/none/x"].makeable
-    assert found.space[str(tmp_path)][0] > 0
+    assert found.space[str(tmp_path)][0] > 0 and {str(tmp_path / "a/b"), "/var", "/proc/1/none/x"} < {*found.space}
     (listener,) = found.listeners
     assert (listener.port, listener.address, listener.pid) == (port, "127.0.0.1", os.getpid())
     assert found.addresses is not None and "127.0.0.1" in found.addresses
