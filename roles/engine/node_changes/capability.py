@@ -389,7 +389,9 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
                 proof = Proof("; ".join(filter(None, (proof.how, found.how))), found.problems)
         return proof
 
-    return NodeStep(change, ready, prove, prover.watch, planned.effective, planned.undoes, recreates_pods=planned.recreates_pods)
+    return NodeStep(
+        change, ready, prove, prover.watch, watch.blocking, planned.effective, planned.undoes, recreates_pods=planned.recreates_pods
+    )
 
 
 def _new_pod(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, watch: starts.StartWatch) -> Proof | None:

@@ -167,7 +167,7 @@ def _show_failure(step: NodeStep) -> None:
             f"within {change.confirm_timeout} s of its start; deploys/changes.py shows how it ended."
         )
     if step.outcome == "revert-failed":
-        found = repair(change, status or Status("revert-failed"))
+        found = repair(change, status or Status("revert-failed"), blockers=step.blockers)
         show(f"REPAIR BY HAND on {change.node}: {found.why}. As root there:")
         show_lines("\n".join(f"    {command}" for command in found.commands))
         show(

@@ -363,6 +363,8 @@ class NodeRun(LockedRun):
         step.outcome = outcome_of(status)
         if step.outcome == "confirmed":
             return
+        if step.outcome == "revert-failed":
+            step.blockers = step.blocking()
         # If there is a proof, the new process was healthy: then the proof has the cause, not a line of its output.
         telling = "" if proof else status.error_line
         if status.state == "staged":

@@ -17,7 +17,7 @@ from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.proof import Proof
 from roles.engine.starting import Needs, Obstacle, PathFact, StartFacts, Stops
 from roles.engine.timeouts import patient
-from roles.engine.transaction import Refusal
+from roles.engine.transaction import Refusal, Repair
 
 N = TypeVar("N", bound=NodePlan[Any])
 _NOT_WHOLE = "it is not known whether its kubelet would start again, and whether new pods would start: the node gave no whole answer"
@@ -182,6 +182,21 @@ class StartWatch:
         # The record has its space since before the change began, and a revert needs none.
         new = [one for one in after.after if one.key not in known and one.stops is not Stops.note and not one.is_of_record]
         return Proof("would start again", tuple(map(str, new)))
+
+    def blocking(self) -> list[Repair]:
+        """After a revert that failed: what keeps the old process from its start now, by its node, and the commands that repair it."""
+        if self._starts is None:
+            return []
+        try:
+            found = self._starts.judged(self._ask(self._starts)).before
+        except RemoteError:
+            return []
+        stops = (Stops.start, Stops.pods) if self._starts.manifests else (Stops.start,)
+        return [
+            Repair(one.why if one.commands else f"{one.why} ({one.way_out})", one.commands)
+            for one in found
+            if one.stops in stops and not one.is_of_record
+        ]
 
     def _ask(self, starts: Starts) -> Sequence[str]:
         return self._remote.run("sh -s", stdin=starts.question, timeout=patient(starting.SECONDS + 30)).stdout

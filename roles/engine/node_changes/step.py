@@ -8,21 +8,23 @@ from dataclasses import dataclass, field, replace
 from roles.engine.node_changes.step_drain import StepDrain
 from roles.engine.proof import Proof
 from roles.engine.rollout import Outcome, Pace, Stage, stages
-from roles.engine.transaction import Change, Effective, Status
+from roles.engine.transaction import Change, Effective, Repair, Status
 
 
 @dataclass
 class NodeStep:
     """One change of a run. `ready` is called right before it (a text: why it must not begin), `watch` gets each line of its log, `prove`
-    proves it once it is applied. `drain`: its node is drained before it and uncordoned after it; `left_cordoned`: why it still is cordoned
-    by this run; `recreates_pods`: the new kubelet ends the pods that are left, and creates them again. For the record: `effective`, the
-    effective values before and after; `undoes`, the change it undoes; `node_seconds`, the part of `seconds` in which the node restarted the
-    component and watched it, and `drain_seconds`, the part in which it was drained and uncordoned."""
+    proves it once it is applied, `blocking` asks its node what blocks a revert that failed: `blockers`. `drain`: its node is drained
+    before it and uncordoned after it; `left_cordoned`: why it still is cordoned by this run; `recreates_pods`: the new kubelet ends the
+    pods that are left, and creates them again. For the record: `effective`, the effective values before and after; `undoes`, the change
+    it undoes; `node_seconds`, the part of `seconds` in which the node restarted the component and watched it, and `drain_seconds`, the
+    part in which it was drained and uncordoned."""
 
     change: Change
     ready: Callable[[], str | None]
     prove: Callable[[Status], Proof]
     watch: Callable[[str], None] = lambda line: None
+    blocking: Callable[[], Sequence[Repair]] = tuple
     effective: Effective = field(default_factory=Effective)
     undoes: str = ""
     drain: StepDrain | None = None
@@ -35,6 +37,7 @@ class NodeStep:
     node_seconds: float = 0.0
     drain_seconds: float = 0.0
     status: Status | None = field(default=None, repr=False)
+    blockers: Sequence[Repair] = ()
     order: int = 0
     touched: bool = False
 

@@ -9,8 +9,10 @@ cadvisor's inotify watcher; pkg/kubelet/kubelet_node_status.go (validateNodeIP).
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from shlex import quote
 from typing import Final
 
 from roles.engine.certificates import Certificate, CertificateError, parse_certificates
@@ -51,9 +53,13 @@ class _Made:
     def __init__(self, host: str, component: str) -> None:
         self._host, self._component = host, component
 
-    def __call__(self, cause: Cause, stops: Stops, subject: str, why: str, way_out: str, value: str = "", needed: str = "") -> Obstacle:
-        texts = [one_line(text) for text in (subject, value, needed, why, way_out)]
-        return Obstacle(self._host, self._component, cause, stops, *texts)
+    def __call__(
+        self, cause: Cause, stops: Stops, subject: str, why: str, way_out: str, value: str = "", needed: str = "", *commands: str
+    ) -> Obstacle:
+        subject, value, needed, why, way_out = map(one_line, (subject, value, needed, why, way_out))
+        # A command that one line cannot show as it is would be another one.
+        plain = tuple(one for one in commands if one_line(one) == one)
+        return Obstacle(self._host, self._component, cause, stops, subject, value, needed, why, way_out, plain)
 
 
 def judge(host: str, needs: Needs, facts: StartFacts) -> list[Obstacle]:
@@ -73,6 +79,7 @@ def _tunables(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         yield made(
             Cause.tunable, Stops.start, tunable.name, f"{why} {tunable.name} is {value} (needs {tunable.value})",
             f"`sysctl -w {tunable.name}={tunable.value}`, and in /etc/sysctl.d, so that it stays", str(value), str(tunable.value),
+            f"sysctl -w {tunable.name}={tunable.value}",
         )  # fmt: skip
 
 
@@ -84,18 +91,20 @@ def _paths(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         if need.holds is Holds.written:
             yield from _written(made, need, facts)
             continue
-        names = f"{need.named_by} names {need.path}"
+        names, out = f"{need.named_by} names {need.path}", _elsewhere(need, facts)
         if not fact.there:
-            yield made(Cause.file, need.stops, need.path, f"{names}, which does not exist", _elsewhere(need, facts), "none", need.holds)
+            why = f"{names}, which does not exist"
+            yield made(Cause.file, need.stops, need.path, why, out, "none", need.holds, *_bring_back(need))
         elif fact.kind not in _KINDS[need.holds]:
             yield made(
-                Cause.file, need.stops, need.path, f"{names}, which is {_called(fact.kind)}, not a {need.holds}", _elsewhere(need, facts),
+                Cause.file, need.stops, need.path, f"{names}, which is {_called(fact.kind)}, not a {need.holds}", out,
                 fact.kind, need.holds,
             )  # fmt: skip
         elif need.holds is Holds.program and not fact.executable:
             yield made(
-                Cause.file, need.stops, need.path, f"{names}, which cannot be executed", f"`chmod +x {need.path}`", "no x", "program"
-            )
+                Cause.file, need.stops, need.path, f"{names}, which cannot be executed", f"`chmod +x {need.path}`", "no x", "program",
+                f"chmod +x {quote(need.path)}",
+            )  # fmt: skip
         elif need.holds is Holds.certificates and need.path in facts.pems and not _certificates(facts.pems[need.path]):
             yield made(Cause.certificate, need.stops, need.path, f"{names}, which has no certificate", "restore it", "none", "certificates")
         elif need.dates and need.holds is Holds.certificates:
@@ -121,6 +130,26 @@ def _elsewhere(need: PathNeed, facts: StartFacts) -> str:
     return f"restore it, or correct {need.named_by}"
 
 
+def _bring_back(need: PathNeed) -> tuple[str, ...]:
+    """Commands for a path that is gone, if there is something to make it of."""
+    if need.named_by == "resolvConf":
+        # Of the node's other one; an empty one lets the control plane's pods start, which use the node's own.
+        beside = quote(posixpath.join(posixpath.dirname(need.path), ".daytwo-dns"))
+        others = " || ".join(f"cat {path}" for path in RESOLVERS if path != need.path)
+        return (
+            f"mkdir -p {quote(posixpath.dirname(need.path))}",
+            f"{{ {others}; }} 2>/dev/null >{beside}; mv -f -T {beside} {quote(need.path)}",
+        )
+    return _restarted(need.path) if need.holds is Holds.socket else ()
+
+
+def _restarted(socket: str) -> tuple[str, ...]:
+    """The container runtime of a socket, restarted; nothing if its unit is not known by that name."""
+    name = posixpath.basename(socket).removesuffix(".sock")
+    unit = {"containerd": "containerd", "crio": "crio", "cri-dockerd": "cri-docker"}.get(name)
+    return (f"systemctl restart {unit}.service",) if unit else ()
+
+
 def _written(made: _Made, need: PathNeed, facts: StartFacts) -> Iterator[Obstacle]:
     fact, space = facts.paths[need.path], facts.space.get(need.path)
     names = f"{need.path} ({need.named_by})"
@@ -128,7 +157,10 @@ def _written(made: _Made, need: PathNeed, facts: StartFacts) -> Iterator[Obstacl
         yield made(Cause.file, need.stops, need.path, f"{names} is {_called(fact.kind)}, not a directory", "move it away", fact.kind)
     elif not (fact.writable if fact.there else fact.makeable):
         way_out = "see `findmnt -T` and the kernel's log for why; `mount -o remount,rw` once its disk is well"
-        yield made(Cause.read_only, need.stops, need.path, f"{names} cannot be written: its file system is read-only", way_out, "ro", "rw")
+        yield made(
+            Cause.read_only, need.stops, need.path, f"{names} cannot be written: its file system is read-only", way_out, "ro", "rw",
+            f'mount -o remount,rw "$(stat -L -c %m {quote(need.path)})"',
+        )  # fmt: skip
     elif space is not None and space[0] < (least := LEAST_OF_RECORD if need.path == RECORDS else LEAST_MIB):
         free = f"{space[0]:.3g}"
         why = f"the file system of {names} has {free} MiB left (needs {least:g})"
@@ -225,8 +257,9 @@ def _pairs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         missing = next(f"{folder}/kubelet.{end}" for end, one in zip(("crt", "key"), files, strict=True) if one and not one.there)
         why = f"{missing} does not exist, and the other file of its serving certificate does"
         yield _Made(host, KUBELET)(
-            Cause.file, Stops.start, missing, why, f"remove both (`rm {folder}/kubelet.crt {folder}/kubelet.key`): it makes new ones"
-        )
+            Cause.file, Stops.start, missing, why, f"remove both (`rm {folder}/kubelet.crt {folder}/kubelet.key`): it makes new ones",
+            "", "", f"rm -f {quote(f'{folder}/kubelet.crt')} {quote(f'{folder}/kubelet.key')}",
+        )  # fmt: skip
 
 
 def _providers(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
@@ -253,7 +286,7 @@ def swap_obstacles(host: str, settings: Mapping[str, object], areas: int | None,
         yield made(
             Cause.swap, Stops.start, "failSwapOn",
             f"/proc/swaps lists {areas} area(s): with failSwapOn a kubelet does not start while swap is on",
-            "set failSwapOn=false, or turn swap off first (`swapoff -a`, and its line in /etc/fstab)", str(areas), "0",
+            "set failSwapOn=false, or turn swap off first (`swapoff -a`, and its line in /etc/fstab)", str(areas), "0", "swapoff -a",
         )  # fmt: skip
     if settings.get("memorySwap.swapBehavior") == "LimitedSwap" and cgroup2 is False:
         yield made(
@@ -300,7 +333,8 @@ def _listening(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]
                 who = f"the process {one.pid} ({one.name})" if one.pid else "another process"
                 why = f"{need.named_by}: {who} listens on port {need.port} already"
                 way_out = f"stop it, or choose another port (`ss -lntp sport = :{need.port}`)"
-                yield _Made(host, need.component)(Cause.port, Stops.start, str(need.port), why, way_out, one.name, "free")
+                kill = (f"kill {one.pid}",) if one.pid else ()
+                yield _Made(host, need.component)(Cause.port, Stops.start, str(need.port), why, way_out, one.name, "free", *kill)
                 break
 
 
@@ -335,17 +369,19 @@ def _limits(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         stops = Stops.start if now > most else Stops.note
         why = f"root has {now} inotify instances, and fs.inotify.max_user_instances is {most}: a kubelet cannot watch its files"
         yield made(
-            Cause.limit, stops, "fs.inotify.max_user_instances", why, "`sysctl -w fs.inotify.max_user_instances=8192`", str(most), str(now)
-        )
+            Cause.limit, stops, "fs.inotify.max_user_instances", why, "`sysctl -w fs.inotify.max_user_instances=8192`", str(most), str(now),
+            "sysctl -w fs.inotify.max_user_instances=8192",
+        )  # fmt: skip
 
 
 def _runtime(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     health, made = facts.runtime, _Made(host, KUBELET)
     if health is None or not health.asked:
         return
-    see = "see `systemctl status containerd` (or crio) and its journal"
+    see, again = "see `systemctl status containerd` (or crio) and its journal", _restarted(needs.socket)
     if health.version == cri.NO_ANSWER or health.config == cri.NO_ANSWER:
-        yield made(Cause.runtime, Stops.start, needs.socket, f"the container runtime at {needs.socket} gives no answer", see)
+        why = f"the container runtime at {needs.socket} gives no answer"
+        yield made(Cause.runtime, Stops.start, needs.socket, why, see, "", "", *again)
     elif health.version != cri.OK:
         why = f"the container runtime at {needs.socket} does not serve the CRI v1 (gRPC status {health.version})"
         yield made(

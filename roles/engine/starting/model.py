@@ -193,7 +193,7 @@ class StartFacts:
 class Obstacle:
     """What keeps a component of a host from its next start, or its node from new pods. `subject`: the file, tunable, port or other thing;
     `value` and `needed`: what it is, and must be; `why`: one clause with all of that, and the field or flag that asks for it; `way_out`:
-    commands and files that are there."""
+    commands and files that are there; `commands`: those that repair it, as root on the host, if commands alone can."""
 
     host: str
     component: str
@@ -204,6 +204,7 @@ class Obstacle:
     needed: str
     why: str
     way_out: str
+    commands: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, Cause, Stops, str]:

@@ -1,7 +1,7 @@
 """The transaction every role ends in: stage, apply, prove, confirm or revert."""
 
 from roles.engine.transaction import object_record, report
-from roles.engine.transaction.by_hand import repair
+from roles.engine.transaction.by_hand import Repair, repair
 from roles.engine.transaction.change_script import (
     HOME,
     Holder,
@@ -65,6 +65,7 @@ __all__ = [
     "Holder",
     "ObjectsRecord",
     "Refusal",
+    "Repair",
     "RunInfo",
     "RunRecord",
     "RuntimeRestart",

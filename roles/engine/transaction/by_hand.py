@@ -48,9 +48,9 @@ _STARTS: tuple[tuple[str, str, Callable[[re.Match[str]], tuple[str, ...]]], ...]
     ),
     (r"running with swap on is not supported", "swap is on, which failSwapOn forbids", lambda found: ("swapoff -a",)),
     (
-        r"open (/\S*resolv\S*?\.conf): no such file",
+        r"open (/\S*resolv\S*?\.conf): no such file|[Ss]andbox.*open (/[^:\s]+): no such file",
         "the file with the DNS servers that resolvConf names is gone: no pod starts without it",
-        lambda found: (f"mkdir -p {quote(posixpath.dirname(found[1]))}", f"cp /etc/resolv.conf {quote(found[1])}"),
+        lambda found: (f"mkdir -p {quote(posixpath.dirname(found[1] or found[2]))}", f"cp /etc/resolv.conf {quote(found[1] or found[2])}"),
     ),
     (
         r"(containerd|crio|cri-dockerd)\.sock\S* ?.*(connection refused|no such file|Unavailable|not running)",
@@ -64,8 +64,9 @@ _STARTS: tuple[tuple[str, str, Callable[[re.Match[str]], tuple[str, ...]]], ...]
 )
 
 
-def repair(change: Change, status: Status, home: str = HOME) -> Repair:
-    """What blocks the revert of a change that is `revert-failed`, and what to type on its node, as root."""
+def repair(change: Change, status: Status, home: str = HOME, blockers: Sequence[Repair] = ()) -> Repair:
+    """What blocks the revert of a change that is `revert-failed`, and what to type on its node, as root. `blockers`: what its node has
+    answered since, about the start of the old process; it is more exact than the words of a process."""
     here = directory(change.id, home)
     again = f"sh {here}/change.sh revert"
     if found := _NOT_RESTORED.search(status.reason):
@@ -76,7 +77,7 @@ def repair(change: Change, status: Status, home: str = HOME) -> Repair:
         names = ", ".join(edit.path for _, edit in edits)
         copies = tuple(_copy(edit, number, here) for number, edit in edits)
         return Repair(f"{names}: somebody has written it since it was restored", (*copies, again))
-    why, commands = _unit(change, status.unit) or _start(status)
+    why, commands = _unit(change, status.unit) or _blocked(status, blockers) or _start(status)
     return Repair(f"the old files are in place, and {change.component} does not start: {why}", (*commands, again))
 
 
@@ -108,6 +109,13 @@ def _unit(change: Change, unit: Mapping[str, str]) -> tuple[str, tuple[str, ...]
     if change.kind == "static-pod" and unit.get("ActiveState") == "inactive":
         return f"{change.unit} is stopped", (f"systemctl start {quote(change.unit)}",)
     return None
+
+
+def _blocked(status: Status, blockers: Sequence[Repair]) -> tuple[str, tuple[str, ...]] | None:
+    if not blockers:
+        return None
+    said = f" [{status.blocked_by}]" if status.blocked_by else ""
+    return "; ".join(one.why for one in blockers) + said, tuple(dict.fromkeys(word for one in blockers for word in one.commands))
 
 
 def _start(status: Status) -> tuple[str, tuple[str, ...]]:

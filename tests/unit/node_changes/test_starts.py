@@ -138,3 +138,26 @@ def test_right_before_and_after_the_change(monkeypatch: pytest.MonkeyPatch) -> N
     assert lost.recheck() is None and lost.proof().problems == ("whether it would start again: n1: lost",)
     cut = watch(monkeypatch, plan, fine, StartFacts(), unproven=True)
     assert cut.recheck() is None and cut.proof() == Proof("NOT PROVEN: whether it would start again: the node gave no whole answer")
+
+
+def test_what_blocks_a_revert_that_failed_is_asked_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the files that are back, with commands; for a manifest also what keeps pods from their start."""
+    plan = made({"containerLogMaxSize": "20Mi"}, PROTECTS)
+    asked = starts(plan)
+    fine = well(starting.together(asked.before, asked.after))
+    ill = replace(
+        fine,
+        tunables={**fine.tunables, "kernel.panic": (0, True)},
+        paths={**fine.paths, "/etc/resolv.conf": GONE},
+        space={**fine.space, "/var/lib/daytwo": (0, 100000)},
+    )
+    (found,) = watch(monkeypatch, plan, ill).blocking()
+    assert "kernel.panic is 0 (needs 10)" in found.why and found.commands == ("sysctl -w kernel.panic=10",)
+    assert watch(monkeypatch, plan, ConnectionLost("n1: lost")).blocking() == []
+    flags = plan_flags({"control_plane_flags": {"kube-apiserver": {"v": 3}}})
+    asked = starts(flags)
+    fine = well(starting.together(asked.before, asked.after))
+    ill = replace(fine, paths={**fine.paths, "/etc/resolv.conf": GONE})
+    (found,) = watch(monkeypatch, flags, ill).blocking()
+    assert "resolvConf names /etc/resolv.conf, which does not exist" in found.why
+    assert "cat /run/systemd/resolve/resolv.conf;" in found.commands[1] and found.commands[1].endswith(" /etc/resolv.conf")

@@ -182,3 +182,16 @@ def test_what_keeps_a_file_from_being_restored(node: Scratch, said: str, command
     assert f"/etc/a is not restored ({said})" in found.why
     assert found.commands[-1] == f"sh /var/lib/daytwo/changes/{node.change.id}/change.sh revert"
     assert len(found.commands) == (2 if command else 1) and (command or "").replace("'", "") in found.commands[0].replace("'", "")
+
+
+def test_what_its_node_says_is_more_exact_than_the_words_of_a_process(node: Scratch) -> None:
+    said = 'E1126 10:00:01.431126     780 run.go:72] "command failed" err="stat /etc/boot.conf: no such file or directory"'
+    status = Status("revert-failed", "x", files=tuple(edit.before_sha256 for edit in node.change.files), blocking=(f"journal: {said}",))
+    expired = Repair("its certificate expired (`kubeadm join` again)", ())
+    port = Repair("the process 7 (nc) listens on port 10250 already", ("kill 7",))
+    found = repair(node.change, status, blockers=[expired, port])
+    assert (
+        "does not start: its certificate expired (`kubeadm join` again); the process 7 (nc)" in found.why and "/etc/boot.conf" in found.why
+    )
+    assert found.commands == ("kill 7", f"sh /var/lib/daytwo/changes/{node.change.id}/change.sh revert")
+    assert "a file that the old configuration names is gone" in repair(node.change, status).why
