@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 
 from tests.integration import operator
 from tests.integration.checkpoints import configz
-from tests.integration.operator import data, pyinfra, wait_for
+from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab
 from tests.unit.starting.samples import certificate
 
@@ -147,3 +149,72 @@ def test_a_change_after_which_it_would_not_start_is_reverted(lab: Lab, protected
     ended = started.end()
     assert ended.code == 1 and text in ended.out and "reverted" in ended.out, ended.out
     wait_for(lambda: "kubelet" in operator.processes(lab, "w1"), "the kubelet of w1")
+
+
+#: Takes a port as soon as it is free, and ends when it is killed.
+THIEF = """openssl req -x509 -newkey rsa:2048 -nodes -days 9 -subj /CN=thief -keyout /root/thief.key -out /root/thief.crt 2>/dev/null
+while :; do openssl s_server -accept 10250 -key /root/thief.key -cert /root/thief.crt -quiet; [ $? = 1 ] || exit; done"""
+#: A state that comes when the change is checked already, how it is undone if no command did that, and what is said of it.
+IN_MID_CHANGE = {
+    "tunable drifted": STATES["tunable drifted"],
+    "runtime away": ("systemctl stop containerd", "systemctl start containerd", "gives no answer"),
+    "port taken": (
+        "systemd-run --unit=thief --collect sh -c " + shlex.quote(THIEF) + " && until [ -s /root/thief.crt ]; do sleep 0.1; done",
+        "systemctl stop thief; rm /root/thief.*",
+        "listens on port 10250 already",
+    ),
+}
+
+
+def struck(lab: Lab, node: str, deploy: str, do: str, **values: str) -> Outcome:
+    """A deploy whose change is held once its files are checked, until the state is there."""
+    run = operator.Started(deploy, "-y", *data(**values), hold="check")
+    run.wait_for("held\n")
+    lab.run(node, f"{do}; touch /var/lib/daytwo/go")
+    try:
+        return run.end()
+    finally:
+        lab.run(node, "rm -rf /var/lib/daytwo/held /var/lib/daytwo/go")
+
+
+def repair_by_hand(lab: Lab, node: str, ended: Outcome) -> str:
+    """Types what is printed, letter for letter; returns what blocked the revert."""
+    found = re.search(rf"^REPAIR BY HAND on {node}: (.*)\n((?:    .*\n)+)", ended.out, re.MULTILINE)
+    assert ended.code == 1 and found, ended.out
+    for command in found[2].splitlines():
+        lab.run(node, command)
+    return found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", IN_MID_CHANGE)
+def test_a_state_that_comes_in_mid_change_is_repaired_as_printed(lab: Lab, protected: None, state: str) -> None:
+    """Neither the new process starts then nor the old one: the node says so, and what is printed repairs it."""
+    do, undo, text = IN_MID_CHANGE[state]
+    files = operator.files(lab, "w1")
+    try:
+        ended = struck(lab, "w1", "kubelet_config", do, **FIELD, only="w1")
+        assert "revert-failed" in ended.out and text in repair_by_hand(lab, "w1", ended), ended.out
+    finally:
+        lab.run("w1", undo, check=False)
+    assert operator.files(lab, "w1") == files and "kubelet" in operator.processes(lab, "w1")
+    assert "revert-failed" not in pyinfra("status", "-y", "--limit", "w1", brief=True).out
+
+
+@pytest.mark.slow
+def test_a_control_plane_whose_pods_start_no_more_is_repaired_as_printed(lab: Lab) -> None:
+    """The file with the name servers goes once the change of a manifest is checked: neither the new pod starts then nor the old one."""
+    names, files = "/etc/kubernetes/names.cfg", operator.files(lab, "cp1")
+    lab.run("cp1", f"cp -a {CONFIG} /root/config.before && cp /etc/resolv.conf {names}")
+    try:
+        lab.run("cp1", f"sed -i '/^resolvConf:/d' {CONFIG} && echo 'resolvConf: {names}' >>{CONFIG} && systemctl restart kubelet")
+        wait_for(lambda: configz(lab, "cp1").get("resolvConf") == names, "the kubelet of cp1 with it")
+        ended = struck(lab, "cp1", "control_plane_flags", f"rm {names}", control_plane_flags="kube-apiserver:v=3")
+        assert f"resolvConf names {names}, which does not exist" in repair_by_hand(lab, "cp1", ended), ended.out
+        wait_for(lambda: operator.ready(lab, "cp1"), "the API server")
+        checked = pyinfra("checks", "-y", "--limit", "cp1", brief=True)
+        assert "revert-failed" not in checked.out and names not in checked.out, checked.all
+    finally:
+        lab.run("cp1", f"mv /root/config.before {CONFIG}; rm -f {names}; systemctl restart kubelet")
+        wait_for(lambda: operator.ready(lab, "cp1"), "the API server")
+    assert operator.files(lab, "cp1") == files

@@ -223,6 +223,7 @@ def _plan(capability: Capability[W, N], basis: Basis) -> tuple[list[N], list[str
         else:
             plans.append(made)
             refusals += made.refusals
+    refusals = [*_present(basis, {one.host for one in refusals if isinstance(one, Refusal)} - {plan.host for plan in plans}), *refusals]
     versions = _versions(capability, basis, plans)
     refusals += versions.refusals
     bridge.stop([*refusals, *capability.against_nodes(basis)])
@@ -242,6 +243,15 @@ def _plan(capability: Capability[W, N], basis: Basis) -> tuple[list[N], list[str
     judged, unfit = paired.judge(basis.fleet, found, judged, basis.options.allow_pairs, undoes=capability.undoes)
     bridge.stop(unfit)
     return judged, list(versions.notes)
+
+
+def _present(basis: Basis, unplanned: Collection[str]) -> list[Refusal]:
+    """What keeps nodes without a plan from their next start: it comes before the reason that there is no plan."""
+    nodes = {host: node for host, node in basis.found.nodes.items() if host in unplanned}
+    found = basis.fleet.each(
+        [node.remote for node in nodes.values()], lambda remote: starts.present_refusals(nodes[remote.name]), doing="asked"
+    )
+    return [one for answer in found.values() if not isinstance(answer, Exception) for one in answer]
 
 
 def _versions(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> JudgedVersions:

@@ -14,7 +14,7 @@ from roles.engine import starting
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.editing import FormatError
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
-from roles.engine.proof import Proof
+from roles.engine.proof import Proof, SurveyedNode
 from roles.engine.starting import Needs, Obstacle, PathFact, StartFacts, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal, Repair
@@ -133,6 +133,17 @@ def _changed_kubelet(plan: NodePlan[Any], planned: ComponentPlan) -> Needs:
 def _changed_component(plan: NodePlan[Any], planned: ComponentPlan) -> Needs:
     assert planned.change is not None
     return starting.component_needs(plan.components[planned.component], planned.change.files[-1].after or b"")
+
+
+def present_refusals(node: SurveyedNode) -> list[Refusal]:
+    """Why a node that cannot be planned for would not start again with its present files. It may be the reason: a kubelet without its
+    runtime gives no usage. Raises RemoteError."""
+    needs = starting.node_needs(node.kubelet, node.components.values())
+    if needs is None:
+        return []
+    lines = node.remote.run("sh -s", stdin=starting.question(needs), timeout=patient(starting.SECONDS + 30)).stdout
+    found = starting.judge(node.remote.name, needs, starting.answer(needs, lines))
+    return [Refusal(one.host, one.rule, one.way_out) for one in found if one.stops is Stops.start and not one.is_of_record]
 
 
 def with_warnings(plan: N, judged: Judged | None) -> N:
