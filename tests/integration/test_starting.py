@@ -46,7 +46,7 @@ STATES = {
     "runtime away": (
         "systemctl stop containerd",
         "systemctl start containerd",
-        "container",
+        "its kubelet would not start again: containerRuntimeEndpoint names",
     ),
     "disk full": (
         "mkdir -p /var/lib/daytwo && mount -t tmpfs -o size=128k full /var/lib/daytwo",
@@ -157,7 +157,7 @@ while :; do openssl s_server -accept 10250 -key /root/thief.key -cert /root/thie
 #: A state that comes when the change is checked already, how it is undone if no command did that, and what is said of it.
 IN_MID_CHANGE = {
     "tunable drifted": STATES["tunable drifted"],
-    "runtime away": ("systemctl stop containerd", "systemctl start containerd", "gives no answer"),
+    "runtime away": ("systemctl stop containerd", "systemctl start containerd", "containerRuntimeEndpoint names"),
     "port taken": (
         "systemd-run --unit=thief --collect sh -c " + shlex.quote(THIEF) + " && until [ -s /root/thief.crt ]; do sleep 0.1; done",
         "systemctl stop thief; rm /root/thief.*",

@@ -12,7 +12,8 @@ from roles.engine import starting
 from roles.engine.bridge import Answer, Remote
 from roles.engine.bridge.hosts import ConnectionLost
 from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.node_changes.starts import Starts, StartWatch, starts_of
+from roles.engine.node_changes.starts import Starts, StartWatch, present_refusals, starts_of
+from roles.engine.proof import SurveyedNode
 from roles.engine.proof.prover import Proof
 from roles.engine.starting.model import PathFact, StartFacts
 from tests.unit.control_plane_flags.test_plan import plan as plan_flags
@@ -101,7 +102,9 @@ def test_no_manifest_changes_while_no_pod_starts(monkeypatch: pytest.MonkeyPatch
 
 
 class Node:
-    """Answers in their order; the last one again and again."""
+    """A node that answers in their order; the last one again and again."""
+
+    name = "n1"
 
     def __init__(self, *answers: StartFacts | Exception) -> None:
         self._answers = list(answers)
@@ -161,3 +164,13 @@ def test_what_blocks_a_revert_that_failed_is_asked_of_the_node(monkeypatch: pyte
     (found,) = watch(monkeypatch, flags, ill).blocking()
     assert "resolvConf names /etc/resolv.conf, which does not exist" in found.why
     assert "cat /run/systemd/resolve/resolv.conf;" in found.commands[1] and found.commands[1].endswith(" /etc/resolv.conf")
+
+
+def test_a_node_without_a_plan_says_what_keeps_it_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = made({"containerLogMaxSize": "20Mi"}, PROTECTS)
+    fine = well(starts(plan).before)
+    away = replace(fine, runtime=replace(RUNTIME, version="-"), paths={**fine.paths, "/etc/resolv.conf": GONE})
+    monkeypatch.setattr(starting, "answer", lambda needs, lines: next(iter(lines)))
+    for facts, expected in ((fine, 0), (away, 1)):
+        found = present_refusals(SurveyedNode(cast(Remote, Node(facts)), cast(Any, None), plan.kubelet, {}))
+        assert len(found) == expected and all("would not start again: the container runtime" in str(one) for one in found)
