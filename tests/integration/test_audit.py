@@ -181,7 +181,7 @@ def test_what_cannot_be_looked_at_ends_with_1(clean: Lab, tmp_path: Path) -> Non
         assert refused.out == ""
 
 
-@pytest.mark.parametrize("count", [300, 500])
+@pytest.mark.parametrize("count", [pytest.param(300, marks=pytest.mark.slow), 500])  # what 500 do in a second, 300 do
 def test_the_page_of_hundreds_of_nodes_answers_within_a_second(count: int, tmp_path: Path) -> None:
     report, orders = many(count)
     written = tmp_path / "many.html"

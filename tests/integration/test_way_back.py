@@ -177,6 +177,9 @@ def hanging_journalctl(node: Node) -> Iterator[None]:
         node.run("rm -f /usr/local/sbin/journalctl /run/config.before /run/back; rmdir /run/asked")
 
 
+# A process that hangs on the way back of a real node is the start above; that the files do not wait for the journal, nor the script for one
+# without an end, is shown with the same script in tests/unit/transaction/test_way_back.py.
+@pytest.mark.slow
 def test_a_journal_that_hangs_comes_after_the_files(node: Node) -> None:
     with hanging_journalctl(node):
         old, files = node.kubelet(), node.files()
