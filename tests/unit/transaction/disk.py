@@ -26,12 +26,13 @@ _WORD = re.compile(r'(?:AT_FDCWD|\d+)<(?P<fd>(?:[^>\\]|\\.)*)>|"(?P<text>(?:[^"\
 
 @dataclass
 class Call:
-    """One system call that succeeded: its name, the files it is about (absolute), its raw arguments and the text it writes."""
+    """One system call that succeeded: its name, the files it is about (absolute), its raw arguments, the text it writes and the process."""
 
     name: str
     paths: list[str]
     raw: str
     text: str = ""
+    pid: str = ""
 
 
 @dataclass(eq=False)
@@ -77,12 +78,12 @@ def calls(trace: Path) -> Iterator[Call]:
         words = [(match["fd"], match["text"]) for match in _WORD.finditer(raw)]
         if name in ("write", "pwrite64", "fsync", "fdatasync", "ftruncate"):
             text = bytes(words[1][1], "latin-1").decode("unicode_escape") if len(words) > 1 and words[1][1] else ""
-            yield Call(name, [words[0][0] or ""] if words else [], raw, text)
+            yield Call(name, [words[0][0] or ""] if words else [], raw, text, pid)
             continue
         if name in ("copy_file_range", "sendfile"):
             if int(found[3]) > 0:
                 ends = [fd or "" for fd, _ in words]
-                yield Call("copy", ends if name == "copy_file_range" else ends[::-1], raw)
+                yield Call("copy", ends if name == "copy_file_range" else ends[::-1], raw, pid=pid)
             continue
         paths: list[str] = []
         base = where.get(pid, "/")
@@ -97,7 +98,7 @@ def calls(trace: Path) -> Iterator[Call]:
         elif name == "fchdir":
             where[pid] = words[0][0] or "/"
         else:
-            yield Call(name, paths[1:] if name.startswith("symlink") else paths, raw)
+            yield Call(name, paths[1:] if name.startswith("symlink") else paths, raw, pid=pid)
 
 
 class Disk:

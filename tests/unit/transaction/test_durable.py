@@ -5,10 +5,11 @@ Each call of a real run is looked at: had the power gone right before it, what w
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,16 @@ def judged(
     folder: Path, url: str, *verbs: str, mutate: Callable[[str], str] | None = None, wants: bool = True, remembers: bool = False
 ) -> Judge:
     """`wants`: the node has units that are started at boot, as every one has. `remembers`: its process has a checkpoint."""
+    node, disk, calls = played(folder, url, *verbs, mutate=mutate, wants=wants, remembers=remembers)
+    judge = Judge(node, disk).hear(calls)
+    assert judge.state(False) == node.state, "the judge lost its way"
+    return judge
+
+
+def played(
+    folder: Path, url: str, *verbs: str, mutate: Callable[[str], str] | None = None, wants: bool = True, remembers: bool = False
+) -> tuple[Scratch, Disk, list[Call]]:
+    """The node after the verbs, its disk before them, and the calls between."""
     node = Scratch(folder / "node", url)
     if remembers:
         (node.root / "var").mkdir()
@@ -155,10 +166,7 @@ def judged(
         (node.root / "systemd/multi-user.target.wants").rmdir()
     try:
         node.lay_down()
-        disk, calls = trace_of(node, *verbs, trace=folder / "trace")
-        judge = Judge(node, disk).hear(calls)
-        assert judge.state(False) == node.state, "the judge lost its way"
-        return judge
+        return node, *trace_of(node, *verbs, trace=folder / "trace")
     finally:
         node.end()
 
@@ -199,38 +207,66 @@ SPARE = {
 }
 
 
+class Syncs:
+    """A change that is applied and reverted once, and what the judge says had one of the script's syncs been `true` instead.
+
+    Each sync gets a file of its own as its first argument, and so its calls are known by their process. To leave those calls out is the
+    same as to run the script without that sync: it goes on alike, as every sync of this run succeeds.
+    """
+
+    def __init__(self, folder: Path, url: str, remembers: bool = False) -> None:
+        self.marks = folder / "marks"
+        self.marks.mkdir()
+        self.node, self.disk, self.calls = played(folder, url, "apply", "revert", mutate=self._marked, remembers=remembers)
+        assert self.node.state == "reverted", self.node.log
+        self.usual = self.without()
+
+    def _marked(self, script: str) -> str:
+        self.script, numbers = script, itertools.count()
+
+        def mark(_: re.Match[str]) -> str:
+            path = self.marks / str(next(numbers))
+            path.touch()
+            return f'sync "{path}" '
+
+        return SYNC.sub(mark, script)
+
+    @property
+    def lines(self) -> list[str]:
+        """The script's line of each sync, by its number."""
+        return [self.script[self.script.rindex("\n", 0, at) + 1 : self.script.index("\n", at)].strip() for at in self._places]
+
+    @property
+    def _places(self) -> list[int]:
+        return [sync.start() for sync in SYNC.finditer(self.script)]
+
+    def within(self, text: str) -> set[int]:
+        """The numbers of the syncs in this text, which the script has once."""
+        assert self.script.count(text) == 1, text
+        begin = self.script.index(text)
+        return {number for number, at in enumerate(self._places) if begin <= at < begin + len(text)}
+
+    def without(self, *numbers: int) -> set[str]:
+        left_out = {str(self.marks / str(number)) for number in numbers}
+        found, calls = set[str](), []
+        for call in self.calls:
+            if call.name.startswith("open") and left_out.intersection(call.paths):
+                found.add(call.pid)
+            if call.name != "fsync" or call.pid not in found:
+                calls.append(call)
+        return set(Judge(self.node, copy.deepcopy(self.disk)).hear(calls).broken)
+
+
 def test_the_syncs_of_a_checkpoint_s_directories_are_noticed(tmp_path: Path, url: str) -> None:
-    for number, sync in enumerate(('sync "$place" || ! sync "$(dirname', 'brief sync "$(dirname "$target")" || ! brief sync "$place"')):
-
-        def one_less(script: str, sync: str = sync) -> str:
-            assert script.count(sync) == 1
-            return script.replace(sync, sync.replace("sync", "true"))
-
-        judge = judged(tmp_path / str(number), url, "apply", "revert", mutate=one_less, remembers=True)
-        assert any("the checkpoint is not at" in what for what in judge.broken), sync
+    syncs = Syncs(tmp_path, url, remembers=True)
+    for text in ('sync "$place" || ! sync "$(dirname', 'brief sync "$(dirname "$target")" || ! brief sync "$place"'):
+        assert any("the checkpoint is not at" in what for what in syncs.without(*syncs.within(text)) - syncs.usual), text
 
 
 def test_every_sync_that_is_left_out_is_noticed(tmp_path: Path, url: str) -> None:
-    """Each sync of the script in turn is replaced by `true`: the judge has more to say."""
-    node = Scratch(tmp_path / "text", url)
-    node.lay_down()
-    text = (node.here / "change.sh").read_text()
-    node.end()
-    found = list(SYNC.finditer(text))
-    lines = [text[text.rindex("\n", 0, sync.start()) + 1 : text.index("\n", sync.start())].strip() for sync in found]
-
-    def broken(number: int | None) -> set[str]:
-        def one_less(script: str) -> str:
-            if number is None:
-                return script
-            sync = list(SYNC.finditer(script))[number]
-            return script[: sync.start()] + "true " + script[sync.end() :]
-
-        return set(judged(tmp_path / str(number), url, "apply", "revert", mutate=one_less).broken)
-
-    with ThreadPoolExecutor(3) as pool:
-        usual, *less = pool.map(broken, [None, *range(len(lines))])
-    unnoticed = [line for line, what in zip(lines, less, strict=True) if not what - usual]
-    assert len(lines) > 10
+    """Each sync of the script in turn is left out: the judge has more to say."""
+    syncs = Syncs(tmp_path, url)
+    assert len(syncs.lines) > 10
+    unnoticed = [line for number, line in enumerate(syncs.lines) if not syncs.without(number) - syncs.usual]
     assert [line for line in unnoticed if not any(spare in line for spare in SPARE)] == []
     assert [spare for spare in SPARE if not any(spare in line for line in unnoticed)] == [], "no longer spare"

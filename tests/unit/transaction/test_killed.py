@@ -30,7 +30,7 @@ import pytest
 from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch
 
 # How often something alive is hit, at least: without checkpoints, and with one.
-MOMENTS = {False: 150, True: 60}
+MOMENTS = {False: 80, True: 40}
 MANY = {False: 500, True: 300}
 # Seconds until a revert tries another way. The stand-in starts no unit again by itself, as systemd does: a revert whose process ended at
 # once, since it was started between two kills, waits all of it.
@@ -53,7 +53,8 @@ stop_at start
 class Seed:
     """One run: its own chance and node, and the kills that hit something alive, as (verb, step).
 
-    `course` is how long each step of a verb takes, in seconds. With `aim` the first kill is meant for that step of that verb.
+    `course` is how long each step of a verb takes, in seconds, `hits` what other seeds have hit. With `aim` the first kill is meant for that
+    step of that verb.
     """
 
     def __init__(
@@ -62,10 +63,11 @@ class Seed:
         folder: Path,
         url: str,
         course: dict[str, dict[str, float]],
+        hits: Counter[tuple[str, str]],
         aim: tuple[str, str] | None = None,
         remembers: bool = False,
     ) -> None:
-        self.number, self.course, self.aim = number, course, aim
+        self.number, self.course, self.hits, self.aim = number, course, hits, aim
         self.chance = random.Random(number)
         self.verb = aim[0] if aim else self.chance.choice(("apply", "apply", "apply", "confirm", "revert"))
         self.bad = not aim and self.verb == "apply" and self.chance.random() < 0.3
@@ -128,9 +130,10 @@ def calibrated(folder: Path, url: str, remembers: bool = False) -> dict[str, dic
 
 def interrupted(seed: Seed, verb: str, course: dict[str, float], *words: str) -> None:
     """Kill the verb in the middle of a step. Half of the moments are spread evenly over the whole time, as calibrated, half over
-    the steps, since some are short. A verb that has nothing to do in that step is killed in the next one."""
+    the steps that nobody has hit yet, since some are short. A verb that has nothing to do in that step is killed in the next one."""
     chance, node = seed.chance, seed.node
-    step = chance.choices([*course], [*course.values()] if chance.random() < 0.5 else None)[0]
+    missed = [one for one in course if not seed.hits[verb, one]] or [*course]
+    step = chance.choices([*course], [*course.values()])[0] if chance.random() < 0.5 else chance.choice(missed)
     wait = chance.random() * course[step]
     steps = itertools.dropwhile(lambda one: one != step, course)
     aimed = bool(seed.aim) and not seed.kills
@@ -246,7 +249,7 @@ def test_killed_at_any_moment(tmp_path: Path, url: str, remembers: bool, moments
     ends: Counter[str] = Counter()
 
     def run(aim: tuple[str, str] | None = None) -> None:
-        seed = Seed(next(numbers), tmp_path, url, course, aim, remembers)
+        seed = Seed(next(numbers), tmp_path, url, course, hits, aim, remembers)
         try:
             ends[play(seed)] += 1
         finally:
