@@ -70,6 +70,8 @@ class Tree:
     def __init__(self, root: Path, files: Iterable[str], before: Mapping[str, str] | None = None) -> None:
         self.root, self.files, self.before = root, set(files), before or {}
         self._needs: dict[str, set[str]] = {}
+        self._parts: dict[str, list[Part]] = {}
+        self._steps: dict[tuple[str, str], dict[str, int]] = {}
 
     def reached(self, changed: set[str]) -> list[Reached]:
         """The integration tests that a change of these files can reach, slow ones left out, in the order of their modules."""
@@ -84,8 +86,10 @@ class Tree:
         return found
 
     def parts(self, module: str) -> list[Part]:
-        path = self.root / module
-        return parts(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else []
+        if module not in self._parts:
+            path = self.root / module
+            self._parts[module] = parts(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else []
+        return self._parts[module]
 
     def _distance(self, module: str, part: Part, changed: set[str]) -> int | None:
         if NEEDED_BY_ALL & changed:
@@ -101,6 +105,12 @@ class Tree:
 
     def steps(self, module: str, part: Part) -> dict[str, int]:
         """All files that a test needs, but its own module, with how many steps away they are."""
+        key = (module, part.name)
+        if key not in self._steps:
+            self._steps[key] = self._walked(module, part)
+        return self._steps[key]
+
+    def _walked(self, module: str, part: Part) -> dict[str, int]:
         found: dict[str, int] = {}
         todo, distance = set(self._python(module, part.module)) & self.files, 1
         while todo:

@@ -109,17 +109,28 @@ def test_the_schema_knows_strangers() -> None:
         assert list(failures(schema, {key: written})), key
 
 
-def sources() -> Iterator[tuple[Path, ast.AST]]:
-    for path in sorted((ROOT / "roles").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield path.relative_to(ROOT), node
+READERS = ("read_host", "read_model", "read_common", "one", "same", "_read")
+Sources = list[tuple[Path, ast.Call | ast.ImportFrom]]
 
 
-def test_each_key_that_code_reads_by_its_name_is_registered() -> None:
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    """All calls and imports of the files of roles/ that call what is looked for."""
+    looked_for = re.compile(rf"\b(?:data|{'|'.join(READERS)})\(")
+    return [
+        (path.relative_to(ROOT), node)
+        for path in sorted((ROOT / "roles").rglob("*.py"))
+        if looked_for.search(text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call | ast.ImportFrom)
+    ]
+
+
+def test_each_key_that_code_reads_by_its_name_is_registered(sources: Sources) -> None:
     """`remote.data("key")`; a key that only the code knows would be refused as a stranger."""
     read = {
         (str(path), node.args[0].value)
-        for path, node in sources()
+        for path, node in sources
         if isinstance(node, ast.Call)
         and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) == "data"
         and node.args
@@ -130,18 +141,15 @@ def test_each_key_that_code_reads_by_its_name_is_registered() -> None:
     assert {(path, key) for path, key in read if key not in registry.names()} == set()
 
 
-READERS = ("read_host", "read_model", "read_common", "one", "same", "_read")
-
-
-def models_read() -> Iterator[tuple[str, str]]:
+def models_read(sources: Sources) -> Iterator[tuple[str, str]]:
     """Module and name of each model that is given to a reader of data (roles/engine/inputs/reading.py, rollout/deploying.py)."""
     origins = {
         (path, alias.name): node.module
-        for path, node in sources()
+        for path, node in sources
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    for path, node in sources():
+    for path, node in sources:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in READERS:
             for name in (
                 found.id for found in node.args if isinstance(found, ast.Name) and found.id[0].isupper() and not found.id.isupper()
@@ -149,8 +157,8 @@ def models_read() -> Iterator[tuple[str, str]]:
                 yield origins.get((path, name)) or str(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__"), name
 
 
-def test_each_model_that_reads_data_is_registered() -> None:
-    reading = set(models_read())
+def test_each_model_that_reads_data_is_registered(sources: Sources) -> None:
+    reading = set(models_read(sources))
     assert {module for module, _ in reading} >= {
         "roles.feature_gates.model",
         "roles.engine.rollout.options",
