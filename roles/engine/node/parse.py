@@ -67,7 +67,7 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
             read.add(name, fields)
         except (IndexError, KeyError, ValueError, binascii.Error) as error:
             raise unreadable(host, number, line) from error
-    if "end" not in read.single or "daytwo" not in read.single:
+    if "end" not in read.single or "daytwo" not in read.single or read.awaited:
         count = len(read.single.keys() - {"end"})
         raise ObservationError(f"{host}: the node's answer was cut short after {count} records; try again")
     return read.observation(host)
@@ -86,6 +86,8 @@ class _Records:
         self.programs: dict[str, str] = {}
         self.unit: Unit | None = None
         self.files: dict[str, File] = {}
+        #: Files whose content comes later, and how long it is.
+        self.awaited: list[tuple[str, int]] = []
         self.directories: dict[str, list[str]] = {}
         self.changes: dict[str, dict[str, str]] = {}
         self.inhibitors: list[Inhibitor] = []
@@ -114,15 +116,29 @@ class _Records:
             case "file":
                 seen = _file(fields)
                 self.files[seen.path] = seen
+                if fields[-1].startswith("@"):
+                    self.awaited.append((seen.path, int(fields[-1][1:])))
                 parent = posixpath.dirname(seen.path)
                 if parent in self.directories and seen.kind != "none":
                     self.directories[parent].append(posixpath.basename(seen.path))
+            case "contents":
+                self._fill(_decode(fields[0]))
             case "inhibitor":
                 self.inhibitors.append(parse_inhibitor(_text(fields[0])))
             case "change":
                 self.changes[_text(fields[0])] = {key: values[-1] for key, values in _properties(_text(fields[1])).items()}
             case _:
                 self.single[name] = fields
+
+    def _fill(self, data: bytes) -> None:
+        """The contents of the files before it that had none yet, one after another. Raises ValueError if they are not as long as said."""
+        if sum(size for _, size in self.awaited) != len(data):
+            raise ValueError("the contents of files are not as long as these said")
+        start = 0
+        for path, size in self.awaited:
+            self.files[path] = replace(self.files[path], data=data[start : start + size])
+            start += size
+        self.awaited.clear()
 
     def observation(self, host: str) -> Observation:
         uptime, epoch, ticks = self.single["clock"]
@@ -179,7 +195,7 @@ def _file(fields: list[str]) -> File:
         mtime=int(mtime),
         mountpoint=_text(mountpoint),
         attributes=attributes,
-        data=None if content == "-" else _decode(content),
+        data=None if content[0] in "-@" else _decode(content),
     )
 
 

@@ -163,7 +163,9 @@ def test_the_look_walks_a_drop_in_directory_as_the_kubelet_does(tmp_path: Path) 
     (tmp_path / "elsewhere").symlink_to(tmp_path / "deep", target_is_directory=True)
     (tmp_path / "broken.conf").symlink_to(tmp_path / "nowhere")
     (tmp_path / "directory.conf").mkdir()
-    answer = subprocess.run(["sh", "-s"], input=f"{functions()}\nemit_tree '{tmp_path}'\n", text=True, capture_output=True, check=True)
+    answer = subprocess.run(
+        ["sh", "-s"], input=f"{functions()}\nemit_tree '{tmp_path}'\nemit_queued\n", text=True, capture_output=True, check=True
+    )
     seen = parse("n1", node.answer(extra=answer.stdout.splitlines()))
     read = {path.removeprefix(f"{tmp_path}/"): file.data for path, file in seen.files.items() if path.startswith(str(tmp_path))}
     assert read == {
@@ -178,7 +180,9 @@ def test_the_look_walks_a_drop_in_directory_as_the_kubelet_does(tmp_path: Path) 
 def test_the_look_tells_that_the_directory_is_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    answer = subprocess.run(["sh", "-s"], input=f"{functions()}\nemit_tree '{tmp_path}/link'\n", text=True, capture_output=True, check=True)
+    answer = subprocess.run(
+        ["sh", "-s"], input=f"{functions()}\nemit_tree '{tmp_path}/link'\nemit_queued\n", text=True, capture_output=True, check=True
+    )
     found = parse("n1", node.answer(extra=answer.stdout.splitlines())).file(f"{tmp_path}/link")
     assert found is not None and found.kind == "link"
 
@@ -198,7 +202,7 @@ def test_what_the_look_tells_of_each_kind_of_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     names = ["plain", "link", "/proc/version", "empty", "gone", "two words *", "line\nend", "dangling", "edge", "big", "big link"]
     paths = [str(tmp_path / name) for name in (*names, "folder", "to folder", "pipe", "/proc")]
-    script = f'{functions()}\nfor path; do emit_file "$path"; done\n'
+    script = f'{functions()}\nfor path; do emit_file "$path"; done\nemit_queued\n'
     answer = subprocess.run(["sh", "-c", script, "sh", *paths], text=True, capture_output=True, check=True)
     assert answer.stderr == ""
     seen = parse("n1", node.answer(extra=answer.stdout.splitlines()))
@@ -232,8 +236,34 @@ def test_a_component_between_two_starts_matters_where_it_is_to_be_changed() -> N
 
 def test_a_file_that_cannot_be_read_is_not_taken_for_an_empty_one() -> None:
     # A process's memory cannot be read from its start, whoever asks.
-    script = f"{functions()}\nemit_file /proc/self/mem\n"
+    script = f"{functions()}\nemit_file /proc/self/mem\nemit_queued\n"
     answer = subprocess.run(["sh", "-c", script], text=True, capture_output=True, check=True)
     seen = parse("n1", node.answer(extra=answer.stdout.splitlines()))
     unreadable = seen.file("/proc/self/mem")
     assert answer.stderr == "" and unreadable is not None and (unreadable.kind, unreadable.data) == ("file", None)
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_files_are_read_together_and_each_keeps_its_bytes(tmp_path: Path, shell: str) -> None:
+    """Odd names and contents, and files that one of which cannot be read with the others."""
+    contents = {"a": b"", "b it's": b"\0\xff\n", "c\nd": b"two lines\n", "e": b"file x\nend\n", "f$(x)*": b"x" * 70_000}
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+    together = f"emit_directory '{tmp_path}'\nemit_queued\n"
+    alone = f"emit_together() {{ false; }}\n{together}"
+    for calls in (together, alone):
+        answer = subprocess.run([shell, "-s"], input=f"{functions()}\n{calls}", text=True, capture_output=True, check=True)
+        seen = parse("n1", node.answer(extra=answer.stdout.splitlines()))
+        assert {name: seen.data(str(tmp_path / name)) for name in contents} == contents and answer.stderr == ""
+        assert seen.directories[str(tmp_path)] == tuple(sorted(contents))
+    (tmp_path / "g").write_bytes(b"y" * 1_100_000)
+    answer = subprocess.run([shell, "-s"], input=f"{functions()}\n{together}", text=True, capture_output=True, check=True)
+    seen = parse("n1", node.answer(extra=answer.stdout.splitlines()))
+    assert seen.data(str(tmp_path / "e")) == contents["e"] and seen.data(str(tmp_path / "g")) is None
+
+
+def test_contents_of_another_length_are_an_error() -> None:
+    line = node.file_line("/f", b"").rsplit(" ", 1)[0] + " @3"
+    for lines in ([line], [line, f"contents {node.b64('ab')}="]):
+        with pytest.raises(ObservationError, match="n1"):
+            parse("n1", node.answer(extra=lines))
