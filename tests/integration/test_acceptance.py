@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import operator
-from tests.integration.operator import GATE, data, pyinfra
+from tests.integration.operator import GATE, wait_for
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -104,15 +103,28 @@ def test_a_gate_that_cannot_be_read_stops_the_run(lab: Lab, tmp_path: Path, gate
 
 @pytest.fixture
 def gate_on(lab: Lab) -> Iterator[None]:
-    """The gate turned on by the real deploy: w1 gets it in its configuration file, w2 on its command line."""
+    """The gate as the deploy writes it, by hand: w1 has it in its configuration file, w2 on its command line."""
+    config, flags = "/var/lib/kubelet/config.yaml", "/etc/default/kubelet"
+    gated = {
+        "w1": f"cp -a {config} /root/kept && printf 'featureGates:\\n  {GATE}: true\\n' >>{config}",
+        "w2": f"[ ! -e {flags} ] || cp -a {flags} /root/kept; echo KUBELET_EXTRA_ARGS=--feature-gates={GATE}=true >>{flags}",
+    }
+    back = {"w1": f"mv /root/kept {config}", "w2": f"rm {flags}; [ ! -e /root/kept ] || mv /root/kept {flags}"}
     try:
-        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w1,w2"), brief=True)
-        assert on.code == 0, on.all
+        restarted(lab, gated)
         yield
     finally:
-        off = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1,w2"), brief=True)
-        assert off.code == 0, off.all
-        operator.forget(lab)
+        restarted(lab, back)
+
+
+def restarted(lab: Lab, commands: dict[str, str]) -> None:
+    """By node what to do before its kubelet starts again; returns when they serve, also through the API."""
+    for node, command in commands.items():
+        lab.run(node, f"{command}; systemctl restart kubelet")
+    for node in commands:
+        wait_for(
+            lambda node=node: lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/healthz", check=False) == "ok", f"{node}'s kubelet"
+        )  # type: ignore[misc]
 
 
 def test_gates_that_run_are_found_where_they_are_set(lab: Lab, tmp_path: Path, gate_on: None) -> None:
