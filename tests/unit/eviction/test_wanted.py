@@ -132,9 +132,7 @@ def meaning(configuration: dict[str, Any], field: str) -> dict[str, Any]:
     return {signal: value for signal, value in found.items() if value is not None}
 
 
-@settings(max_examples=600, deadline=None)
-@given(kubelets(), settings_data, st.booleans())
-def test_only_the_desired_settings_change(kubelet: Kubelet, data: dict[str, Any], move_flags: bool) -> None:
+def only_the_desired_settings_change(kubelet: Kubelet, data: dict[str, Any], move_flags: bool) -> None:
     desired, before = thresholds(**data), kubelet.configuration()
     written = wanted.fields(desired, before, kubelet.defaults)
     after = kubelet.write(written, move_flags).configuration()
@@ -154,6 +152,20 @@ def test_only_the_desired_settings_change(kubelet: Kubelet, data: dict[str, Any]
             expected.pop(signal, None)
             expected |= meaning({field: {signal: text or default} if text or default else {}}, field)
         assert meaning(after, field) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(kubelets(), settings_data, st.booleans())
+def test_only_the_desired_settings_change(kubelet: Kubelet, data: dict[str, Any], move_flags: bool) -> None:
+    only_the_desired_settings_change(kubelet, data, move_flags)
+
+
+# The same property: the cases of this module name what it has found.
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(kubelets(), settings_data, st.booleans())
+def test_only_the_desired_settings_change_in_many_cases(kubelet: Kubelet, data: dict[str, Any], move_flags: bool) -> None:
+    only_the_desired_settings_change(kubelet, data, move_flags)
 
 
 @given(kubelets(), settings_data)

@@ -49,7 +49,7 @@ def test_the_image_has_what_a_run_needs(tmp_path: Path) -> None:
         "assert registry.names(); from roles.engine.node.look import rendered; assert 'daytwo observes' in rendered()"
     )
     run = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 120}
-    done = subprocess.run([sys.executable, "-B", "-c", script], check=False, **run)
+    done = subprocess.run([sys.executable, "-c", script], check=False, **run)
     assert done.returncode == 0, done.stderr
     pyinfra = Path(sys.executable).with_name("pyinfra")
     done = subprocess.run([str(pyinfra), "127.0.0.1", "deploys/status.py", "-y", "--data", "ssh_port=1"], check=False, **run)

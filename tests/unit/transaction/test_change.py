@@ -44,7 +44,10 @@ KUBELET = change()
 STATIC_POD = change(kind="static-pod", component="kube-controller-manager", pod="kube-system_kcm-cp1", container="kube-controller-manager")
 # Its steps are run in the lab only: here they would end pods of this machine.
 RUNTIME = change(runtime=RuntimeRestart("containerd.service", EDIT.path))
-RUNTIME_TOO = change(runtime=RuntimeRestart("containerd.service", EDIT.path), checkpoints=("/var/lib/kubelet/cpu_manager_state",))
+RUNTIME_TOO = change(
+    runtime=RuntimeRestart("containerd.service", EDIT.path),
+    checkpoints=("/var/lib/kubelet/cpu_manager_state", "/srv/it's/memory_manager_state"),
+)
 HOSTILE = change(
     summary="a\nrm -rf /\n$(reboot)",
     unit="kube'let $(reboot).service",
@@ -77,9 +80,7 @@ def test_the_script_is_named_where_it_stays(tmp_path: Path, there: set[str], nam
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
 @pytest.mark.parametrize("made", [KUBELET, STATIC_POD, RUNTIME, RUNTIME_TOO], ids=["kubelet", "static-pod", "runtime", "runtime-too"])
 def test_shellcheck_has_nothing_to_say(made: Change) -> None:
-    told = subprocess.run(
-        ["shellcheck", "--shell=sh", "--severity=info", "-"], input=render(made), text=True, capture_output=True, check=False
-    )
+    told = subprocess.run(["shellcheck", "--shell=sh", "-"], input=render(made), text=True, capture_output=True, check=False)
     assert told.returncode == 0, told.stdout
 
 

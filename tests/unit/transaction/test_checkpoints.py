@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from roles.engine.transaction import change_script, report
-from roles.engine.transaction.model import Change
 from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch, in_private_mounts, mount
 from tests.unit.transaction.test_script import after as is_changed
 from tests.unit.transaction.test_script import full, is_over, reason, untouched, walled, without_fill
@@ -245,14 +242,6 @@ def test_it_is_brought_back_across_a_file_system_of_its_own(tmp_path: Path, url:
         in_private_mounts(body)
     except PermissionError as error:
         pytest.skip(f"no mount namespace may be made here: {error}")
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-@pytest.mark.parametrize("paths", [(), ("/var/lib/kubelet/cpu_manager_state", "/srv/it's/memory_manager_state")], ids=["none", "two"])
-def test_shellcheck_finds_nothing(node: Scratch, paths: tuple[str, ...]) -> None:
-    change: Change = dataclasses.replace(node.change, checkpoints=paths)
-    done = subprocess.run(["shellcheck", "-"], input=change_script.render(change), text=True, capture_output=True, check=False)
-    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("original", [ORIGINAL, None], ids=["taken", "there-is-none"])

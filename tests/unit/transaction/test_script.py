@@ -367,7 +367,7 @@ def names(loser: Scratch, winner: Scratch) -> None:
 
 
 def test_two_at_the_same_moment(node: Scratch) -> None:
-    for turn in range(6):
+    for turn in range(4):
         pair = [node.next(f"{turn}{letter}", AFTER, who=f"{letter}@host", command=f"pyinfra {letter}.py") for letter in "ab"]
         for one in pair:
             one.lay_down()
@@ -424,7 +424,7 @@ def test_a_second_change_while_one_is_being_applied(node: Scratch) -> None:
 def race(number: int, folder: Path, url: str) -> str:
     """confirm and revert at the same moment; the end."""
     node = Scratch(folder / str(number), url)
-    if number >= 4:
+    if number >= 2:
         node.spare()
     try:
         node.lay_down()
@@ -447,7 +447,11 @@ def race(number: int, folder: Path, url: str) -> str:
 
 def test_confirm_and_revert_at_the_same_moment(tmp_path: Path, url: str) -> None:
     with ThreadPoolExecutor(3) as pool:
-        won = list(pool.map(lambda number: race(number, tmp_path, url), range(20)))
+        won = list(pool.map(lambda number: race(number, tmp_path, url), range(10)))
+    # Whoever starts first mostly wins, and they take turns; on a busy machine chance may have had another mind ten times.
+    more = iter(range(10, 40))
+    while set(won) != {"confirm", "revert"} and (number := next(more, None)) is not None:
+        won.append(race(number, tmp_path, url))
     assert set(won) == {"confirm", "revert"}, won
 
 
@@ -622,9 +626,9 @@ def test_numbers_are_in_order(node: Scratch) -> None:
 
 
 def test_the_oldest_go(tmp_path: Path, url: str) -> None:
-    node = Scratch(tmp_path / "node", url, keep=2)
+    node = Scratch(tmp_path / "node", url, keep=2).spare()
     try:
-        made = flip(node, 5)
+        made = flip(node, 4)
         assert kept(node) == {one.change.id for one in made[-2:]}
     finally:
         node.end()
@@ -641,7 +645,7 @@ def past(node: Scratch, name: str, number: int | None, state: str, *, active: bo
 
 
 def test_only_what_has_ended_goes(tmp_path: Path, url: str) -> None:
-    node = Scratch(tmp_path / "node", url, keep=2)
+    node = Scratch(tmp_path / "node", url, keep=2).spare()
     try:
         flights = ["staged", "applying", "applied", "reverting", "revert-failed"]
         for number, state in enumerate([*flights, "confirmed", "reverted", "abandoned"], 1):
@@ -654,7 +658,7 @@ def test_only_what_has_ended_goes(tmp_path: Path, url: str) -> None:
 
 
 def test_refused_ones_go_too(tmp_path: Path, url: str) -> None:
-    node = Scratch(tmp_path / "node", url, keep=2)
+    node = Scratch(tmp_path / "node", url, keep=2).spare()
     try:
         for turn in range(4):
             refused = node.next(f"no{turn}", AFTER, b"planned on something else\n")
