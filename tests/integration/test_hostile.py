@@ -118,20 +118,9 @@ def test_where_no_api_is_asked_the_nodes_own_kubelet_tells_its_version_and_no_ot
     assert runs(lab, "w1") == ""
 
 
-def test_a_change_is_made_and_proven_beside_processes_of_the_same_name(lab: Lab) -> None:
-    wanted = data(feature_gates=f"{GATE}=true", components="kube-scheduler,kubelet", only="cp1,w1")
-    told = pyinfra("feature_gates", "-y", *wanted)
-    assert told.code == 0 and "confirmed" in told.out, told.all
-    assert operator.effective(lab, "w1", GATE)
-    again = pyinfra("feature_gates", "-y", *wanted)
-    assert again.code == 0 and "confirmed" not in again.plan, again.all
-    back = pyinfra("rollback", "-y", brief=True)
-    assert back.code == 0, back.all
-    assert not operator.effective(lab, "w1", GATE)
-    assert runs(lab, "w1") == runs(lab, "cp1") == ""
-
-
-def test_a_second_scheduler_in_a_static_pod_is_left_as_it_is(lab: Lab) -> None:
+@pytest.fixture
+def second_scheduler(lab: Lab) -> Iterator[None]:
+    """Another one in a static pod of its own, beside the node's."""
     second = (
         "sed -e 's/^  name: kube-scheduler$/  name: second-scheduler/' -e 's/--leader-elect=true/--leader-elect=false/' -e s/10259/10359/ "
         f"-e 's|^    - kube-scheduler$|&\\n    - --secure-port=10359|' {MANIFESTS}/kube-scheduler.yaml"
@@ -142,16 +131,29 @@ def test_a_second_scheduler_in_a_static_pod_is_left_as_it_is(lab: Lab) -> None:
     )
     try:
         wait_for(lambda: "10359" in lab.run("cp1", "pgrep -a -x kube-scheduler", check=False).stdout, "the second scheduler")
-        told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="kube-scheduler", only="cp1"))
-        assert told.code == 0, told.all
-        assert re.search(r"cp1: process \d+ is a kube-scheduler of another static pod \(kube-system_second-scheduler-cp1\)", told.out)
-        running = lab.run("cp1", "pgrep -a -x kube-scheduler").stdout.splitlines()
-        own = [line for line in running if HOSTILE not in line and "/tmp/x" not in line]
-        assert [GATE in line for line in sorted(own, key=lambda line: "10359" in line)] == [True, False], own
-        assert lab.run("cp1", f"cmp /root/second.yaml {MANIFESTS}/a-second.yaml").returncode == 0
-        assert pyinfra("rollback", "-y", brief=True).code == 0
+        yield
     finally:
         lab.run("cp1", f"rm -f {MANIFESTS}/a-second.yaml /root/second.yaml")
+
+
+@pytest.mark.usefixtures("second_scheduler")
+def test_a_change_is_made_and_proven_beside_processes_of_the_same_name(lab: Lab) -> None:
+    """And a second scheduler in a static pod is left as it is."""
+    wanted = data(feature_gates=f"{GATE}=true", components="kube-scheduler,kubelet", only="cp1,w1")
+    told = pyinfra("feature_gates", "-y", *wanted)
+    assert told.code == 0 and "confirmed" in told.out, told.all
+    assert re.search(r"cp1: process \d+ is a kube-scheduler of another static pod \(kube-system_second-scheduler-cp1\)", told.out)
+    assert operator.effective(lab, "w1", GATE)
+    running = lab.run("cp1", "pgrep -a -x kube-scheduler").stdout.splitlines()
+    own = [line for line in running if HOSTILE not in line and "/tmp/x" not in line]
+    assert [GATE in line for line in sorted(own, key=lambda line: "10359" in line)] == [True, False], own
+    again = pyinfra("feature_gates", "-y", *wanted)
+    assert again.code == 0 and "confirmed" not in again.plan, again.all
+    back = pyinfra("rollback", "-y", brief=True)
+    assert back.code == 0, back.all
+    assert not operator.effective(lab, "w1", GATE)
+    assert lab.run("cp1", f"cmp /root/second.yaml {MANIFESTS}/a-second.yaml").returncode == 0
+    assert runs(lab, "w1") == runs(lab, "cp1") == ""
 
 
 WRAPPED_RUNS = "/run/kubelet-runs"
