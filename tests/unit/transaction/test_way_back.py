@@ -21,7 +21,7 @@ from roles.engine.transaction import change_script, model
 from roles.engine.transaction.change_script import uninstall_script
 from roles.engine.transaction.model import FileEdit
 from tests.unit.transaction.disk import strace_works
-from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, Scratch, in_private_mounts, mount
+from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch, in_private_mounts, mount
 from tests.unit.transaction.test_clock import LATER, needs_time_namespace
 from tests.unit.transaction.test_script import fill, is_over, reason, status, untouched, walled, without_fill
 
@@ -59,6 +59,15 @@ def comes_back(node: Scratch, why: str = "the node was restarted before the chan
     is_over(node, "reverted")
     assert reason(node) == why
     untouched(node)
+
+
+def test_what_starts_right_after_the_restore_counts_as_started_after_it(node: Scratch) -> None:
+    """Both are known in ticks of 10 ms: a process of the same tick would be waited for in vain until the revert's time is over."""
+    script = (node.here / "change.sh").read_text()
+    head = script[: script.index(MAIN)]
+    node.work.mkdir(parents=True)
+    tried = 'n=0; while [ $n -lt 20 ]; do rm -f "$work/restored"; mark_restored; clock; started_after_restore "$ticks" || exit 1; n=$((n + 1)); done'
+    assert subprocess.run(["sh", "-c", f"{head}\n{tried}"], check=False).returncode == 0
 
 
 # ---- at boot: later than expected -----------------------------------------------------------------------------------
