@@ -50,7 +50,7 @@ _STARTS: tuple[tuple[str, str, Callable[[re.Match[str]], tuple[str, ...]]], ...]
     (
         r"open (/\S*resolv\S*?\.conf): no such file|[Ss]andbox.*open (/[^:\s]+): no such file",
         "the file with the DNS servers that resolvConf names is gone: no pod starts without it",
-        lambda found: (f"mkdir -p {quote(posixpath.dirname(found[1] or found[2]))}", f"cp /etc/resolv.conf {quote(found[1] or found[2])}"),
+        lambda found: _resolver(found[1] or found[2]),
     ),
     (
         r"(containerd|crio|cri-dockerd)\.sock\S* ?.*(connection refused|no such file|Unavailable|not running)",
@@ -91,6 +91,12 @@ def _copy(edit: FileEdit, number: int, here: str) -> str:
     # Beside it first: a kubelet never reads half a file, and skips names with a dot.
     beside = quote(posixpath.join(posixpath.dirname(edit.path), f".daytwo-{number}"))
     return f"cp --preserve=all {here}/before/{number} {beside} && mv -f -T {beside} {quote(edit.path)}"
+
+
+def _resolver(path: str) -> tuple[str, ...]:
+    """A file with DNS servers at `path`, of the node's other one."""
+    other = "/run/systemd/resolve/resolv.conf" if path == "/etc/resolv.conf" else "/etc/resolv.conf"
+    return f"mkdir -p {quote(posixpath.dirname(path))}", f"cp {other} {quote(path)}"
 
 
 def _file(path: str, said: str, here: str) -> tuple[str, tuple[str, ...]]:

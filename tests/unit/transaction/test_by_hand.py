@@ -195,3 +195,12 @@ def test_what_its_node_says_is_more_exact_than_the_words_of_a_process(node: Scra
     )
     assert found.commands == ("kill 7", f"sh /var/lib/daytwo/changes/{node.change.id}/change.sh revert")
     assert "a file that the old configuration names is gone" in repair(node.change, status).why
+
+
+@pytest.mark.parametrize(
+    ("gone", "other"), [("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"), ("/srv/resolv.conf", "/etc/resolv.conf")]
+)
+def test_a_file_with_dns_servers_is_not_copied_onto_itself(node: Scratch, gone: str, other: str) -> None:
+    said = f'E1126 10:00:01.431126     780 pod_workers.go:1] "Failed" err="open {gone}: no such file or directory"'
+    status = Status("revert-failed", "x", files=tuple(edit.before_sha256 for edit in node.change.files), blocking=(f"journal: {said}",))
+    assert repair(node.change, status).commands[1] == f"cp {other} {gone}"
