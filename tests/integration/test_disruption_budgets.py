@@ -483,12 +483,12 @@ def test_refused_before_any_write(lab: Lab) -> None:
 # ---- the lint
 
 
-def problems(lab: Lab) -> dict[str, set[tuple[str, str]]]:
-    """The findings of the audit about this module's objects: rules by severity, with the main object."""
+def problems(lab: Lab, stopped: str = "nothing") -> dict[str, set[tuple[str, str]]]:
+    """The findings of the audit about this module's objects: rules by severity, with the main object. `stopped`: what cannot answer now."""
     told = pyinfra("audit", "--data", "format=json")
     assert told.code in (0, 2), told.all
     report = json.loads(told.out)
-    assert not report["not_known"] and not report["failures"], told.all
+    assert not [one for one in report["not_known"] if stopped not in one] and not report["failures"], told.all
     found: dict[str, set[tuple[str, str]]] = {}
     for one in report["findings"]:
         if one["kind"] == "disruption" and (NAMESPACE in one["value"] or "t-hooks" in one["value"]):
@@ -661,7 +661,9 @@ def test_what_is_not_proven_is_reverted(lab: Lab) -> None:
         told = run(disruption_budgets={f"{NAMESPACE}/web": WEB}, proof_timeout="2")
         done(told, "web", "reverted")
         assert names(lab) == {"db"}
-        assert ("warning", "PodDisruptionBudget db") in problems(lab)["not-computed"], "its spec has changed twice since its status"
+        assert ("warning", "PodDisruptionBudget db") in problems(lab, "kube-controller-manager")["not-computed"], (
+            "its spec has changed twice since its status"
+        )
     finally:
         # It has lost its lease, and ends; the next one would watch the old lease for 15 s.
         lab.run("cp1", "kill -CONT $(pidof kube-controller-manager)")
