@@ -13,7 +13,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -256,9 +256,9 @@ class Tunnel:
 class TunnelApi(Base):
     """HTTPS through direct-tcpip channels of an SSH transport.
 
-    Without `verify` only for the controller-manager and the scheduler: their serving certificates are self-signed and new at each start,
-    and the channel ends on the node's own loopback. Such a peer gets a client certificate, which it cannot misuse (the key signs only
-    this handshake), but never a token: without a client certificate it is not asked at all (UnverifiedPeer).
+    Verified but for the controller-manager and the scheduler (`component`): their serving certificates are self-signed and new at each
+    start, and the channel ends on the node's own loopback. Such a peer gets a client certificate, which it cannot misuse (the key signs
+    only this handshake), but never a token: without a client certificate it is not asked at all (UnverifiedPeer).
     """
 
     def __init__(
@@ -268,12 +268,14 @@ class TunnelApi(Base):
         server: tuple[str, int],
         host: str,
         tls_server_name: str = TLS_SERVER_NAME,
-        verify: bool = True,
+        component: str = _APISERVER.name,
     ) -> None:
         super().__init__(host)
+        verify = component == _APISERVER.name
         context = tls_context(credentials, verify)
         self._only_token = not verify and credentials.certificate is None
-        self._tunnel = Tunnel(transport, server, host, context=context, name=tls_server_name, token=credentials.token)
+        peer = replace(_APISERVER, name=component)
+        self._tunnel = Tunnel(transport, server, host, context=context, name=tls_server_name, token=credentials.token, peer=peer)
 
     def probe(self, timeout: float = TIMEOUT) -> None:
         """Raises ForwardingForbidden if sshd does not forward, ApiConnectionLost without SSH; a dead API does not matter."""

@@ -175,11 +175,11 @@ class Cluster:
     def _at(self, host: str, component: str) -> Api:
         """A component of a node. Created again for each use: the SSH connection may be a new one by now."""
         node = self._nodes[host]
-        return self._through(node, node.components[component].address, component == "kube-apiserver")
+        return self._through(node, node.components[component].address, component)
 
-    def _through(self, node: _ApiNode, address: tuple[str, int], verify: bool = True, timeout: float = TIMEOUT) -> Api:
-        """The server at `address` as seen from a node. Without `verify` it is not an apiserver, so kubectl cannot reach it."""
-        host = node.remote.name
+    def _through(self, node: _ApiNode, address: tuple[str, int], component: str = APISERVER, timeout: float = TIMEOUT) -> Api:
+        """The component at `address` as seen from a node. kubectl reaches API servers only."""
+        host, by_kubectl = node.remote.name, component == APISERVER
         try:
             # The connection may have been lost while other nodes changed.
             node.remote.ensure_connected()
@@ -187,20 +187,20 @@ class Cluster:
             raise ApiConnectionLost(host, "/", f"the SSH connection to it was lost: {error}", "fix the connection to the node") from error
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
-            if transport is None and verify and not node.remote.uses_ssh:
+            if transport is None and by_kubectl and not node.remote.uses_ssh:
                 return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
             if transport is None and not node.remote.uses_ssh:
                 # Not a lost connection: there never is one, and kubectl reaches API servers only.
                 raise NoApi(f"{host}: {address[0]}:{address[1]} can be asked over SSH only, and this host is not reached by SSH")
             if transport is None or not transport.is_active():
                 raise ApiConnectionLost(host, "/", "there is no SSH connection to it", "fix the connection to the node")
-            tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
+            tunnel = TunnelApi(transport, node.credentials, address, host, component=component)
             try:
                 tunnel.probe(timeout)
                 return tunnel
             except ForwardingForbidden as error:
                 self._forbidden[(host, address)] = error
-        if not verify:
+        if not by_kubectl:
             raise self._forbidden[(host, address)]
         return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
 

@@ -60,7 +60,7 @@ def test_a_token_is_sent(ssh: SshServer, server: ApiServer, authority: Authority
 def _unverified(ssh: SshServer, server: ApiServer, user: dict[str, str], authority: Authority) -> Api:
     # As the controller-manager and the scheduler are asked, whose certificates no authority has signed.
     credentials = parse_kubeconfig(kubeconfig(Authority("the cluster's"), user))
-    return TunnelApi(ssh.transport, credentials, ("127.0.0.1", server.port), "cp1", verify=False)
+    return TunnelApi(ssh.transport, credentials, ("127.0.0.1", server.port), "cp1", component="kube-scheduler")
 
 
 def test_a_token_never_goes_to_a_peer_that_was_not_verified(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
@@ -147,6 +147,12 @@ def test_the_name_is_verified(ssh: SshServer, server: ApiServer, authority: Auth
     config = kubeconfig(authority, certificate_user(authority))
     with pytest.raises(TLS, match="nope"):
         through(ssh, server.port, config, "nope").get_raw("/")
+
+
+def test_the_component_that_does_not_answer_is_named(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    server.close()
+    with pytest.raises(Unreachable, match="check the kube-scheduler there"):
+        _unverified(ssh, server, certificate_user(authority), authority).get_raw("/metrics")
 
 
 def test_nothing_listens(ssh: SshServer, server: ApiServer, authority: Authority, clock: Clock) -> None:
