@@ -11,6 +11,8 @@ from tests.lab.fingerprint import differences
 
 # What a module has deleted may take a moment to go: a difference is looked at again, so often, after so many seconds.
 LOOKS, PAUSE = 5, 1.0
+# A component that a test has restarted may be in its back-off; a reset takes longer than that.
+WELL_LOOKS = 20
 # So many places are named in a line.
 NAMED = 5
 
@@ -94,7 +96,7 @@ class LaneLab:
         if self._failed:
             why = f"{self._failed} failed"
         else:
-            unwell, changed = self.lab.well(), self._changed()
+            unwell, changed = self._unwell(), self._changed()
             why = unwell or changed
         if not why:
             return
@@ -105,6 +107,14 @@ class LaneLab:
             self.lab.down()
             self._make(shape)
             self._say(f"lab made again after {self._last}: {_line(why)}; it could not be reset: {_line(str(error))}")
+
+    def _unwell(self) -> str:
+        for look in range(WELL_LOOKS):
+            unwell = self.lab.well()
+            if not unwell or look + 1 == WELL_LOOKS:
+                break
+            self._sleep(PAUSE)
+        return unwell
 
     def _changed(self) -> str:
         """Why the lab is not as it was before the last unit; empty where it is, or where it is not known how it was."""

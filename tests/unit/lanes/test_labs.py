@@ -16,6 +16,7 @@ class Stand:
         # What is there, and what else there is for so many looks.
         self.there = {"w1 /etc/static": "folder, 755, 0:0", "node w1": "a=b, c=d"}
         self.passing: list[dict[str, str]] = []
+        self.recovering: list[str] = []
 
     @property
     def exists(self) -> bool:
@@ -36,7 +37,7 @@ class Stand:
         self.there = Stand().there
 
     def well(self) -> str:
-        return self.wrong
+        return self.recovering.pop(0) if self.recovering else self.wrong
 
     def fingerprint(self) -> dict[str, str]:
         if "fingerprint" in self.failing:
@@ -84,6 +85,14 @@ def test_a_lab_that_tests_left_unwell_is_reset_once() -> None:
     lane.need("small", "four.py")
     assert stand.asked == ["become small", "pristine", "pristine"]
     assert lane.notes[1:] == ["lane a: lab reset after one.py: w1 is not Ready", "lane a: lab reset after two.py: two.py::test_x failed"]
+
+
+def test_a_lab_that_recovers_in_a_moment_is_not_reset() -> None:
+    stand, lane = made()
+    lane.need("small", "one.py")
+    stand.recovering = ["pod kube-scheduler-cp1 is not ready"] * 5
+    lane.need("small", "two.py")
+    assert stand.asked == ["become small"] and stand.recovering == []
 
 
 def test_a_failure_does_not_follow_into_another_lab() -> None:
