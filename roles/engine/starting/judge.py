@@ -20,8 +20,9 @@ from roles.engine.editing import FormatError, yaml_text
 from roles.engine.harmless import one_line
 from roles.engine.starting import cri
 from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathNeed, PortNeed, StartFacts, Stops
-from roles.engine.starting.needs import RECORDS, RESOLVERS
+from roles.engine.starting.needs import RECORDS
 from roles.engine.starting.table import KUBELET
+from roles.engine.transaction import RESOLVERS, bring_resolver, restart_runtime
 
 #: MiB and inodes that a start needs; MiB that the record of a change needs, which the change itself reserves before it begins.
 LEAST_MIB: Final = 16
@@ -133,21 +134,12 @@ def _elsewhere(need: PathNeed, facts: StartFacts) -> str:
 def _bring_back(need: PathNeed) -> tuple[str, ...]:
     """Commands for a path that is gone, if there is something to make it of."""
     if need.named_by == "resolvConf":
-        # Of the node's other one; an empty one lets the control plane's pods start, which use the node's own.
-        beside = quote(posixpath.join(posixpath.dirname(need.path), ".daytwo-dns"))
-        others = " || ".join(f"cat {path}" for path in RESOLVERS if path != need.path)
-        return (
-            f"mkdir -p {quote(posixpath.dirname(need.path))}",
-            f"{{ {others}; }} 2>/dev/null >{beside}; mv -f -T {beside} {quote(need.path)}",
-        )
+        return bring_resolver(need.path)
     return _restarted(need.path) if need.holds is Holds.socket else ()
 
 
 def _restarted(socket: str) -> tuple[str, ...]:
-    """The container runtime of a socket, restarted; nothing if its unit is not known by that name."""
-    name = posixpath.basename(socket).removesuffix(".sock")
-    unit = {"containerd": "containerd", "crio": "crio", "cri-dockerd": "cri-docker"}.get(name)
-    return (f"systemctl restart {unit}.service",) if unit else ()
+    return restart_runtime(posixpath.basename(socket).removesuffix(".sock"))
 
 
 def _written(made: _Made, need: PathNeed, facts: StartFacts) -> Iterator[Obstacle]:

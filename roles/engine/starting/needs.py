@@ -13,7 +13,7 @@ from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, m
 from roles.engine.kubelet import Kubelet, kubelet_plan, lookup
 from roles.engine.starting.model import RECORD, FileRow, Holds, Needs, PathNeed, PortNeed, Stops
 from roles.engine.starting.table import KUBELET, TUNABLES, rows
-from roles.engine.transaction import Refusal
+from roles.engine.transaction import RESOLVERS, Refusal
 
 #: The files of a change, by path; None: it removes the file.
 Changed = Mapping[str, bytes | None]
@@ -46,8 +46,6 @@ _TYPES: Final = {
     "CharDevice": Holds.device,
     "BlockDevice": Holds.device,
 }
-#: Where a node usually has its own DNS configuration: shown as a way out.
-RESOLVERS: Final = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
 _DEVICE = "/dev/kmsg"
 _ROOTLESS = "KubeletInUserNamespace"
 #: What daytwo itself writes to.

@@ -1,7 +1,7 @@
 """The transaction every role ends in: stage, apply, prove, confirm or revert."""
 
 from roles.engine.transaction import object_record, report
-from roles.engine.transaction.by_hand import Repair, repair
+from roles.engine.transaction.by_hand import RESOLVERS, Repair, bring_resolver, repair, restart_runtime
 from roles.engine.transaction.change_script import (
     HOME,
     Holder,
@@ -56,6 +56,7 @@ __all__ = [
     "LEAST_CONFIRM_SECONDS",
     "NOT_IN_FLIGHT",
     "OBJECTS_KIND",
+    "RESOLVERS",
     "STABLE_SECONDS",
     "Change",
     "ChangedField",
@@ -71,6 +72,7 @@ __all__ = [
     "RuntimeRestart",
     "Status",
     "Unrecorded",
+    "bring_resolver",
     "change_id",
     "cluster_record",
     "cmdline_sha256",
@@ -87,6 +89,7 @@ __all__ = [
     "read_events",
     "repair",
     "report",
+    "restart_runtime",
     "resume_script",
     "script",
     "stage_script",

@@ -10,11 +10,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
+from typing import Final
 
 from roles.engine.transaction.change_script import HOME, directory
 from roles.engine.transaction.model import ABSENT, Change, FileEdit
 from roles.engine.transaction.report import Status
 
+#: Where a node usually has its own DNS configuration.
+RESOLVERS: Final = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+# Container runtimes, by the name of their socket -> their unit.
+_RUNTIMES: Final = {"containerd": "containerd", "crio": "crio", "cri-dockerd": "cri-docker"}
 # As change.sh says it: NOT_RESTORED.
 _NOT_RESTORED = re.compile(r"; and a file could not be restored: (/.*?): (.*)$")
 
@@ -48,14 +53,15 @@ _STARTS: tuple[tuple[str, str, Callable[[re.Match[str]], tuple[str, ...]]], ...]
     ),
     (r"running with swap on is not supported", "swap is on, which failSwapOn forbids", lambda found: ("swapoff -a",)),
     (
-        r"open (/\S*resolv\S*?\.conf): no such file|[Ss]andbox.*open (/[^:\s]+): no such file",
+        # By that name only: a log has words of pods, too, and these choose no path for a command.
+        r"open (/\S*resolv\S*?\.conf): no such file",
         "the file with the DNS servers that resolvConf names is gone: no pod starts without it",
-        lambda found: _resolver(found[1] or found[2]),
+        lambda found: bring_resolver(found[1]),
     ),
     (
         r"(containerd|crio|cri-dockerd)\.sock\S* ?.*(connection refused|no such file|Unavailable|not running)",
         "the container runtime does not answer",
-        lambda found: (f"systemctl restart {'cri-docker' if found[1] == 'cri-dockerd' else found[1]}.service",),
+        lambda found: restart_runtime(found[1]),
     ),
     (r"(?:open|stat|lstat) (/[^:\s]+): no such file", "a file that the old configuration names is gone: bring it back", lambda found: ()),
     (r"no space left on device", "a disk is full: make space", lambda found: ()),
@@ -93,10 +99,17 @@ def _copy(edit: FileEdit, number: int, here: str) -> str:
     return f"cp --preserve=all {here}/before/{number} {beside} && mv -f -T {beside} {quote(edit.path)}"
 
 
-def _resolver(path: str) -> tuple[str, ...]:
-    """A file with DNS servers at `path`, of the node's other one."""
-    other = "/run/systemd/resolve/resolv.conf" if path == "/etc/resolv.conf" else "/etc/resolv.conf"
-    return f"mkdir -p {quote(posixpath.dirname(path))}", f"cp {other} {quote(path)}"
+def bring_resolver(path: str) -> tuple[str, ...]:
+    """Commands that make the file with DNS servers at `path` of the node's other one; an empty one lets the control plane's pods start,
+    which use the node's own. Nothing that is there is written over, and no link is followed (noclobber)."""
+    others = " || ".join(f"cat {one}" for one in RESOLVERS if one != path)
+    return f"mkdir -p {quote(posixpath.dirname(path))}", f"(set -C; {{ {others}; }} >{quote(path)}); [ -f {quote(path)} ]"
+
+
+def restart_runtime(name: str) -> tuple[str, ...]:
+    """The command that restarts the container runtime whose socket has this name, without .sock; none if its unit is not known by that."""
+    unit = _RUNTIMES.get(name)
+    return (f"systemctl restart {unit}.service",) if unit else ()
 
 
 def _file(path: str, said: str, here: str) -> tuple[str, tuple[str, ...]]:

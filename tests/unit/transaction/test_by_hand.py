@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.transaction import report
-from roles.engine.transaction.by_hand import Repair, repair
+from roles.engine.transaction.by_hand import Repair, bring_resolver, repair
 from roles.engine.transaction.report import Status
 from tests.unit.transaction.scratch import BAD, Scratch, mount
 from tests.unit.transaction.test_script import is_over, status, untouched, walled
@@ -203,4 +203,15 @@ def test_what_its_node_says_is_more_exact_than_the_words_of_a_process(node: Scra
 def test_a_file_with_dns_servers_is_not_copied_onto_itself(node: Scratch, gone: str, other: str) -> None:
     said = f'E1126 10:00:01.431126     780 pod_workers.go:1] "Failed" err="open {gone}: no such file or directory"'
     status = Status("revert-failed", "x", files=tuple(edit.before_sha256 for edit in node.change.files), blocking=(f"journal: {said}",))
-    assert repair(node.change, status).commands[1] == f"cp {other} {gone}"
+    brought = repair(node.change, status).commands[1]
+    assert f"cat {other}" in brought and f"cat {gone}" not in brought and f">{gone})" in brought
+
+
+def test_a_file_with_dns_servers_overwrites_nothing(tmp_path: Path) -> None:
+    theirs, link, new = tmp_path / "theirs", tmp_path / "link", tmp_path / "made/resolv.conf"
+    theirs.write_text("theirs\n")
+    link.symlink_to(tmp_path / "target")
+    for path in (theirs, link, new):
+        for command in bring_resolver(str(path)):
+            subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert theirs.read_text() == "theirs\n" and not (tmp_path / "target").exists() and new.is_file()
