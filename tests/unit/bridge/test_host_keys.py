@@ -14,6 +14,7 @@ from typing import Any
 
 import paramiko
 import pytest
+from paramiko.common import cMSG_CHANNEL_SUCCESS
 from pyinfra.connectors import ssh as connector
 from pyinfra.connectors.sshuserclient import client as user_client
 
@@ -43,7 +44,7 @@ class Server:
                 peer, _ = self._socket.accept()
             except OSError:
                 return
-            transport = paramiko.Transport(peer)
+            transport = _Transport(peer)
             for key in self.keys:
                 transport.add_server_key(key)
             self._made.append(transport)
@@ -59,6 +60,19 @@ class Server:
         """Close every connection, and take new ones."""
         for transport in self._made:
             transport.close()
+
+
+class _Transport(paramiko.Transport):
+    """As sshd: a command starts after the reply that it was taken (RFC 4254, 6.5). One that ends at once would else close before it."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        super().__init__(peer)
+        self.taken: list[threading.Thread] = []
+
+    def _send_user_message(self, data: paramiko.Message) -> None:
+        super()._send_user_message(data)
+        if data.asbytes()[:1] == cMSG_CHANNEL_SUCCESS and self.taken:
+            self.taken.pop().start()
 
 
 class _Door(paramiko.ServerInterface):
@@ -80,7 +94,8 @@ class _Door(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         words = self._owner.shell(command.decode())
-        threading.Thread(target=_carry_out, args=(channel, words), daemon=True).start()
+        transport: Any = channel.get_transport()
+        transport.taken.append(threading.Thread(target=_carry_out, args=(channel, words), daemon=True))
         return True
 
 
