@@ -28,11 +28,12 @@ config.CONNECT_TIMEOUT = 20
 # those itself. But each command would compile all of roles/ again. `python -B` and PYTHONDONTWRITEBYTECODE still work.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 
-# Before connecting to any host: make output harmless, check host keys by the rules of the operator's own ssh, allow a file per host, and
-# go on without hosts that do not answer.
-from roles.engine.bridge import host_keys, limits, progress, terminal, unreachable  # noqa: E402 - its bytecode should be cached, too
+# Before connecting to any host: make output harmless, refuse what the command line names and is not there, check host keys by the rules of
+# the operator's own ssh, allow a file per host, and go on without hosts that do not answer.
+from roles.engine.bridge import command_line, host_keys, limits, progress, terminal, unreachable  # noqa: E402 - its bytecode should be cached, too
 
 terminal.guard()
+command_line.guard()
 host_keys.guard()
 limits.guard()
 progress.guard()

@@ -14,9 +14,11 @@ from roles.engine import bridge
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Declared, desired_state
 from roles.engine.rollout import deploying, one
-from roles.feature_gates import load
+from roles.eviction import DesiredThresholds
+from roles.feature_gates import DesiredGates, load
+from roles.kubelet_config import DesiredFields
 
 
 @deploying("Audit", one(AuditOptions))
@@ -67,6 +69,6 @@ def _write(options: AuditOptions, found: Report, html: str) -> None:
     show(f"\n{options.format}: {options.output}")
 
 
-DATA_KEYS = (Declared(AuditOptions, ("audit",)),)
+DATA_KEYS = (Declared(AuditOptions, ("audit",), also=desired_state(DesiredGates, DesiredFields, DesiredThresholds)),)
 
 __all__ = ["DATA_KEYS", "audit"]

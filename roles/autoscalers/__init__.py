@@ -41,7 +41,7 @@ from roles.engine.autoscaling import (
     see_controller,
 )
 from roles.engine.bridge import Fleet, show
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.object_changes import (
     Consents,
     Object,
@@ -321,7 +321,7 @@ def _run(
     return run
 
 
-DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=True, undo=undo),)
+DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=Changes.OBJECTS, undo=undo),)
 
 __all__ = [
     "CAPABILITY",

@@ -11,12 +11,12 @@ from roles import autoscalers, control_plane_flags, disruption_budgets, priority
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import ClusterFound, Result
-from roles.checks.model import CheckOptions, ClusterDesired, NodeDesired, of_the_cluster, read_desired
+from roles.checks.model import DESIRED, CheckOptions, ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge, detail, kubelet
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Declared, desired_state
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.rollout import deploying, same, table
@@ -169,6 +169,6 @@ def _shown(result: Result) -> str:
     return result.outcome.upper() if result.outcome in ("fail", "unknown") else result.outcome
 
 
-DATA_KEYS = (Declared(CheckOptions, ("checks",)),)
+DATA_KEYS = (Declared(CheckOptions, ("checks",), also=desired_state(*DESIRED)),)
 
 __all__ = ["DATA_KEYS", "checks", "judge"]

@@ -36,6 +36,18 @@ class NodeDesired:
     flags: control_plane_flags.DesiredFlags | None = None
 
 
+#: The models that say what is wanted.
+DESIRED = (
+    feature_gates.DesiredGates,
+    kubelet_config.DesiredFields,
+    eviction.DesiredThresholds,
+    control_plane_flags.DesiredFlags,
+    priority_classes.DesiredClasses,
+    disruption_budgets.DesiredBudgets,
+    autoscalers.DesiredAutoscalers,
+)
+
+
 def read_desired(host: str, data: Callable[[str], Any]) -> NodeDesired:
     """The desired state from one host's data, as the deploys read it. Raises Refusal."""
     return NodeDesired(

@@ -16,7 +16,7 @@ from roles.engine import kubeadm_config, kubelet
 from roles.engine.bridge import Fleet
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import FlagValues
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.node import FilesWanted, Observation
 from roles.engine.node_changes import Basis, Capability, ComponentPlan, NodeStep, Steps, Verdicts, change_nodes, ended, from_data
 from roles.engine.proof import SurveyedNode, written
@@ -151,7 +151,7 @@ def _sum(data: bytes | None) -> str:
     return "absent" if data is None else f"sha256 {hashlib.sha256(data).hexdigest()[:12]}"
 
 
-DATA_KEYS = (Declared(DesiredFlags, ("control_plane_flags",), changes=True),)
+DATA_KEYS = (Declared(DesiredFlags, ("control_plane_flags",), changes=Changes.NODES),)
 
 __all__ = [
     "DATA_KEYS",

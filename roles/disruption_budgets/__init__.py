@@ -13,7 +13,7 @@ from roles.engine import bridge
 from roles.engine.api import Api
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects, cluster_time
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.object_changes import (
     Consents,
     ObjectPlan,
@@ -111,7 +111,7 @@ def _shown(action: BudgetAction, api: Api, *, force: bool) -> str:
     return api_object.diff(action.before, api.apply(action.path, action.manifest, force=force, dry_run=True), name)
 
 
-DATA_KEYS = (Declared(DesiredBudgets, ("disruption_budgets",), changes=True, undo=undo),)
+DATA_KEYS = (Declared(DesiredBudgets, ("disruption_budgets",), changes=Changes.OBJECTS, undo=undo),)
 
 __all__ = [
     "CAPABILITY",

@@ -20,7 +20,7 @@ from roles.engine.draining import (
     read_drain,
     try_eviction,
 )
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
 from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Turns, deploying, same
@@ -125,8 +125,8 @@ def _preflight(session: Session, plan: DrainPlan) -> dict[str, str]:
 
 
 DATA_KEYS = (
-    Declared(DrainOptions, ("drain",), changes=True, undo=undo_drain),
-    Declared(UncordonOptions, ("uncordon",), changes=True, undo=undo_uncordon),
+    Declared(DrainOptions, ("drain",), changes=Changes.OBJECTS, undo=undo_drain),
+    Declared(UncordonOptions, ("uncordon",), changes=Changes.OBJECTS, undo=undo_uncordon),
 )
 
 __all__ = [

@@ -6,7 +6,7 @@ from functools import partial
 
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.editing import ABSENT
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import Refusal
@@ -77,7 +77,7 @@ def _summary(desired: DesiredThresholds) -> str:
 
 
 DATA_KEYS = (
-    Declared(DesiredThresholds, ("eviction",), changes=True),
+    Declared(DesiredThresholds, ("eviction",), changes=Changes.NODES),
     Declared(ChangeDrains, ("eviction",)),
     Declared(OrderOptions, ("eviction_order",)),
 )

@@ -9,7 +9,7 @@ from roles.engine import bridge, detail, kubeadm_config
 from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.node_changes import (
     KUBELET,
     Basis,
@@ -242,7 +242,7 @@ def _value(effective: Mapping[str, GateMetric], gate: str, sourced: dict[str, bo
     return f"{str(found.enabled).lower()} ({'set' if gate in sourced else 'default'})"
 
 
-DATA_KEYS = (Declared(DesiredGates, ("feature_gates",), changes=True), Declared(ChangeDrains, ("feature_gates",)))
+DATA_KEYS = (Declared(DesiredGates, ("feature_gates",), changes=Changes.NODES), Declared(ChangeDrains, ("feature_gates",)))
 
 __all__ = [
     "DATA_KEYS",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, show, show_lines
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared, NoKeys
 from roles.engine.kubelet import kubelet_plan
 from roles.engine.node import Observation
 from roles.engine.node_changes import (
@@ -396,6 +396,10 @@ def _uninstall(remote: Remote) -> bool:
     return answer.code == 0 and not outcome.startswith("busy")
 
 
-DATA_KEYS = (Declared(RollbackOptions, ("rollback",), changes=True), Declared(ChangeDrains, ("rollback",)))
+DATA_KEYS = (
+    Declared(RollbackOptions, ("rollback",), changes=Changes.NODES),
+    Declared(ChangeDrains, ("rollback",)),
+    Declared(NoKeys, ("uninstall",), changes=Changes.DAYTWO),
+)
 
 __all__ = ["DATA_KEYS", "changes", "rollback", "uninstall"]

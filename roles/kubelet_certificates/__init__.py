@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roles.engine.bridge import Fleet
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.node_changes import ChangeDrains, change_nodes
 from roles.engine.rollout import Turns, deploying
 from roles.kubelet_certificates.facts import ClusterFacts, read_requests
@@ -27,7 +27,7 @@ def kubelet_certificates(fleet: Fleet, certificates: ServingCertificates) -> Tur
 
 
 DATA_KEYS = (
-    Declared(CertificateKeys, ("kubelet_certificates",), changes=True),
+    Declared(CertificateKeys, ("kubelet_certificates",), changes=Changes.NODES),
     Declared(ChangeDrains, ("kubelet_certificates",)),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
@@ -51,7 +51,7 @@ def _request(remote: Remote) -> FieldsRequest | None:
     return FieldsRequest(desired.model_dump(), settle, allocatable_impact, desired.only, desired.move_flags, desired.allow_evictions)
 
 
-DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=True), Declared(ChangeDrains, ("kubelet_config",)))
+DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=Changes.NODES), Declared(ChangeDrains, ("kubelet_config",)))
 
 __all__ = [
     "DATA_KEYS",

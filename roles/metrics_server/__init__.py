@@ -9,7 +9,7 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, show, show_lines
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.object_changes import (
     Consents,
     Object,
@@ -202,6 +202,6 @@ def _show_health(found: health.MetricsHealth) -> int:
     return _UNHEALTHY if found.problems else 0
 
 
-DATA_KEYS = (Declared(DesiredServer, ("metrics_server",), changes=True, undo=undo),)
+DATA_KEYS = (Declared(DesiredServer, ("metrics_server",), changes=Changes.OBJECTS, undo=undo),)
 
 __all__ = ["CAPABILITY", "DATA_KEYS", "DesiredServer", "metrics_server", "read_server", "undo"]

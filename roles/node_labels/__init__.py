@@ -8,7 +8,7 @@ from typing import Any
 from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     Consents,
@@ -165,6 +165,6 @@ class NodeWriter(FieldWriter[NodeChange]):
         return f"evicted: {', '.join(now.values())}"
 
 
-DATA_KEYS = (Declared(DesiredLabels, ("node_labels",), changes=True, undo=undo),)
+DATA_KEYS = (Declared(DesiredLabels, ("node_labels",), changes=Changes.OBJECTS, undo=undo),)
 
 __all__ = ["CAPABILITY", "DATA_KEYS", "node_labels", "undo"]

@@ -1,7 +1,7 @@
 """In-place resize of pods: the check of the cluster, the resize of a workload, also as a part of another run, and the pods that differ from
 their template."""
 
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.pod_resize.check_deploy import pod_resize_check
 from roles.pod_resize.compliance import NEEDED, Drift, find
 from roles.pod_resize.drift_deploy import resize_drift
@@ -12,9 +12,9 @@ from roles.pod_resize.resize_deploy import resize, undo
 from roles.pod_resize.workload import Resizer, WorkloadResize
 
 DATA_KEYS = (
-    Declared(DesiredResources, ("resize",), changes=True, undo=undo),
+    Declared(DesiredResources, ("resize",), changes=Changes.OBJECTS, undo=undo),
     Declared(DriftOptions, ("resize_drift",)),
-    Declared(ProbeOptions, ("pod_resize_check",), changes=True),
+    Declared(ProbeOptions, ("pod_resize_check",), changes=Changes.OBJECTS),
 )
 
 __all__ = [

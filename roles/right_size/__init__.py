@@ -12,7 +12,7 @@ from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Changes, Declared
 from roles.engine.object_changes import Session, connect_cluster, open_session
 from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import Options, Turns, deploying, one
@@ -138,6 +138,6 @@ def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[Judged
     show(f"\n{options.format}: {options.output}")
 
 
-DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=True, undo=undo),)
+DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=Changes.OBJECTS, undo=undo),)
 
 __all__ = ["DATA_KEYS", "right_size", "undo"]

@@ -43,7 +43,7 @@ from pyinfra.connectors.util import (
 )
 
 from roles.engine import detail, timeouts
-from roles.engine.bridge import host_keys, progress, terminal, unreachable
+from roles.engine.bridge import command_line, host_keys, progress, terminal, unreachable
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
@@ -365,6 +365,12 @@ class Fleet:
     inventory: list[Remote]
 
     @property
+    def given(self) -> frozenset[str]:
+        """The keys of --data that are not the operator's own."""
+        first = self.inventory[0]
+        return frozenset(key for key in first.data_keys if first.data_origin(key) == "--data")
+
+    @property
     def lock_host(self) -> Remote:
         """The host of the cluster's lock: the first control-plane node of the inventory, or its first host if it has none."""
         return next((remote for remote in self.inventory if remote.is_control_plane), self.inventory[0])
@@ -422,7 +428,7 @@ def open_inventory(path: str, project: str, connect: bool = True) -> Fleet:
 
     state = State()
     with context.ctx_state.use(state):  # the loader records in it which file it reads
-        inventory: Inventory = make_inventory(path, cwd=project)
+        inventory: Inventory = command_line.check_inventory(path, make_inventory(path, cwd=project))
     state.init(inventory, Config(CONNECT_TIMEOUT=CONNECT_SECONDS))
     if connect:
         connect_all(state)

@@ -11,7 +11,7 @@ import weakref
 from typing import Any
 
 import pyinfra
-from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State, StateStage
 
@@ -47,7 +47,11 @@ def guard() -> None:
         elif self.current_stage == StateStage.Connect and hosts_to_fail:
             raise RunRefused("no host of this run can be connected to; fix the connection, or choose others with --limit")
         else:
-            fail_hosts(self, hosts_to_fail, activated_count)
+            try:
+                fail_hosts(self, hosts_to_fail, activated_count)
+            except PyinfraError:
+                names = detail.listed(sorted(host.name for host in self.failed_hosts))
+                raise RunRefused(f"the run ended without success on {names}; what is above says why, and what to do next") from None
 
     @functools.wraps(connect)
     def connecting(self: Any, reason: Any = None, show_errors: bool = True, raise_exceptions: bool = False) -> None:

@@ -1,9 +1,10 @@
 """Data keys: values as operators write them, the registry of all keys, the reference."""
 
 from roles.engine.inputs import registry
+from roles.engine.inputs.nearest import did_you_mean, listing, unmatched
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
-from roles.engine.inputs.registry import Declared
-from roles.engine.inputs.unknown_keys import WAY_OUT, unknown
+from roles.engine.inputs.registry import Changes, Declared, NoKeys, desired_state
+from roles.engine.inputs.unknown_keys import WAY_OUT, not_read, unknown
 from roles.engine.inputs.values import (
     LIST_OR_TEXT,
     MAP_OR_TEXT,
@@ -24,18 +25,25 @@ __all__ = [
     "TEXT",
     "WAY_OUT",
     "Boolean",
+    "Changes",
     "Data",
     "Declared",
     "Frozen",
     "Kubeconfig",
     "Names",
+    "NoKeys",
     "chosen",
+    "desired_state",
+    "did_you_mean",
     "file_path",
+    "listing",
     "names",
+    "not_read",
     "read_common",
     "read_host",
     "read_model",
     "registry",
     "unknown",
+    "unmatched",
     "written",
 ]

@@ -28,7 +28,8 @@ All keys that a deploy reads, from the inventory (inventories/prod.py, group_dat
 set several times, the first of these values counts, as a whole: `--data`, the host's own data, its groups' data, the data of `all`.
 data.schema.json in this folder has the keys as a JSON schema (draft 2020-12) of one host's data.
 
-A deploy ignores keys that only other deploys read. A key that no deploy reads is refused by all of them, before a command runs on any
+In an inventory, a deploy ignores keys that only other deploys read. In `--data`, which is for one run, it refuses them; also a key without
+a value, a key that is given twice, and broken JSON. A key that no deploy reads is refused by all of them, before a command runs on any
 host:
 
     w1.example.net and 2 more: group_data/workers.py: eviction_hrad is not a key of daytwo's data; did you mean eviction_hard?
@@ -42,11 +43,14 @@ A key that is called a consent is for one run: set it with `--data`, and do not 
 
 def markdown() -> str:
     """The page."""
-    return "\n".join([_INTRODUCTION, *(line for declared in registry.every_model() for line in _section(declared))])
+    shown = [declared for declared in registry.every_model() if declared.fields.model_fields]
+    return "\n".join([_INTRODUCTION, *(line for declared in shown for line in _section(declared))])
 
 
 def _section(declared: Declared) -> Iterator[str]:
     yield f"## {', '.join(declared.deploys)}\n"
+    if declared.also:
+        yield f"It also reads, of other deploys: {', '.join(f'`{name}`' for name in declared.also)}.\n"
     yield "| key | type | meaning | default | example |"
     yield "|---|---|---|---|---|"
     for key in registry.of(declared):
@@ -107,7 +111,8 @@ def schema() -> dict[str, Any]:
                 same["enum"] = list(dict.fromkeys([*same["enum"], *key.schema["enum"]]))
                 same["examples"] = list(dict.fromkeys([*same["examples"], *key.examples]))
         else:
-            properties[key.name] = {"description": description, **key.schema, "examples": list(key.examples)}
+            readers = sorted(registry.readers()[key.name])
+            properties[key.name] = {"description": description, **key.schema, "examples": list(key.examples), registry.READERS: readers}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "daytwo: the data of one host",

@@ -8,8 +8,9 @@ packages of other deploys.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -20,24 +21,43 @@ from pydantic import BaseModel, Field
 from roles.engine.inputs.values import Frozen, Names
 
 EVERY_DEPLOY = "every deploy"
+#: Where the schema of a key has the deploys that read it.
+READERS = "x-read-by"
 ROLES = Path(__file__).resolve().parents[2]
 # The file with reference.schema_text; a test checks that it is up to date.
 SCHEMA = ROLES.parent / "docs/reference/data.schema.json"
+
+
+class Changes(IntEnum):
+    """What a deploy changes. The higher, the more keys of a roll-out it reads (roles/engine/rollout/options.py, LEAST)."""
+
+    NOTHING = 0
+    DAYTWO = 1  # daytwo's own files on the nodes
+    OBJECTS = 2  # of the API
+    BOOTS = 3  # what runs on nodes, by a boot
+    NODES = 4  # files and processes of nodes
 
 
 @dataclass(frozen=True)
 class Declared:
     """A pydantic model whose fields are data keys, and the deploys that read them.
 
-    `changes`: the deploys change nodes or API objects, so they also read the keys of a roll-out (roles/engine/rollout/options.py). `undo`
-    undoes runs of the first deploy, if these are runs on API objects: from the fleet, the options, the record
-    (roles/engine/transaction/object_record.py) and the consents (roles/engine/object_changes/run.py), it creates the run that undoes it.
+    `changes`: what the deploys change. `undo` undoes runs of the first deploy, if these are runs on API objects: from the fleet, the
+    options, the record (roles/engine/transaction/object_record.py) and the consents (roles/engine/object_changes/run.py), it creates the
+    run that undoes it. `also`: keys of models of other deploys that these deploys read too. `names`: the fields that these deploys read;
+    None: all.
     """
 
     fields: type[BaseModel]
     deploys: tuple[str, ...]
-    changes: bool = False
+    changes: Changes = Changes.NOTHING
     undo: Callable[..., Any] | None = None
+    also: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = None
+
+
+class NoKeys(Frozen):
+    """Of a deploy that reads only what all like it read."""
 
 
 class Own(Frozen):
@@ -66,9 +86,18 @@ def every_model() -> tuple[Declared, ...]:
     packages = sorted(path.parent.name for path in ROLES.glob("*/__init__.py") if path.parent.name != "engine")
     listed = [one for name in packages for one in getattr(import_module(f"roles.{name}"), "DATA_KEYS", ())]
     found = sorted(listed, key=lambda one: one.deploys)
-    changing = tuple(name for one in found if one.changes for name in one.deploys)
-    options = import_module("roles.engine.rollout.options").Options
-    return (*found, Declared(options, changing), Declared(Own, (EVERY_DEPLOY,)), Declared(Detail, (EVERY_DEPLOY,)))
+    options = import_module("roles.engine.rollout.options")
+    by_level: dict[Changes, list[str]] = {}
+    for name in options.Options.model_fields:
+        by_level.setdefault(options.LEAST[name], []).append(name)
+    common = [Declared(options.Options, _changing(found, level), names=tuple(by_level[level])) for level in sorted(by_level, reverse=True)]
+    return (*found, *common, Declared(Own, (EVERY_DEPLOY,)), Declared(Detail, (EVERY_DEPLOY,)))
+
+
+def _changing(found: Iterable[Declared], level: Changes) -> tuple[str, ...]:
+    if level == Changes.NOTHING:
+        return (EVERY_DEPLOY,)
+    return tuple(name for one in found if one.changes >= level for name in one.deploys)
 
 
 def way_back(capability: str) -> Callable[..., Any] | None:
@@ -101,6 +130,8 @@ def of(declared: Declared) -> list[Key]:
     whole = model.model_json_schema()
     found = []
     for name, field in model.model_fields.items():
+        if declared.names is not None and name not in declared.names:
+            continue
         found_schema = whole["properties"][name]
         schema = {key: value for key, value in found_schema.items() if key not in ("title", "description", "examples", "default")}
         default = None if field.is_required() else field.get_default(call_default_factory=False)
@@ -115,10 +146,37 @@ def names() -> frozenset[str]:
 
 
 @cache
-def written_names() -> frozenset[str]:
-    """The names of all keys from the file SCHEMA, without an import of the models: importing all roles takes longer than everything else
-    that a deploy does before its first observation. If the file cannot be read, the names come from the models."""
+def readers() -> Mapping[str, frozenset[str]]:
+    """Each key, and the deploys that read it: their names, or EVERY_DEPLOY."""
+    found: dict[str, set[str]] = {}
+    for declared in every_model():
+        for name in (*(key.name for key in of(declared)), *declared.also):
+            found.setdefault(name, set()).update(declared.deploys)
+    return {name: frozenset(deploys) for name, deploys in found.items()}
+
+
+def desired_state(*models: type[BaseModel]) -> tuple[str, ...]:
+    """The keys of models that say what is wanted: without consents, and without those that choose a part, wait, or connect for a run."""
+    of_a_run = ("only", "proof_timeout", "rollout_timeout", "kubeconfig")
+    return tuple(
+        name
+        for model in models
+        for name, field in model.model_fields.items()
+        if name not in of_a_run and not (field.description or "").startswith("consent")
+    )
+
+
+@cache
+def written_readers() -> Mapping[str, frozenset[str]]:
+    """As `readers`, from the file SCHEMA, without an import of the models: importing all roles takes longer than everything else that a
+    deploy does before its first observation. If the file cannot be read, they come from the models."""
     try:
-        return frozenset(json.loads(SCHEMA.read_text(encoding="utf-8"))["properties"])
+        properties = json.loads(SCHEMA.read_text(encoding="utf-8"))["properties"]
+        return {name: frozenset(found[READERS]) for name, found in properties.items()}
     except (OSError, ValueError, LookupError, TypeError):
-        return names()
+        return readers()
+
+
+def written_names() -> frozenset[str]:
+    """The names of all keys, as `written_readers` has them."""
+    return frozenset(written_readers())

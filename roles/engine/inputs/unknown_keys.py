@@ -1,11 +1,14 @@
-"""Finds the keys of a host's data that no deploy reads: a typo there would silently change nothing. Pure."""
+"""Finds the keys of a host's data that no deploy reads, and those of --data that this deploy does not read: such a key would silently
+change nothing, or leave a run wider than it was meant. Pure."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
+
+from roles.engine.inputs.nearest import did_you_mean, listing
 
 OWN_PREFIX = "x_"
 # Similarity of two names (difflib's ratio) above which one is a typo of the other, and above which it is worth a question.
@@ -31,6 +34,24 @@ def unknown(given: Iterable[str], known: Collection[str], pyinfra: Collection[st
             continue
         found[key] = f"{key} is not a key of daytwo's data; " + (f"did you mean {meant}?" if meant else "no deploy reads it")
     return found
+
+
+# Keys that choose a part of a run: their names differ between deploys, and are not similar.
+_CHOOSING = ("only", "nodes", "namespaces", "deployment")
+
+
+def not_read(given: Iterable[str], deploy: str, readers: Mapping[str, Collection[str]], every: str) -> list[str]:
+    """A sentence for each key of `given`, which some deploys read, but not `deploy`. `every` stands for all deploys."""
+    read = {key for key, deploys in readers.items() if deploy in deploys or every in deploys}
+    return [_not_read(key, deploy, read, readers[key]) for key in sorted(set(given) & readers.keys() - read)]
+
+
+def _not_read(key: str, deploy: str, read: Collection[str], theirs: Collection[str]) -> str:
+    choosing = [name for name in _CHOOSING if name in read] if key in _CHOOSING else []
+    near = did_you_mean(key, read) or (f", did you mean {' or '.join(map(repr, choosing))}?" if choosing else ";")
+    limit = " --limit chooses the hosts of a run;" if key in ("only", "nodes") else ""
+    others = ", ".join(sorted(theirs))
+    return f"--data {key}: deploys/{deploy}.py does not read it (but {others}){near}{limit} it reads: {listing(read, len(read))}"
 
 
 def _meant(key: str, candidates: list[str], cutoff: float) -> str | None:

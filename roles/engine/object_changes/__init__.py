@@ -1,5 +1,6 @@
 """The engine for changes of API objects: dry run, write under a precondition, proof, undo by name."""
 
+from roles.engine.inputs import did_you_mean
 from roles.engine.object_changes import api_object, object_report, workload_rollout
 from roles.engine.object_changes.api_object import (
     COLLECTIONS,
@@ -24,7 +25,6 @@ from roles.engine.object_changes.field_managers import controllers_of
 from roles.engine.object_changes.names import (
     KINDS,
     RESOURCES_OF_KINDS,
-    did_you_mean,
     is_subdomain,
     key_problem,
     kind_name,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
+
+from roles.engine.inputs import did_you_mean
 
 # apimachinery/pkg/util/validation/validation.go
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -20,12 +20,6 @@ KINDS = {
     **dict.fromkeys(("daemonset", "daemonsets", "ds"), "DaemonSet"),
 }
 RESOURCES_OF_KINDS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x'?` if a known name is similar, else ""."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def is_subdomain(text: str) -> bool:

@@ -1,11 +1,11 @@
-"""Refuses data keys that no deploy reads: such a key would silently change nothing."""
+"""Refuses data keys that no deploy reads, and those of --data that this deploy does not read: such a key would silently change nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from roles.engine.bridge import Fleet, Remote, pyinfra_keys
-from roles.engine.inputs import WAY_OUT, names, registry, unknown
+from roles.engine.inputs import WAY_OUT, names, not_read, registry, unknown
 from roles.engine.transaction import Refusal
 
 
@@ -14,6 +14,14 @@ def unknown_key_refusals(fleet: Fleet, of_cluster: bool) -> list[Refusal]:
     desired state of the cluster."""
     remotes = [remote for remote in fleet.inventory if of_cluster or remote not in fleet.others or remote.is_control_plane]
     return refused_keys(remotes, pyinfra_keys())
+
+
+def unread_keys(fleet: Fleet, deploy: str) -> list[str]:
+    """Why this deploy does not take keys of --data that others read; [] if it reads them all. An inventory has the keys of all deploys."""
+    every = registry.EVERY_DEPLOY
+    if not not_read(fleet.given, deploy, registry.written_readers(), every):
+        return []
+    return not_read(fleet.given, deploy, registry.readers(), every)
 
 
 def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Refusal]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from roles.engine.bridge import Remote, refusals
-from roles.engine.inputs import Boolean, Names, read_model
+from roles.engine.inputs import Boolean, Changes, Names, read_model
 from roles.engine.rollout.pace import Pace, parse_max_unavailable
 from roles.engine.timeouts import LEAST, MOST, parse
 from roles.engine.transaction import LEAST_CONFIRM_SECONDS, Refusal
@@ -108,6 +108,16 @@ class Options(BaseModel):
     @property
     def pace(self) -> Pace:
         return Pace(self.max_unavailable, self.soak)
+
+
+#: By key, the least that a deploy changes if it reads the key; a test compares it with the models.
+LEAST = {
+    "patience": Changes.NOTHING,
+    "skip_unreachable": Changes.DAYTWO,
+    "take_over": Changes.OBJECTS,
+    **dict.fromkeys(("soak", "max_unavailable", "allow_unproven", "allow_new_binary", "allow_skew_of"), Changes.BOOTS),
+    **dict.fromkeys(("confirm_timeout", "allow_pairs", "persist"), Changes.NODES),
+}
 
 
 def read_options(remotes: list[Remote]) -> Options:

@@ -1,0 +1,194 @@
+"""What the command line of pyinfra names must be there, and what it asks must be answered; otherwise the run fails.
+
+pyinfra itself ends with exit status 0 if an inventory does not exist, if no host matches --limit, if the operator declines, and after
+Ctrl-C; and it ignores one of several patterns that matches nothing, so that the run is another one than the one that was meant. Written for
+pyinfra 3.10 (pyinfra_cli/cli.py, pyinfra_cli/inventory.py). config.py calls `guard` before pyinfra reads the inventory.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import gevent
+from pyinfra.api.inventory import Inventory
+from pyinfra.context import ctx_state
+
+from roles.engine.bridge.refused import RunRefused
+from roles.engine.inputs import did_you_mean, listing, unmatched
+
+_OWN_PREFIX = "x_"
+#: As shells have it for a signal, so that an interrupted run never looks like one that is done.
+SIGNALLED = 128
+
+
+def guard() -> None:
+    """From now on what matches nothing ends the run with exit status 1. Calling it again changes nothing."""
+    cli: Any = sys.modules.get("pyinfra_cli.cli")  # importing it would change the interpreter (gevent's monkey patches)
+    if cli is None or hasattr(cli.make_inventory, "guarded"):
+        return
+    cli.make_inventory = _checking_inventory(cli.make_inventory)
+    cli._get_inventory_pattern_matches = _checking_patterns(cli._get_inventory_pattern_matches)
+    cli._apply_inventory_exclude = _checking_rest(cli._apply_inventory_exclude)
+    cli._set_override_data = _checking_data(cli._set_override_data)
+    cli._do_confirm = _confirming(cli._do_confirm)
+    cli._set_fail_prompts = lambda state, config: None  # a run that has failed asks nothing; config.py says that it ends
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+
+
+def _leave(number: int, _: Any) -> None:
+    """Until a run has its own handler (hosts.on_interrupt)."""
+
+    def leave() -> None:
+        sys.stderr.write("\nstopped before anything was changed\n")
+        raise SystemExit(SIGNALLED + number)
+
+    # In the main greenlet, which waits in a question to the operator, no other would run. Any other one might ignore SystemExit.
+    if gevent.getcurrent().parent is None:
+        leave()
+    gevent.spawn(leave)
+
+
+# ---- the inventory
+
+
+def check_inventory(name: str, found: Inventory) -> Inventory:
+    """The inventory. Raises RunRefused if it has no host, with the inventories that there are."""
+    missing = name.endswith(".py") and not Path(name).exists()
+    if not missing and len(found):
+        return found
+    there = [str(path) for path in sorted((Path(name).parent if Path(name).parent.is_dir() else Path("inventories")).glob("*.py"))]
+    why = f"{name}: the inventory has no hosts" if Path(name).exists() else f"{name}: there is no such inventory"
+    raise RunRefused(f"{why}{did_you_mean(name, there) or ';'} there are: {listing(there)}")
+
+
+def _checking_inventory(make: Callable[..., Inventory]) -> Callable[..., Inventory]:
+    @functools.wraps(make)
+    def checked(inventory: str, *arguments: Any, **options: Any) -> Inventory:
+        return check_inventory(inventory, make(inventory, *arguments, **options))
+
+    checked.guarded = True  # type: ignore[attr-defined]
+    return checked
+
+
+# ---- --limit and --exclude
+
+
+def _checking_patterns(matches: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    @functools.wraps(matches)
+    def checked(inventory: Inventory, patterns: Iterable[str], option: str) -> list[Any]:
+        patterns = list(patterns)
+        if problems := [text for pattern in patterns for text in _unmatched(inventory, pattern, option)]:
+            raise RunRefused("; ".join(problems))
+        return matches(inventory, patterns, option)
+
+    return checked
+
+
+def _unmatched(inventory: Inventory, pattern: str, option: str) -> list[str]:
+    hosts = [host.name for host in inventory]
+    groups = [name for name, members in inventory.groups.items() if members]
+    parts = [part.strip() for part in pattern.split(",")]
+    if _matches(pattern, hosts, groups):
+        return []
+    if len(parts) > 1 and all(_matches(part, hosts, groups) for part in parts):
+        return [f"{option} {pattern}: one pattern each: {' '.join(f'{option} {part}' for part in parts)}"]
+    return [f"{option} {text}" for text in unmatched([pattern], [*hosts, *groups], "no host and no group with hosts in this inventory")]
+
+
+def _matches(pattern: str, hosts: Sequence[str], groups: Sequence[str]) -> bool:
+    """As pyinfra matches: a group, or a shell pattern of names."""
+    return pattern in groups or any(fnmatch(host, pattern) for host in hosts)
+
+
+def _checking_rest(apply: Callable[..., list[Any] | None]) -> Callable[..., list[Any] | None]:
+    @functools.wraps(apply)
+    def checked(inventory: Inventory, limit: list[Any] | None, exclude: Iterable[str] | None) -> list[Any] | None:
+        found = apply(inventory, limit, exclude)
+        if found is not None and not found:
+            raise RunRefused("no host is left for this run: --exclude takes all of them out")
+        return found
+
+    return checked
+
+
+# ---- --data
+
+
+def _checking_data(read: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    @functools.wraps(read)
+    def checked(data: Sequence[str], *arguments: Any, **options: Any) -> dict[str, Any]:
+        if problems := data_problems(data):
+            raise RunRefused("; ".join(problems))
+        return read(data, *arguments, **options)
+
+    return checked
+
+
+def data_problems(data: Sequence[str]) -> list[str]:
+    """What cannot be meant in the words after --data. Values are not repeated: they may be secret."""
+    keys = [word.partition("=")[0] for word in data]
+    twice = [f"--data {key} is given {keys.count(key)} times; give it once" for key in dict.fromkeys(keys) if keys.count(key) > 1]
+    return [*twice, *filter(None, map(_data_problem, data))]
+
+
+def _data_problem(word: str) -> str:
+    key, equals, value = word.partition("=")
+    if not key.strip():
+        return f"--data ={'...' if value else ''}: there is no key before the equals sign; write --data KEY=VALUE"
+    if not equals:
+        return f"--data {key}: it has no value; write --data {key}=VALUE"
+    if key.startswith(_OWN_PREFIX):
+        return ""
+    if value.strip() in ("", "[]", "{}"):
+        return f"--data {key}: the value is empty (is a variable of your shell not set?); give a value, or leave the key out"
+    if value.lstrip()[:1] in ("{", "["):
+        return _broken(key, value)
+    return ""
+
+
+def _broken(key: str, value: str) -> str:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise ValueError(f"it has {', '.join(twice)} twice")
+        return dict(pairs)
+
+    try:
+        json.loads(value, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        quotes = "; JSON has double quotes: put the whole in single ones for the shell" if '"' not in value else ""
+        return f"--data {key}: broken JSON: {error.msg}, at character {error.pos + 1} of the value{quotes}"
+    except RecursionError:
+        return f"--data {key}: broken JSON: it is nested too deeply"
+    except ValueError as error:
+        return f"--data {key}: broken JSON: {error}"
+    return ""
+
+
+# ---- the question before a run
+
+
+def _confirming(confirm: Callable[[str], bool]) -> Callable[[str], bool]:
+    @functools.wraps(confirm)
+    def confirmed(message: str) -> bool:
+        if not ctx_state.get().get_op_order():
+            return True  # nothing follows, so there is nothing to ask
+        try:
+            agreed = confirm(message)
+        except EOFError:
+            raise RunRefused(
+                "nothing was changed: nobody can answer the question, since standard input is at its end; -y answers it, --dry only plans"
+            ) from None
+        if not agreed:
+            raise RunRefused("nothing was changed: the answer was not a bare Enter")
+        return True
+
+    return confirmed

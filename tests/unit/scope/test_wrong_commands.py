@@ -1,0 +1,159 @@
+"""A command whose scope is not exact fails, with the wrong name in its answer, before it sends anything to a host.
+
+The hosts are pyinfra's own fake ones: each of them would answer any command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from roles.engine.inputs import registry
+
+ROOT = Path(__file__).resolve().parents[3]
+DEPLOYS = sorted(path.stem for path in (ROOT / "deploys").glob("*.py"))
+HOSTS = """
+_quick = {"fake_delay": 0, "fake_delay_jitter": 0}
+control_plane = [("@fake/cp1", _quick)]
+workers = [("@fake/w1", _quick), ("@fake/w2", _quick)]
+empty = []
+"""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong command, what its answer must have, and its exit status."""
+
+    name: str
+    words: tuple[str, ...]
+    answer: tuple[str, ...]
+    inventory: str = "hosts.py"
+    code: int = 1
+    given: dict[str, str] = field(default_factory=dict, hash=False)
+
+
+def reads(deploy: str) -> set[str]:
+    return {key for key, deploys in registry.readers().items() if deploy in deploys or registry.EVERY_DEPLOY in deploys}
+
+
+def example(key: str) -> str:
+    given = next(one for found in registry.every() if found.name == key for one in found.examples)
+    return given if isinstance(given, str) else json.dumps(given)
+
+
+def typo(key: str) -> str:
+    """The last two letters swapped, or one letter twice."""
+    swapped = f"{key[:-2]}{key[-1]}{key[-2]}"
+    return swapped if swapped != key else f"{key}{key[-1]}"
+
+
+def data(**values: str) -> tuple[str, ...]:
+    return tuple(word for key, value in values.items() for word in ("--data", f"{key}={value}"))
+
+
+def keys_of_others() -> list[Wrong]:
+    """For each deploy all keys that it does not read and others do."""
+    found = []
+    for deploy in DEPLOYS:
+        others = sorted(set(registry.names()) - reads(deploy) - {"own_keys"})
+        answer = tuple(f"--data {key}: deploys/{deploy}.py does not read it" for key in others)
+        found.append(Wrong(f"{deploy}: keys of others", (deploy, "-y", *data(**{key: example(key) for key in others})), answer))
+    return found
+
+
+def typing_errors() -> list[Wrong]:
+    """For each deploy all its keys with two letters swapped."""
+    found = []
+    for deploy in DEPLOYS:
+        wrong = {typo(key): key for key in sorted(reads(deploy))}
+        answer = tuple(f"--data: {key} is not a key of daytwo's data" for key in wrong)
+        found.append(Wrong(f"{deploy}: typing errors", (deploy, "-y", *data(**{key: "w1" for key in wrong})), answer))
+    return found
+
+
+NO_HOST = "is no host and no group with hosts in this inventory"
+SINGLE = [
+    Wrong("reboot nodes", ("reboot", "-y", *data(nodes="w1", force="true")), ("--data nodes:", "did you mean 'only'?", "--limit")),
+    Wrong("gates nodes", ("feature_gates", "-y", *data(nodes="w1", feature_gates="A=true")), ("--data nodes:", "did you mean 'only'?")),
+    Wrong("labels only", ("node_labels", "-y", *data(only="w1", node_labels="a=b")), ("--data only:", "--limit chooses the hosts")),
+    Wrong("rollback only", ("rollback", "-y", *data(only="w1")), ("--data only:", "--limit chooses the hosts", "it reads: ")),
+    Wrong("right_size deployment", ("right_size", "-y", *data(deployment="shop/web")), ("--data deployment:", "'only' or 'namespaces'")),
+    Wrong("status format", ("status", "-y", *data(format="json")), ("--data format:", "audit")),
+    Wrong("checks format", ("checks", "-y", *data(format="json")), ("--data format:",)),
+    Wrong("objects soak", ("disruption_budgets", "-y", *data(soak="60")), ("--data soak:",)),
+    Wrong("drain pace", ("drain", "-y", *data(nodes="w1", max_unavailable="2")), ("--data max_unavailable:",)),
+    Wrong("no such inventory", ("checks", "-y"), ("there is no such inventory, did you mean", "hosts.py"), "host.py"),
+    Wrong("an inventory that is empty", ("checks", "-y"), ("the inventory has no hosts", "hosts.py"), "none.py"),
+    Wrong("a name that nobody knows", ("checks", "-y"), ("there is no such inventory",), "nobody-knows-this-host.invalid"),
+    Wrong("a path and ssh_hostname", ("checks", "-y", *data(ssh_hostname="127.0.0.1")), ("there is no such inventory",), "nope.py"),
+    *(
+        Wrong(f"{deploy} --limit", (deploy, "-y", "--limit", "@fake/w9"), (f"--limit '@fake/w9' {NO_HOST}, did you mean '@fake/w", "workers"))
+        for deploy in DEPLOYS
+    ),
+    Wrong("one of several", ("checks", "-y", "--limit", "@fake/w1", "--limit", "wokers"), (f"'wokers' {NO_HOST}, did you mean 'workers'?",)),
+    Wrong("a pattern", ("checks", "-y", "--limit", "x*"), (f"'x*' {NO_HOST}; there are: ",)),
+    Wrong("nothing", ("checks", "-y", "--limit", ""), (f"'' {NO_HOST}",)),
+    Wrong("a group without hosts", ("checks", "-y", "--limit", "empty"), (f"'empty' {NO_HOST}",)),
+    Wrong("a comma", ("drain", "-y", "--limit", "@fake/w1,@fake/w2"), ("--limit @fake/w1 --limit @fake/w2",)),
+    Wrong("exclude", ("uninstall", "-y", "--exclude", "@fake/w9"), (f"--exclude '@fake/w9' {NO_HOST}",)),
+    Wrong("exclude all", ("checks", "-y", "--exclude", "@fake/*"), ("no host is left",)),
+    Wrong("no value", ("feature_gates", "-y", "--data", "feature_gates"), ("--data feature_gates: it has no value; write --data",)),
+    Wrong("an empty value", ("reboot", "-y", "--data", "only="), ("--data only: the value is empty",)),
+    Wrong("an empty list", ("drain", "-y", "--data", "nodes=[]"), ("--data nodes: the value is empty",)),
+    Wrong("only commas", ("reboot", "-y", "--data", "only=,"), ("only: ',' names nothing",)),
+    Wrong("no key", ("status", "-y", "--data", "=w1"), ("there is no key",)),
+    Wrong("twice", ("drain", "-y", "--data", "nodes=w1", "--data", "nodes=w2"), ("--data nodes is given 2 times",)),
+    Wrong("broken JSON", ("autoscalers", "-y", "--data", 'autoscalers={"shop/deployment/web": {'), ("broken JSON", "at character 26")),
+    Wrong("quotes", ("autoscalers", "-y", "--data", "autoscalers={shop: 1}"), ("broken JSON", "double quotes")),
+    Wrong("JSON twice", ("feature_gates", "-y", "--data", 'feature_gates={"A": true, "A": false}'), ("it has A twice",)),
+    Wrong("deep JSON", ("feature_gates", "-y", "--data", "feature_gates=" + "[" * 60000), ("nested too deeply",)),
+]
+EVERY = [*keys_of_others(), *typing_errors(), *SINGLE]
+
+
+@cache
+def answers() -> dict[str, tuple[int, str, int]]:
+    """Exit status, output and commands sent, by the name of the wrong command. One process runs them all."""
+    folder = ROOT / ".pytest_cache" / "scope"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hosts.py").write_text(HOSTS)
+    (folder / "none.py").write_text("workers = []\n")
+    wanted = [[inventory(one.inventory, folder), f"deploys/{one.words[0]}.py", *one.words[1:]] for one in EVERY]
+    environment = {**os.environ, "PYINFRA_PROGRESS": "off", "XDG_STATE_HOME": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.unit.scope.commands"],
+        input=json.dumps(wanted),
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {one.name: (found["code"], found["said"], found["sent"]) for one, found in zip(EVERY, json.loads(done.stdout), strict=True)}
+
+
+def inventory(name: str, folder: Path) -> str:
+    return str(folder / name) if name.endswith(".py") else name
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(EVERY) >= 60 and len({one.name for one in EVERY}) == len(EVERY)
+    assert {one.words[0] for one in EVERY} == set(DEPLOYS)
+
+
+@pytest.mark.parametrize("wrong", EVERY, ids=lambda one: one.name)
+def test_a_wrong_command_fails_and_says_what_is_wrong(wrong: Wrong) -> None:
+    code, said, sent = answers()[wrong.name]
+    assert code == wrong.code, said
+    assert sent == 0, "nothing is asked of a host before the scope is known"
+    assert [text for text in wrong.answer if text not in said] == [], said
+    assert "Traceback" not in said and "bug report" not in said
