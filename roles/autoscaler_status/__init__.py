@@ -10,7 +10,7 @@ from roles.engine.autoscaling import AutoscalerLook, JudgedAutoscaler, look_at, 
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared
-from roles.engine.object_changes import open_session
+from roles.engine.object_changes import check_namespaces, open_session
 from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import deploying, one, table
 
@@ -18,7 +18,7 @@ from roles.engine.rollout import deploying, one, table
 DOES_NOT_WORK = 2
 
 
-@deploying("Autoscalers", one(StatusOptions))
+@deploying("Status of autoscalers", one(StatusOptions))
 def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
     """Show each HorizontalPodAutoscaler with what the controller does now, each VerticalPodAutoscaler with what its updater does next.
 
@@ -29,6 +29,7 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
     session = open_session(fleet, found, options.kubeconfig)
+    check_namespaces(session, options.namespaces)
     managers = managers_of({host: node.components for host, node in found.observed.items()})
     try:
         seen = session.asked(lambda api: look_at(api, found.reading, managers, options.namespaces))

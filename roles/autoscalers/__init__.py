@@ -126,7 +126,8 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredAutoscalers) -> Obj
         show(f"\nnot known: {text}")
     writer = AutoscalerWriter(cluster.session, cluster.controller, force=desired.force, proof_seconds=desired.proof_seconds)
     timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
-    return _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout)
+    consents = ["allow_problems=true"] if desired.allow_problems else []
+    return _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout, consents=consents)
 
 
 def _live(api: Api, desired: DesiredAutoscalers) -> dict[tuple[str, str], Object]:
@@ -304,6 +305,7 @@ def _run(
     wanted: dict[str, object],
     proof_timeout: int | None,
     undoes: str = "",
+    consents: Sequence[str] = (),
 ) -> ObjectRun:
     bridge.stop(plan.refusals)
     run = ObjectRun(
@@ -316,6 +318,7 @@ def _run(
         about={"proof_timeout": proof_timeout},
         leaving=lambda: f"written autoscalers stay; to undo them: {run.undo}",
         undoes=undoes,
+        consents=consents,
     )
     show_plan(run, plan)
     return run

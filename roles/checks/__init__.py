@@ -19,7 +19,7 @@ from roles.engine.files import write_whole
 from roles.engine.inputs import Declared, desired_state
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
-from roles.engine.rollout import deploying, same, table
+from roles.engine.rollout import deploying, no_such_host, same, table
 from roles.engine.transaction import Refusal
 
 T = TypeVar("T")
@@ -50,7 +50,8 @@ def _read(fleet: Fleet) -> _Read:
         options = same(fleet.targets, CheckOptions)
     except Refusal as refusal:
         reasons.append(refusal)
-    bridge.stop(reasons)
+    only = dict.fromkeys(sorted({name for one in wanted.values() for name in one.only}))
+    bridge.stop([*reasons, *no_such_host(fleet.inventory, only)])
     return options, wanted, cluster_wanted
 
 

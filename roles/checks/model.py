@@ -35,6 +35,12 @@ class NodeDesired:
     eviction: eviction.DesiredThresholds | None = None
     flags: control_plane_flags.DesiredFlags | None = None
 
+    @property
+    def only(self) -> set[str]:
+        """The hosts that its data keys `only` name."""
+        parts = (self.gates, self.fields, self.eviction, self.flags)
+        return {name for part in parts if part is not None for name in part.only or ()}
+
 
 #: The models that say what is wanted.
 DESIRED = (

@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from roles.engine.draining import DrainKeys
-from roles.engine.inputs import Boolean, Frozen, Kubeconfig, Names
-from roles.engine.object_changes import did_you_mean
+from roles.engine.inputs import Boolean, Frozen, Kubeconfig, Names, unmatched
 
 _Nodes = Annotated[
     Names,
@@ -50,11 +49,7 @@ def chosen_nodes(
         raise ValueError("name the nodes once: with --data nodes=..., or with --limit")
     given = asked or tuple(limited)
     if not given:
-        raise ValueError("no nodes are named: --data nodes=w1,w2, or --limit w1,w2")
-    unknown = [name for name in given if name not in by_host and name not in known]
-    if unknown:
-        names_of_all = sorted({*by_host, *known})
-        raise ValueError(
-            "; ".join(f"{name!r} is no host of the inventory and no node{did_you_mean(name, names_of_all)}" for name in unknown)
-        )
+        raise ValueError("no nodes are named: --data nodes=w1,w2, or --limit w1 --limit w2")
+    if problems := unmatched(given, {*by_host, *known}, "no host of the inventory and no node"):
+        raise ValueError("; ".join(problems))
     return tuple(dict.fromkeys(by_host.get(name, name) for name in given))

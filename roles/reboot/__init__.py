@@ -16,7 +16,7 @@ from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_settings, r
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions
 from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, Session, connect_cluster
 from roles.engine.proof import NoApi, SurveyedNode
-from roles.engine.rollout import Options, Stage, Turns, deploying, same
+from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, same
 from roles.engine.rollout.options import read_options
 from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
@@ -50,6 +50,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     before any write if a node might not come back, or if its pods cannot leave.
     """
     options, wanted = asked
+    bridge.stop(no_such_host(fleet.targets, wanted.only))
     reached = connect_cluster(fleet, wanted.kubeconfig)
     plans = _plans(fleet, reached, options, wanted)
     versions = _versions(reached, plans, options)
@@ -68,6 +69,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
         capability=CAPABILITY,
         about={CANNOT_UNDO: True},
         leaving=nodes.leaving,
+        consents=["allow_unproven=true"] if options.allow_unproven else (),
     )
     nodes.run = run
     controls = any(plan.candidate.is_control_plane and plan.what == "reboot" for plan in plans)

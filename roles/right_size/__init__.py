@@ -12,8 +12,8 @@ from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
-from roles.engine.inputs import Changes, Declared
-from roles.engine.object_changes import Session, connect_cluster, open_session
+from roles.engine.inputs import Changes, Declared, unmatched
+from roles.engine.object_changes import Session, check_namespaces, connect_cluster, open_session
 from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import Options, Turns, deploying, one
 from roles.engine.rollout.options import read_options
@@ -67,6 +67,7 @@ def observe(
 ) -> tuple[CollectedUse, list[JudgedContainer]]:
     """Read the cluster for `watch` seconds, add that to the samples of earlier runs, and judge each container. `nodes`: those that are read
     over SSH, by name. Raises DeployError."""
+    check_namespaces(session, options.read_namespaces)
     try:
         seen = collect(fleet, session, nodes, options.watch, options.interval, options.read_namespaces)
     except (ApiError, NoApi, ValueError) as error:
@@ -74,8 +75,7 @@ def observe(
     seen.containers = [one for one in seen.containers if options.chosen(one.workload)]
     seen.lives = [one for one in seen.lives if options.chosen(one.workload)]
     there = {f"{workload.namespace}/{workload.kind}/{workload.name}" for workload in grouped(seen.containers)}
-    missing = set(options.only or ()) - there
-    bridge.stop(f"only: {name} has no pods now, or does not exist" for name in sorted(missing))
+    bridge.stop(f"only: {text}" for text in unmatched(options.only or (), there, "no workload that has pods now"))
     histories = _kept(seen)
     return seen, judge_all(seen, histories, options.min_span_seconds, _more(options, seen))
 

@@ -4,6 +4,7 @@ If pyinfra moves to asyncio, only this package changes.
 """
 
 from roles.engine.bridge.channels import Channel, ChannelException, SSHException, Transport
+from roles.engine.bridge.command_line import end_with
 from roles.engine.bridge.hosts import (
     Answer,
     ConnectionLost,
@@ -51,6 +52,7 @@ __all__ = [
     "current_host",
     "current_task",
     "doing",
+    "end_with",
     "exit_with",
     "hosts_by_name",
     "on_interrupt",

@@ -24,23 +24,54 @@ from roles.engine.bridge.refused import RunRefused
 from roles.engine.inputs import did_you_mean, listing, unmatched
 
 _OWN_PREFIX = "x_"
+_files = 0
 #: As shells have it for a signal, so that an interrupted run never looks like one that is done.
 SIGNALLED = 128
 
 
 def guard() -> None:
     """From now on what matches nothing ends the run with exit status 1. Calling it again changes nothing."""
+    global _files, _ending  # noqa: PLW0603  # one process is one run
     cli: Any = sys.modules.get("pyinfra_cli.cli")  # importing it would change the interpreter (gevent's monkey patches)
-    if cli is None or hasattr(cli.make_inventory, "guarded"):
+    if cli is None:
+        return
+    command = cli.click.get_current_context(silent=True)  # other greenlets have none
+    _files, _ending = len(command.params["operations"]) if command else 0, 0
+    if hasattr(cli.make_inventory, "guarded"):
         return
     cli.make_inventory = _checking_inventory(cli.make_inventory)
     cli._get_inventory_pattern_matches = _checking_patterns(cli._get_inventory_pattern_matches)
     cli._apply_inventory_exclude = _checking_rest(cli._apply_inventory_exclude)
     cli._set_override_data = _checking_data(cli._set_override_data)
     cli._do_confirm = _confirming(cli._do_confirm)
+    cli._exit = _exiting(cli._exit)
     cli._set_fail_prompts = lambda state, config: None  # a run that has failed asks nothing; config.py says that it ends
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
+
+
+_ending = 0
+
+
+def end_with(code: int) -> None:
+    """The exit status of this process, instead of 0, if no host fails."""
+    global _ending  # noqa: PLW0603  # one process is one run
+    _ending = code
+
+
+def _exiting(leave: Callable[[], None]) -> Callable[[], None]:
+    @functools.wraps(leave)
+    def exiting() -> None:
+        if _ending and not (ctx_state.isset() and ctx_state.get().failed_hosts):
+            sys.exit(_ending)
+        leave()
+
+    return exiting
+
+
+def more_follow(state: Any) -> bool:
+    """The command has deploy files after the one that runs now."""
+    return bool(state.current_op_file_number + 1 < _files)
 
 
 def _leave(number: int, _: Any) -> None:

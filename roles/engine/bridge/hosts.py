@@ -504,7 +504,7 @@ def exit_with(code: int) -> None:
     disconnects from all hosts before it exits (pyinfra_cli/cli.py, cli).
     """
     state = context.host.state
-    if state not in _left:
+    if state not in _left and not (code == 0 and command_line.more_follow(state)):
         _left.add(state)
         raise SystemExit(code)
 

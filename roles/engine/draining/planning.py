@@ -18,15 +18,15 @@ from roles.engine.draining.volumes import no_place, times, with_volumes
 from roles.engine.draining.volumes import warnings as volume_warnings
 from roles.engine.draining.waves import cut, in_order, shares
 from roles.engine.draining.workloads import Workloads, node_of
-from roles.engine.object_changes import Object, did_you_mean
+from roles.engine.inputs import unmatched
+from roles.engine.object_changes import Object
 from roles.engine.placement import ClusterView, Placement, differs, place_all, without_passing
 
 
 def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents, now: datetime) -> DrainPlan:
     """The plan for `nodes`, names of Nodes. `live` has all kinds of KINDS_OF_DRAIN; `now`: the control plane's time."""
     items = {str(item["metadata"]["name"]): item for item in live.of("Node")}
-    missing = [f"the cluster has no node {name}{did_you_mean(name, items)}" for name in nodes if name not in items]
-    if missing:
+    if missing := unmatched(nodes, items, "no node of this cluster"):
         return DrainPlan((), refusals=tuple(missing))
     workloads, states = Workloads(live), budget_states(live, now)
     doomed = [pod for pod in live.of("Pod") if node_of(pod) in nodes]
@@ -154,11 +154,7 @@ def _unlike_the_default(live: DisruptionObjects) -> str:
 
 def _unknown_budgets(states: Sequence[BudgetState], consents: DrainConsents) -> list[str]:
     known = [state.key for state in states]
-    return [
-        f"ignore_budgets: the cluster has no PodDisruptionBudget {key}{did_you_mean(key, known)}"
-        for key in consents.ignore_budgets
-        if key not in known
-    ]
+    return [f"ignore_budgets: {text}" for text in unmatched(consents.ignore_budgets, known, "no PodDisruptionBudget of this cluster")]
 
 
 def _never_refilled(moving: Sequence[PodFate], states: Sequence[BudgetState], consents: DrainConsents) -> list[str]:

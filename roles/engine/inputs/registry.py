@@ -29,7 +29,7 @@ SCHEMA = ROLES.parent / "docs/reference/data.schema.json"
 
 
 class Changes(IntEnum):
-    """What a deploy changes. The higher, the more keys of a roll-out it reads (roles/engine/rollout/options.py, LEAST)."""
+    """What a deploy changes. The higher, the more keys of a roll-out it reads (roles/engine/rollout/options.py, READ_FROM)."""
 
     NOTHING = 0
     DAYTWO = 1  # daytwo's own files on the nodes
@@ -89,7 +89,7 @@ def every_model() -> tuple[Declared, ...]:
     options = import_module("roles.engine.rollout.options")
     by_level: dict[Changes, list[str]] = {}
     for name in options.Options.model_fields:
-        by_level.setdefault(options.LEAST[name], []).append(name)
+        by_level.setdefault(options.READ_FROM[name], []).append(name)
     common = [Declared(options.Options, _changing(found, level), names=tuple(by_level[level])) for level in sorted(by_level, reverse=True)]
     return (*found, *common, Declared(Own, (EVERY_DEPLOY,)), Declared(Detail, (EVERY_DEPLOY,)))
 

@@ -18,7 +18,10 @@ def names(value: Any) -> tuple[str, ...] | None:
     if isinstance(value, bool) or not isinstance(value, (str, int, list, tuple)):
         raise ValueError(f"{written(value)} is not a list of names; separate them with commas: w1,w2")
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    return tuple(str(item).strip() for item in items if str(item).strip())
+    found = tuple(str(item).strip() for item in items if str(item).strip())
+    if isinstance(value, str) and not found:
+        raise ValueError(f"{value!r} names nothing")
+    return found
 
 
 def chosen(only: tuple[str, ...] | None, host: str) -> bool:

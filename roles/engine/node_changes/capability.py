@@ -17,6 +17,7 @@ from roles.engine.api import ApiError
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
 from roles.engine.editing import FormatError, any_flag, manifest_parts
 from roles.engine.harmless import one_line
+from roles.engine.inputs import listing
 from roles.engine.kubelet import ask
 from roles.engine.named_paths import paths_in, written_path
 from roles.engine.node import FilesWanted
@@ -27,7 +28,7 @@ from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import Found, NoApi, ProcessLook, Proof, Prover, RequiredProof, Sign, Survey, SurveyedNode, look_at, survey
-from roles.engine.rollout import ClusterStep, Options, Turns, options, table, unreachable
+from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, options, table, unreachable
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, FileEdit, Refusal, Status, new_run_id, this_run
@@ -77,10 +78,10 @@ def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) ->
     bridge.stop(refusals)
     if not found:
         raise bridge.refuse(nothing)
-    names = {remote.name for remote in fleet.targets}
-    selected = {name for desired in found.values() for name in desired.only or ()}
-    bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(selected - names))
+    bridge.stop(no_such_host(fleet.targets, {name: None for desired in found.values() for name in desired.only or ()}))
     chosen = {host: desired for host, desired in found.items() if desired.only is None or host in desired.only}
+    if not chosen:
+        raise bridge.refuse(f"no host is left for this run: only= leaves out each host that has data for it: {listing(found)}")
     return DesiredByHost(chosen, {host: desired.data for host, desired in found.items()})
 
 
@@ -489,6 +490,7 @@ def _show_results(
     of_cluster = [["cluster"] * (len(headers) - len(row)) + row for row in writes.rows()]
     if rows := of_cluster + of_nodes if capability.writes_first else of_nodes + of_cluster:
         show_lines("\n" + table.render(headers, _folded(rows) if detail.folds() else rows))
+        table.end_by_consent((row[-1] for row in rows), ["allow_unproven=true"] if basis.options.allow_unproven else ())
 
 
 def _folded(rows: Sequence[Sequence[str]]) -> list[list[str]]:

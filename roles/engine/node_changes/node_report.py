@@ -60,9 +60,9 @@ def _groups(stages: Sequence[Stage[NodeStep]]) -> list[tuple[Stage[NodeStep], li
 
 def _shape(step: NodeStep) -> tuple[object, ...]:
     change, drained = step.change, (step.drain is not None, step.recreates_pods)
-    files = tuple((edit.path, edit.before, edit.after) for edit in change.files)
     return (
         change.component,
+        change.kind,
         change.summary,
         change.unit,
         change.daemon_reload,
@@ -70,7 +70,7 @@ def _shape(step: NodeStep) -> tuple[object, ...]:
         change.checkpoints,
         change.runtime,
         drained,
-        files,
+        change.files,
     )
 
 

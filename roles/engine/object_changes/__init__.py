@@ -19,7 +19,7 @@ from roles.engine.object_changes.api_object import (
     replicas,
     uid,
 )
-from roles.engine.object_changes.begin import cluster_session, desired_of_cluster, read_objects
+from roles.engine.object_changes.begin import check_namespaces, cluster_session, desired_of_cluster, read_objects
 from roles.engine.object_changes.carry_out import FieldWriter, Request, dry_run, show_plan
 from roles.engine.object_changes.field_managers import controllers_of
 from roles.engine.object_changes.names import (
@@ -85,6 +85,7 @@ __all__ = [
     "WriteRefused",
     "api_object",
     "changes_text",
+    "check_namespaces",
     "class_of",
     "cluster_session",
     "connect_cluster",

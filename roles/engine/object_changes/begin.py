@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError
+from roles.engine.api import Api, ApiError, Forbidden
 from roles.engine.bridge import Fleet
+from roles.engine.inputs import unmatched
 from roles.engine.object_changes.session import Session, open_session
 from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import Options
@@ -41,6 +43,18 @@ def cluster_session(fleet: Fleet, kubeconfig: str | None) -> Session:
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
     return open_session(fleet, found, kubeconfig)
+
+
+def check_namespaces(session: Session, asked: Collection[str] | None) -> None:
+    """Raises DeployError if the cluster has not all of these namespaces. An identity that may not read namespaces cannot tell."""
+    try:
+        missing = [name for name in asked or () if session.fetch(f"/api/v1/namespaces/{quote(name, safe='')}") is None]
+        known = [str(item["metadata"]["name"]) for item in session.fetch_all("/api/v1/namespaces")] if missing else []
+    except Forbidden:
+        return
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the namespaces cannot be read: {error}"]) from None
+    bridge.stop(f"namespaces: {text}" for text in unmatched(missing, known, "no namespace of this cluster"))
 
 
 def read_objects(session: Session, read: Callable[[Api], T]) -> T:

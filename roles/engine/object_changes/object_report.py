@@ -17,6 +17,7 @@ def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]], rows: Sequence[S
             for step in run.steps
         ]
     show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], [*rows, *rest]))
+    table.end_by_consent((step.how for step in run.steps), run.consents)
 
 
 def show_objects_end(

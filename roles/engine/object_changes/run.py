@@ -31,7 +31,7 @@ class ObjectRun(LockedRun):
 
     The undo uses `capability` and `about` (roles/history/objects.py); `undoes` is the record that this run undoes, or "".
     `leaving` says what a second Ctrl-C leaves behind; `warnings` are (object, text) about changes that are done but left something behind;
-    steps append to it.
+    steps append to it. `consents`: what the operator has given to continue without a proof, such as allow_problems=true.
     """
 
     success: ClassVar[Outcome] = "done"
@@ -49,12 +49,14 @@ class ObjectRun(LockedRun):
         leaving: Callable[[], str],
         undoes: str = "",
         warnings: list[tuple[str, str]] | None = None,
+        consents: Sequence[str] = (),
     ) -> None:
         super().__init__(info, fleet, take_over, lambda: finish(self))
         self.stages = [stage for stage in stages if stage.steps]
         self.steps = [step for stage in self.stages for step in stage.steps]
         self.warnings = warnings if warnings is not None else []
         self.undoes = undoes
+        self.consents = consents
         self.seconds = 0.0
         self._capability, self._about = capability, dict(about)
         self._leaves = leaving

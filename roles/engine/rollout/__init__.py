@@ -1,7 +1,7 @@
 """Order, pace and halt: one coordinator for all hosts of a pyinfra run."""
 
 from roles.engine.rollout import options, table
-from roles.engine.rollout.deploying import Turns, deploying, no_data, one, same, unreachable
+from roles.engine.rollout.deploying import Turns, deploying, no_data, no_such_host, one, same, unreachable
 from roles.engine.rollout.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Outcome
 from roles.engine.rollout.options import Options
 from roles.engine.rollout.pace import Pace, Stage, stages
@@ -21,6 +21,7 @@ __all__ = [
     "counted",
     "deploying",
     "no_data",
+    "no_such_host",
     "one",
     "options",
     "same",

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from roles.engine import bridge
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.inputs import read_common
+from roles.engine.inputs import read_common, unmatched
 from roles.engine.rollout.data_keys import unknown_key_refusals, unread_keys
 from roles.engine.rollout.locked_run import LockedRun
 from roles.engine.rollout.options import read_options
@@ -100,6 +100,11 @@ def unreachable(fleet: Fleet) -> list[str]:
         elif not skip:
             found.append(f"{remote.unreachable}; fix the connection, or leave the host out with --data skip_unreachable=true or --limit")
     return found
+
+
+def no_such_host(remotes: Iterable[Remote], only: Iterable[str] | None) -> list[str]:
+    """A sentence for each host that the data key `only` names and that is not one of these."""
+    return [f"only: {text}" for text in unmatched(only or (), [remote.name for remote in remotes], "no host of this run")]
 
 
 def one(model: type[M]) -> Callable[[Fleet], M]:

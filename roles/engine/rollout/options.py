@@ -111,7 +111,7 @@ class Options(BaseModel):
 
 
 #: By key, the least that a deploy changes if it reads the key; a test compares it with the models.
-LEAST = {
+READ_FROM = {
     "patience": Changes.NOTHING,
     "skip_unreachable": Changes.DAYTWO,
     "take_over": Changes.OBJECTS,

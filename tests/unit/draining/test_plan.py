@@ -327,7 +327,7 @@ def test_another_configuration_of_the_scheduler_is_not_judged(configuration: Any
 
 
 def test_nodes_that_cannot_be_drained() -> None:
-    assert "the cluster has no node w9" in plan(on=("w9",)).refusals[0]
+    assert "'w9' is no node of this cluster" in plan(on=("w9",)).refusals[0]
     assert "not Ready" in plan(nodes=(node("w1", ready=False), node("w2"))).refusals[0]
     assert "no other node is Ready" in plan(*deployment(1, 1), nodes=(node("w1"), node("w2", manager="kubectl-cordon"))).refusals[0]
 

@@ -1,5 +1,5 @@
-"""Runs commands of pyinfra, one after the other in one process: `python -m tests.unit.scope.commands`, as lists of words in JSON on standard
-input. Prints for each its exit status, its output, and how many commands its hosts were sent."""
+"""Runs commands of pyinfra, one after the other in one process: `python -m tests.unit.scope.commands`. Standard input has them in JSON, each
+as its words and what is typed to it. Prints for each its exit status, its output, and how many commands its hosts were sent."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pyinfra.api.output import set_echo, set_formatter
 from pyinfra.connectors.fake import FakeConnector
 from pyinfra_cli.cli import cli
 
-sent = 0
+sent: list[str] = []
 
 
-def run(words: list[str]) -> dict[str, Any]:
-    global sent
-    sent, said = 0, io.StringIO()
+def run(words: list[str], typed: str) -> dict[str, Any]:
+    sent.clear()
+    said, sys.stdin = io.StringIO(), io.StringIO(typed)
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
             cli.main(words)
             code: Any = 0
         except SystemExit as end:
             code = end.code
-    return {"code": 0 if code is None else code, "said": said.getvalue(), "sent": sent}
+    return {"code": 0 if code is None else code, "said": said.getvalue(), "sent": len(sent)}
 
 
 def main() -> None:
@@ -38,12 +38,11 @@ def main() -> None:
     real = FakeConnector.run_shell_command
 
     def counted(self: Any, *arguments: Any, **options: Any) -> Any:
-        global sent
-        sent += 1
+        sent.append(str(self.host))
         return real(self, *arguments, **options)
 
     FakeConnector.run_shell_command = counted
-    found = [run(words) for words in json.load(sys.stdin)]
+    found = [run(words, typed) for words, typed in json.load(sys.stdin)]
     json.dump(found, sys.__stdout__)
 
 

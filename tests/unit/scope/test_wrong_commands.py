@@ -9,8 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,14 +28,12 @@ empty = []
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong command, what its answer must have, and its exit status."""
+    """A wrong command, and what its answer must have."""
 
     name: str
     words: tuple[str, ...]
     answer: tuple[str, ...]
     inventory: str = "hosts.py"
-    code: int = 1
-    given: dict[str, str] = field(default_factory=dict, hash=False)
 
 
 def reads(deploy: str) -> set[str]:
@@ -74,7 +71,7 @@ def typing_errors() -> list[Wrong]:
     for deploy in DEPLOYS:
         wrong = {typo(key): key for key in sorted(reads(deploy))}
         answer = tuple(f"--data: {key} is not a key of daytwo's data" for key in wrong)
-        found.append(Wrong(f"{deploy}: typing errors", (deploy, "-y", *data(**{key: "w1" for key in wrong})), answer))
+        found.append(Wrong(f"{deploy}: typing errors", (deploy, "-y", *data(**dict.fromkeys(wrong, "w1"))), answer))
     return found
 
 
@@ -94,10 +91,14 @@ SINGLE = [
     Wrong("a name that nobody knows", ("checks", "-y"), ("there is no such inventory",), "nobody-knows-this-host.invalid"),
     Wrong("a path and ssh_hostname", ("checks", "-y", *data(ssh_hostname="127.0.0.1")), ("there is no such inventory",), "nope.py"),
     *(
-        Wrong(f"{deploy} --limit", (deploy, "-y", "--limit", "@fake/w9"), (f"--limit '@fake/w9' {NO_HOST}, did you mean '@fake/w", "workers"))
+        Wrong(
+            f"{deploy} --limit", (deploy, "-y", "--limit", "@fake/w9"), (f"--limit '@fake/w9' {NO_HOST}, did you mean '@fake/w", "workers")
+        )
         for deploy in DEPLOYS
     ),
-    Wrong("one of several", ("checks", "-y", "--limit", "@fake/w1", "--limit", "wokers"), (f"'wokers' {NO_HOST}, did you mean 'workers'?",)),
+    Wrong(
+        "one of several", ("checks", "-y", "--limit", "@fake/w1", "--limit", "wokers"), (f"'wokers' {NO_HOST}, did you mean 'workers'?",)
+    ),
     Wrong("a pattern", ("checks", "-y", "--limit", "x*"), (f"'x*' {NO_HOST}; there are: ",)),
     Wrong("nothing", ("checks", "-y", "--limit", ""), (f"'' {NO_HOST}",)),
     Wrong("a group without hosts", ("checks", "-y", "--limit", "empty"), (f"'empty' {NO_HOST}",)),
@@ -118,18 +119,40 @@ SINGLE = [
 EVERY = [*keys_of_others(), *typing_errors(), *SINGLE]
 
 
-@cache
-def answers() -> dict[str, tuple[int, str, int]]:
-    """Exit status, output and commands sent, by the name of the wrong command. One process runs them all."""
-    folder = ROOT / ".pytest_cache" / "scope"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hosts.py").write_text(HOSTS)
-    (folder / "none.py").write_text("workers = []\n")
-    wanted = [[inventory(one.inventory, folder), f"deploys/{one.words[0]}.py", *one.words[1:]] for one in EVERY]
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    said: str
+    sent: int
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("scope")
+    (found / "hosts.py").write_text(HOSTS)
+    (found / "none.py").write_text("workers = []\n")
+    (found / "operation.py").write_text('from pyinfra.operations import server\n\nserver.shell(commands=["true"])\n')
+    (found / "nothing.py").write_text("")
+    for code in (0, 2):
+        (found / f"exit{code}.py").write_text(f"from roles.engine import bridge\n\nbridge.exit_with({code})\n")
+    (found / "unproven.py").write_text(
+        "from roles.engine.rollout import table\n\ntable.end_by_consent(['shown; NOT PROVEN: x'], ['allow_x=true'])\n"
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> dict[str, Ended]:
+    """By the name of the wrong command. One process runs them all."""
+    wanted = [([inventory(one.inventory, folder), f"deploys/{one.words[0]}.py", *one.words[1:]], "") for one in EVERY]
+    return dict(zip((one.name for one in EVERY), carried_out(wanted, folder), strict=True))
+
+
+def carried_out(commands: list[tuple[list[str], str]], folder: Path) -> list[Ended]:
     environment = {**os.environ, "PYINFRA_PROGRESS": "off", "XDG_STATE_HOME": str(folder)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.unit.scope.commands"],
-        input=json.dumps(wanted),
+        input=json.dumps(commands),
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -138,7 +161,7 @@ def answers() -> dict[str, tuple[int, str, int]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return {one.name: (found["code"], found["said"], found["sent"]) for one, found in zip(EVERY, json.loads(done.stdout), strict=True)}
+    return [Ended(**found) for found in json.loads(done.stdout)]
 
 
 def inventory(name: str, folder: Path) -> str:
@@ -151,9 +174,31 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("wrong", EVERY, ids=lambda one: one.name)
-def test_a_wrong_command_fails_and_says_what_is_wrong(wrong: Wrong) -> None:
-    code, said, sent = answers()[wrong.name]
-    assert code == wrong.code, said
-    assert sent == 0, "nothing is asked of a host before the scope is known"
-    assert [text for text in wrong.answer if text not in said] == [], said
-    assert "Traceback" not in said and "bug report" not in said
+def test_a_wrong_command_fails_and_says_what_is_wrong(wrong: Wrong, answers: dict[str, Ended]) -> None:
+    ended = answers[wrong.name]
+    assert ended.code == 1, ended.said
+    assert ended.sent == 0, "nothing is asked of a host before the scope is known"
+    assert [text for text in wrong.answer if text not in ended.said] == [], ended.said
+    assert "Traceback" not in ended.said and "bug report" not in ended.said
+
+
+def test_the_exit_status_says_what_became_of_the_run(folder: Path) -> None:
+    """Whether something was asked, and all of it is done; also with several deploys."""
+    cases = [
+        (("operation.py", "-y"), "", 0, 3, "Success"),
+        (("operation.py",), "\n", 0, 3, "Success"),
+        (("operation.py",), "", 1, 0, "-y answers it, --dry only plans"),
+        (("operation.py",), "n\n", 1, 0, "nothing was changed: the answer was not a bare Enter"),
+        (("nothing.py",), "", 0, 0, "Results"),
+        (("exit2.py", "operation.py", "-y"), "", 2, 0, ""),
+        (("exit0.py", "operation.py", "-y"), "", 0, 3, "Success"),
+        (("unproven.py", "-y"), "", 3, 0, "NOT PROVEN: not all of it, see above; accepted by allow_x=true, so the exit status is 3."),
+        (("nothing.py", "-y"), "", 0, 0, ""),
+    ]
+    commands = [
+        ([str(folder / "hosts.py"), *(str(folder / word) if word.endswith(".py") else word for word in words)], typed)
+        for words, typed, *_ in cases
+    ]
+    for (words, typed, code, sent, text), ended in zip(cases, carried_out(commands, folder), strict=True):
+        assert (ended.code, ended.sent) == (code, sent), (words, typed, ended.said)
+        assert text in ended.said and "Traceback" not in ended.said, ended.said
