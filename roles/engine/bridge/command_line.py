@@ -31,7 +31,7 @@ SIGNALLED = 128
 
 def guard() -> None:
     """From now on what matches nothing ends the run with exit status 1. Calling it again changes nothing."""
-    global _files, _ending  # noqa: PLW0603  # one process is one run
+    global _files, _ending  # one process is one run
     cli: Any = sys.modules.get("pyinfra_cli.cli")  # importing it would change the interpreter (gevent's monkey patches)
     if cli is None:
         return

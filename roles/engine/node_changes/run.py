@@ -119,7 +119,8 @@ class NodeRun(LockedRun):
         if host == self._speaker:
             own += [step.outcome for step in self.cluster_steps]
             own += ["unknown" for _ in self.still_cordoned]
-        return all(outcome == "confirmed" for outcome in own) and not self.interrupted
+        # One host makes an interrupted run fail; a node that is confirmed is no failure.
+        return all(outcome == "confirmed" for outcome in own) and not (self.interrupted and host == self._speaker)
 
     def _begin(self) -> Mapping[str, Any]:
         return {"changes": len(self.steps)}

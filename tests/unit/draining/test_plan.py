@@ -222,7 +222,7 @@ def test_two_budgets_never_let_a_pod_go() -> None:
     found = plan(*items)
     assert "more than one PodDisruptionBudget" in found.refusals[0] and "ignore_budgets=shop/other,shop/web" in found.refusals[0]
     assert fates(plan(*items, consents=DrainConsents(ignore_budgets=("shop/web",)))) == dict.fromkeys(fates(found), "blocks")
-    assert "no PodDisruptionBudget shop/wbe, did you mean" in str(
+    assert "'shop/wbe' is no PodDisruptionBudget of this cluster, did you mean" in str(
         plan(*items, consents=DrainConsents(ignore_budgets=("shop/wbe",))).refusals
     )
 

@@ -120,9 +120,9 @@ def test_own_keys_as_text_and_as_list_and_as_nonsense() -> None:
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The page with the names of all keys, which is another one for this test."""
     monkeypatch.setattr(registry, "SCHEMA", tmp_path / "data.schema.json")
-    registry.written_names.cache_clear()
+    registry.written_readers.cache_clear()
     yield tmp_path / "data.schema.json"
-    registry.written_names.cache_clear()
+    registry.written_readers.cache_clear()
 
 
 @pytest.mark.parametrize("text", ['{"properties": {"soak": {}}}', "{", "[]", "{}", None])

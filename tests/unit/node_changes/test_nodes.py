@@ -211,7 +211,7 @@ def test_only_narrows_the_run_and_not_its_record() -> None:
     run = prepare(fleet(*hosts), texts())
     assert [step.change.node for step in run.steps] == ["w2"]
     assert run.info.data == this_run("r", {f"w{text}": {"text": text} for text in "12"}).data
-    with pytest.raises(DeployError, match=r"only: 'w7' is no host of this run, did you mean 'w[12]'\? there are: w1, w2"):
+    with pytest.raises(DeployError, match="only: 'w7' is no host of this run; there are: w1, w2"):
         prepare(fleet(Host("w1", text="1", only=("w7",)), Host("w2")), texts())
 
 

@@ -1,0 +1,115 @@
+"""Names that match nothing, and what folds: a mistake never makes a run wider, and an outcome that differs has a line of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyinfra.api.exceptions import DeployError
+
+from roles.drain.model import chosen_nodes
+from roles.engine import detail
+from roles.engine.api import Forbidden
+from roles.engine.inputs.unknown_keys import not_read
+from roles.engine.inputs.values import names
+from roles.engine.node_changes import capability, node_report
+from roles.engine.object_changes.begin import check_namespaces
+from roles.engine.rollout import no_such_host, table
+from roles.engine.transaction.model import Change, FileEdit
+
+
+@pytest.fixture
+def many() -> Iterator[None]:
+    """A run of many hosts."""
+    detail.set_run(12, ())
+    yield
+    detail.set_run(0, ())
+
+
+def test_a_key_of_another_deploy_has_the_nearest_one_and_the_list() -> None:
+    readers = {"only": {"reboot"}, "nodes": {"drain"}, "force": {"drain", "reboot"}, "verbose": {"all"}}
+    assert not_read(["only", "force", "verbose", "mine"], "reboot", readers, "all") == []
+    (said,) = not_read(["nodes"], "reboot", readers, "all")
+    assert said == (
+        "--data nodes: deploys/reboot.py does not read it (but drain), did you mean 'only'? --limit chooses the hosts of a run;"
+        " it reads: force, only, verbose"
+    )
+
+
+@pytest.mark.parametrize("text", ["", ",", " , "])
+def test_a_text_that_names_nothing_is_no_list(text: str) -> None:
+    with pytest.raises(ValueError, match="names nothing"):
+        names(text)
+    assert names([]) == () and names(None) is None
+
+
+def test_hosts_that_are_not_there() -> None:
+    remotes: list[Any] = [SimpleNamespace(name=name) for name in ("w1", "w2")]
+    assert no_such_host(remotes, None) == no_such_host(remotes, ("w1",)) == []
+    assert no_such_host(remotes, ("w1", "db")) == ["only: 'db' is no host of this run; there are: w1, w2"]
+
+
+def test_nodes_that_are_not_there_and_an_advice_that_can_be_pasted() -> None:
+    with pytest.raises(ValueError, match="--limit w1 --limit w2"):
+        chosen_nodes(None, (), {}, ())
+    with pytest.raises(ValueError, match="'wq' is no host of the inventory and no node; there are: w1, w2"):
+        chosen_nodes(("w1", "wq"), (), {"w1": "w1", "w2": "w2"}, ())
+
+
+class Namespaces:
+    """A session of a cluster with two namespaces, or one that may not read them."""
+
+    def __init__(self, *, forbidden: bool = False) -> None:
+        self.forbidden = forbidden
+
+    def fetch(self, path: str) -> dict[str, Any] | None:
+        if self.forbidden:
+            raise Forbidden("cp1", path, "no", "ask")
+        return {} if path.rpartition("/")[2] in ("shop", "blog") else None
+
+    def fetch_all(self, path: str) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": name}} for name in ("shop", "blog")]
+
+
+def test_namespaces_that_are_not_there() -> None:
+    there, limited = Namespaces(), Namespaces(forbidden=True)
+    check_namespaces(there, None)  # type: ignore[arg-type]
+    check_namespaces(there, ("shop", "blog"))  # type: ignore[arg-type]
+    check_namespaces(limited, ("shpo",))  # type: ignore[arg-type]
+    with pytest.raises(DeployError, match="'shpo' is no namespace of this cluster, did you mean 'shop'\\? there are: blog, shop"):
+        check_namespaces(there, ("blog", "shpo"))  # type: ignore[arg-type]
+
+
+def test_what_is_not_proven_on_one_of_many_nodes_has_its_own_line(many: None) -> None:
+    row = ["", "kubelet", "MemoryQoS", "false", "true", "confirmed"]
+    why = "NOT PROVEN: /metrics could not be read"
+    rows = [[f"w{n}", *row[1:], str(n), f"PID {n} is new; {why if n in (7, 8) else 'gates in /metrics'}"] for n in range(1, 13)]
+    folded = capability._folded(rows)
+    assert [(one[0], one[-1]) for one in folded] == [("10 hosts: w1-w6, w9-w12", "various"), ("2 hosts: w7-w8", why)]
+
+
+def test_plans_that_differ_in_a_mode_are_not_the_same() -> None:
+    edit = FileEdit("/etc/kubernetes/x", None, b"x", 0o600)
+    change = Change("c", "w1", "kubelet", "kubelet", "kubelet.service", "x", (edit,), "", None, None)
+    shapes = {
+        node_report._shape(SimpleNamespace(change=one, drain=None, recreates_pods=False))  # type: ignore[arg-type]
+        for one in (
+            change,
+            replace(change, id="d", node="w2"),
+            *(replace(change, files=(other,)) for other in (replace(edit, mode=0o666), replace(edit, owner="1:1"))),
+        )
+    }
+    assert len(shapes) == 3
+
+
+def test_only_a_consent_makes_an_exit_status_of_what_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(table, "end_with", ended.append)
+    table.end_by_consent(["NOT PROVEN: x"], ())
+    table.end_by_consent(["proven"], ["allow_unproven=true"])
+    assert ended == []
+    table.end_by_consent(["proven", "shown; NOT PROVEN: x"], ["allow_unproven=true"])
+    assert ended == [table.UNPROVEN] == [3]
