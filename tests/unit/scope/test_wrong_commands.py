@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -202,3 +203,19 @@ def test_the_exit_status_says_what_became_of_the_run(folder: Path) -> None:
     for (words, typed, code, sent, text), ended in zip(cases, carried_out(commands, folder), strict=True):
         assert (ended.code, ended.sent) == (code, sent), (words, typed, ended.said)
         assert text in ended.said and "Traceback" not in ended.said, ended.said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_stopped_at_its_question_is_not_done(folder: Path, number: signal.Signals) -> None:
+    command = [str(Path(sys.executable).with_name("pyinfra")), str(folder / "hosts.py"), str(folder / "operation.py")]
+    environment = {**os.environ, "PYINFRA_PROGRESS": "off"}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = ""
+        while "Press enter to execute" not in said:
+            letter = process.stderr.read(1)
+            assert letter, said
+            said += letter
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert (process.wait(), "stopped before anything was changed" in rest) == (128 + number, True), rest
