@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from roles.engine.inputs import registry
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
@@ -24,6 +26,14 @@ def test_what_is_named_is_there(path: Path) -> None:
     for name, inside in re.findall(r"`(roles/[\w/.]+|templates/[\w.]+)`(?::\s+`(\w+)`)?", text):
         assert (ROOT / name).exists(), name
         assert not inside or re.search(rf"\b(def|class) {inside}\b", (ROOT / name).read_text()), f"{name}: {inside}"
+
+
+@pytest.mark.parametrize("path", [*PAGES, *ROOT.glob("deploys/*.py")], ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_command_gives_a_deploy_only_keys_that_it_reads(path: Path) -> None:
+    readers = registry.written_readers()
+    for deploy, words in re.findall(r"pyinfra \S+ deploys/(\w+)\.py((?:[^\n`]|(?<=\\)\n)*)", path.read_text()):
+        for key in re.findall(r"--data '?(\w+)=", words):
+            assert {deploy, registry.EVERY_DEPLOY} & readers.get(key, {registry.EVERY_DEPLOY}), f"deploys/{deploy}.py --data {key}"
 
 
 def test_every_deploy_is_in_the_table_of_deploys() -> None:
