@@ -9,12 +9,10 @@ import json
 import sys
 from typing import Any
 
-import click
 import pyinfra
-import pyinfra_cli.main  # noqa: F401 - its import makes gevent's patches, before anything else is imported
 from pyinfra.api.output import set_echo, set_formatter
 from pyinfra.connectors.fake import FakeConnector
-from pyinfra_cli.cli import cli
+from pyinfra_cli.main import cli, click
 
 sent: list[str] = []
 
@@ -43,7 +41,7 @@ def main() -> None:
 
     FakeConnector.run_shell_command = counted
     found = [run(words, typed) for words, typed in json.load(sys.stdin)]
-    json.dump(found, sys.__stdout__)
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":
