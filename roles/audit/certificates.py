@@ -10,6 +10,7 @@ from typing import Any
 
 from roles.audit.model import CertificateReport, Finding, Severity
 from roles.audit.view import View
+from roles.engine.bounds import moment
 from roles.engine.bridge import Remote
 from roles.engine.certificates import Certificate, CertificateError, given_up, is_issued_by, is_pending, is_serving, request_of, requester
 from roles.engine.editing import last_flag
@@ -263,8 +264,7 @@ def _given_up(item: Mapping[str, Any], kubelets: Mapping[str, Certificate]) -> b
 
 
 def _since(item: Mapping[str, Any], now: datetime) -> str:
-    try:
-        passed = (now - datetime.fromisoformat(str(item["metadata"].get("creationTimestamp")))).total_seconds()
-    except ValueError:
+    if (made := moment(item["metadata"].get("creationTimestamp"))) is None:
         return ""
+    passed = (now - made).total_seconds()
     return f" since {passed / 3600:.0f} hours" if passed >= 3600 else f" since {max(0.0, passed) / 60:.0f} minutes"

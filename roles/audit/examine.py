@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, idle, next_start, paired, resized, stale, strays, versions
@@ -12,6 +11,7 @@ from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
+from roles.engine.bounds import EARLIEST, moment
 from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
@@ -55,7 +55,7 @@ def report(
     found += disrupted.findings(disruption)
     found += autoscaled.findings(autoscalers)
     found += paired.findings(unfit)
-    now, held = datetime.fromisoformat(made), held or {}
+    now, held = moment(made) or EARLIEST, held or {}
     for host, own in held.items():
         found += certificates.findings(host, own, now)
     found += certificates.waiting(requests, now, certificates.serving(views, held))

@@ -7,7 +7,6 @@ of five hundred nodes opens at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -17,6 +16,7 @@ import jinja2
 from roles.audit.matrix import Cell, Group, Matrix, MatrixRow, matrix
 from roles.audit.model import SEVERITIES, TITLES, Finding, NodeReport, Report
 from roles.audit.text import counted, together, verdict
+from roles.engine.bounds import EARLIEST, moment
 from roles.engine.kubelet import MEMORY
 from roles.engine.scripts import pages
 from roles.eviction import SIGNAL_TITLES, NodeOrder, OrderRow, amount, gauges, reason
@@ -34,7 +34,7 @@ def page(report: Report, orders: Sequence[NodeOrder] = ()) -> str:
     return _template().render(
         verdict=verdict(report),
         code=report.code,
-        made=datetime.fromisoformat(report.made).strftime("%Y-%m-%d %H:%M %Z"),
+        made=(moment(report.made) or EARLIEST).strftime("%Y-%m-%d %H:%M %Z"),
         target=report.target_version or "",
         counts=[
             {"name": one.value, "count": report.count(one), "title": counted(report.count(one), one).partition(" ")[2]}

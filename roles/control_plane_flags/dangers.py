@@ -179,6 +179,46 @@ LIMITS = (
     ),
 )
 _PLUGINS = ("enable-admission-plugins", "disable-admission-plugins")
+#: Plugins that refuse nothing which a usual cluster accepts: those that are on by default (pkg/kubeapiserver/options/plugins.go,
+#: DefaultOffAdmissionPlugins), kubeadm's own, and one that only pulls images again. Any other one needs consent: AlwaysDeny, for example.
+USUAL_PLUGINS = frozenset(
+    [
+        "CertificateApproval",
+        "CertificateSigning",
+        "CertificateSubjectRestriction",
+        "ClusterTrustBundleAttest",
+        "DefaultIngressClass",
+        "DefaultStorageClass",
+        "DefaultTolerationSeconds",
+        "LimitRanger",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionWebhook",
+        "NamespaceLifecycle",
+        "PersistentVolumeClaimResize",
+        "PodSecurity",
+        "PodTopologyLabels",
+        "Priority",
+        "ResourceQuota",
+        "RuntimeClass",
+        "ServiceAccount",
+        "StorageObjectInUseProtection",
+        "TaintNodesByCondition",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionWebhook",
+        "NodeRestriction",
+        "AlwaysPullImages",
+    ]
+)
+#: Flags whose change harms nobody who uses the cluster, as long as the component is well, which each change proves. Any flag that is in no
+#: table needs consent: also one of a later version.
+HARMLESS = re.compile(
+    r"v|vmodule|logging-format|log-.*|text-.*|json-.*|profiling|tracing-config-file|event-ttl|enable-aggregator-routing|config"
+    r"|audit-policy-file|audit-log-(?!mode).*|audit-webhook-(?!mode).*|horizontal-pod-autoscaler-.*|kube-api-(?:qps|burst)"
+    r"|show-hidden-metrics-for-version|disabled-metrics|allow-metric-labels.*|node-monitor-period"
+)
+_NOT_KNOWN = (
+    "daytwo knows no rule that says that this is harmless: a wrong value can stop what everybody needs, while the component is well"
+)
 #: API servers answer in turn: with different values of these, a cluster gives two answers.
 MUST_BE_EQUAL = re.compile(
     r"(?:enable|disable)-admission-plugins|admission-control-config-file|authorization-.*|authentication-.*|anonymous-auth|oidc-.*"
@@ -186,10 +226,12 @@ MUST_BE_EQUAL = re.compile(
     r"|storage-.*|etcd-prefix|etcd-servers-overrides|encryption-provider-config|token-auth-file|allow-privileged|event-ttl"
     r"|default-(?:not-ready|unreachable)-toleration-seconds|enable-bootstrap-token-auth|enable-aggregator-routing|max-.*requests-inflight"
 )
-#: Flags that name a file whose content is secret.
-NAMES_SECRET = re.compile(
-    r".*(?:private-key|signing-key|key)-file|token-auth-file|encryption-provider-config|.*kubeconfig|.*webhook-config(?:-file)?"
-    r"|tls-sni-cert-key|egress-selector-config-file"
+#: Flags that name a file without secrets: policies, settings, certificates. The content of any other file is secret: keys, tokens,
+#: kubeconfigs, and what a flag of a later version names.
+NAMES_PUBLIC = re.compile(
+    r"audit-policy-file|admission-control-config-file|authentication-config|authorization-config|authorization-policy-file|config"
+    r"|tracing-config-file|(?:.*-)?ca-file|etcd-cafile|root-ca-file|kubelet-certificate-authority|(?:.*-)?cert-?file"
+    r"|kubelet-client-certificate"
 )
 
 
@@ -200,7 +242,8 @@ def danger(component: str, name: str, before: FlagValues, after: FlagValues) -> 
     limit = next((one for one in LIMITS if (one.component, one.flag) == (component, name)), None)
     if limit is not None:
         return limit.why if limit.passed(before, after) else None
-    return next((one.why for one in DANGERS if one.concerns(component, name)), None)
+    why = next((one.why for one in DANGERS if one.concerns(component, name)), None)
+    return why if why is not None or HARMLESS.fullmatch(name) else _NOT_KNOWN
 
 
 def _number(text: str) -> float | None:
@@ -215,9 +258,10 @@ def _number(text: str) -> float | None:
 def _plugins_off(name: str, before: FlagValues, after: FlagValues) -> str | None:
     old, new = _items(before), _items(after)
     off = sorted(new - old) if name.startswith("disable") else sorted(old - new)
-    if not off:
-        return None
-    return f"it turns off {', '.join(off)}: what these refuse or set is then accepted as it is, from everybody"
+    if off:
+        return f"it turns off {', '.join(off)}: what these refuse or set is then accepted as it is, from everybody"
+    on = sorted((old - new if name.startswith("disable") else new - old) - USUAL_PLUGINS)
+    return f"it turns on {', '.join(on)}: the API may then refuse, or change, what it accepted before, from everybody" if on else None
 
 
 def _items(values: Sequence[str] | None) -> set[str]:

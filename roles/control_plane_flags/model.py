@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from roles.control_plane_flags.reserved import reserved
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import FlagValues
 from roles.engine.inputs import LIST_OR_TEXT, MAP_OR_TEXT, Data, Frozen, Names, names, read_host
@@ -31,12 +32,8 @@ _REFUSED = {
     "help": "with it the component prints its flags and ends",
     "write-config-to": "with it the scheduler writes its configuration and ends",
 }
-# A part of a path that other programs, or daytwo itself, write.
-_NOT_OURS = {
-    "manifests": "the kubelet reads every file there as a static pod",
-    "pki": "kubeadm and its renewal of certificates write it",
-}
-_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/var/run", "/var/tmp", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/daytwo")
+# Gone after a restart.
+_FOLDERS = ("/run", "/tmp")
 
 
 class DesiredFile(Frozen):
@@ -124,16 +121,10 @@ def _path(path: Any) -> str:
         raise ValueError(
             f"control_plane_files: {text}: write the whole path of a file: /etc/kubernetes/NAME, of letters, digits, . _ and -"
         )
-    parts = text.split("/")
-    for part, why in _NOT_OURS.items():
-        if part in parts[:-1]:
-            raise ValueError(f"control_plane_files: {text}: {why}; choose another directory, such as /etc/kubernetes/daytwo")
-    if text.startswith("/etc/kubernetes/") and text.endswith(".conf") and len(parts) == 4:
-        raise ValueError(f"control_plane_files: {text}: kubeadm writes the kubeconfigs there; choose another name")
+    if why := reserved(text):
+        raise ValueError(f"control_plane_files: {text}: {why}; choose another place, such as /etc/kubernetes/daytwo")
     if above := next((folder for folder in _FOLDERS if text.startswith(f"{folder}/")), None):
-        raise ValueError(
-            f"control_plane_files: {text}: {above} belongs to other programs, or is gone after a restart; choose another directory"
-        )
+        raise ValueError(f"control_plane_files: {text}: {above} belongs to other programs, and is gone after a restart; choose another")
     return text
 
 

@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from roles.control_plane_flags.reserved import reserved
 from roles.engine.editing import FormatError, last_flag, manifest_parts
 from roles.engine.named_paths import API_SERVER, WrittenPath, paths_in, written_path
 from roles.engine.starting import FILES
@@ -57,6 +58,8 @@ def _written(named: WrittenPath, path: str, place: manifest_parts.Place | None, 
     name = named.flag
     folder = path if named.directory else posixpath.dirname(path)
     elsewhere = 'use "-", or a directory that is mounted' if name == _OUTPUT else "use a directory that is mounted"
+    if why := reserved(f"{path}/" if named.directory else path):
+        return Misplaced(name, f"{named.what} would be written to {path}: {why}", "use a place below /var/log", fatal=True)
     if place is None:
         why = f"{folder.rstrip('/')}/ is no mount of the pod: {named.what} stays in the container, and is lost when it restarts"
         return Misplaced(name, why, elsewhere)

@@ -212,10 +212,15 @@ def _check_scheduler(component: Component, future: Mapping[str, tuple[str, ...]]
 
 
 def _is_hidden(file: DesiredFile | None, flags: Sequence[str]) -> bool:
-    if file is not None and file.secret is not None:
-        return file.secret
     # A file that goes away: no flag names it any more, so nobody knows.
-    return file is None or any(dangers.NAMES_SECRET.fullmatch(flag) for flag in flags)
+    if file is None or file.secret or _has_key(file.content):
+        return True
+    return file.secret is None and not (flags and all(dangers.NAMES_PUBLIC.fullmatch(flag) for flag in flags))
+
+
+def _has_key(content: bytes) -> bool:
+    text = content.decode("utf-8", "replace")
+    return mask_text(text) != text and "PRIVATE KEY" in text
 
 
 def _listed(values: FlagValues) -> list[str] | None:
@@ -257,7 +262,7 @@ def judge_flags(plan: NodeFlags, verdicts: Verdicts, desired: DesiredFlags) -> N
     planned: list[FlagPlan] = []
     for one in plan.planned:
         listed = parse_flags(verdicts.flags.get(one.component, ""))
-        refusals += _dangers(plan, one, desired, warnings)
+        refusals += _dangers(plan, one, desired, verdicts, warnings)
         refusals += _misplaced(plan, one, desired, warnings)
         if one.change is None:
             refusals += _not_in_effect(plan, one, desired)
@@ -275,9 +280,10 @@ def judge_flags(plan: NodeFlags, verdicts: Verdicts, desired: DesiredFlags) -> N
     return replace(plan, planned=tuple(planned), warnings=tuple(dict.fromkeys(warnings)), refusals=tuple(refusals))
 
 
-def _dangers(plan: NodeFlags, one: FlagPlan, desired: DesiredFlags, warnings: list[str]) -> Iterator[Refusal]:
+def _dangers(plan: NodeFlags, one: FlagPlan, desired: DesiredFlags, verdicts: Verdicts, warnings: list[str]) -> Iterator[Refusal]:
+    unknown = _UNKNOWN.findall(verdicts.against.get(one.component) or "")
     for name, values in one.wanted.items():
-        if any_flag.same(one.now[name], values):
+        if any_flag.same(one.now[name], values) or name in unknown:
             continue
         why = dangers.danger(one.component, name, one.now[name], values)
         if why is None:

@@ -7,12 +7,33 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+#: Only the operator's own user: records and samples show what runs where.
+_FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
-def write_whole(path: Path, text: str) -> None:
+
+def state_folder(*names: str) -> Path:
+    """A folder below `daytwo` in the operator's state directory ($XDG_STATE_HOME, or ~/.local/state). It may not exist yet."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+    return Path(state, "daytwo", *names)
+
+
+def create_private(folder: Path) -> None:
+    """Create a `state_folder`, for its owner alone whatever the umask is, and take the rights of others from what there is. Raises
+    OSError."""
+    folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+    root = state_folder()
+    for one in (path for path in (folder, *folder.parents) if path == root or root in path.parents):
+        found = one.stat()
+        if found.st_uid == os.geteuid() and found.st_mode & 0o777 != _FOLDER_MODE:
+            one.chmod(_FOLDER_MODE)
+
+
+def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
     """Write a file completely or not at all, also if the machine loses power: no reader ever sees a part of it. Other users may write into
-    the folder (/tmp), so the temporary file has an unpredictable name, and is never an existing file or link. Raises OSError."""
+    the folder (/tmp), so the temporary file has an unpredictable name, and is never an existing file or link. The umask cuts `mode`.
+    Raises OSError."""
     unfinished = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

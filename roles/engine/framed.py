@@ -16,6 +16,8 @@ from roles.engine.harmless import one_line
 
 # Bytes before an answer. A host that prints more is not waited for.
 MOST_BEFORE = 1 << 20
+# Characters of an answer: a host that prints without an end would fill the memory of the operator's machine.
+MOST_ANSWERED = 1 << 28
 _MOST_SHOWN = 3
 
 # What exported variables and options of a login shell change in a POSIX sh or in a program that it starts (bash(1), SHELLOPTS, TMOUT).
@@ -56,6 +58,7 @@ class Framed:
     begun: bool = False
     ended: bool = False
     _skipped: int = 0
+    _answered: int = 0
     _returns: bool = False
 
     def add(self, line: str) -> None:
@@ -72,6 +75,9 @@ class Framed:
             line = line[: found.start()]
             if not line:
                 return
+        self._answered += len(line) + 1
+        if self.too_long:
+            return
         self.lines.append(line)
         self.heard(line)
 
@@ -94,6 +100,11 @@ class Framed:
     def too_much(self) -> bool:
         """More was printed before the answer than anybody waits for."""
         return not self.begun and self._skipped > MOST_BEFORE
+
+    @property
+    def too_long(self) -> bool:
+        """The answer is longer than any that daytwo asks for."""
+        return self._answered > MOST_ANSWERED
 
 
 def not_begun(printed: Iterable[str], complained: Iterable[str], code: int | None = None) -> str:

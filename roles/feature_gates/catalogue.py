@@ -6,13 +6,14 @@ A minor is a plain number here, 36 for 1.36. The table lists facts about release
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final, Literal
+
+from roles.engine.bounds import read_json
 
 StageName = Literal["Alpha", "Beta", "GA", "Deprecated"]
 
@@ -109,7 +110,7 @@ class Catalogue:
 @cache
 def _table() -> dict[str, Any]:
     text = resources.files(__package__ or "roles.feature_gates").joinpath("gates.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
+    table: dict[str, Any] = read_json(text)
     return table
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import calendar
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiError
+from roles.engine.bounds import moment
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.inputs import Changes, Declared, NoKeys
 from roles.engine.kubelet import kubelet_plan
@@ -122,10 +122,9 @@ def _row(change: Recorded) -> list[str]:
 
 
 def _age(at: str) -> str:
-    try:
-        seconds = time.time() - calendar.timegm(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ"))
-    except ValueError:
+    if (found := moment(at)) is None:
         return "?"
+    seconds = time.time() - found.timestamp()
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f}{unit}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from roles.engine.api import ApiError
+from roles.engine.bounds import EARLIEST, moment
 from roles.engine.draining import cluster_time
 from roles.engine.harmless import one_line
 from roles.engine.node import virtual_mark
@@ -21,7 +22,6 @@ METRICS = "/apis/metrics.k8s.io/v1beta1"
 #: A sample may be as old as the resolution, the scrape before it, and the age of the leases that show the cluster's time.
 _SLACK_SECONDS = 30
 _MOST_NAMED = 5
-_NEVER = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,7 @@ def _name(one: Mapping[str, Any]) -> str:
 
 
 def _time(one: Mapping[str, Any]) -> datetime:
-    try:
-        found = datetime.fromisoformat(str(one.get("timestamp")))
-    except ValueError:
-        found = _NEVER
-    return found if found.tzinfo is not None else _NEVER
+    return moment(one.get("timestamp")) or EARLIEST
 
 
 def _names(names: Sequence[str]) -> str:

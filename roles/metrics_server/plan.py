@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.api import FIELD_MANAGER
+from roles.engine.bounds import read_json
 from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, managers, object_name, uid
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, WantedServer, differing, kept, path_of
@@ -111,7 +111,7 @@ def _picked(fields: Mapping[str, Any], value: Any) -> Any:
         found = []
         for item in value:
             for name, one in inner.items():
-                keys = json.loads(name[2:]) if name.startswith("k:") else None
+                keys = read_json(name[2:]) if name.startswith("k:") else None
                 if keys is not None and isinstance(item, Mapping) and all(item.get(key) == text for key, text in keys.items()):
                     found.append({**keys, **_picked(one, item)})
         return found

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from roles.engine.bounds import moment, read_json
 from roles.engine.draining import NodeFate, node_fate, node_path
 from roles.engine.object_changes import Object, uid
 from roles.engine.rollout import Pace, Stage
@@ -43,7 +44,7 @@ def read_mark(node: Object) -> Mark | None:
     """None for a node without a mark, or with one that daytwo did not write."""
     text = (node["metadata"].get("annotations") or {}).get(MARK)
     try:
-        found: Any = json.loads(text) if isinstance(text, str) else None
+        found: Any = read_json(text) if isinstance(text, str) else None
         return Mark(str(found["run"]), str(found["boot"]), found.get("keep") is True) if found else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -264,11 +265,10 @@ def expected_pods(pods: Collection[Object]) -> Expected:
     return Expected(frozenset(_where(pod) for pod in ready if _is_static(pod)), daemons)
 
 
-def unready_pods(expected: Expected, pods: Collection[Object], began: float, time_of: Any) -> list[str]:
-    """The expected pods that do not run and serve since the boot that `began` (seconds of the node's clock), as sentences. `time_of`
-    converts a time of the API (RFC 3339) to seconds."""
+def unready_pods(expected: Expected, pods: Collection[Object], began: float) -> list[str]:
+    """The expected pods that do not run and serve since the boot that `began` (seconds of the node's clock), as sentences."""
     there = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-    good = [pod for pod in there if _is_ready(pod) and _since_boot(pod, began, time_of)]
+    good = [pod for pod in there if _is_ready(pod) and _since_boot(pod, began)]
     if not expected.known:
         wanted = [pod for pod in there if _is_static(pod) or _daemon(pod)]
         return [f"{_where(pod)} is not Ready" for pod in wanted if pod not in good]
@@ -278,12 +278,12 @@ def unready_pods(expected: Expected, pods: Collection[Object], began: float, tim
     return missing + [f"{name} is not Ready" for owner, name in sorted((expected.daemons or {}).items()) if owner not in daemons]
 
 
-def _since_boot(pod: Object, began: float, time_of: Any) -> bool:
+def _since_boot(pod: Object, began: float) -> bool:
     """Its containers run since this boot: until the kubelet has looked at it, the API still has its status from before."""
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
         started = ((one.get("state") or {}).get("running") or {}).get("startedAt")
         # A time of the API is in whole seconds.
-        if started is None or time_of(started) < began - 1:
+        if (at := moment(started)) is None or at.timestamp() < began - 1:
             return False
     return True
 

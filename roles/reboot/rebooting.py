@@ -235,7 +235,7 @@ class NodeReboots:
                 first = first or renewed
                 missing += _kubelet_problems(node, plan, boot)
                 missing += ["its kubelet has not renewed its lease since"] if renewed == first else []
-                passing += unready_pods(expected, pods, boot.began, _seconds)
+                passing += unready_pods(expected, pods, boot.began)
                 if problem := self._clock(plan, boot.id, offset, others):
                     passing.append(problem)
                 missing += self._control_plane_problems(plan)
@@ -367,7 +367,3 @@ def _kubelet_problems(node: Object | None, plan: RebootPlan, boot: Boot) -> list
 def _proven(plan: RebootPlan, boot: Boot) -> str:
     own = "; API server and etcd well" if plan.candidate.is_control_plane else ""
     return f"boot {boot.id[:8]} by SSH and by its kubelet, lease renewed, pods Ready, clock {boot.offset:+.1f} s{own}"
-
-
-def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()

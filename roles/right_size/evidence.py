@@ -39,8 +39,8 @@ class UseEvidence:
     reads of the working set, `peak` the kernel's peak without the page cache that can be reclaimed, `kernel_peak` as the kernel has it.
     `trend`: a leak; `rising`: it may be one, and more reads will tell. Both are of the newest image only.
     `throttled`: the share of the periods in which a CPU limit of `throttled_at` stopped the container (see _throttled). `kills`: OOM kills,
-    `kill_limit` the highest limit at which one happened, `kill_lived` the longest life that ended so, `kill_ago` the time between the last
-    one and the last read.
+    `kill_limit` and `kill_least` the highest and the lowest limit at which one happened, `kill_lived` the longest life that ended so,
+    `kill_ago` the time between the last one and the last read.
     """
 
     cpu_seconds: float = 0.0
@@ -70,6 +70,7 @@ class UseEvidence:
     rising: bool = False
     kills: int = 0
     kill_limit: int | None = None
+    kill_least: int | None = None
     kill_lived: float | None = None
     kill_ago: float | None = None
 
@@ -106,6 +107,7 @@ def evidence(history: SampleHistory, gone: Sequence[Span] = ()) -> UseEvidence:
         rising=any(rises(span.points) for span in present),
         kills=kills,
         kill_limit=max(limits, default=None),
+        kill_least=min(limits, default=None),
         kill_lived=max(lived, default=None),
         kill_ago=_since(history),
     )

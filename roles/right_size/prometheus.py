@@ -7,7 +7,6 @@ cAdvisor metrics. Its points are means over five minutes, so they show no peak o
 from __future__ import annotations
 
 import http.client
-import json
 import math
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import urlencode
 
+from roles.engine.bounds import read_json
 from roles.engine.timeouts import Deadline, patient
 from roles.right_size.samples import DAY, KEEP_DAYS, Point, Read, Span, bucket
 
@@ -84,7 +84,7 @@ def _step() -> int:
 
 def _matrix(url: str, data: bytes) -> list[tuple[Mapping[str, Any], list[tuple[float, float]]]]:
     try:
-        answer = json.loads(data)
+        answer = read_json(data)
         if answer.get("status") != "success":
             raise ValueError(str(answer.get("error") or answer.get("status"))[:200])
         found = []
@@ -92,7 +92,7 @@ def _matrix(url: str, data: bytes) -> list[tuple[Mapping[str, Any], list[tuple[f
             values = [(float(at), float(value)) for at, value in series["values"]]
             found.append((series["metric"], [(at, value) for at, value in values if 0 <= value <= _HIGHEST]))
         return found
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PrometheusError(f"{url}: its answer is not understood ({type(error).__name__}: {error}); is it a Prometheus?") from None
 
 

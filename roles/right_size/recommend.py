@@ -22,6 +22,8 @@ Decision = Literal["raise", "lower", "keep", "wait", "fix", "unknown"]
 
 MARGIN = 1.10
 _CPU_LIMIT, _MEMORY_LIMIT, _AFTER_OOM = 1.20, 1.25, 1.25
+# So many times the lowest limit at which it was killed in KEEP_DAYS a guess may reach: raise after raise has an end.
+_MOST_OOM = 4
 #: Smaller differences are not worth a change.
 CLOSE = 0.10
 # By how much a CPU limit is raised that stops the container often.
@@ -176,6 +178,12 @@ def _after_oom(found: UseEvidence, now: Present, seen: int | None, min_span: flo
         seconds = found.kill_ago or 0.0
         return _decided("memory", "OOM-killed", why, (found.kill_limit, seen), (has, most), (request, limit), seconds, min_span)
     needed = round_memory(max(killed * _AFTER_OOM, (seen or 0) * MARGIN))
+    if found.kill_least is not None and needed > _MOST_OOM * found.kill_least:
+        # Each guess was too low: the next one is no better. Somebody must look at the program.
+        grown = f"its limit rose from {memory_text(found.kill_least)} to {memory_text(killed)}, and each time it was killed again"
+        return Advice(
+            "memory", "OOM-killed", "fix", f"{times}: {grown}; fix the program, or set its memory by hand", killed, seen, has, most
+        )
     enough = has is not None and has >= needed and (most is None or most >= needed)
     limit = None if most is None else max(most, needed)
     why = f"{times}{at}; it needs more than that" + ("; it has more by now" if enough else "")

@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from roles.engine.files import write_whole
+from roles.engine.bounds import read_json
+from roles.engine.files import FILE_MODE, create_private, state_folder, write_whole
 from roles.engine.timeouts import Deadline
 from roles.right_size.samples import DAY, KEEP_DAYS, ClockError, Kill, Point, Read, SampleHistory, Span
 from roles.right_size.workloads import SizedWorkload
@@ -49,8 +50,7 @@ class Store:
     @classmethod
     def of(cls, cluster: str) -> Store:
         """`cluster` is a UID."""
-        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
-        return cls(Path(state) / "daytwo/use" / hashlib.sha256(cluster.encode()).hexdigest()[:16])
+        return cls(state_folder("use", hashlib.sha256(cluster.encode()).hexdigest()[:16]))
 
     def path(self, workload: SizedWorkload) -> Path:
         whole = "\0".join((workload.kind, workload.namespace, workload.name))
@@ -62,12 +62,12 @@ class Store:
         try:
             if path.stat().st_size > MOST_BYTES:
                 raise StoreError(f"{path}: it is too large to be daytwo's; move it away")
-            found = json.loads(path.read_bytes())
+            found = read_json(path.read_bytes())
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise StoreError(f"{path}: earlier samples cannot be read ({error.strerror or error}); fix its access rights") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise StoreError(f"{path}: earlier samples cannot be read ({error}); move the file away") from None
         if isinstance(found, dict) and isinstance(found.get("format"), int) and found["format"] > FORMAT:
             raise StoreError(f"{path}: a newer daytwo wrote it (format {found['format']}); use that one, or a later one")
@@ -85,12 +85,12 @@ class Store:
         """Read, change and replace the samples of a workload, under the lock of the cluster's directory; returns the new ones. Raises
         StoreError, and then the file is as it was; FolderError if no other workload's could be kept either."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            create_private(self.folder)
             with self._locked():
                 new = dict(change(self.read(workload)))
                 containers = {name: _plain(one) for name, one in new.items()}
                 text = json.dumps({"format": FORMAT, "workload": asdict(workload), "containers": containers})
-                write_whole(self.path(workload), text + "\n")
+                write_whole(self.path(workload), text + "\n", FILE_MODE)
                 return new
         except ClockError as error:
             raise StoreError(f"{self.path(workload)}: {error}; correct it, or move the file away if its samples are wrong") from None

@@ -5,19 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from roles.engine import kubelet
+from roles.engine.bounds import moment
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object, is_ending, is_over, owner_ref
+from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name, owner_ref
 from roles.engine.placement import is_critical, is_static
 from roles.right_size.samples import Kill
 
 _ID = re.compile(r"[0-9a-f]{64}\Z")
-#: Between a pod and its workload; collections that are needed to find it.
-BETWEEN = {"ReplicaSet": "/apis/apps/v1/replicasets", "Job": "/apis/batch/v1/jobs"}
-# They create pods through others only. A pod that names one as its own controller must not count as one of its replicas.
-_THROUGH_OTHERS = ("Deployment", "CronJob")
+#: Collections that are needed to find the workload of a pod: what is between them, or what creates it.
+BETWEEN = {
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "Job": "/apis/batch/v1/jobs",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "DaemonSet": "/apis/apps/v1/daemonsets",
+}
+# A pod that names one of these as its own controller, and is not one of the objects that exist, must not count as one of its replicas;
+# Deployment and CronJob create pods through others only.
+_CREATORS = ("Deployment", "CronJob", "StatefulSet", "DaemonSet")
+_VERSIONS = {
+    **dict.fromkeys(("ReplicaSet", "Deployment", "StatefulSet", "DaemonSet"), "apps/v1"),
+    **dict.fromkeys(("Job", "CronJob"), "batch/v1"),
+    "ReplicationController": "v1",
+}
 #: `kind` of a pod without a controller, and of a static pod.
 POD, STATIC = "Pod", "static pod"
 _OOM = "OOMKilled"
@@ -80,7 +91,8 @@ def failure(pod: Object) -> str:
 
 
 def workload_of(pod: Object, owners: Mapping[str, Object]) -> SizedWorkload:
-    """`owners`: ReplicaSets and Jobs by UID."""
+    """`owners`: objects of the kinds BETWEEN, by UID. Whoever creates a pod writes its ownerReferences: those of Kubernetes' own kinds
+    count if the object exists, others with their group in the name."""
     meta = pod["metadata"]
     namespace = str(meta.get("namespace") or "default")
     if is_static(pod):
@@ -88,11 +100,14 @@ def workload_of(pod: Object, owners: Mapping[str, Object]) -> SizedWorkload:
     found = owner_ref(pod)
     if found is None:
         return SizedWorkload(POD, namespace, str(meta["name"]))
-    if (item := owners.get(found.uid)) is not None:
+    item = owners.get(found.uid)
+    if item is not None and (found.namespace, found.name) == namespace_and_name(item) and found.api_version == _VERSIONS.get(found.kind):
         found = owner_ref(item) or found
-    elif found.kind in _THROUGH_OTHERS:
+    elif found.kind in _CREATORS and found.api_version == _VERSIONS[found.kind]:
         return SizedWorkload(POD, namespace, str(meta["name"]))
-    return SizedWorkload(found.kind, namespace, found.name)
+    version = _VERSIONS.get(found.kind)
+    kind = found.kind if version in (None, found.api_version) else f"{found.kind} of {found.api_version}"
+    return SizedWorkload(kind, namespace, found.name)
 
 
 def _of_pod(pod: Object, owners: Mapping[str, Object]) -> Iterator[ContainerNow]:
@@ -155,4 +170,7 @@ def amounts(found: Mapping[str, object] | None) -> Amounts:
 
 def seconds(text: object) -> float | None:
     """Of a time as the API writes it; None without one. Raises ValueError."""
-    return datetime.fromisoformat(str(text)).timestamp() if text else None
+    found = moment(text)
+    if text and found is None:
+        raise ValueError(f"{text!r} is no time with a zone")
+    return found.timestamp() if found else None

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from roles.engine.api import errors
+from roles.engine.bounds import read_json
 from roles.engine.timeouts import patient
 
 #: Runs one command line in the node's shell, as root: (exit status was 0, stdout, stderr).
@@ -183,7 +184,7 @@ class Base:
 
     def _object(self, verb: str, path: str, body: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(body)
+            found = read_json(body)
         except ValueError as error:
             raise self._unusable(verb, path, f"the answer is not JSON ({error})", "is this the address of a Kubernetes API?") from None
         if not isinstance(found, dict):

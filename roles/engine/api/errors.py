@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.api.speakers import OF_DISTRUST, RbacRefusal, Speaker, Spoken, spoken_by
+from roles.engine.bounds import read_json
 from roles.engine.transaction import mask_text
 
 
@@ -153,7 +153,7 @@ _OWNER = re.compile(r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"')
 def owners(body: bytes) -> tuple[Owner, ...]:
     """The owners of fields that a server-side apply would have changed, from the Status of a 409. Pure."""
     try:
-        causes: Any = json.loads(body)["details"]["causes"]
+        causes: Any = read_json(body)["details"]["causes"]
         found = []
         for cause in causes:
             if cause.get("reason") == "FieldManagerConflict" and (said := _OWNER.search(str(cause.get("message", "")))):
@@ -251,7 +251,7 @@ def _by_code(host: str, path: str, status: int, body: bytes, spoken: Spoken) -> 
 def causes(body: bytes) -> tuple[tuple[str, str], ...]:
     """The (reason, message) of each cause in a Status; none if it is not one. Pure."""
     try:
-        found: Any = json.loads(body)["details"]["causes"]
+        found: Any = read_json(body)["details"]["causes"]
         return tuple((str(one.get("reason", "")), str(one.get("message", ""))) for one in found)
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import http
 import ipaddress
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from roles.engine.api.client import RunCommand
 from roles.engine.api.kubeconfig import Credentials, tls_context
 from roles.engine.api.kubectl import curl_answer, curl_command
 from roles.engine.api.tunnel import Peer, Tunnel
+from roles.engine.bounds import read_json
 from roles.engine.bridge import Transport
 from roles.engine.editing import flag_values, last_flag
 from roles.engine.timeouts import patient
@@ -230,7 +230,7 @@ class Members:
                 unproven=status not in _NOT_NOW,
             )
         try:
-            found = json.loads(body)
+            found = read_json(body)
             # Go's gateway omits empty fields, and writes 64-bit numbers as text.
             members = (
                 EtcdMember(int(one["ID"]), one.get("name") or "", tuple(one.get("clientURLs") or ()), bool(one.get("isLearner")))
@@ -331,7 +331,7 @@ def _is_loopback(url: str) -> bool:
 
 def _object(body: bytes) -> dict[str, object]:
     try:
-        found = json.loads(body)
+        found = read_json(body)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

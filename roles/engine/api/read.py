@@ -12,11 +12,15 @@ from urllib.parse import quote, urlencode
 from roles.engine.api.client import TIMEOUT, Api
 from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
+from roles.engine.bounds import moment
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 MIRROR = "kubernetes.io/config.mirror"
 #: As kubectl pages (client-go/tools/pager).
 PAGE = 500
+#: Of one collection: above what Kubernetes supports (150,000 pods: kubernetes.io/docs/setup/best-practices/cluster-large).
+MOST_OBJECTS = 1_000_000
+_MOST_PAGES = MOST_OBJECTS // PAGE
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,10 @@ def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
     found = api.get_json(path, timeout, wait=wait)
     try:
         spec = found["spec"]
-        return NodeLease(spec.get("holderIdentity") or "", _time(spec.get("renewTime")), int(spec.get("leaseDurationSeconds") or 0))
+        renewed = moment(spec.get("renewTime"))
+        if renewed is None and spec.get("renewTime"):
+            raise ValueError("renewTime is no time")
+        return NodeLease(spec.get("holderIdentity") or "", renewed, int(spec.get("leaseDurationSeconds") or 0))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _odd(api, path, error) from error
 
@@ -148,16 +155,18 @@ def list_objects(
     api: Api, path: str, *, labels: str = "", fields: str = "", page: int = PAGE, timeout: float = TIMEOUT, wait: float = 0.0
 ) -> list[dict[str, Any]]:
     """All objects of a collection, in pages of `page`; `labels` and `fields` are selectors. All pages show one state of the cluster: if
-    the API has forgotten it between two pages (410), the list starts again."""
+    the API has forgotten it between two pages (410), the list starts again. Each object is a map with a map `metadata`; there are at most
+    MOST_OBJECTS, and no page twice. Raises an ApiError."""
     query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
     items: list[dict[str, Any]] = []
     after = ""
-    while True:
+    asked: set[str] = set()
+    while len(asked) <= _MOST_PAGES and len(items) <= MOST_OBJECTS:
         whole = f"{path}?{urlencode({**query, 'limit': str(page), **({'continue': after} if after else {})})}"
         try:
             found = api.get_json(whole, timeout, wait=wait)
-            items += found["items"] or []
-            after = (found.get("metadata") or {}).get("continue") or ""
+            items += _objects(found["items"] or [])
+            after = str((found.get("metadata") or {}).get("continue") or "")
         except Expired:
             if not after:
                 raise
@@ -167,6 +176,20 @@ def list_objects(
             raise _odd(api, whole, error) from error
         if not after:
             return items
+        if after in asked:
+            break
+        asked.add(after)
+    raise Unusable(
+        api.host, path, f"the list does not end: {len(items)} objects on {len(asked) + 1} pages, and more to come",
+        "look at what serves it: kubectl get apiservices; if there are so many, delete those that nobody needs",
+    )  # fmt: skip
+
+
+def _objects(found: Any) -> list[dict[str, Any]]:
+    """Raises TypeError."""
+    if not isinstance(found, list) or not all(isinstance(one, dict) and isinstance(one.get("metadata"), dict) for one in found):
+        raise TypeError("the items are no list of objects with metadata")
+    return found
 
 
 def node_with_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -221,13 +244,8 @@ def _container(entry: dict[str, Any]) -> ContainerStatus:
         id=entry.get("containerID") or "",
         ready=bool(entry.get("ready")),
         restarts=int(entry.get("restartCount") or 0),
-        running_since=_time(running.get("startedAt")),
+        running_since=moment(running.get("startedAt")),
     )
-
-
-def _time(text: str | None) -> datetime | None:
-    """RFC 3339 as Kubernetes writes it, in UTC."""
-    return datetime.fromisoformat(text) if text else None
 
 
 def _part(name: str) -> str:

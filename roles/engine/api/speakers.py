@@ -7,12 +7,13 @@ request: ...`): only a match from the beginning counts. Pure. Forms as in Kubern
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
+
+from roles.engine.bounds import read_json
 
 
 class Speaker(Enum):
@@ -332,7 +333,7 @@ def _read(body: bytes) -> tuple[Mapping[str, Any] | None, str]:
     text = body[:65536].decode("utf-8", "replace")
     text = "; ".join(line for line in text.splitlines() if line.startswith("[-]")) or text
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = read_json(text)
+    except ValueError:
         return None, text
     return (found, str(found.get("message") or text)) if isinstance(found, dict) else (None, text)

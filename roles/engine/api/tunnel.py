@@ -20,6 +20,7 @@ from typing import Any
 from roles.engine.api import errors
 from roles.engine.api.client import CA_WAY_OUT, DONE, TIMEOUT, TLS_SERVER_NAME, Base, tls_way_out
 from roles.engine.api.kubeconfig import Credentials, tls_context
+from roles.engine.bounds import MOST_BYTES
 from roles.engine.bridge import Channel, ChannelException, SSHException, Transport
 from roles.engine.timeouts import patient
 
@@ -28,8 +29,6 @@ _CHUNK = 65536
 _PROHIBITED = 1
 #: As many connections of one SSH transport are kept.
 MOST_KEPT = 8
-#: A compressed answer may not become larger than this many bytes: an unverified peer could fill the memory with a few KiB.
-_MOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -152,19 +151,26 @@ class Tunnel:
                 stream.channel.close()
 
     def _plain(self, path: str, response: http.client.HTTPResponse) -> bytes:
-        """The body of an answer, decompressed. Metrics are a tenth as long compressed."""
-        body = response.read()
+        """The body of an answer, decompressed. Metrics are a tenth as long compressed. Neither form may have more than MOST_BYTES: a peer
+        could fill the memory."""
+        body = bytearray()
+        while len(body) <= MOST_BYTES and (part := response.read(_CHUNK)):
+            body += part
+        if len(body) > MOST_BYTES:
+            raise self._too_long(path, f"its answer is longer than {MOST_BYTES >> 20} MiB")
         if response.headers.get("Content-Encoding") != "gzip":
-            return body
+            return bytes(body)
         inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # the format of gzip, not of zlib
         try:
-            plain = inflater.decompress(body, _MOST_BYTES)
+            plain = inflater.decompress(body, MOST_BYTES)
         except zlib.error as error:
             raise http.client.HTTPException(f"its compressed answer is damaged: {error}") from error
         if not inflater.eof:
-            rule = f"its compressed answer is incomplete, or longer than {_MOST_BYTES >> 20} MiB"
-            raise errors.Unusable(self._host, path, f"{self._where}: {rule}", f"check the {self._peer.name} there")
+            raise self._too_long(path, f"its compressed answer is incomplete, or longer than {MOST_BYTES >> 20} MiB")
         return plain
+
+    def _too_long(self, path: str, rule: str) -> errors.Unusable:
+        return errors.Unusable(self._host, path, f"{self._where}: {rule}", f"check the {self._peer.name} there")
 
     def _kept(self) -> _ChannelSocket | None:
         """The connection of the previous read, for one read only: a concurrent read gets another one."""

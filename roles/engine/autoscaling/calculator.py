@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from roles.engine.autoscaling.model import (
@@ -27,6 +27,7 @@ from roles.engine.autoscaling.model import (
     milli,
     time_of,
 )
+from roles.engine.bounds import span
 from roles.engine.kubelet.thresholds import whole
 from roles.engine.object_changes import Object
 from roles.engine.placement import requests as pod_requests
@@ -353,11 +354,11 @@ def _not_ready_for_cpu(pod: Object, sample: Sample, controller: ScalingControlle
     if condition is None or started is None:
         return True
     not_ready = condition.get("status") == "False"
-    if started + timedelta(seconds=controller.cpu_initialization) > now:
+    if started + span(controller.cpu_initialization) > now:
         # The pod may still be starting: a sample counts only if all of its window is after the pod became Ready.
-        early = changed is not None and sample.at is not None and sample.at < changed + timedelta(seconds=sample.window)
+        early = changed is not None and sample.at is not None and sample.at < changed + span(sample.window)
         return not_ready or early
-    return not_ready and (changed is None or started + timedelta(seconds=controller.readiness_delay) > changed)
+    return not_ready and (changed is None or started + span(controller.readiness_delay) > changed)
 
 
 def ready_condition(pod: Object) -> Mapping[str, Any] | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from roles.engine.autoscaling.model import Autoscaler, Condition, ScalingController, ScalingRules
+from roles.engine.bounds import span
 
 ABLE, LIMITED = "AbleToScale", "ScalingLimited"
 READY_FOR_SCALE, UP_STABILIZED, DOWN_STABILIZED = "ReadyForNewScale", "ScaleUpStabilized", "ScaleDownStabilized"
@@ -48,7 +49,7 @@ class ScalingHistory:
     @classmethod
     def fresh(cls, now: datetime, current: int) -> ScalingHistory:
         """Of an autoscaler that the controller sees for the first time (recordInitialRecommendation)."""
-        before = now - timedelta(days=365)
+        before = now - span(365 * 86400)
         return cls((Past(now, current),), recommendations_since=before, changes_since=before)
 
     def has_recommendations(self, now: datetime, seconds: float) -> bool:
@@ -73,7 +74,7 @@ class ScalingHistory:
 
 
 def _covers(since: datetime | None, now: datetime, seconds: float) -> bool:
-    return seconds <= 0 or (since is not None and since <= now - timedelta(seconds=seconds))
+    return seconds <= 0 or (since is not None and since <= now - span(seconds))
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _by_flags(
     recommended: int, current: int, autoscaler: Autoscaler, controller: ScalingController, history: ScalingHistory, now: datetime
 ) -> Limited:  # fmt: skip
     window = controller.downscale_stabilization
-    cutoff = now - timedelta(seconds=window)
+    cutoff = now - span(window)
     lowest = max([recommended, *(one.number for one in history.recommendations if one.at >= cutoff)])
     highest, unknown = lowest, list[str]()
     if not history.has_recommendations(now, window):
@@ -167,7 +168,7 @@ def _by_behavior(
     up, down = autoscaler.behavior.up, autoscaler.behavior.down
     # The controller cuts the flag to whole seconds (maybeInitScaleDownStabilizationWindow).
     windows = float(up.window or 0), float(int(controller.downscale_stabilization) if down.window is None else down.window)
-    after_up, after_down = (now - timedelta(seconds=one) for one in windows)
+    after_up, after_down = (now - span(one) for one in windows)
     lowest_up = min([recommended, *(one.number for one in history.recommendations if one.at > after_up)])
     highest_down = max([recommended, *(one.number for one in history.recommendations if one.at > after_down)])
     ups, downs, unknown = [lowest_up], [highest_down], list[str]()
@@ -243,5 +244,5 @@ def rate_limit(current: int, rules: ScalingRules, history: ScalingHistory, now: 
 
 
 def _changed(events: Sequence[Past], period: int, now: datetime) -> int:
-    cutoff = now - timedelta(seconds=period)
+    cutoff = now - span(period)
     return sum(one.number for one in events if one.at > cutoff)

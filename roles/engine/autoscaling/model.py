@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
 
+from roles.engine.bounds import moment
 from roles.engine.kubelet import parse_quantity
 from roles.engine.kubelet.thresholds import whole
 from roles.engine.object_changes import Object, namespace_and_name
@@ -25,8 +26,6 @@ ODD = (ValueError, OverflowError, TypeError, KeyError, AttributeError)
 ZERO_TYPES = frozenset(("Object", "External"))
 MAX_REPLICAS = 2**31 - 1
 _DECIMAL = re.compile(r"([+-]?\d*)\.?(\d*)(n|u|m|)\Z")
-#: Times of the API outside of these are taken as these: sums with any of its durations are times still.
-_EARLIEST, _LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0}
 
 
@@ -49,10 +48,9 @@ def time_of(text: object) -> datetime | None:
     """A time of the API, with its zone; None if it is not set. Raises ValueError."""
     if not text:
         return None
-    found = datetime.fromisoformat(str(text))
-    if found.tzinfo is None:
-        raise ValueError(f"{text!r} is a time without a zone")
-    return max(_EARLIEST, min(found, _LATEST))
+    if (found := moment(text)) is None:
+        raise ValueError(f"{text!r} is no time with a zone")
+    return found
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from roles.engine.bounds import read_json
 from roles.engine.object_changes import Object
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -78,8 +79,8 @@ def last_applied(item: Object) -> int | None:
     """The replicas in the annotation of `kubectl apply`."""
     text = (item["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
-        found: Any = json.loads(str(text))["spec"]["replicas"] if text else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+        found: Any = read_json(str(text))["spec"]["replicas"] if text else None
+    except (ValueError, KeyError, TypeError):
         return None  # whoever may change the workload may write anything there
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
@@ -88,6 +89,6 @@ def without_replicas(item: Object) -> str | None:
     """The annotation of `kubectl apply` without replicas; None if it has none."""
     if last_applied(item) is None:
         return None
-    found = json.loads(str(item["metadata"]["annotations"][LAST_APPLIED]))
+    found = read_json(str(item["metadata"]["annotations"][LAST_APPLIED]))
     del found["spec"]["replicas"]
     return json.dumps(found, separators=(",", ":")) + "\n"

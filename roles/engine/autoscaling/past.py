@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from roles.engine.autoscaling.decide import BELOW_MINIMUM
 from roles.engine.autoscaling.limits import ABLE, LIMITED, TOO_MANY, UP_LIMIT, Past, ScalingHistory
 from roles.engine.autoscaling.model import Autoscaler, LiveScale, ScalingController, time_of
+from roles.engine.bounds import EARLIEST, span
 from roles.engine.object_changes import Object
 
 #: The reason of the event that the controller writes with each change of the count.
 EVENT = "SuccessfulRescale"
 _MESSAGE = re.compile(r"New size: (\d+); reason: (.*)", re.DOTALL)
 #: Times of the API have whole seconds.
-_SECOND = timedelta(seconds=1)
+_SECOND = span(1)
 
 
 def history_of(
@@ -47,9 +48,9 @@ def history_of(
 def _changes_since(last: datetime | None, started: datetime | None) -> datetime | None:
     """Since the last change there is none, and a new leader has none to remember."""
     if last is None:
-        return datetime.fromisoformat("0001-01-02T00:00:00+00:00")
+        return EARLIEST
     if started is not None and started > last + _SECOND:
-        return datetime.fromisoformat("0001-01-02T00:00:00+00:00")
+        return EARLIEST
     return last + _SECOND
 
 

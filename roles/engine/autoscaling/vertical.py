@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal
 
 from roles.engine.autoscaling.model import Autoscaler, Condition, Ref, time_of
+from roles.engine.bounds import span
 from roles.engine.kubelet import amounts
 from roles.engine.object_changes import Object, controller, is_ending, is_over, namespace_and_name
 
@@ -25,7 +26,7 @@ ACTING = ("Recreate", "Auto", IN_PLACE, "InPlace")
 #: Its updater's --min-replicas and --eviction-tolerance.
 MIN_REPLICAS, TOLERANCE = 2, 0.5
 #: Its updater's --in-recommendation-bounds-eviction-lifetime-threshold.
-LIFETIME = timedelta(hours=12)
+LIFETIME = span(12 * 3600)
 THRESHOLD = Fraction(1, 10)
 #: After this time without a renewal of the admission controller's lease, the updater changes nothing.
 LEASE_SECONDS = 60
@@ -178,7 +179,7 @@ def _pods(count: int) -> str:
 
 def _updates(scene: VerticalScene, pods: Sequence[Object], differ: Sequence[tuple[Object, str]], now: datetime) -> Outlook:
     item = scene.vertical
-    if scene.lease is None or now - scene.lease > timedelta(seconds=LEASE_SECONDS):
+    if scene.lease is None or now - scene.lease > span(LEASE_SECONDS):
         since = "" if scene.lease is None else f" for {(now - scene.lease).total_seconds():.0f} s"
         return Outlook("waits", f"the updater waits: the admission controller has not renewed its lease{since}")
     if (resizing := [pod for pod, _ in differ if resize_state(pod)]) and len(resizing) == len(differ):

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from fractions import Fraction
 
 from roles.engine.autoscaling.created import range_rules
 from roles.engine.autoscaling.model import ODD
 from roles.engine.autoscaling.problems import ScalingProblem, Severity, not_judged, vertical_resources
 from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
+from roles.engine.bounds import span
 from roles.engine.kubelet import amounts
 
 #: The first minor of Kubernetes that resizes pods in place by default (KEP-1287).
 IN_PLACE_MINOR = 33
 #: A recommender looks once a minute, and needs samples first.
-NEW = timedelta(minutes=5)
+NEW = span(5 * 60)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from roles.engine.bridge.hosts import (
 from roles.engine.bridge.progress import doing
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn
 from roles.engine.bridge.terminal import show, show_lines
+from roles.engine.bridge.unforeseen import sentence as unforeseen_error
 
 __all__ = [
     "Answer",
@@ -66,5 +67,6 @@ __all__ = [
     "sleep",
     "spawn",
     "stop",
+    "unforeseen_error",
     "whole",
 ]

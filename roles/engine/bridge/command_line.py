@@ -20,6 +20,7 @@ import gevent
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_state
 
+from roles.engine.bounds import read_json
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.inputs import did_you_mean, listing, unmatched
 
@@ -193,12 +194,10 @@ def _broken(key: str, value: str) -> str:
         return dict(pairs)
 
     try:
-        json.loads(value, object_pairs_hook=once)
+        read_json(value, pairs=once)
     except json.JSONDecodeError as error:
         quotes = "; JSON has double quotes: put the whole in single ones for the shell" if '"' not in value else ""
         return f"--data {key}: broken JSON: {error.msg}, at character {error.pos + 1} of the value{quotes}"
-    except RecursionError:
-        return f"--data {key}: broken JSON: it is nested too deeply"
     except ValueError as error:
         return f"--data {key}: broken JSON: {error}"
     return ""

@@ -43,7 +43,7 @@ from pyinfra.connectors.util import (
 )
 
 from roles.engine import detail, timeouts
-from roles.engine.bridge import command_line, host_keys, progress, terminal, unreachable
+from roles.engine.bridge import command_line, host_keys, progress, terminal, unforeseen, unreachable
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
@@ -273,6 +273,8 @@ class Remote:
                         begun.set()
                     elif said.too_much:
                         raise RemoteError(f"{self.name}: {not_begun(said.before, ())}")
+                    if said.too_long or complained.too_long:
+                        raise RemoteError(f"{self.name}: the answer of a command has no end; look at what runs there")
                 errors.get()
                 # The status arrives after the last output; a channel that is closed earlier never gets it.
                 code = channel.recv_exit_status()
@@ -464,7 +466,8 @@ def run_once(key: str, work: Callable[[Fleet], T]) -> T:
     pool yet. A refusal is a DeployError, which stops pyinfra before any operation runs.
     """
     state = context.host.state
-    fleet = current_fleet()
+    with unforeseen.refused():
+        fleet = current_fleet()
     per_state = _results.setdefault(state, {})
     result = per_state.get(key)
     if result is None:
@@ -474,9 +477,10 @@ def run_once(key: str, work: Callable[[Fleet], T]) -> T:
 
 
 def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) -> None:
-    # gevent prints a traceback for an error that leaves a greenlet; a refusal needs none.
+    # gevent reports an error that leaves a greenlet; a refusal is for the operator.
     try:
-        result.set(work(fleet))
+        with unforeseen.refused():
+            result.set(work(fleet))
     except BaseException as error:
         result.set_exception(error)
 
@@ -541,7 +545,13 @@ def run_on_host(work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
 
     # pyinfra checks the return value only if the function has these two parameters.
     def result(state: State, host: Host) -> bool:
-        return work(host.name)
+        try:
+            return work(host.name)
+        except DeployError:
+            raise
+        except Exception as error:
+            unforeseen.say(error)
+            return False
 
     yield FunctionCommand(result, (), {})
 

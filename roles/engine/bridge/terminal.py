@@ -19,6 +19,7 @@ from pyinfra.api import output
 from pyinfra.api.state import State
 
 from roles.engine import detail
+from roles.engine.bridge import unforeseen
 from roles.engine.harmless import coloured, harmless, one_line
 
 # `[w1] ...`, maybe in colour.
@@ -47,33 +48,20 @@ class _Log(logging.Filter):
         return True
 
 
-class _StandardError:
-    """The current standard error, for tracebacks."""
-
-    def write(self, text: str) -> int:
-        return sys.stderr.write(coloured(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
-
-
 def guard() -> None:
-    """From now on pyinfra's output is harmless: log lines, output of commands, messages and tracebacks of errors. Calling it again
-    changes nothing."""
+    """From now on pyinfra's output is harmless: log lines, output of commands and messages; of an error that nobody expects only a
+    sentence, and its traceback is in a file. Calling it again changes nothing."""
     if not any(isinstance(one, _Log) for one in pyinfra.logger.filters):
         pyinfra.logger.addFilter(_Log())
     if output.is_output_active() and not hasattr(output._echo, "guarded"):
         output.set_echo(_guarded(output._echo))
     if not hasattr(State.init, "guarded"):
         State.init = _counted(State.init)
-    gevent.get_hub().exception_stream = _StandardError()
+    gevent.get_hub().print_exception = lambda context, kind, error, trace: unforeseen.say(error)
     errors = sys.modules.get("pyinfra_cli.exceptions")  # importing it would change the interpreter (gevent's monkey patches)
-    if errors is not None and not hasattr(errors.UnexpectedMixin, "guarded"):
-        mixin: Any = errors.UnexpectedMixin
-        lines, exception = mixin.get_traceback_lines, mixin.get_exception
-        mixin.get_traceback_lines = lambda self: [coloured(line) for line in lines(self)]
-        mixin.get_exception = lambda self: coloured(exception(self))
-        mixin.guarded = True
+    if errors is not None:
+        for one in (errors.UnexpectedExternalError, errors.UnexpectedInternalError):
+            one.show = lambda self, file=None: unforeseen.say(self.exception)
 
 
 def _counted(init: Any) -> Any:

@@ -11,10 +11,11 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from ipaddress import ip_address
 from typing import Any
 
+from roles.engine.bounds import moment, span
 from roles.engine.certificates.x509 import Certificate, CertificateError, CertificateRequest, SubjectNames, parse_request, usual_addresses
 from roles.engine.harmless import one_line
 
@@ -24,7 +25,7 @@ _GROUP = "system:nodes"
 #: pkg/apis/certificates/helpers.go: kubeletServingRequiredUsages, and the same without keyEncipherment.
 _USAGES = (frozenset({"digital signature", "key encipherment", "server auth"}), frozenset({"digital signature", "server auth"}))
 #: How long before it was signed a certificate begins to be valid (pkg/controller/certificates/signer/signer.go: Backdate).
-_BACKDATE = timedelta(minutes=5)
+_BACKDATE = span(5 * 60)
 #: The part of a certificate's time after which a kubelet renews it at the earliest (client-go/util/certificate: jitteryDuration).
 _RENEWS = 0.7
 _DECIDED = ("Approved", "Denied", "Failed")
@@ -153,11 +154,7 @@ def is_due(item: Mapping[str, Any], certificate: Certificate, names: SubjectName
 
 
 def _created(item: Mapping[str, Any]) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(str(item["metadata"].get("creationTimestamp")))
-    except ValueError:
-        return None
-    return found if found.tzinfo else None
+    return moment(item["metadata"].get("creationTimestamp"))
 
 
 def request_of(item: Mapping[str, Any]) -> CertificateRequest:

@@ -11,16 +11,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, overload
 
+from roles.engine.bounds import EARLIEST, moment, span
 from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
 from roles.engine.object_changes import LabelSelector, Object, is_ending, is_over, label_selector, namespace_and_name, owner_ref
 from roles.engine.object_changes.api_object import is_ready
 
 #: How long an eviction that the API server allowed counts, if the pod is not deleted (DeletionTimeout).
-DELETION_TIMEOUT = timedelta(minutes=2)
+DELETION_TIMEOUT = span(2 * 60)
 IF_HEALTHY, ALWAYS_ALLOW = "IfHealthyBudget", "AlwaysAllow"
 SYNC_FAILED = "SyncFailed"
 _PERCENT = re.compile(r"(\d+)%\Z")
@@ -391,7 +392,8 @@ def _rule(budget: Object) -> tuple[str, int | str] | None:
 def read_status(budget: Object) -> BudgetStatus:
     """The status of a budget; zeros if it has none yet."""
     status = budget.get("status") or {}
-    disrupted = {str(name): datetime.fromisoformat(str(at)) for name, at in (status.get("disruptedPods") or {}).items()}
+    # A time that is none (null) is long ago for the controller: the zero of metav1.Time.
+    disrupted = {str(name): moment(at) or EARLIEST for name, at in (status.get("disruptedPods") or {}).items()}
     keys = ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")
     expected, desired, current, allowed = (int(status.get(key) or 0) for key in keys)
     condition: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "DisruptionAllowed"), {})

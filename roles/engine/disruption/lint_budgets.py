@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
+from roles.engine.bounds import span
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState, scaled
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.owners import Controller, DisruptionObjects
@@ -31,7 +31,7 @@ from roles.engine.disruption.strays import by_owner, strays_of, strays_text
 from roles.engine.object_changes import Object, is_over, namespace_and_name
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
-_QUIET = timedelta(minutes=1)
+_QUIET = span(60)
 _DEPLOY = "deploys/disruption_budgets.py"
 
 

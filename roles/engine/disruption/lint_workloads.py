@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 
+from roles.engine.bounds import moment, span
 from roles.engine.disruption.budgets import BudgetState, budgets_of
 from roles.engine.disruption.lint_budgets import alive, name_of
 from roles.engine.disruption.owners import Controller, Unscaled
@@ -18,7 +18,7 @@ from roles.engine.placement import Move, PodVolume, Storage
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 HOSTNAME = "kubernetes.io/hostname"
 #: How long after its grace period a pod that is ending counts as stuck.
-_STUCK_ENDING = timedelta(minutes=1)
+_STUCK_ENDING = span(60)
 
 
 def workload_problems(scene: Scene) -> Iterator[Problem]:
@@ -207,7 +207,7 @@ def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
         grace = int((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 0)
         if is_alive(pod) and grace > scene.drain_timeout:
             slow.setdefault((namespace, grace), []).append(name)
-        over = scene.now - _time(pod["metadata"].get("deletionTimestamp"), scene.now)
+        over = scene.now - (moment(pod["metadata"].get("deletionTimestamp")) or scene.now)
         if is_ending(pod) and over > _STUCK_ENDING:
             finalizers = few(pod["metadata"].get("finalizers") or ())
             why = f"the kubelet of node {node_of(pod)} has not ended it"
@@ -223,10 +223,6 @@ def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
             f"namespace {namespace}: {few(names)} may take {grace} s to end (terminationGracePeriodSeconds), and a drain waits "
             f"{scene.drain_timeout} s by default", f"drain with a longer drain_timeout (above {grace})",
         )  # fmt: skip
-
-
-def _time(text: object, otherwise: datetime) -> datetime:
-    return datetime.fromisoformat(str(text)) if text else otherwise
 
 
 # ---- webhooks

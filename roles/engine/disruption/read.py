@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, Denied, Forbidden, NotFound, list_objects
+from roles.engine.bounds import moment
 from roles.engine.disruption.budgets import counts_scales
 from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, Scale
 from roles.engine.disruption.problem import HPA, WEBHOOKS, service_of
@@ -84,14 +85,12 @@ def cluster_time(api: Api) -> datetime:
     """The API server's clock, in whole seconds: it writes the times of status.disruptedPods and of deletions. An answer to "who am I" has
     it, and nothing is stored (pkg/registry/authentication/selfsubjectreview/rest.go). If that is forbidden: the newest renewal of a node's
     lease, or this machine's time. Raises ApiError."""
-    with contextlib.suppress(Denied, Forbidden, NotFound, ValueError):
+    with contextlib.suppress(Denied, Forbidden, NotFound):
         answer = api.create(_REVIEWS, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
-        return datetime.fromisoformat(str((answer.get("metadata") or {}).get("creationTimestamp")))
-    times = []
-    for lease in list_objects(api, _LEASES):
-        with contextlib.suppress(ValueError):
-            times.append(datetime.fromisoformat(str((lease.get("spec") or {}).get("renewTime"))))
-    return max(times, default=datetime.now(UTC))
+        if (found := moment((answer.get("metadata") or {}).get("creationTimestamp"))) is not None:
+            return found
+    times = (moment((lease.get("spec") or {}).get("renewTime")) for lease in list_objects(api, _LEASES))
+    return max((one for one in times if one is not None), default=datetime.now(UTC))
 
 
 def namespaced(path: str, namespace: str) -> str:

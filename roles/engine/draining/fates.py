@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from roles.engine.api import MIRROR
+from roles.engine.bounds import moment, span
 from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, stays_in_a_drain, strays_of, strays_text
 from roles.engine.draining.model import DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.draining.waves import has_storage
@@ -21,7 +22,7 @@ from roles.engine.object_changes import Object, is_ending, is_over, uid, workloa
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 #: A pod that should be gone for longer than this does not end by itself.
-STUCK = timedelta(seconds=60)
+STUCK = span(60)
 #: Why a container waits that does not start before someone repairs it (pkg/kubelet/images/types.go; kuberuntime).
 BROKEN = (
     "CrashLoopBackOff",
@@ -65,7 +66,7 @@ class Judge:
             return made("stays", f"of {workload}, which ignores the cordon")
         if not is_ending(pod):
             return None
-        since = _time(pod["metadata"]["deletionTimestamp"])
+        since = moment(pod["metadata"]["deletionTimestamp"])
         if since is None or since + STUCK >= self.now:
             return made("ending", "it is being deleted already")
         held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
@@ -216,10 +217,3 @@ def effects(pod: Object, workload: PodWorkload | None) -> list[str]:
     if workload is not None and tolerates_cordon(pod):
         found.append("it tolerates the cordon, so its replacement may come back to this node")
     return found
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        return datetime.fromisoformat(str(text))
-    except ValueError:
-        return None

@@ -30,6 +30,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
+from roles.engine.bounds import read_json
 from roles.engine.editing.errors import FormatError
 
 # (start, end, replacement) in characters of the text.
@@ -178,13 +179,12 @@ def _json(text: str) -> dict[str, Any]:
             seen[key] = value
         return seen
 
-    def refuse(constant: str) -> Any:
-        raise FormatError("begins as JSON, but is not JSON: a number that JSON does not have", value=constant, way_out=_CORRECT)
-
     try:
-        content: dict[str, Any] = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        content: dict[str, Any] = read_json(text, pairs=unique)
     except json.JSONDecodeError as error:
         raise FormatError(f"begins as JSON, but is not JSON: {error.msg}", line=error.lineno, way_out=_CORRECT) from None
+    except ValueError as error:
+        raise FormatError(f"begins as JSON, but is not JSON: {error}", way_out=_CORRECT) from None
     return content
 
 

@@ -7,7 +7,6 @@ packages of other deploys.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,6 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from roles.engine.bounds import read_json
 from roles.engine.inputs.values import Frozen, Names
 
 EVERY_DEPLOY = "every deploy"
@@ -171,7 +171,7 @@ def written_readers() -> Mapping[str, frozenset[str]]:
     """As `readers`, from the file SCHEMA, without an import of the models: importing all roles takes longer than everything else that a
     deploy does before its first observation. If the file cannot be read, they come from the models."""
     try:
-        properties = json.loads(SCHEMA.read_text(encoding="utf-8"))["properties"]
+        properties = read_json(SCHEMA.read_text(encoding="utf-8"))["properties"]
         return {name: frozenset(found[READERS]) for name, found in properties.items()}
     except (OSError, ValueError, LookupError, TypeError):
         return readers()

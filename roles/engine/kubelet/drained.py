@@ -13,12 +13,12 @@ memory-manager.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from roles.engine.bounds import read_json
 from roles.engine.kubelet.allocatable import reserved_cpus
 from roles.engine.kubelet.values import in_effect, lookup, shown
 from roles.engine.transaction import FileEdit, RuntimeRestart
@@ -199,8 +199,8 @@ def problems(after: Configuration) -> list[str]:
 def stored_policy(data: bytes) -> str:
     """The name of the policy in a checkpoint. Raises ValueError if these bytes are no checkpoint."""
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
+        found = read_json(data)
+    except ValueError:
         raise ValueError("it is not JSON") from None
     name = found.get("policyName") if isinstance(found, dict) else None
     if not isinstance(name, str):

@@ -11,12 +11,12 @@ pkg/cri (Status, RuntimeConfig), and its runtime runc, whose option is SystemdCg
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from roles.engine.bounds import read_json
 from roles.engine.editing import flags
 from roles.engine.harmless import one_line
 from roles.engine.kubelet.facts import Kubelet
@@ -137,8 +137,8 @@ def _reported(status: str, data: str) -> tuple[str | None, str]:
 def _handlers(text: str) -> Iterator[tuple[str, str]]:
     """The drivers of handlers that start runc, from containerd's configuration in JSON."""
     for name, kind, options in _HANDLER.findall(text):
-        if json.loads(kind).startswith(_RUNC):
-            yield one_line(json.loads(name)), SYSTEMD if (json.loads(options) or {}).get(_OPTION) is True else CGROUPFS
+        if read_json(kind).startswith(_RUNC):
+            yield one_line(read_json(name)), SYSTEMD if (read_json(options) or {}).get(_OPTION) is True else CGROUPFS
 
 
 def _places(records: Iterable[list[str]], option: str) -> Iterator[str]:

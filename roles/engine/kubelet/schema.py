@@ -8,7 +8,6 @@ pkg/kubelet/kubeletconfig/util/codec). A value of a wrong type stops it. Both ar
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
+from roles.engine.bounds import read_json
 from roles.engine.kubelet.values import lookup
 
 OLDEST: Final = 21
@@ -107,7 +107,7 @@ class More:
 @cache
 def _table() -> dict[str, Any]:
     text = resources.files(__package__ or "roles.engine.kubelet").joinpath("fields.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
+    table: dict[str, Any] = read_json(text)
     return table
 
 

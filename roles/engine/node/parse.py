@@ -10,12 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
+from roles.engine.bounds import LATEST
 from roles.engine.framed import ADVICE
+from roles.engine.harmless import one_line
 from roles.engine.node.logind import Inhibitor, parse_inhibitor, parse_logind
 from roles.engine.node.model import File, FileKind, Observation, OtherProcess, Process, Unit
 
 # NAMESPACE_NAME, both as Kubernetes accepts them (RFC 1123).
 _POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
+
+
+_MOST_TICKS, _MOST_DIGITS = 10**9, 7
 
 
 class ObservationError(Exception):
@@ -70,7 +75,12 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
     if "end" not in read.single or "daytwo" not in read.single or read.awaited:
         count = len(read.single.keys() - {"end"})
         raise ObservationError(f"{host}: the node's answer was cut short after {count} records; try again")
-    return read.observation(host)
+    try:
+        return read.observation(host)
+    except (IndexError, KeyError, ValueError) as error:
+        raise ObservationError(
+            f"{host}: a record of the node's answer is missing or malformed ({one_line(str(error))[:120]}); try again"
+        ) from None
 
 
 class _Records:
@@ -141,7 +151,7 @@ class _Records:
         self.awaited.clear()
 
     def observation(self, host: str) -> Observation:
-        uptime, epoch, ticks = self.single["clock"]
+        uptime, epoch, ticks = _clock(self.single["clock"])
         cgroups = self.single.get("cgroups")
         logind = self.single.get("logind")
         return Observation(
@@ -149,11 +159,11 @@ class _Records:
             uid=int(self.single["uid"][0]),
             hostname=_text(self.single["hostname"][0]),
             boot_id=self.single["boot"][0],
-            uptime=float(uptime),
-            epoch=int(epoch),
-            ticks_per_second=int(ticks),
+            uptime=uptime,
+            epoch=epoch,
+            ticks_per_second=ticks,
             os=_text(self.single["os"][0]).strip("\"'"),
-            systemd=self.single["systemd"][0],
+            systemd=_release(self.single["systemd"][0]),
             tools=frozenset(self.tools),
             markers=tuple(self.markers),
             processes=tuple(_in_pod(process, self.static) for process in self.processes),
@@ -175,6 +185,21 @@ class _Records:
 def _in_pod(process: Process, static: Mapping[str, tuple[str, tuple[str, ...]]]) -> Process:
     uid, pods = static.get(str(process.pid), (None, ()))
     return replace(process, pod_uid=uid, pods=pods)
+
+
+def _clock(fields: list[str]) -> tuple[float, int, int]:
+    """Raises ValueError for what no clock says: after it everything is divided by the ticks, and compared with the epoch."""
+    uptime, epoch, ticks = float(fields[0]), int(fields[1]), int(fields[2])
+    if not (0 <= uptime <= LATEST.timestamp() and 0 <= epoch <= LATEST.timestamp() and 0 < ticks <= _MOST_TICKS):
+        raise ValueError(f"the clock is {' '.join(fields)}")
+    return uptime, epoch, ticks
+
+
+def _release(text: str) -> str:
+    """Of systemd, "" if it is not known. Raises ValueError."""
+    if text and not (text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS):
+        raise ValueError("systemd has no release of digits")
+    return text
 
 
 def _other(fields: list[str]) -> OtherProcess:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, list_objects
+from roles.engine.bounds import EARLIEST, moment
 from roles.engine.bridge import sleep
 from roles.engine.proof import Cluster, NoApi, Proof
 from roles.engine.starting import probe
@@ -93,10 +93,7 @@ def sandboxes_fail(cluster: Cluster, node_name: str, epoch: int) -> bool:
 
 
 def _seconds(event: Mapping[str, Any]) -> float:
-    try:
-        return datetime.fromisoformat(str(event.get("lastTimestamp"))).timestamp()
-    except ValueError:
-        return 0.0
+    return (moment(event.get("lastTimestamp")) or EARLIEST).timestamp()
 
 
 def _remove(cluster: Cluster, path: str, node_name: str) -> None:

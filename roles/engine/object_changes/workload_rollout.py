@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from roles.engine.bounds import moment, span
 from roles.engine.object_changes.api_object import Object, class_of, controller, is_ending, is_over, owner_ref, replicas, uid
 from roles.engine.transaction import mask_text
 
@@ -155,12 +155,9 @@ def _old_pod_text(pod: Object) -> str:
 
 def _since(meta: Mapping[str, Any]) -> str:
     """When the object was deleted: its deletionTimestamp is the end of its grace period (apimachinery: ObjectMeta)."""
-    try:
-        ends = datetime.fromisoformat(str(meta["deletionTimestamp"]))
-        return (ends - timedelta(seconds=int(meta.get("deletionGracePeriodSeconds") or 0))).isoformat().replace("+00:00", "Z")
-    except (ValueError, OverflowError):
-        # A grace period may be so long that its begin is before year 1.
-        return "an unknown time"
+    ends, seconds = moment(meta["deletionTimestamp"]), int(meta.get("deletionGracePeriodSeconds") or 0)
+    passed = span(seconds)
+    return "an unknown time" if ends is None or passed.total_seconds() != seconds else (ends - passed).isoformat().replace("+00:00", "Z")
 
 
 def what_to_do(pods: Collection[Object], down: Collection[str]) -> list[str]:

@@ -6,12 +6,12 @@ A relation gets None for a side that is not set.
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from roles.engine.bounds import read_json
 from roles.engine.certificates import Material
 from roles.engine.kubelet import parse_duration, parse_quantity, parse_threshold
 from roles.engine.pairs.picture import Handshake
@@ -234,7 +234,7 @@ def same_families(here: Any, there: Any) -> str | None:
 def flannel_network(here: Any, there: Any) -> str | None:
     """net-conf.json of flannel has the same range."""
     try:
-        found = json.loads(str(there))
+        found = read_json(str(there))
         return same_networks(here, [found[name] for name in ("Network", "IPv6Network") if found.get(name)])
     except (ValueError, TypeError, AttributeError):
         return None

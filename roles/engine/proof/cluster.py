@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ from roles.engine.api import (
     node_with_pods,
     parse_kubeconfig,
 )
+from roles.engine.bounds import read_json
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
@@ -291,7 +291,7 @@ class Cluster:
         if component == "kube-apiserver":
             return None
         try:
-            found = json.loads(self._optional(host, component, "/configz") or "null")
+            found = read_json(self._optional(host, component, "/configz") or "null")
         except ValueError:
             return None
         return found if isinstance(found, dict) else None

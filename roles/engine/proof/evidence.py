@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from roles.engine.api import ApiConnectionLost, ApiError, Forbidden, NotFound, Unauthorized, Unusable, kubelet_path, node_lease, presented
+from roles.engine.bounds import read_json
 from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
 from roles.engine.editing import flag_values
 from roles.engine.named_paths import KUBELET
@@ -74,8 +74,8 @@ class ProcessLook:
         return self._cluster.query(lambda api: api.get_raw(path), at).decode("utf-8", "replace")
 
     def json(self, path: str) -> Mapping[str, Any]:
-        with contextlib.suppress(ValueError, RecursionError):
-            found = json.loads(self._cluster.query(lambda api: api.get_raw(path)))
+        with contextlib.suppress(ValueError):
+            found = read_json(self._cluster.query(lambda api: api.get_raw(path)))
             return found if isinstance(found, dict) else {}
         return {}
 

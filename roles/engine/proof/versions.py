@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import Any
 
 from roles.engine.api import ApiError
+from roles.engine.bounds import moment
 from roles.engine.bridge import Remote, RemoteError, at_once, spawn, whole
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet, ask
@@ -72,12 +72,9 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
     (pkg/kubelet/nodestatus, ReadyCondition). An older one may be the version before an upgrade."""
     status = node.get("status") or {}
     beats = [one.get("lastHeartbeatTime") for one in status.get("conditions") or () if one.get("type") == "Ready"]
-    try:
-        since = datetime.fromisoformat(str(beats[0])).timestamp() if beats else 0.0
-    except ValueError:
-        return None
+    since = moment(beats[0]) if beats else None
     # Heartbeats have whole seconds, and the clock is read twice.
-    if since < seen.started_at(process) + 1:
+    if since is None or since.timestamp() < seen.started_at(process) + 1:
         return None
     return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
 

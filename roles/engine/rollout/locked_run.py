@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
-from roles.engine.bridge import Event, Fleet, Pool, RemoteError, Task, on_interrupt, show, spawn
+from roles.engine.bridge import Event, Fleet, Pool, RemoteError, Task, on_interrupt, show, spawn, unforeseen_error
 from roles.engine.rollout.lock import ClusterLock, Locked
 from roles.engine.rollout.number import run_number
 from roles.engine.rollout.pace import Stage
@@ -167,9 +167,9 @@ class LockedRun:
             self._finish()
             self.show_left_out("It was not changed; run the same command again once it answers.")
         except Exception as error:
-            self.halted = self.halted or repr(error)
-            show(f"\nthe run ended with an internal error: {error!r}")
-            raise
+            said = unforeseen_error(error)
+            self.halted = self.halted or said
+            show(f"\nthe run ended: {said}")
         finally:
             self._lock.release_or_warn()
             self._over()
@@ -216,7 +216,7 @@ class LockedRun:
                 step.outcome = self.success
         except Exception as error:
             step.outcome = getattr(error, "outcome", step.outcome)
-            step.why = f"an internal error of daytwo: {error!r}" if isinstance(error, _OWN) else str(error) or repr(error)
+            step.why = unforeseen_error(error) if isinstance(error, _OWN) else str(error) or repr(error)
         step.seconds = time.monotonic() - started
         show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
         if step.outcome != self.success:

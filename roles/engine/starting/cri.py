@@ -7,11 +7,11 @@ k8s.io/cri-client (NewRemoteRuntimeService: Version of the v1 API must answer); 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roles.engine.bounds import read_json
 from roles.engine.kubelet import ask, runtime
 
 OK, UNIMPLEMENTED, NO_ANSWER = "0", "12", "-"
@@ -113,7 +113,7 @@ def _bytes(value: object) -> bytes:
 def _programs(data: bytes) -> frozenset[str]:
     """The programs that a network configuration names (CNI specification: type of each plugin, and of its ipam)."""
     try:
-        content: Any = json.loads(data.decode("utf-8", "replace"))
+        content: Any = read_json(data)
         plugins = content.get("plugins", [content])
         named = [one.get("type") for plugin in plugins for one in (plugin, plugin.get("ipam") or {})]
     except (ValueError, AttributeError, TypeError, IndexError):

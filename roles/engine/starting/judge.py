@@ -11,10 +11,11 @@ from __future__ import annotations
 import ipaddress
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from shlex import quote
 from typing import Final
 
+from roles.engine.bounds import at_epoch
 from roles.engine.certificates import Certificate, CertificateError, parse_certificates
 from roles.engine.editing import FormatError, yaml_text
 from roles.engine.harmless import one_line
@@ -172,7 +173,7 @@ def _certificates(pem: bytes) -> list[Certificate]:
 def _expiry(pem: bytes, facts: StartFacts) -> datetime | None:
     """When the first of these certificates expired; None if it has not, or if that is not known."""
     first = next(iter(_certificates(pem)), None)
-    if first is None or not facts.epoch or first.left(datetime.fromtimestamp(facts.epoch, UTC)) > 0:
+    if first is None or not facts.epoch or first.left(at_epoch(facts.epoch)) > 0:
         return None
     return first.not_after
 

@@ -13,8 +13,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from roles.engine.bounds import read_json
 
 _MASK = r"<masked\ sha256:[0-9a-f]{8}>"
 MASKED = re.compile(_MASK, re.VERBOSE)
@@ -92,6 +96,11 @@ _NAME = r"""\\*["']?[\w./-]+\\*["']?[ \t]*:"""
 _MAP = re.compile(rf"\{{[ \t]*(?:\}}|$|{_NAME})", re.MULTILINE)
 _NO_PROSE = re.compile(rf"[\[{{#-]|{_NAME}(?:\s|$)", re.MULTILINE)
 
+# A data key and its value in JSON or YAML, as pyinfra's --data has it, or text of several lines.
+_DATA = re.compile(r"(?:--data=)?[A-Za-z]\w*=(?=\s*[\[{]|[^\n]*\n)")
+# The field of data that is the content of a file.
+_CONTENT = re.compile(r"content|\n")
+
 SecretSpan = tuple[int, int]
 
 
@@ -166,7 +175,9 @@ def _is_switch(key: str) -> bool:
 
 
 def _command_word(word: str) -> str:
-    """One word of a command line. `--data=password=x` is also read as `password=x`."""
+    """One word of a command line. `--data=password=x` is also read as `password=x`; data in JSON by its structure."""
+    if data := _DATA.match(word):
+        return data[0] + _shown_data(word[data.end() :])
     rest = word
     while match := re.match(r"([\w./-]+)=", rest):
         rest = rest[match.end() :]
@@ -175,6 +186,28 @@ def _command_word(word: str) -> str:
         if not match[1].startswith("-"):
             break
     return mask_text(word)
+
+
+def _shown_data(text: str) -> str:
+    """The value of a data key: without contents of files, whatever they are; unchanged if it holds none and no secret."""
+    try:
+        whole = read_json(text)
+    except ValueError:
+        return mask(text) if _CONTENT.search(text) else mask_text(text)
+    shown = _shown_json(whole, "")
+    return text if shown == whole else json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+
+
+def _shown_json(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _shown_json(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_shown_json(one, key) for one in value]
+    if not isinstance(value, str):
+        return mask(str(value)) if is_secret(key) and isinstance(value, int | float) and not isinstance(value, bool) else value
+    if _CONTENT.fullmatch(key) or "\n" in value or is_secret(key):
+        return _hidden(value)
+    return mask_text(value)
 
 
 def mask_keys(text: str) -> str:

@@ -52,7 +52,7 @@ _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\Z))*")
 # Lists of maps with a `value` that are not environment variables (Kubernetes: Toleration, Taint, Sysctl, PodDNSConfigOption).
 _OPEN_VALUES = frozenset({"tolerations", "registerWithTaints", "taints", "sysctls", "options"})
 # kubeadm's arguments of a component (v1beta4) are also maps of name and value; gates are not secret.
-_ARGUMENTS, _GATES = "extraArgs", "feature-gates"
+_ARGUMENTS = "extraArgs"
 
 
 def masker(path: str) -> Callable[[str], str]:
@@ -81,8 +81,8 @@ def mask_unit(text: str) -> str:
 def mask_manifest(text: str) -> str:
     """Mask a file in YAML or JSON, or single lines of one: values with the name of a secret, and the `value` of each environment variable.
 
-    A `value` counts as that of an environment variable unless it belongs to a toleration, a taint, a sysctl, a DNS option, or to the
-    feature gates among kubeadm's arguments. Other texts: mask_text.
+    A `value` counts as that of an environment variable unless it belongs to a toleration, a taint, a sysctl, a DNS option, or to one
+    of kubeadm's arguments whose flag is no secret. Other texts: mask_text.
     """
     # A secret that is found by its format may span several values and comments.
     return settled(lambda part: mask_text(_or_lines(_manifest, mask_keys(part))), text)
@@ -237,7 +237,7 @@ class _Manifest:
             self._text(node)
         for key, value in node.pairs:
             self.look(key, "")
-            variable = _last_word(key.text) == "value" and parent not in _OPEN_VALUES and not _is_gates(node, parent)
+            variable = _last_word(key.text) == "value" and parent not in _OPEN_VALUES and not _is_plain_flag(node, parent)
             if not (variable or is_secret(key.text)) or not self._hide(key, value, variable):
                 self.look(value, key.text)
         scalars = [(item, *self._inner(item)) for item in node.items if item.kind == "scalar"]
@@ -293,6 +293,7 @@ class _Manifest:
         return (head.end() if head else start), end
 
 
-def _is_gates(item: YamlNode, parent: str) -> bool:
+def _is_plain_flag(item: YamlNode, parent: str) -> bool:
+    """One of kubeadm's arguments, whose flag is no secret: `{name: v, value: "4"}` is shown as `--v=4` is elsewhere."""
     names = [value.text for key, value in item.pairs if key.text == "name"]
-    return parent == _ARGUMENTS and [name.replace("_", "-") for name in names] == [_GATES]
+    return parent == _ARGUMENTS and len(names) == 1 and not is_secret(names[0])

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from roles.engine.bounds import read_json
+from roles.engine.files import create_private, state_folder
 from roles.engine.transaction.change_script import Holder
 from roles.engine.transaction.mask import mask_command, mask_text
 from roles.engine.transaction.model import Change, FileEdit
@@ -196,8 +198,7 @@ class RunRecord:
     """
 
     def __init__(self, info: RunInfo) -> None:
-        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
-        self.path = Path(state) / "daytwo/runs" / f"{info.id}.jsonl"
+        self.path = state_folder("runs") / f"{info.id}.jsonl"
         self._begin = {"event": "run", "format": FORMAT, **asdict(info)}
 
     def write(self, event: Mapping[str, Any]) -> None:
@@ -216,7 +217,7 @@ class RunRecord:
 
     def _create(self) -> None:
         """Create the empty file, and sync the directories above it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        create_private(self.path.parent)
         if not self.path.exists() or self.path.stat().st_size:
             # An existing file belongs to another run.
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -290,8 +291,8 @@ def parse_events(data: bytes) -> Events:
 
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = read_json(line)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 

@@ -231,7 +231,7 @@ def test_what_an_api_reads_may_be_compressed(api: Api, server: ApiServer) -> Non
 def test_a_compressed_answer_that_is_not_whole(
     api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch, encode: Callable[[bytes], bytes], raised: type[ApiError], words: str
 ) -> None:
-    monkeypatch.setattr(tunnel, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(tunnel, "MOST_BYTES", 1 << 20)
     server.encode = encode
     with pytest.raises(raised, match=words):
         api.get_raw("/metrics")

@@ -7,6 +7,7 @@ import datetime
 import json
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -138,16 +139,20 @@ def test_an_apply_is_tried_again_and_a_deletion_is_not(api: Api, server: ApiServ
     assert len(server.sent) == 3
 
 
+def item(number: int) -> dict[str, Any]:
+    return {"metadata": {"name": str(number)}}
+
+
 def test_a_list_comes_in_pages(api: Api, server: ApiServer) -> None:
     def answer(path: str, who: str | None) -> tuple[int, bytes]:
         query = parse_qs(urlsplit(path).query)
         assert query["limit"] == ["2"] and query["fieldSelector"] == ["spec.nodeName=w1"]
         first = int(query.get("continue", ["0"])[0])
         more = {"continue": str(first + 2)} if first < 4 else {}
-        return 200, json.dumps({"metadata": more, "items": [{"n": n} for n in range(first, min(first + 2, 5))]}).encode()
+        return 200, json.dumps({"metadata": more, "items": [item(n) for n in range(first, min(first + 2, 5))]}).encode()
 
     server.answer = answer
-    assert list_objects(api, "/api/v1/pods", fields="spec.nodeName=w1", page=2) == [{"n": n} for n in range(5)]
+    assert list_objects(api, "/api/v1/pods", fields="spec.nodeName=w1", page=2) == [item(n) for n in range(5)]
 
 
 def test_a_list_that_was_forgotten_is_asked_for_anew_as_a_whole(api: Api, server: ApiServer) -> None:
@@ -158,11 +163,11 @@ def test_a_list_that_was_forgotten_is_asked_for_anew_as_a_whole(api: Api, server
         if "continue" in asked[-1]:
             return 410, b'{"reason": "Expired", "message": "The provided continue parameter is too old"}'
         if asked[-1]["limit"] == ["0"]:
-            return 200, b'{"metadata": {}, "items": [{"n": 1}, {"n": 2}]}'
-        return 200, b'{"metadata": {"continue": "x"}, "items": [{"n": 1}]}'
+            return 200, json.dumps({"metadata": {}, "items": [item(1), item(2)]}).encode()
+        return 200, json.dumps({"metadata": {"continue": "x"}, "items": [item(1)]}).encode()
 
     server.answer = answer
-    assert list_objects(api, "/api/v1/pods", page=1) == [{"n": 1}, {"n": 2}]
+    assert list_objects(api, "/api/v1/pods", page=1) == [item(1), item(2)]
     assert len(asked) == 3
     server.answer = lambda path, who: (410, b"")
     with pytest.raises(Expired):

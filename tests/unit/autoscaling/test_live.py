@@ -133,7 +133,7 @@ def one_answer(cpu: str = "50m", timestamp: str = text(ago(5)), window: str = "1
         (one_answer(cpu="1e100"), "more than a number of 64 bits"),
         (one_answer(cpu="1e999999999"), "out of the range"),
         (one_answer(cpu="NaN"), "is not a quantity"),
-        (one_answer(timestamp="2026-03-01T11:59:50"), "a time without a zone"),
+        (one_answer(timestamp="2026-03-01T11:59:50"), "no time with a zone"),
         (one_answer(timestamp="tomorrow"), "its answer has another shape"),
         (one_answer(window="9999999h"), "longer than a duration can be"),
     ],

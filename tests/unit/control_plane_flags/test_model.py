@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from roles.control_plane_flags.dangers import MUST_BE_EQUAL, NAMES_SECRET, danger
+from roles.control_plane_flags.dangers import DANGERS, HARMLESS, MUST_BE_EQUAL, NAMES_PUBLIC, danger
 from roles.control_plane_flags.listed_flags import alike, parse_flags
 from roles.control_plane_flags.model import DesiredFile, read_flags
+from roles.control_plane_flags.reserved import reserved
 from roles.engine.transaction.refusal import Refusal
 
 PATH = "/etc/kubernetes/policy.yaml"
@@ -68,6 +69,19 @@ def test_flags_that_are_refused(flags: Any, words: str) -> None:
         ("/etc/kubernetes/manifests/x.yaml", {"content": ""}, "static pod"),
         ("/etc/kubernetes/pki/ca.crt", {"content": ""}, "kubeadm and its renewal"),
         ("/etc/kubernetes/scheduler.conf", {"content": ""}, "kubeconfigs"),
+        ("/etc/kubernetes/ssl/ca.key", {"content": ""}, "kubeadm and its renewal"),
+        ("/etc/kubernetes/kubelet-config.yaml", {"content": ""}, "kubelet, kubeadm and other tools"),
+        ("/etc/kubernetes/kubelet.env", {"content": ""}, "kubelet, kubeadm and other tools"),
+        ("/etc/shadow", {"content": ""}, "belongs to other programs"),
+        ("/etc/sudoers.d/x", {"content": ""}, "starts or trusts"),
+        ("/etc/systemd/system/kubelet.service", {"content": ""}, "starts or trusts"),
+        ("/etc/containerd/config.toml", {"content": ""}, "belongs to other programs"),
+        ("/usr/bin/kubelet", {"content": ""}, "programs of the node"),
+        ("/opt/cni/bin/bridge", {"content": ""}, "programs of the node"),
+        ("/boot/grub/grub.cfg", {"content": ""}, "boots from it"),
+        ("/root/.ssh/authorized_keys", {"content": ""}, "belongs to users"),
+        ("/srv/git/.ssh/authorized_keys", {"content": ""}, "belongs to users"),
+        ("/var/lib/etcd/x", {"content": ""}, "belongs to other programs"),
         ("/var/lib/kubelet/config.yaml", {"content": ""}, "belongs to other programs"),
         ("/tmp/x", {"content": ""}, "belongs to other programs"),
         ("/etc/kubernetes/../x", {"content": ""}, "the whole path"),
@@ -111,16 +125,80 @@ def test_files_that_are_refused(path: str, file: Any, words: str) -> None:
         ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction",), None, True),
         ("kube-apiserver", "disable-admission-plugins", None, ("ResourceQuota",), True),
         ("kube-apiserver", "disable-admission-plugins", ("ResourceQuota",), None, False),
+        ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction",), ("NodeRestriction,AlwaysDeny",), True),
+        ("kube-apiserver", "enable-admission-plugins", None, ("EventRateLimit",), True),
+        ("kube-apiserver", "request-timeout", None, ("1ms",), True),
+        ("kube-apiserver", "shutdown-delay-duration", None, ("1h",), True),
+        ("kube-apiserver", "goaway-chance", None, ("0.02",), True),
+        ("kube-apiserver", "emulated-version", None, ("1.31",), True),
+        ("kube-controller-manager", "terminated-pod-gc-threshold", None, ("1",), True),
+        ("kube-controller-manager", "enable-garbage-collector", None, ("false",), True),
+        ("kube-controller-manager", "concurrent-service-endpoint-syncs", None, ("0",), True),
+        ("kube-controller-manager", "cloud-provider", None, ("external",), True),
+        ("kube-scheduler", "some-later-flag", None, ("x",), True),
+        ("kube-scheduler", "v", None, ("4",), False),
     ],
 )
 def test_which_changes_need_consent(component: str, flag: str, before: Any, after: Any, dangerous: bool) -> None:
     assert (danger(component, flag, before, after) is not None) is dangerous
 
 
+def test_no_flag_is_both_harmless_and_dangerous() -> None:
+    words = [flag.replace(".*", "x") for one in DANGERS for flag in one.flag.split("|") if "(" not in flag]
+    assert len(words) > 40 and [flag for flag in words if HARMLESS.fullmatch(flag)] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/kubernetes/a.yaml", "/etc/kubernetes/daytwo/k.key", "/var/log/kubernetes/audit.log", "/srv/audit/a.log", "/var/run/kubernetes/"],
+)
+def test_paths_that_components_may_have(path: str) -> None:
+    assert reserved(path) == ""
+
+
+@pytest.mark.parametrize("path", ["/etc/kubernetes/pki/ca.crt", "//etc/shadow", "/etc/kubernetes/../shadow", "/usr/", "/boot/x/../y"])
+def test_paths_that_no_component_may_have(path: str) -> None:
+    assert reserved(path)
+
+
 def test_which_flags_name_secrets_and_which_are_the_same_on_all() -> None:
-    secret = ["encryption-provider-config", "token-auth-file", "tls-private-key-file", "authentication-token-webhook-config-file"]
-    assert all(NAMES_SECRET.fullmatch(name) for name in secret)
-    assert not any(NAMES_SECRET.fullmatch(name) for name in ("config", "audit-policy-file", "admission-control-config-file"))
+    secret = [
+        "encryption-provider-config",
+        "token-auth-file",
+        "tls-private-key-file",
+        "authentication-token-webhook-config-file",
+        "etcd-keyfile",
+        "kubelet-client-key",
+        "proxy-client-key-file",
+        "service-account-signing-key-file",
+        "service-account-key-file",
+        "tls-sni-cert-key",
+        "service-account-private-key-file",
+        "cluster-signing-key-file",
+        "cluster-signing-kubelet-serving-key-file",
+        "kubeconfig",
+        "authorization-webhook-config-file",
+        "audit-webhook-config-file",
+        "egress-selector-config-file",
+        "some-later-flag",
+    ]
+    public = [
+        "config",
+        "audit-policy-file",
+        "admission-control-config-file",
+        "client-ca-file",
+        "etcd-cafile",
+        "etcd-certfile",
+        "tls-cert-file",
+        "root-ca-file",
+        "requestheader-client-ca-file",
+        "kubelet-client-certificate",
+        "cluster-signing-cert-file",
+        "proxy-client-cert-file",
+        "oidc-ca-file",
+    ]
+    assert [name for name in secret if NAMES_PUBLIC.fullmatch(name)] == []
+    assert [name for name in public if not NAMES_PUBLIC.fullmatch(name)] == []
     assert MUST_BE_EQUAL.fullmatch("service-account-issuer") and not MUST_BE_EQUAL.fullmatch("v")
 
 

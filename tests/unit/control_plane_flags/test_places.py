@@ -92,5 +92,5 @@ def test_a_file_that_is_read_and_not_mounted() -> None:
 
 @pytest.mark.parametrize("row", [one for one in WRITTEN_PATHS if API in one.programs])
 def test_every_path_that_an_api_server_writes(row: Any) -> None:
-    refusals, _ = told(None, {"control_plane_flags": {API: {row.flag: "/var/lib/somewhere/x"}}})
+    refusals, _ = told(None, {"control_plane_flags": {API: {row.flag: "/srv/somewhere/x"}}})
     assert any("is no mount of the pod" in one and row.what in one for one in refusals)

@@ -273,8 +273,8 @@ def test_a_dangerous_flag_needs_consent_by_its_name() -> None:
         (API, "max-mutating-requests-inflight", ("500",), ("300", "400"), True),
         (API, "default-not-ready-toleration-seconds", None, ("0",), True),
         (API, "default-unreachable-toleration-seconds", None, ("600",), False),
-        (MANAGER, "max-requests-inflight", None, ("40",), False),
-        (SCHEDULER, "node-eviction-rate", None, ("1",), False),
+        (MANAGER, "max-requests-inflight", None, ("40",), True),
+        (SCHEDULER, "node-eviction-rate", None, ("1",), True),
     ],
 )
 def test_what_can_evict_or_stop_everything_needs_consent(

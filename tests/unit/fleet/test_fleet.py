@@ -73,6 +73,8 @@ def test_the_job() -> None:
     (container,) = pod["containers"]
     assert (job["spec"]["backoffLimit"], pod["restartPolicy"], pod["automountServiceAccountToken"]) == (0, "Never", False)
     assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == USER
+    assert pod["terminationGracePeriodSeconds"] >= 600 and pod["shareProcessNamespace"], "a SIGTERM arrives, and there is time after it"
+    assert "@sha256:" in container["image"]
     rights = container["securityContext"]
     assert rights["readOnlyRootFilesystem"] and not rights["allowPrivilegeEscalation"] and rights["capabilities"] == {"drop": ["ALL"]}
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
@@ -95,6 +97,11 @@ def test_the_matrix_has_one_run_for_each_cluster() -> None:
     assert job["strategy"]["fail-fast"] is False
     (script,) = [step["run"] for step in job["steps"] if "run" in step]
     assert "${{" not in script, "an input would become a part of the script"
+    assert all(re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in job["steps"] if "uses" in step)
+    (own,) = [step["env"]["XDG_STATE_HOME"] for step in job["steps"] if "run" in step]
+    (kept,) = [step["with"]["path"] for step in job["steps"] if "path" in step.get("with", {})]
+    assert "matrix.cluster" in own and kept == f"{own}/daytwo/runs", "an artifact has the records of its own cluster only"
+    assert "ssh_strict_host_key_checking=yes" in script and "ssh_known_hosts_file=" in script
     subprocess.run(["sh", "-n"], input=script, text=True, check=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -79,12 +80,17 @@ gevent.spawn(fails).join()
 """
 
 
-def test_what_pyinfra_and_gevent_print_of_a_host_is_harmless() -> None:
-    done = subprocess.run([sys.executable, "-c", HOST], cwd=ROOT, capture_output=True, check=True)
+def test_what_pyinfra_and_gevent_print_of_a_host_is_harmless(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HOST], cwd=ROOT, capture_output=True, check=True, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    )
     said = done.stderr.decode()
     assert said.count("\\x1b]52;c;YQ==\\x07 \\u202e") == 4, said
     assert "\x1b]" not in said and "\x07" not in said and "\u202e" not in said
-    assert "Traceback" in said and "ValueError" in said and "SSH error" in said
+    assert "Traceback" not in said and "ValueError" in said and "SSH error" in said
+    kept = list((tmp_path / "daytwo/errors").iterdir())
+    assert len(kept) == 2 and all(path.stat().st_mode & 0o777 == 0o600 and str(path) in said for path in kept)
+    assert all("Traceback" in path.read_text() and "\x1b" not in path.read_text() for path in kept)
 
 
 def test_the_command_itself_is_guarded_before_it_connects() -> None:

@@ -186,7 +186,9 @@ def test_an_undo_counts_only_when_all_of_it_is_done(host: Host) -> None:
 
 def test_an_internal_error_is_reported_as_one(host: Host) -> None:
     run = one(host, step("a", error=KeyError("metadata")))
-    assert run.steps[0].outcome == "failed" and run.steps[0].why == "an internal error of daytwo: KeyError('metadata')"
+    assert (
+        run.steps[0].outcome == "failed" and "did not expect this, which is a defect: KeyError: 'metadata', in tests/" in run.steps[0].why
+    )
 
 
 def test_many_at_once_and_then_the_last(host: Host) -> None:

@@ -162,7 +162,7 @@ def test_nodes_that_earlier_runs_left_cordoned_are_back_when_others_are_drained(
 
 
 def pod(
-    name: str, *, ready: bool = True, daemon: str = "", static: bool = False, started: str = "200", ending: bool = False
+    name: str, *, ready: bool = True, daemon: str = "", static: bool = False, started: str = "1970-01-01T00:03:20Z", ending: bool = False
 ) -> dict[str, Any]:
     owners = [{"kind": "DaemonSet", "uid": daemon, "controller": True}] if daemon else []
     return {
@@ -179,7 +179,7 @@ def pod(
 
 
 def missing(expected: Expected, *pods: dict[str, Any]) -> list[str]:
-    return unready_pods(expected, pods, 150.0, float)
+    return unready_pods(expected, pods, 150.0)
 
 
 def test_the_pods_that_must_be_back() -> None:
@@ -187,7 +187,9 @@ def test_the_pods_that_must_be_back() -> None:
     assert expected.static == {"ns/api"} and set(expected.daemons or ()) == {"d1"}
     assert missing(expected, pod("api", static=True), pod("proxy-2", daemon="d1")) == []
     # A status from before the boot, which the kubelet has not written again yet, proves nothing.
-    assert missing(expected, pod("api", static=True, started="100"), pod("proxy-1", daemon="d1")) == ["ns/api is not Ready"]
+    assert missing(expected, pod("api", static=True, started="1970-01-01T00:01:40Z"), pod("proxy-1", daemon="d1")) == [
+        "ns/api is not Ready"
+    ]
     assert missing(expected, pod("api", static=True, ready=False)) == ["ns/api is not Ready", "ns/proxy-1 is not Ready"]
     assert missing(expected, pod("api", static=True), pod("proxy-1", daemon="d1", ending=True)) == ["ns/proxy-1 is not Ready"]
 

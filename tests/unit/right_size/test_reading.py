@@ -74,7 +74,14 @@ class World:
             raise self.api_fails[kind]
         if path == "/api/v1/namespaces/kube-system":
             return {"metadata": {"uid": "c"}}
-        items: dict[str, list[Any]] = {"pods": self.pods, "replicasets": [REPLICA_SET], "jobs": [], "nodes": []}
+        items: dict[str, list[Any]] = {
+            "pods": self.pods,
+            "replicasets": [REPLICA_SET],
+            "jobs": [],
+            "statefulsets": [],
+            "daemonsets": [],
+            "nodes": [],
+        }
         if kind not in items:
             raise NotFound("cp1", path, "404", "-")
         return {"items": copy.deepcopy(items[kind])}

@@ -253,9 +253,10 @@ def test_a_kill_that_was_answered_changes_nothing_more() -> None:
 
 @given(st.integers(20, 3000), st.integers(8, 3000))
 def test_the_advice_after_kills_ends_near_the_need(need: int, limit: int) -> None:
-    """Each advice is followed: it is killed at once while its limit is below its need, and then it runs."""
+    """Each advice is followed: it is killed at once while its limit is below its need, and then it runs. (Above 4 times the first limit the
+    advice is another one.)"""
     kills: list[Kill] = []
-    request = limit = min(limit, need - 1) * MI
+    request = limit = max(min(limit, need - 1), need // 2) * MI
     while limit < need * MI:
         kills.append(Kill(f"{len(kills):064x}", START + len(kills), limit, 1.0))
         _, memory = judged(history(now=START + len(kills), kills=kills), now(None, request, None, limit), WEEK)
@@ -406,3 +407,17 @@ def test_a_limit_that_was_raised_is_not_raised_again_for_what_the_old_one_did() 
     few = [replace(one, cpu_limit=150) for one in reads(10, 5, lambda _: 100.0, begun=START + 65, age=65, periods=1020, throttled=420)]
     cpu, _ = judged(history(life([*before, *few])), now(110, cpu_limit=150))
     assert (cpu.decision, cpu.limit) == ("keep", 150), "too few periods of the new limit to say"
+
+
+def test_raises_after_oom_kills_have_an_end() -> None:
+    """Each raise is applied, and each time the container is killed at its new limit."""
+    limit, first, kills = 160 * MI, 160 * MI, list[Kill]()
+    for number in range(20):
+        kills.append(Kill(f"{number:064x}", START + number * 3600.0, limit, 60.0))
+        memory = judged(SampleHistory((), tuple(kills)), now(100, limit, None, limit))[1]
+        if memory.decision != "raise":
+            break
+        assert memory.limit is not None and memory.limit > limit
+        limit = memory.limit
+    assert memory.decision == "fix" and limit <= 4 * first, (memory, limit)
+    assert "rose from 160Mi" in memory.why and "fix the program" in memory.why

@@ -61,15 +61,48 @@ def test_one_that_was_killed_and_waits() -> None:
     ("meta", "workload"),
     [
         ({"ownerReferences": []}, SizedWorkload("Pod", "shop", "p")),
-        ({"ownerReferences": [{"kind": "Rollout", "name": "r", "uid": "u", "controller": True}]}, SizedWorkload("Rollout", "shop", "r")),
         (
-            {"ownerReferences": [{"kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]},
+            {"ownerReferences": [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "r", "uid": "u", "controller": True}]},
+            SizedWorkload("Rollout", "shop", "r"),
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]},
             SizedWorkload("ReplicaSet", "shop", "gone"),
         ),
         # A Deployment has its pods through ReplicaSets: who may create pods cannot make one count as a replica.
-        ({"ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}, SizedWorkload("Pod", "shop", "p")),
-        ({"ownerReferences": [{"kind": "CronJob", "name": "b", "uid": "c", "controller": True}]}, SizedWorkload("Pod", "shop", "p")),
-        ({"ownerReferences": [{"kind": "Job", "name": "b-1", "uid": "j", "controller": True}]}, SizedWorkload("CronJob", "shop", "b")),
+        (
+            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}]},
+            SizedWorkload("Pod", "shop", "p"),
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "b", "uid": "c", "controller": True}]},
+            SizedWorkload("Pod", "shop", "p"),
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "b-1", "uid": "j", "controller": True}]},
+            SizedWorkload("CronJob", "shop", "b"),
+        ),
+        # Owners that do not exist, or are something else: by group, UID, name.
+        (
+            {
+                "ownerReferences": [
+                    {"apiVersion": "no-such.example/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
+                ]
+            },
+            SizedWorkload("StatefulSet of no-such.example/v1", "shop", "db"),
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}]},
+            SizedWorkload("Pod", "shop", "p"),
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "other", "uid": "s", "controller": True}]},
+            SizedWorkload("Pod", "shop", "p"),
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": True}]},
+            SizedWorkload("StatefulSet", "shop", "db"),
+        ),
         (
             {"annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "8a" * 16}},
             SizedWorkload("static pod", "shop", "p"),
@@ -77,8 +110,16 @@ def test_one_that_was_killed_and_waits() -> None:
     ],
 )
 def test_the_workload_of_a_pod(meta: dict[str, Any], workload: SizedWorkload) -> None:
-    job = {"metadata": {"name": "b-1", "uid": "j", "ownerReferences": [{"kind": "CronJob", "name": "b", "uid": "c", "controller": True}]}}
-    [found] = containers([pod("p", meta=meta)], {**BETWEEN, "Job": [job]})
+    job = {
+        "metadata": {
+            "name": "b-1",
+            "namespace": "shop",
+            "uid": "j",
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "b", "uid": "c", "controller": True}],
+        }
+    }
+    database = {"metadata": {"name": "db", "namespace": "shop", "uid": "s"}}
+    [found] = containers([pod("p", meta=meta)], {**BETWEEN, "Job": [job], "StatefulSet": [database]})
     assert found.workload == workload
     if workload.kind == "static pod":
         assert found.uid == "8a" * 16, "its cgroup has the UID of the manifest, not of the mirror"

@@ -62,7 +62,7 @@ def pod(name: str, **more: Any) -> dict[str, Any]:
     """A running pod of the Deployment shop/web."""
     return {
         "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}",
-                     "ownerReferences": [{"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}], **more.pop("meta", {})},
+                     "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}], **more.pop("meta", {})},
         "spec": {"nodeName": "w1", "containers": [{"name": "app", "image": "i", "resources": more.pop("resources", {})}], **more.pop("spec", {})},
         "status": {"phase": "Running", "qosClass": "Burstable", "containerStatuses": [{
             "name": "app", "containerID": f"containerd://{ID}", "restartCount": 0, "imageID": "i@1",
@@ -71,4 +71,4 @@ def pod(name: str, **more: Any) -> dict[str, Any]:
 
 
 REPLICA_SET = {"metadata": {"name": "web-1", "namespace": "shop", "uid": "rs",
-                            "ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}}  # fmt: skip
+                            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}}  # fmt: skip

@@ -229,7 +229,7 @@ def test_unit(marked: str) -> None:
         "a: &x «b»\nvalue: *x",
         "a: 1\n---\n- value: !!str «b»\n",
         # kubeadm's arguments.
-        "extraArgs:\n- name: feature-gates\n  value: A=true\n- name: x\n  value: «y»",
+        'extraArgs:\n- name: v\n  value: "4"\n- name: some-token\n  value: «y»',
         "env:\n- name: A\n  valueFrom:\n    secretKeyRef:\n      name: x\n      key: token",
         "args:\n- --token=«a b»\n- --value=b\n- --foo=value:b",
     ],

@@ -1,0 +1,71 @@
+"""What nobody expected, in one sentence for the operator: the error, its place in the code, and a file with the traceback to report.
+
+A traceback on a terminal says nothing to an operator, and may show what a node wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from roles.engine.bridge.refused import RunRefused
+from roles.engine.files import FILE_MODE, create_private, state_folder, write_whole
+from roles.engine.harmless import harmless, one_line
+from roles.engine.transaction import mask_text
+
+_ROOT = Path(__file__).resolve().parents[3]
+_LONGEST = 300
+# The same error of many hosts is kept once.
+_kept: dict[str, Path | None] = {}
+
+
+def sentence(error: BaseException) -> str:
+    """What happened, where, and what to do. Keeps the traceback in a file, if there is room for it."""
+    what = f"{type(error).__name__}: {one_line(mask_text(str(error)))[:_LONGEST]}, in {place(error)}"
+    if what not in _kept:
+        _kept[what] = _keep("".join(traceback.format_exception(error)))
+    file = _kept[what]
+    report = f"report it with the file {file}" if file else "report it with this line and the command"
+    return f"daytwo did not expect this, which is a defect: {what}; what was begun is in deploys/changes.py; {report}"
+
+
+def place(error: BaseException) -> str:
+    """The line of daytwo, or else of the operator's own files, that raised an error: `roles/engine/api/read.py:164`."""
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [(path.relative_to(_ROOT), line) for path, line in frames if path.is_relative_to(_ROOT) and ".venv" not in path.parts]
+    path, line = (own or frames or [(Path("an unknown place"), None)])[-1]
+    return f"{path}:{line}" if line else str(path)
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Any error of the block becomes a refusal of the run; a refusal stays what it is."""
+    try:
+        yield
+    except RunRefused:
+        raise
+    except Exception as error:
+        if type(error).__module__.split(".")[0] == "pyinfra":
+            raise  # its own words for the operator: DeployError, NoHostError
+        raise RunRefused(sentence(error)) from None
+
+
+def say(error: BaseException) -> None:
+    """On standard error, where no result belongs to anybody."""
+    sys.stderr.write(f"--> {sentence(error)}\n")
+
+
+def _keep(text: str) -> Path | None:
+    with contextlib.suppress(OSError):
+        folder = state_folder("errors")
+        create_private(folder)
+        path = folder / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}-{len(_kept)}.txt"
+        write_whole(path, harmless(mask_text(text)), FILE_MODE)
+        return path
+    return None
