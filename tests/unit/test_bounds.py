@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roles.engine.bounds import EARLIEST, LATEST, MOST_DEPTH, at_epoch, moment, read_json, span
@@ -82,6 +82,7 @@ def test_json_in_other_encodings_hides_nothing() -> None:
 
 
 @given(VALUES)
+@settings(max_examples=30)
 def test_other_json_is_read_as_ever(value: Any) -> None:
     text = json.dumps(value)
     assert read_json(text) == read_json(text.encode()) == value
