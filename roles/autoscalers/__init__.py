@@ -22,7 +22,7 @@ from roles.autoscalers.plan import (
     settling,
     with_result,
 )
-from roles.autoscalers.way_back import paths, plan_way_back
+from roles.autoscalers.way_back import WRITES, paths, plan_way_back
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
 from roles.engine.api import Api, ApiError, NotFound, find_object, list_objects
@@ -41,7 +41,7 @@ from roles.engine.autoscaling import (
     see_controller,
 )
 from roles.engine.bridge import Fleet, show
-from roles.engine.inputs import Changes, Declared
+from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
     Consents,
     Object,
@@ -324,7 +324,7 @@ def _run(
     return run
 
 
-DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=Changes.OBJECTS, undo=undo),)
+DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES, DesiredAutoscalers)),)
 
 __all__ = [
     "CAPABILITY",

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
-from roles.autoscalers.fields import API_VERSIONS, as_manifest, creators, is_ours, other_owners, path_of, restoring, values
+from roles.autoscalers.fields import API_VERSIONS, MAPS, SPEC, as_manifest, creators, is_ours, other_owners, path_of, restoring, values
 from roles.autoscalers.model import EXAMPLE
 from roles.autoscalers.plan import STAYS, AutoscalerAction
 from roles.engine.autoscaling import LAST_APPLIED
+from roles.engine.bounds import read_json
 from roles.engine.object_changes import RESOURCES_OF_KINDS, NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
-from roles.engine.transaction import ChangedObject, ObjectsRecord
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 
 _PATH = re.compile(r"/apis/(apps|autoscaling|autoscaling\.k8s\.io)/v\d/namespaces/[a-z0-9-]+/[a-z]+/[a-z0-9.-]+\Z")
 
@@ -25,6 +27,31 @@ def plan_way_back(record: ObjectsRecord, there: Mapping[str, Object], *, force: 
     plan = ObjectPlan[AutoscalerAction]()
     plan.actions = [one for item in record.objects if (one := judged(plan, item, lambda item: _undone(item, there, force))) is not None]
     return plan
+
+
+def _only_replicas(one: ChangedObject) -> str:
+    """The annotation of `kubectl apply` may differ by the replicas that daytwo takes out of it, and by nothing else."""
+    try:
+        before, after = (_without_replicas(side) for field in one.fields for side in (field.before, field.after))
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return f"{LAST_APPLIED} with what is no manifest"
+    return "" if before == after else f"{LAST_APPLIED} with other changes than of its replicas"
+
+
+def _without_replicas(text: Any) -> dict[str, Any]:
+    found = read_json(text)
+    return {**found, "spec": {key: value for key, value in found["spec"].items() if key != "replicas"}}
+
+
+_FIELDS = (*(("spec", name) for name in SPEC), *(("metadata", key, "*") for key in MAPS))
+#: What an undo may write.
+WRITES = (
+    *(Writable(path_of(kind, "x", "x").replace("/x/", "/*/").removesuffix("x") + "*", _FIELDS) for kind in API_VERSIONS),
+    *(
+        Writable(f"/apis/apps/v1/namespaces/*/{RESOURCES_OF_KINDS[kind]}/*", (("metadata", "annotations", LAST_APPLIED),), _only_replicas)
+        for kind in ("Deployment", "StatefulSet")
+    ),
+)
 
 
 def paths(record: ObjectsRecord) -> list[str]:

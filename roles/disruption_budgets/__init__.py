@@ -7,13 +7,13 @@ from functools import partial
 from roles.disruption_budgets.compliance import UnmetBudget, unmet_budget
 from roles.disruption_budgets.model import DEFAULT_PROOF_SECONDS, DesiredBudgets, read_budgets
 from roles.disruption_budgets.plan import BudgetAction, plan_budgets
-from roles.disruption_budgets.way_back import namespaces, plan_way_back
+from roles.disruption_budgets.way_back import WRITES, namespaces, plan_way_back
 from roles.disruption_budgets.write import BudgetWriter, read_live
 from roles.engine import bridge
 from roles.engine.api import Api
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects, cluster_time
-from roles.engine.inputs import Changes, Declared
+from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
     Consents,
     ObjectPlan,
@@ -111,7 +111,7 @@ def _shown(action: BudgetAction, api: Api, *, force: bool) -> str:
     return api_object.diff(action.before, api.apply(action.path, action.manifest, force=force, dry_run=True), name)
 
 
-DATA_KEYS = (Declared(DesiredBudgets, ("disruption_budgets",), changes=Changes.OBJECTS, undo=undo),)
+DATA_KEYS = (Declared(DesiredBudgets, ("disruption_budgets",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES, DesiredBudgets)),)
 
 __all__ = [
     "CAPABILITY",

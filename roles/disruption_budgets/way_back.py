@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from roles.disruption_budgets.fields import MAX, MIN, as_manifest, creators, is_ours, other_owners, restoring, values
+from roles.disruption_budgets.fields import MAPS, MAX, MIN, SPEC, as_manifest, creators, is_ours, other_owners, restoring, values
 from roles.disruption_budgets.model import EXAMPLE, budget_path
 from roles.disruption_budgets.plan import BudgetAction, budgets_by_key, explain, removals_last
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
-from roles.engine.transaction import ChangedObject, ObjectsRecord
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
+
+#: What an undo may write.
+WRITES = (Writable("/apis/policy/v1/namespaces/*/poddisruptionbudgets/*", (*SPEC, *(("metadata", key, "*") for key in MAPS))),)
 
 
 def plan_way_back(record: ObjectsRecord, live: DisruptionObjects, now: datetime, *, force: bool) -> ObjectPlan[BudgetAction]:

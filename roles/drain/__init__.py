@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roles.drain.back import plan_uncordon, plan_way_back, read_for_uncordon, uncordon_run, undo_drain, undo_uncordon
+from roles.drain.back import WRITES, plan_uncordon, plan_way_back, read_for_uncordon, uncordon_run, undo_drain, undo_uncordon
 from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
 from roles.drain.run import CAPABILITY, DrainRun
 from roles.engine import bridge
@@ -20,7 +20,7 @@ from roles.engine.draining import (
     read_drain,
     try_eviction,
 )
-from roles.engine.inputs import Changes, Declared
+from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
 from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Turns, deploying, same
@@ -125,8 +125,8 @@ def _preflight(session: Session, plan: DrainPlan) -> dict[str, str]:
 
 
 DATA_KEYS = (
-    Declared(DrainOptions, ("drain",), changes=Changes.OBJECTS, undo=undo_drain),
-    Declared(UncordonOptions, ("uncordon",), changes=Changes.OBJECTS, undo=undo_uncordon),
+    Declared(DrainOptions, ("drain",), changes=Changes.OBJECTS, undo=Undo(undo_drain, WRITES)),
+    Declared(UncordonOptions, ("uncordon",), changes=Changes.OBJECTS, undo=Undo(undo_uncordon, WRITES)),
 )
 
 __all__ = [

@@ -12,6 +12,9 @@ from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
 from roles.engine.draining import (
     CORDON,
+    CORDONED_BY,
+    DELETE,
+    EVICT,
     PROVE,
     SURGE,
     SURGED_BY,
@@ -42,9 +45,18 @@ from roles.engine.object_changes import (
 )
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Options, Stage
-from roles.engine.transaction import ChangedObject, ObjectsRecord, new_run_id, this_run
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable, new_run_id, this_run
 
 UNCORDON = "uncordon"
+#: What an undo may write: cordons and surges, each with its mark. Of pods it reads only how they ended.
+WRITES = (
+    Writable("/api/v1/nodes/*", (("spec", "unschedulable"), ("metadata", "annotations", CORDONED_BY))),
+    Writable("/apis/apps/v1/namespaces/*/deployments/*", (("spec", "replicas"), ("metadata", "annotations", SURGED_BY))),
+    *(
+        Writable(path, ((EVICT, "*"), (DELETE, "*")))
+        for path in ("/api/v1/nodes/*", "/api/v1/namespaces/*/pods/*", "/apis/apps/v1/namespaces/*/*/*")
+    ),
+)
 
 
 def plan_uncordon(

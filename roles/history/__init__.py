@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
@@ -36,7 +36,7 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
-from roles.history.facts import Recorded
+from roles.history.facts import Recorded, Speaker
 from roles.history.model import RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
@@ -52,7 +52,7 @@ UNINSTALL_SECONDS = 120
 def changes(fleet: Fleet, _: None) -> None:
     """List the runs and changes that the nodes have recorded, the newest last. Raises DeployError if a node could not be read."""
     history, failures = _ask(fleet, fleet.targets)
-    listed = [change for recorded in history.values() for change in recorded]
+    listed = [change for recorded in history.values() for change in recorded if not change.disbelieved]
     order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in listed}))}
     listed.sort(key=lambda change: (order[change.run], change.order, change.host))
     headers = ["run", "age", "node", "component", "state", "by", "what"]
@@ -61,7 +61,7 @@ def changes(fleet: Fleet, _: None) -> None:
     for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
-    for problem in (*_unusable(listed), *_cut(listed)):
+    for problem in (*_disbelieved(history), *_unusable(listed), *_cut(listed)):
         show(f"\nWARNING: {problem}")
     try:
         latest = newest(history)
@@ -96,10 +96,20 @@ def _not_known(error: Unordered) -> str:
     )
 
 
+def speaker(fleet: Fleet, remote: Remote) -> Speaker:
+    """What the records of a host may speak of: root on a control-plane node can write to the cluster anyway, root on another one cannot."""
+    return Speaker.keeper if remote.is_control_plane and remote.name == fleet.lock_host.name else Speaker.node
+
+
+def _disbelieved(history: Mapping[str, Sequence[Recorded]]) -> list[str]:
+    """The records that their hosts may not have, and why."""
+    return _unusable([one for own in history.values() for one in own if one.disbelieved])
+
+
 def _ask(fleet: Fleet, remotes: list[Remote], runs: Sequence[str] = ()) -> tuple[dict[str, list[Recorded]], list[str]]:
     def ask(remote: Remote) -> list[Recorded]:
         answer = remote.run(facts.question(runs), timeout=patient(facts.QUESTION_SECONDS))
-        return facts.parse(remote.name, answer.stdout)
+        return facts.parse(remote.name, answer.stdout, speaker(fleet, remote))
 
     answers = fleet.each(remotes, ask, doing="read the records of")
     return (
@@ -147,6 +157,8 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
     keeper = fleet.lock_host
     helpers = [keeper] if keeper not in fleet.targets and (keeper.connected or keeper.connect()) else []
     history, failures = _ask(fleet, [*fleet.targets, *helpers], runs)
+    for problem in _disbelieved(history):
+        show(f"\nWARNING: {problem}")
     kept = {remote.name: history.pop(remote.name, []) for remote in helpers}
     if not runs:
         bridge.stop(failures)

@@ -1,7 +1,8 @@
 """Undoes a run on API objects, by its name or as the newest: restores the old fields of each object.
 
-The capability of the run knows how to undo it. The record is on the host of the cluster's lock; if no node has it any longer, it is on the
-machine that started the run.
+The record is on the host of the cluster's lock, if that is a control-plane node; if it has none, a run that the operator names is on the
+machine that started it. Records of other hosts are none of the cluster (roles/history/facts.py). The capability of the run says what its
+undo may write (roles/engine/inputs/registry.py: `Undo`), and a record with anything else is refused before anything is read for it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from roles.history.model import RollbackOptions
 
 
 def to_undo(fleet: Fleet, wanted: RollbackOptions, run: str, history: Mapping[str, Sequence[Recorded]]) -> ObjectRun | None:
-    """The run that undoes `run`; None if that is a run on nodes, or unknown. `history`: the nodes' records.
+    """The run that undoes `run`; None if that is a run on nodes, or unknown. `history`: the hosts' records.
 
     Raises DeployError if a record cannot be used, or if someone else has changed an object since.
     """
-    found = next((change for changes in history.values() for change in changes if change.run == run and change.of_objects), None)
-    record = _of_node(found) if found is not None else _own(run)
+    own = [change for changes in history.values() for change in changes if change.run == run]
+    if (found := next((change for change in own if change.of_objects), None)) is not None:
+        record = _of_node(found)
+    else:
+        # Without a name the hosts say which run is the newest: none of them may choose one of the operator's own records.
+        record = _own(run) if wanted.run or not own else None
     return _undone(fleet, record, wanted) if record is not None else None
 
 
@@ -65,6 +70,10 @@ def _undone(fleet: Fleet, record: ObjectsRecord, wanted: RollbackOptions) -> Obj
         raise bridge.refuse(
             f"run {record.run} is of {record.capability}, which this daytwo cannot undo; use the daytwo that started it, or a later one"
         )
+    bridge.stop(
+        f"run {record.run} is not undone: its record has what no run of {record.capability} writes: {why}"
+        for why in way_back.refusals(record)
+    )
     consents = Consents(wanted.force, wanted.allow_evictions, wanted.allow_restarts, wanted.kubeconfig)
-    run: ObjectRun = way_back(fleet, options.read_options(fleet.targets), record, consents)
+    run: ObjectRun = way_back.plan(fleet, options.read_options(fleet.targets), record, consents)
     return run

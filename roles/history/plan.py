@@ -28,11 +28,15 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     run that halted and was run again is undone as one. The newest first; runs that undo others, or cannot be undone, do not count. Raises
     Unordered if it is not known which is the newest."""
     changes = [change for recorded in history.values() for change in recorded]
-    undone = {str(change.plan.get("undoes")) for change in changes if change.state == "confirmed" and change.plan.get("undoes")}
+    undone = {(_speaks_of(change), str(change.plan.get("undoes"))) for change in changes if change.state == "confirmed"}
     not_undone = [
         change
         for change in changes
-        if change.state == "confirmed" and change.run and not change.plan.get("undoes") and change.id not in undone and _can_undo(change)
+        if change.state == "confirmed"
+        and change.run
+        and not change.plan.get("undoes")
+        and (_speaks_of(change), change.id) not in undone
+        and _can_undo(change)
     ]
     found: list[str] = []
     touched: set[tuple[str, str]] = set()
@@ -46,11 +50,17 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
         own = [change for change in not_undone if change.run == run]
         parts = {(change.host, change.component) for change in own}
         data = data or own[0].plan.get("data")
-        if own[0].plan.get("data") != data or parts & touched:
+        # All that have changes of the run must say so, or one node could have an older run undone on the others.
+        if any(change.plan.get("data") != data for change in own) or parts & touched:
             break
         found.append(run)
         touched |= parts
     return tuple(found)
+
+
+def _speaks_of(change: Recorded) -> str:
+    """A node does not say that a change of another node is undone."""
+    return "" if change.of_cluster else change.host
 
 
 def _can_undo(change: Recorded) -> bool:

@@ -64,12 +64,17 @@ class Sequenced:
 
 
 def _counts(changes: Iterable[Recorded]) -> Iterable[dict[str, int]]:
-    """For each count, the number of each run that it has seen; if a run has several changes, the number of the last one."""
+    """For each count, the number of each run that it has seen; if a run has several changes, the number of the last one. If nodes name
+    different numbers of a run, it has none."""
     found: dict[tuple[str, str], dict[str, int]] = {}
+    unclear: set[tuple[str, str]] = set()
     for change in changes:
         if change.number is not None:
             own = found.setdefault(("node", change.host), {})
             own[change.run] = max(own.get(change.run, 0), change.number)
-        if (given := change.run_number) is not None:
-            found.setdefault(("runs", given[0]), {})[change.run] = given[1]
+        given = change.run_number
+        if given is not None and found.setdefault(("runs", given[0]), {}).setdefault(change.run, given[1]) != given[1]:
+            unclear.add((given[0], change.run))
+    for name, run in unclear:
+        found["runs", name].pop(run, None)
     return found.values()

@@ -9,7 +9,7 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, show, show_lines
-from roles.engine.inputs import Changes, Declared
+from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
     Consents,
     Object,
@@ -32,7 +32,7 @@ from roles.metrics_server import facts, health
 from roles.metrics_server.manifests import objects, own_pod
 from roles.metrics_server.model import DEFAULT_PROOF_SECONDS, DesiredServer, read_server
 from roles.metrics_server.places import places
-from roles.metrics_server.plan import ServerAction, plan_objects, plan_way_back, recorded_path
+from roles.metrics_server.plan import WRITES, ServerAction, plan_objects, plan_way_back, recorded_path
 from roles.metrics_server.preflight import ClusterNeeds, Preflight, judge, unspread
 from roles.metrics_server.write import ServerWriter
 
@@ -202,6 +202,6 @@ def _show_health(found: health.MetricsHealth) -> int:
     return _UNHEALTHY if found.problems else 0
 
 
-DATA_KEYS = (Declared(DesiredServer, ("metrics_server",), changes=Changes.OBJECTS, undo=undo),)
+DATA_KEYS = (Declared(DesiredServer, ("metrics_server",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES, DesiredServer)),)
 
 __all__ = ["CAPABILITY", "DATA_KEYS", "DesiredServer", "metrics_server", "read_server", "undo"]

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from roles.engine.api import FIELD_MANAGER
 from roles.engine.bounds import read_json
 from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, managers, object_name, uid
-from roles.engine.transaction import ChangedObject, ObjectsRecord
-from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, WantedServer, differing, kept, path_of
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
+from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, WantedServer, differing, kept, objects, path_of
+from roles.metrics_server.model import MetricsServer
 
 What = Literal["create", "update", "remove"]
 #: The record has one field for an object: what daytwo sets of it.
@@ -139,6 +140,38 @@ def plan_way_back(record: ObjectsRecord, live: Mapping[str, Object], *, force: b
     return plan
 
 
+#: What differs between the installations of daytwo: everything else is as it ships it.
+_FREE = frozenset(("image", "replicas", "requests", "imagePullSecrets", "affinity", "maxUnavailable"))
+_SHIPPED = {one.path: one.manifest for one in objects(MetricsServer(image="registry.example.com/metrics-server:v0"), 2, 1)}
+
+
+def not_shipped(one: ChangedObject) -> str:
+    """What a recorded object had that daytwo does not ship: another role, subject, rule, command or privilege; "" if nothing."""
+    path = recorded_path(one)
+    if path not in _SHIPPED:
+        return f"{path}, which daytwo does not ship"
+    for field in one.fields:
+        if found := _beyond(field.before or {}, identified(_SHIPPED[path])):
+            return f"{', '.join(found)}, other than daytwo ships"
+    version = _SHIPPED[path]["apiVersion"]
+    return "" if one.about.get("version") in ("", version) else f"{one.about.get('version')!r}, which is not {version}"
+
+
+def _beyond(found: Any, shipped: Any, path: str = "") -> list[str]:
+    if isinstance(found, Mapping) and isinstance(shipped, Mapping):
+        names = {key: f"{path}.{key}" if path else str(key) for key in found if key not in _FREE}
+        unknown = [name for key, name in names.items() if key not in shipped]
+        return [*unknown, *(one for key, name in names.items() if key in shipped for one in _beyond(found[key], shipped[key], name))]
+    if isinstance(found, list) and isinstance(shipped, list) and len(found) == len(shipped):
+        pairs = enumerate(zip(found, shipped, strict=True))
+        return [one for number, pair in pairs for one in _beyond(*pair, f"{path}[{number}]")]
+    return [] if found == shipped else [path]
+
+
+#: What an undo may write.
+WRITES = tuple(Writable(path, (FIELD,), not_shipped) for path in _SHIPPED)
+
+
 def recorded_path(one: ChangedObject) -> str:
     """The path of a recorded object, from its kind and name: a node keeps the record. Raises ValueError."""
     kind, name = str(one.about.get("kind", "")), str(one.about.get("object_name", ""))
@@ -181,7 +214,9 @@ def _undone(one: ChangedObject, live: Mapping[str, Object], force: bool) -> Serv
 
 
 def _manifest(one: ChangedObject, settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The manifest that sets what a record has."""
+    """The manifest that sets what a record has. Raises ValueError for one that daytwo does not ship."""
+    if why := not_shipped(one):
+        raise ValueError(f"the record has {why}; restore it by hand")
     return as_manifest(str(one.about.get("version", "")), kind, str(one.about["object_name"]), settings)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
-from roles.engine.inputs import Changes, Declared
+from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     Consents,
@@ -34,6 +34,7 @@ from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
 from roles.node_labels.plan import (
+    WRITES,
     DesiredLabels,
     NodeChange,
     evicted_pods,
@@ -165,6 +166,6 @@ class NodeWriter(FieldWriter[NodeChange]):
         return f"evicted: {', '.join(now.values())}"
 
 
-DATA_KEYS = (Declared(DesiredLabels, ("node_labels",), changes=Changes.OBJECTS, undo=undo),)
+DATA_KEYS = (Declared(DesiredLabels, ("node_labels",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES)),)
 
 __all__ = ["CAPABILITY", "DATA_KEYS", "node_labels", "undo"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from roles.engine.api import FIELD_MANAGER
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
@@ -33,7 +33,7 @@ from roles.engine.object_changes import (
     uid,
     value_problem,
 )
-from roles.engine.transaction import Refusal
+from roles.engine.transaction import ChangedObject, Refusal, Writable
 
 LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")
 
@@ -342,6 +342,24 @@ def with_evictions(change: FieldChange, pods: Sequence[Object], consent: bool, r
         )
     note = (f"evicts {names}; PodDisruptionBudgets do not apply, and removing the taint does not bring the pods back",) if evicted else ()
     return NodeChange(**{**vars(change), "notes": (*change.notes, *note)}, evicted=evicted)
+
+
+def _not_settable(one: ChangedObject) -> str:
+    """Why the old values are none that the data could set."""
+    labels = {field.path[2]: ABSENT if field.before is None else field.before for field in one.fields if field.path[:2] == LABELS}
+    tainted = [field for field in one.fields if field.path[:2] == TAINTS]
+    taints: dict[str, list[str]] = {field.path[2]: [] for field in tainted}
+    for field in tainted:
+        taints[field.path[2]] += [] if field.before is None else [f"{field.before}:{field.path[3]}"]
+    try:
+        DesiredLabels(node_labels=labels, node_taints=taints)
+    except ValidationError as error:
+        return "; ".join(str(one["msg"]) for one in error.errors())
+    return ""
+
+
+#: What an undo may write.
+WRITES = (Writable(node_path("*"), ((*LABELS, "*"), (*TAINTS, "*", "*")), _not_settable),)
 
 
 def plan_way_back(

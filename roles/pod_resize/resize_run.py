@@ -24,7 +24,7 @@ from roles.engine.object_changes import (
 )
 from roles.engine.rollout import ClusterStep, Fields, Stage
 from roles.engine.timeouts import Deadline
-from roles.engine.transaction import ChangedObject, ObjectsRecord
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.pod_resize import pod_resources
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import PodStep, ResourceChange
@@ -33,6 +33,24 @@ from roles.pod_resize.templates import Template
 # Seconds to retry the revert of a template that conflicts with a controller that writes the workload's status all the time.
 CONFLICTS = 30.0
 RESIZE, UPDATE = "resize", "update template"
+
+
+def only_resources(one: ChangedObject) -> str:
+    """Why the old values are no CPU and memory of containers; "" if they are."""
+    for found in (changed.before for changed in one.fields if changed.path[-1] == "resources"):
+        kinds = found.items() if isinstance(found, Mapping) else [("", None)]
+        for kind, amounts in kinds:
+            if kind not in pod_resources.KINDS or not isinstance(amounts, Mapping) or not set(amounts) <= set(pod_resources.RESOURCES):
+                return f"{found!r} as resources"
+    return ""
+
+
+RESOURCES_OF_TEMPLATE = ("spec", "template", "spec", "containers", "*", "resources")
+#: What an undo may write.
+WRITES = (
+    Writable("/api/v1/namespaces/*/pods/*", (("spec", "containers", "*", "resources"),), only_resources),
+    Writable("/apis/apps/v1/namespaces/*/*/*", (RESOURCES_OF_TEMPLATE,), only_resources),
+)
 
 
 def stages(

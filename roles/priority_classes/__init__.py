@@ -7,7 +7,7 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import Api
 from roles.engine.bridge import Fleet, show
-from roles.engine.inputs import Changes, Declared
+from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
     Consents,
     ObjectPlan,
@@ -115,7 +115,7 @@ def _shown(action: Action, api: Api, *, force: bool) -> str:
     return api_object.diff(action.before, after, name)
 
 
-DATA_KEYS = (Declared(DesiredClasses, ("priority_classes",), changes=Changes.OBJECTS, undo=undo),)
+DATA_KEYS = (Declared(DesiredClasses, ("priority_classes",), changes=Changes.OBJECTS, undo=Undo(undo, way_back.WRITES, DesiredClasses)),)
 
 __all__ = [
     "CAPABILITY",

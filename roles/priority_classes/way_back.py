@@ -11,12 +11,27 @@ from functools import partial
 from typing import Any
 
 from roles.engine.object_changes import NotUndone, Object, ObjectPath, ObjectPlan, api_object, judged, refuse_foreign, workload_rollout
-from roles.engine.transaction import ChangedObject, ObjectsRecord
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.priority_classes import class_facts, compliance, fields
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.fields import CLASS_OF_PODS
 from roles.priority_classes.model import Workload
 from roles.priority_classes.plan import Action, assign, ordered, removal_notes
+
+#: What an undo may write.
+WRITES = (
+    Writable(
+        "/apis/scheduling.k8s.io/v1/priorityclasses/*",
+        (
+            compliance.VALUE,
+            compliance.POLICY,
+            compliance.DESCRIPTION,
+            compliance.DEFAULT,
+            *(("metadata", key, "*") for key in compliance.MAPS),
+        ),
+    ),
+    Writable("/apis/apps/v1/namespaces/*/*/*", (CLASS_OF_PODS,)),
+)
 
 
 def plan_way_back(record: ObjectsRecord, live: ObservedClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[Action]:

@@ -11,7 +11,7 @@ from roles.engine import bridge, starting
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
 from roles.engine.draining import cluster_time, read_drain
-from roles.engine.inputs import Changes, Declared, chosen
+from roles.engine.inputs import Changes, Declared, Undo, chosen
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_settings, restarted
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions
 from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, Session, connect_cluster
@@ -209,6 +209,6 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     return run
 
 
-DATA_KEYS = (Declared(RebootOptions, ("reboot",), changes=Changes.BOOTS, undo=undo),)
+DATA_KEYS = (Declared(RebootOptions, ("reboot",), changes=Changes.BOOTS, undo=Undo(undo, way_back.WRITES)),)
 
 __all__ = ["CAPABILITY", "DATA_KEYS", "reboot", "undo"]

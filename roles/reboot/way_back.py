@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from roles.engine.bridge import Fleet, show
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, object_report, uid
 from roles.engine.rollout import ClusterStep, Fields, Options, Stage
-from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
+from roles.engine.transaction import ObjectsRecord, Writable, new_run_id, this_run
 from roles.reboot.emptying import Emptying, write_mark
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import MARK, Mark, read_mark
+
+#: What an undo may write, besides the cordon that the mark on the node itself is of.
+WRITES = (Writable("/api/v1/nodes/*", (("metadata", "annotations", MARK),)),)
 
 
 @dataclass(frozen=True)

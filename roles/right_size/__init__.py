@@ -12,13 +12,13 @@ from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
-from roles.engine.inputs import Changes, Declared, unmatched
+from roles.engine.inputs import Changes, Declared, Undo, unmatched
 from roles.engine.object_changes import Session, check_namespaces, connect_cluster, open_session
 from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import Options, Turns, deploying, one
 from roles.engine.rollout.options import read_options
 from roles.right_size import apply_deploy, page, prometheus, report
-from roles.right_size.apply_deploy import undo
+from roles.right_size.apply_deploy import WRITES, undo
 from roles.right_size.collected import CollectedUse
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.judging import grouped, judge_all, with_reads
@@ -138,6 +138,6 @@ def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[Judged
     show(f"\n{options.format}: {options.output}")
 
 
-DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=Changes.OBJECTS, undo=undo),)
+DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES)),)
 
 __all__ = ["DATA_KEYS", "right_size", "undo"]

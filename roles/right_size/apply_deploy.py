@@ -26,10 +26,10 @@ from roles.engine.object_changes import (
 from roles.engine.placement import ClusterView
 from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Stage, table
-from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, new_run_id, this_run
-from roles.pod_resize import PodStep, Resizer, WorkloadResize, resources_text
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable, new_run_id, this_run
+from roles.pod_resize import POD, RESOURCES_OF_TEMPLATE, PodStep, Resizer, WorkloadResize, only_resources, resources_text
 from roles.right_size import applying
-from roles.right_size.apply_run import ACTION, WayBack, WorkloadChange, metrics_of, recorded_targets
+from roles.right_size.apply_run import ACTION, AUTOSCALER, WayBack, WorkloadChange, metrics_of, recorded_targets
 from roles.right_size.applying import TargetChange, WantedResources
 from roles.right_size.collected import CollectedUse
 from roles.right_size.judged import JudgedContainer
@@ -44,6 +44,14 @@ from roles.right_size.workloads import SizedWorkload
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "right_size"
 _QUOTAS = {"ResourceQuota": "/api/v1/resourcequotas"}
+#: What an undo may write.
+WRITES = (
+    Writable(
+        "/apis/apps/v1/namespaces/*/*/*",
+        ((POD, "*", "*", "resources"), RESOURCES_OF_TEMPLATE, (AUTOSCALER, "*", "metrics")),
+        only_resources,
+    ),
+)
 
 
 def plan_run(

@@ -3,7 +3,7 @@
 from roles.engine.inputs import registry
 from roles.engine.inputs.nearest import did_you_mean, listing, unmatched
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
-from roles.engine.inputs.registry import Changes, Declared, NoKeys, desired_state
+from roles.engine.inputs.registry import Changes, Declared, NoKeys, Undo, desired_state
 from roles.engine.inputs.unknown_keys import WAY_OUT, not_read, unknown
 from roles.engine.inputs.values import (
     LIST_OR_TEXT,
@@ -32,6 +32,7 @@ __all__ = [
     "Kubeconfig",
     "Names",
     "NoKeys",
+    "Undo",
     "chosen",
     "desired_state",
     "did_you_mean",

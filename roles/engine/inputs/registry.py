@@ -13,12 +13,13 @@ from enum import IntEnum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from roles.engine.bounds import read_json
 from roles.engine.inputs.values import Frozen, Names
+from roles.engine.transaction import ObjectsRecord, Writable, not_writable
 
 EVERY_DEPLOY = "every deploy"
 #: Where the schema of a key has the deploys that read it.
@@ -39,19 +40,43 @@ class Changes(IntEnum):
 
 
 @dataclass(frozen=True)
+class Undo:
+    """How runs of a deploy are undone, and what their undo may write. `plan` creates the run that undoes one, from the fleet, the options,
+    the record (roles/engine/transaction/object_record.py) and the consents (roles/engine/object_changes/run.py). `writes`: the objects and
+    fields; `keys`: the model of the data keys that a record repeats, and so their bounds.
+    """
+
+    plan: Callable[..., Any]
+    writes: tuple[Writable, ...]
+    keys: type[BaseModel] | None = None
+
+    def refusals(self, record: ObjectsRecord) -> list[str]:
+        """What a record has that no run of this deploy writes. Pure."""
+        found = [f"{key}={value!r}" for key, value in record.about.items() if value is not None and not self._has(key, value)]
+        return [*found, *(why for one in record.objects if (why := not_writable(one, self.writes)))]
+
+    def _has(self, key: str, value: Any) -> bool:
+        if self.keys is None or (own := self.keys.model_fields.get(key)) is None:
+            return True
+        try:
+            TypeAdapter(cast(Any, Annotated[own.annotation, *own.metadata])).validate_python(value)
+        except ValidationError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
 class Declared:
     """A pydantic model whose fields are data keys, and the deploys that read them.
 
-    `changes`: what the deploys change. `undo` undoes runs of the first deploy, if these are runs on API objects: from the fleet, the
-    options, the record (roles/engine/transaction/object_record.py) and the consents (roles/engine/object_changes/run.py), it creates the
-    run that undoes it. `also`: keys of models of other deploys that these deploys read too. `names`: the fields that these deploys read;
-    None: all.
+    `changes`: what the deploys change. `undo` undoes runs of the first deploy, if these are runs on API objects. `also`: keys of models of
+    other deploys that these deploys read too. `names`: the fields that these deploys read; None: all.
     """
 
     fields: type[BaseModel]
     deploys: tuple[str, ...]
     changes: Changes = Changes.NOTHING
-    undo: Callable[..., Any] | None = None
+    undo: Undo | None = None
     also: tuple[str, ...] = ()
     names: tuple[str, ...] | None = None
 
@@ -100,8 +125,8 @@ def _changing(found: Iterable[Declared], level: Changes) -> tuple[str, ...]:
     return tuple(name for one in found if one.changes >= level for name in one.deploys)
 
 
-def way_back(capability: str) -> Callable[..., Any] | None:
-    """The function that undoes a run on API objects, by the name of the run's deploy; None if there is none."""
+def way_back(capability: str) -> Undo | None:
+    """How a run on API objects is undone, by the name of the run's deploy; None if there is no way."""
     return next((declared.undo for declared in every_model() if declared.undo and declared.deploys[0] == capability), None)
 
 

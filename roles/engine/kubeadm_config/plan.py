@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import ABSENT, FormatError, cluster_arguments, cluster_configuration, kubelet_config
+from roles.engine.harmless import one_line
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings
 from roles.engine.kubelet import same_setting
 from roles.engine.transaction import Refusal, mask_manifest, mask_text
@@ -315,8 +317,39 @@ def undoing(records: Sequence[Sequence[Mapping[str, Any]]]) -> dict[ConfigMapPat
     return found
 
 
+def _refuse_unwritable(name: str, fields: Mapping[ConfigMapPath, tuple[Any, tuple[Any, ...]]]) -> None:
+    """A record is no ground for a value that daytwo never writes there. Raises Refusal."""
+    for path, (value, _) in fields.items():
+        if name == KUBELET:
+            fine = bool(path) and path[0] not in ("apiVersion", "kind")
+        else:
+            kind = path[1] if len(path) == 3 else GATES
+            fine = name == CLUSTER and path[0] in COMPONENTS and len(path) in (2, 3) and (value is None or _FITS.get(kind, _never)(value))
+        if not fine:
+            shown_path = one_line(".".join(path))
+            raise Refusal(
+                f"{NAMESPACE}/{one_line(name)}",
+                f"the record names {shown_path}={shown(value)}, which no run of daytwo sets",
+                "undo it by hand",
+            )
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+#: What a value may be, by the kind of its setting.
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    GATES: lambda value: isinstance(value, bool),
+    ARGUMENTS: lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    VOLUMES: lambda value: value is True,
+}
+
+
 def undo(name: str, fields: Mapping[ConfigMapPath, tuple[Any, tuple[Any, ...]]], force: bool) -> ConfigMapEdit:
-    """The edit that restores values. It raises Refusal if someone else changed one since, unless `force`."""
+    """The edit that restores values. It raises Refusal if someone else changed one since, unless `force`. Raises Refusal for a value that
+    daytwo never writes."""
+    _refuse_unwritable(name, fields)
 
     def restore(data: bytes) -> Edited:
         now = edit(name, data, dict.fromkeys(fields))  # for the current values: `before` of its fields

@@ -11,6 +11,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, RemoteError
 from roles.engine.editing import FormatError
+from roles.engine.harmless import one_line
 from roles.engine.kubeadm_config import plan
 from roles.engine.kubeadm_config.plan import ComponentDesired, Edited
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings, read_stored
@@ -168,7 +169,7 @@ def plan_undo(
     for name, changes in records.items():
         try:
             if name not in lasting.maps:
-                raise Refusal(f"{NAMESPACE}/{name}", "it does not exist", "skip it with --data persist=false")
+                raise Refusal(f"{NAMESPACE}/{one_line(name)}", "it does not exist", "skip it with --data persist=false")
             edit = plan.undo(name, plan.undoing([fields for _, fields in changes]), force)
             edited = edit(lasting.maps[name].data)
         except FormatError as error:

@@ -45,6 +45,7 @@ from roles.engine.transaction.record import (
 )
 from roles.engine.transaction.refusal import Refusal
 from roles.engine.transaction.report import Status
+from roles.engine.transaction.writable import Writable, not_writable
 
 __all__ = [
     "ABSENT",
@@ -72,6 +73,7 @@ __all__ = [
     "RuntimeRestart",
     "Status",
     "Unrecorded",
+    "Writable",
     "bring_resolver",
     "change_id",
     "cluster_record",
@@ -83,6 +85,7 @@ __all__ = [
     "mask_manifest",
     "mask_text",
     "new_run_id",
+    "not_writable",
     "object_record",
     "parse_events",
     "plan_record",

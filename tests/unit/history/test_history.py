@@ -21,7 +21,7 @@ from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.transaction.model import ABSENT, Change, FileEdit, cmdline_sha256
 from roles.engine.transaction.record import Effective, RunInfo, end_record, plan_record
 from roles.engine.transaction.refusal import Refusal
-from roles.history.facts import HistoryError, Recorded, parse
+from roles.history.facts import HistoryError, Recorded, Speaker, parse
 from roles.history.plan import Undo, changes_to_undo, newest, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
 from tests.unit.node import node
@@ -58,7 +58,9 @@ def answer(*lines: tuple[str, str, str, list[dict[str, Any]]], originals: str = 
     return [*records, *originals.splitlines(), "end"]
 
 
-def recorded(made: Change | None = None, state: str = "confirmed", order: int = 1, undoes: str = "", **gates: Any) -> Recorded:
+def recorded(
+    made: Change | None = None, state: str = "confirmed", order: int = 1, undoes: str = "", speaker: Speaker = Speaker.node, **gates: Any
+) -> Recorded:
     made = made or change()
     info = RunInfo(made.id[: len(INFO.id)], INFO.who, "", INFO.command, INFO.data, INFO.at)
     events = [plan_record(info, order, made, Effective(gates), undoes), end_record(made.id, state, "", "proof", 5.0)]
@@ -68,7 +70,7 @@ def recorded(made: Change | None = None, state: str = "confirmed", order: int = 
         if edit.before is not None
     ]
     lines = answer((made.id, f"state={state}\nboot=b\n", "because  \n", events), originals="\n".join(originals))
-    (found,) = parse(made.node, lines)
+    (found,) = parse(made.node, lines, speaker)
     return found
 
 

@@ -13,7 +13,7 @@ from roles.engine.bridge.hosts import Fleet
 from roles.engine.transaction.object_record import ended, first_line, kind_of_run, planned
 from roles.engine.transaction.record import RunInfo, RunRecord
 from roles.history import objects
-from roles.history.facts import Recorded, parse
+from roles.history.facts import Recorded, Speaker, parse
 from roles.history.model import RollbackOptions
 from tests.unit.history.test_history import answer, change, recorded
 
@@ -28,7 +28,7 @@ LINES: list[dict[str, Any]] = [
 
 
 def of_objects(lines: list[dict[str, Any]] = LINES, state: str = "confirmed", number: str = "9") -> Recorded:
-    (found,) = parse("cp1", answer((f"{RUN}-cluster-objects", f"state={state}\n", "", lines), number=number))
+    (found,) = parse("cp1", answer((f"{RUN}-cluster-objects", f"state={state}\n", "", lines), number=number), Speaker.keeper)
     return found
 
 

@@ -15,7 +15,7 @@ from roles.engine.bridge.hosts import Fleet, Remote
 from roles.engine.node_changes import Basis
 from roles.engine.node_changes.step_drain import mark
 from roles.engine.transaction.record import CLUSTER_KIND
-from roles.history.facts import HistoryError, Recorded
+from roles.history.facts import HistoryError, Recorded, Speaker
 from tests.unit.draining.test_plan import node
 from tests.unit.history.test_history import INFO, change, numbered, recorded
 from tests.unit.history.test_objects import LINES, NO_WAY, RUN, of_objects
@@ -55,7 +55,7 @@ def undone(nodes: Nodes) -> history.Undoing:
 
 
 def of_cluster() -> Recorded:
-    return recorded(change("kubelet-config", "cp1", kind=CLUSTER_KIND, files=()))
+    return recorded(change("kubelet-config", "cp1", kind=CLUSTER_KIND, files=()), speaker=Speaker.keeper)
 
 
 def test_the_newest_run_is_undone_as_a_run_on_objects_only_if_it_is_one() -> None:

@@ -63,7 +63,7 @@ class Host:
     def history(self) -> list[facts.Recorded]:
         asked = templates().get_template("history.sh.j2").render(home=str(self.home), runs=[])
         answer = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
-        return facts.parse(self.name, answer.splitlines())
+        return facts.parse(self.name, answer.splitlines(), facts.Speaker.keeper)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from roles.engine.transaction.change_script import Holder, keep_script
 from roles.engine.transaction.inflight import in_flight
 from roles.engine.transaction.record import RunInfo, cluster_record, end_record
 from roles.history import plan
-from roles.history.facts import parse, question
+from roles.history.facts import Speaker, parse, question
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv 'it''s' $HOME `x`", "d" * 64, "2026-01-01T00:00:00Z")
 NAME = f"{INFO.id}-cluster-kubelet-config"
@@ -44,7 +44,7 @@ def test_it_is_kept_and_read_back(tmp_path: Path) -> None:
     asked = templates().get_template("history.sh.j2").render(home=str(home), runs=[INFO.id])
     assert question([INFO.id]).count("changes") == asked.count("changes")
     told = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
-    (found,) = parse("cp1", told.splitlines())
+    (found,) = parse("cp1", told.splitlines(), Speaker.keeper)
     assert found.of_cluster and (found.state, found.run, found.order, found.component) == ("confirmed", INFO.id, 7, "kubelet-config")
     assert found.number == 1 and found.problem is None
     assert found.plan["fields"] == FIELDS and found.plan["command"] == INFO.command and found.end is not None
@@ -75,7 +75,7 @@ def test_it_is_never_in_flight(tmp_path: Path, state: str) -> None:
 def test_one_that_was_begun_is_undone_too() -> None:
     state = base64.b64encode(b"state=staged\n").decode()
     record = base64.b64encode(json.dumps(PLANNED).encode()).decode()
-    (found,) = parse("cp1", ["daytwo 1", "clock 5 b", f"change {NAME} {state}= = {record}=", "end"])
+    (found,) = parse("cp1", ["daytwo 1", "clock 5 b", f"change {NAME} {state}= = {record}=", "end"], Speaker.keeper)
     assert plan.changes_to_undo({"cp1": [found]}, [INFO.id]) == [found]
     assert plan.newest({"cp1": [found]}) == (), "but it is no run that did something"
 
