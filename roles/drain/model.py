@@ -9,6 +9,7 @@ from pydantic import Field
 
 from roles.engine.draining import DrainKeys
 from roles.engine.inputs import Boolean, Frozen, Kubeconfig, Names, unmatched
+from roles.engine.proof import claimed_names
 
 _Nodes = Annotated[
     Names,
@@ -50,6 +51,9 @@ def chosen_nodes(
     given = asked or tuple(limited)
     if not given:
         raise ValueError("no nodes are named: --data nodes=w1,w2, or --limit w1 --limit w2")
+    claimed = dict(claimed_names(by_host, by_host))
+    if wrong := [f"{name}: {claimed[name]}" for name in given if name in claimed]:
+        raise ValueError("; ".join(wrong))
     if problems := unmatched(given, {*by_host, *known}, "no host of the inventory and no node"):
         raise ValueError("; ".join(problems))
     return tuple(dict.fromkeys(by_host.get(name, name) for name in given))

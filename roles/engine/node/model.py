@@ -173,7 +173,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything that one observation of a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock).
+    """Everything that one observation of a node found. `machine_id`: /etc/machine-id ("": it has none). `uptime` in seconds since boot,
+    `epoch` in seconds (the node's own clock).
     `programs`: the program that the kubelet's unit starts, and its file behind all links. `others`: processes that only have a component's
     name; there are `others_total` of them. `swap`: how many areas /proc/swaps lists; `cgroup2`: the node has cgroup v2 alone;
     `swap_limits`: its cgroups have a limit of swap (memory.swap.max). `logind`: what delays a shutdown. Each is None if it was not read.
@@ -183,6 +184,7 @@ class Observation:
     uid: int
     hostname: str = ""
     boot_id: str = ""
+    machine_id: str = ""
     uptime: float = 0.0
     epoch: int = 0
     ticks_per_second: int = 100

@@ -159,6 +159,7 @@ class _Records:
             uid=int(self.single["uid"][0]),
             hostname=_text(self.single["hostname"][0]),
             boot_id=self.single["boot"][0],
+            machine_id=_text(self.single["machine"][0]) if "machine" in self.single else "",
             uptime=uptime,
             epoch=epoch,
             ticks_per_second=ticks,

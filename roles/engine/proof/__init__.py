@@ -3,6 +3,7 @@
 from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import UnmetField, UnmetFlag, UnmetGate, unmet_fields, unmet_flags, unmet_gates, written
 from roles.engine.proof.evidence import ProcessLook, look_at
+from roles.engine.proof.identity import claimed_names
 from roles.engine.proof.presented import ADDRESSES, Presented, address_of, handshake, presented
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.signs import Found, Sign
@@ -32,6 +33,7 @@ __all__ = [
     "UnmetFlag",
     "UnmetGate",
     "address_of",
+    "claimed_names",
     "handshake",
     "judge_skew",
     "look_at",

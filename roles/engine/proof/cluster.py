@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -47,7 +48,7 @@ from roles.engine.api import (
     parse_kubeconfig,
 )
 from roles.engine.bounds import read_json
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge import Remote, RemoteError, at_once
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
 from roles.engine.node import Observation, virtual_mark
@@ -137,8 +138,12 @@ class Cluster:
         return made
 
     def add(self, remote: Remote, seen: Observation, components: dict[str, Component]) -> None:
-        """Add an observed node; one with an apiserver and an admin kubeconfig can be queried."""
+        """Add an observed node; a control-plane node of the inventory with an apiserver and an admin kubeconfig can be queried."""
         if "kube-apiserver" not in components:
+            return
+        if not remote.is_control_plane:
+            # Root on any host can show such a process, and an admin kubeconfig of its own.
+            self._why.append(f"{remote.name}: it runs a kube-apiserver, but is not in the inventory's group control_plane: it is not asked")
             return
         self.apiservers += 1
         apiserver = components["kube-apiserver"]
@@ -443,23 +448,26 @@ class Cluster:
         return "; ".join([f"etcd: {health}", *(f"{member}: {error.rule}" for member, error in health.unhealthy)])
 
     def _etcd(self) -> EtcdHealth:
-        """The health of etcd, from the first node whose apiserver's etcd endpoints answer. Raises EtcdError."""
-        failed = []
-        for server in self._servers.values():
-            try:
-                if isinstance(server.etcd, EtcdError):
-                    raise server.etcd
-                server.remote.ensure_connected()
-                return Members(server.etcd, server.remote.transport, _runner(server.remote)).health(LOOK_SECONDS)
-            except EtcdError as error:
-                failed.append(error)
-            except RemoteError as error:
-                failed.append(EtcdError(server.remote.name, str(error), "fix the connection to the node"))
+        """The health of etcd, as seen from all control-plane nodes; the worst answer counts. Raises EtcdError."""
+        seen: list[EtcdHealth] = []
+        failed: list[EtcdError] = []
+        for answer in at_once([partial(_etcd_from, server) for server in self._servers.values()]):
+            if isinstance(answer, EtcdHealth):
+                seen.append(answer)
+            elif isinstance(answer, EtcdError):
+                failed.append(answer)
+            elif isinstance(answer, Exception):
+                raise answer
+        # A node without etcd's certificates knows nothing; one that asks and gets no answer does, unless the others name the sick member.
+        health = worst_health(seen) if seen else None
+        known = [error for error in failed if not error.unproven]
+        if health is not None and (health.unhealthy or not known):
+            return health
         if not failed:
             raise EtcdError(
                 "-", "no node of the inventory runs a kube-apiserver", "put those in a group named control_plane", unproven=True
             )
-        raise EtcdError.joined(failed)
+        raise EtcdError.joined(known or failed)
 
     def _etcd_problems(self) -> Iterator[_Problem]:
         try:
@@ -526,6 +534,33 @@ class Cluster:
                 failed = failed or error
         assert failed is not None  # there is at least one host
         raise failed
+
+
+def _etcd_from(server: _Server) -> EtcdHealth:
+    """All members, asked through one control-plane node. Raises EtcdError."""
+    if isinstance(server.etcd, EtcdError):
+        raise server.etcd
+    try:
+        server.remote.ensure_connected()
+        return Members(server.etcd, server.remote.transport, _runner(server.remote)).health(LOOK_SECONDS)
+    except RemoteError as error:
+        raise EtcdError(server.remote.name, str(error), "fix the connection to the node") from error
+
+
+def worst_health(seen: Sequence[EtcdHealth]) -> EtcdHealth:
+    """What several control-plane nodes see, as one: a member is healthy only if all of them say so. Raises EtcdError if they do not name
+    the same members."""
+    sets = {frozenset((member.id, member.learner) for member in health.members) for health in seen}
+    if len(sets) > 1:
+        counts = ", ".join(sorted(str(len(members)) for members in sets))
+        raise EtcdError(
+            "-",
+            f"the control-plane nodes do not name the same members of etcd ({counts})",
+            "see `etcdctl member list` on each",
+            passing=True,
+        )
+    unhealthy = {member.id: (member, error) for health in reversed(seen) for member, error in health.unhealthy}
+    return EtcdHealth(seen[0].members, tuple(unhealthy.values()))
 
 
 def flag_values(text: str) -> dict[str, str]:

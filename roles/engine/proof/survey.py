@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from roles.engine import control_plane, kubelet
 from roles.engine.bridge import Fleet, Remote, stop
@@ -11,6 +12,7 @@ from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import FilesWanted, Observation, look
 from roles.engine.proof.cluster import Cluster
+from roles.engine.proof.identity import claimed_names, other_machine
 from roles.engine.proof.versions import ObservedNode, with_versions
 from roles.engine.transaction import Refusal, in_flight
 
@@ -64,6 +66,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
                 raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py shows how it ended")
             its_kubelet = kubelet.find(observation)
             components = control_plane.find(its_kubelet)
+            refuse_claim(remote, components)
             found.cluster.add(remote, observation, components)
             found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.ignored_files(its_kubelet, components)]
             looked.append(ObservedNode(remote, observation, its_kubelet, components))
@@ -73,6 +76,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
                 found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
     found.reading = found.cluster.kept()
     known = with_versions(found.reading, looked, fleet.each)
+    found.refusals += map(str, _not_its_node(looked, fleet, found.reading.last_nodes()))
     for one in looked:
         # The same as before, now with the versions.
         its_kubelet = kubelet.find(known[one.remote.name])
@@ -81,3 +85,24 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
         if one.remote.name in chosen:
             found.nodes[one.remote.name] = node
     return found
+
+
+def refuse_claim(remote: Remote, components: Mapping[str, Component]) -> None:
+    """The inventory says which hosts are control plane; a host that shows its processes and is not in that group is none. Raises
+    Refusal."""
+    if components and not remote.is_control_plane:
+        raise Refusal(
+            remote.name,
+            f"it runs {', '.join(components)} as static pods, and the inventory does not have it in the group control_plane",
+            "add it to that group; or if it is none of the control plane, find out who runs these there, and leave it out with --limit",
+        )
+
+
+def _not_its_node(looked: Sequence[ObservedNode], fleet: Fleet, nodes: Mapping[str, Mapping[str, Any]]) -> Iterator[Refusal]:
+    """The hosts that are not the Node that they name. `nodes`: as the API has them; {} if it was not asked."""
+    names = {one.remote.name: one.kubelet.node_name for one in looked if one.kubelet is not None}
+    claimed = dict(claimed_names(names, [remote.name for remote in fleet.inventory]))
+    for one in looked:
+        host = one.remote.name
+        if why := claimed.get(host) or other_machine(one.seen, nodes.get(names.get(host, ""), {})):
+            yield Refusal(host, why, "find out which machine it is; what is done to that node must not be done to another one")

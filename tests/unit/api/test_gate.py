@@ -28,6 +28,8 @@ NAMES = ("cp1", "cp2", "cp3")
 class Node:
     """A control-plane node as roles.engine.bridge.hosts.Remote gives it, its commands run on this machine."""
 
+    is_control_plane = True
+
     def __init__(self, world: World, number: int) -> None:
         self.name = f"cp{number}"
         self.address = f"10.0.0.{number}"

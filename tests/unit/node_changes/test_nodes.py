@@ -45,7 +45,8 @@ class Host:
     def run(self, script: str, *, stdin: str | None = None, timeout: float | None = None) -> Answer:
         if stdin is None:
             versions = "version 100" in script
-            return Answer(0, [line for line in node.answer() if line.startswith("version ") == versions], [])
+            lines = [f"hostname {node.b64(self.name)}" if line.startswith("hostname ") else line for line in node.answer()]
+            return Answer(0, [line for line in lines if line.startswith("version ") == versions], [])
         if "; answer " not in stdin:
             return Answer(0, self.start, [])
         self.asked.append(stdin)
@@ -182,7 +183,7 @@ def test_from_data_to_steps(shown: list[str]) -> None:
     owed = run.steps[1].watch.__self__._owed  # type: ignore[attr-defined]
     assert (owed.host, owed.node_name, owed.component, owed.settings, owed.apiserver_changes) == (
         "w2",
-        "node",
+        "w2",
         KUBELET,
         {"text": "2"},
         False,

@@ -1,0 +1,41 @@
+"""Which Node a host is. The host itself says its node's name, so it is held against what others say. Pure.
+
+Root on a host can give its kubelet any --hostname-override. What is done to `its` Node would then be done to another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from roles.engine.harmless import one_line
+from roles.engine.node import Observation
+
+
+def claimed_names(by_host: Mapping[str, str], inventory: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """The hosts whose node's name is not theirs alone, and why. `by_host`: the names of their nodes; `inventory`: all hosts."""
+    for host, name in by_host.items():
+        others = [other for other, its in by_host.items() if its == name and other != host]
+        if others:
+            yield host, f"its node's name is {one_line(name)}, and so is that of {', '.join(others)}: one of them claims another's"
+        elif name in inventory and name != host:
+            yield host, f"its node's name is {one_line(name)}, and that is another host of the inventory"
+
+
+def other_machine(seen: Observation, node: Mapping[str, Any]) -> str:
+    """Why a Node object is not of this machine; "" if it is, or if nothing is known. `machineID` is /etc/machine-id, and `bootID` the
+    kernel's (pkg/kubelet/nodestatus/setters.go, MachineInfo), as the kubelet reports them when it starts."""
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    machine, boot = str(info.get("machineID") or ""), str(info.get("bootID") or "")
+    if machine and seen.machine_id and machine != seen.machine_id:
+        return f"the API has the machine ID {one_line(machine)} for this node, and the host has {one_line(seen.machine_id)}"
+    ready = any((one.get("type"), one.get("status")) == ("Ready", "True") for one in (node.get("status") or {}).get("conditions") or ())
+    # Right after a boot, and while its kubelet does not run, the API still has the boot before.
+    if ready and boot and seen.boot_id and boot != seen.boot_id and seen.uptime > BOOT_SECONDS:
+        return f"the API has the boot ID {one_line(boot)} for this node, whose kubelet is Ready, and the host has {one_line(seen.boot_id)}"
+    return ""
+
+
+#: The time after a boot until when the API may have the one before: a node is Ready for up to 50 s after its kubelet has stopped
+#: (kube-controller-manager: --node-monitor-grace-period).
+BOOT_SECONDS = 300

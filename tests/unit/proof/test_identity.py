@@ -1,0 +1,126 @@
+"""Which hosts are control plane, and which Node a host is: nothing that a host shows decides it alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from roles.drain.model import chosen_nodes
+from roles.engine import control_plane, kubelet
+from roles.engine.api import EtcdError, EtcdHealth
+from roles.engine.api.etcd import EtcdMember
+from roles.engine.bridge.hosts import Remote
+from roles.engine.node import Observation
+from roles.engine.proof.cluster import Cluster, NoApi, worst_health
+from roles.engine.proof.identity import BOOT_SECONDS, claimed_names, other_machine
+from roles.engine.proof.survey import refuse_claim
+from roles.engine.transaction import Refusal
+from tests.unit.node import node
+from tests.unit.node.node import file_line, parse
+
+KUBECONFIG = b"""apiVersion: v1
+kind: Config
+current-context: a
+contexts: [{name: a, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://127.0.0.1:6443", certificate-authority-data: WA==}}]
+users: [{name: u, user: {client-certificate-data: WA==, client-key-data: WA==}}]
+"""
+ARGV = ("kube-apiserver", "--etcd-servers=http://127.0.0.1:2379")
+
+
+def remote(name: str, control: bool) -> Remote:
+    return cast(Remote, SimpleNamespace(name=name, is_control_plane=control))
+
+
+def shown(host: str) -> tuple[Observation, dict[str, Any]]:
+    """A host with an API server as a static pod, and with an admin kubeconfig."""
+    lines = node.answer(
+        manifests={"kube-apiserver.yaml": node.manifest(*ARGV)}, components={"kube-apiserver": ARGV},
+        extra=[file_line("/etc/kubernetes/admin.conf", KUBECONFIG)],
+    )  # fmt: skip
+    seen = parse(host, lines)
+    return seen, control_plane.find(kubelet.find(seen))
+
+
+def test_a_worker_that_shows_an_api_server_is_none() -> None:
+    cluster = Cluster()
+    for name in ("w1", "cp1"):
+        cluster.add(remote(name, name == "cp1"), *shown(name))
+    assert cluster.serving() == ["cp1"] and cluster.apiservers == 1
+    assert [door.name for door, *_ in cluster.doors()] == ["cp1"]
+    assert list(cluster._servers) == ["cp1"], "nor does it say how etcd is"
+
+
+def test_alone_it_is_no_way_to_the_api_either() -> None:
+    cluster = Cluster()
+    cluster.add(remote("w1", False), *shown("w1"))
+    assert not cluster.apiservers
+    with pytest.raises(NoApi, match="w1: it runs a kube-apiserver, but is not in the inventory's group control_plane"):
+        cluster.api(wait=0)
+
+
+def test_a_run_refuses_a_host_that_shows_what_the_inventory_does_not_say() -> None:
+    _, components = shown("w1")
+    with pytest.raises(Refusal, match="w1: it runs kube-apiserver as static pods, and the inventory does not have it in the group"):
+        refuse_claim(remote("w1", False), components)
+    refuse_claim(remote("cp1", True), components)
+    refuse_claim(remote("w1", False), {})
+
+
+@pytest.mark.parametrize(
+    ("by_host", "claims"),
+    [
+        ({"cp1": "cp1", "w1": "w1"}, []),
+        ({"one": "a", "two": "b"}, []),
+        ({"cp1": "cp1", "w1": "cp1", "w2": "w2"}, ["cp1", "w1"]),
+        ({"w1": "w2"}, ["w1"]),
+    ],
+)
+def test_a_nodes_name_is_one_hosts_alone(by_host: dict[str, str], claims: list[str]) -> None:
+    assert [host for host, _ in claimed_names(by_host, ["cp1", "w1", "w2"])] == claims
+
+
+def test_a_drain_of_a_host_that_claims_anothers_node_is_refused() -> None:
+    by_host = {"cp1": "cp1", "w1": "cp1", "w2": "w2"}
+    with pytest.raises(ValueError, match="w1: its node's name is cp1, and so is that of cp1: one of them claims another's"):
+        chosen_nodes(("w1",), [], by_host, ["cp1", "w1", "w2"])
+    assert chosen_nodes(("w2",), [], by_host, ["cp1", "w1", "w2"]) == ("w2",)
+
+
+def machine(machine_id: str = "m1", boot: str = "b1", up: float = 10000.0) -> Observation:
+    return Observation("w1", 0, machine_id=machine_id, boot_id=boot, uptime=up)
+
+
+def reported(machine_id: str = "m1", boot: str = "b1", ready: str = "True") -> dict[str, Any]:
+    return {"status": {"nodeInfo": {"machineID": machine_id, "bootID": boot}, "conditions": [{"type": "Ready", "status": ready}]}}
+
+
+def test_a_node_is_the_machine_that_the_api_knows() -> None:
+    assert other_machine(machine(), reported()) == ""
+    assert "machine ID m2" in other_machine(machine(), reported("m2"))
+    assert "boot ID b2" in other_machine(machine(), reported(boot="b2")), "machines that are copies have one machine ID"
+    # Its kubelet has not come up since the boot, or only just.
+    assert other_machine(machine(), reported(boot="b2", ready="Unknown")) == ""
+    assert other_machine(machine(up=BOOT_SECONDS), reported(boot="b2")) == ""
+    for seen, has in ((machine("", ""), reported()), (machine(), {}), (machine(), reported("", ""))):
+        assert other_machine(seen, has) == "", "what is not known is no lie"
+
+
+def test_the_machine_id_is_read() -> None:
+    assert parse("w1", [*node.answer()[:-1], f"machine {node.b64('m1')}", "end"]).machine_id == "m1"
+    assert parse("w1", node.answer()).machine_id == ""
+
+
+MEMBERS = tuple(EtcdMember(number, f"m{number}", (f"https://10.0.0.{number}:2379",), False) for number in (1, 2, 3))
+
+
+def test_the_worst_answer_about_etcd_counts() -> None:
+    sick = EtcdError("cp2", "it does not answer", "see its log")
+    well, other = EtcdHealth(MEMBERS), EtcdHealth(MEMBERS, ((MEMBERS[2], sick),))
+    for seen in ([well, other], [other, well]):
+        assert worst_health(seen).unhealthy == ((MEMBERS[2], sick),)
+    assert worst_health([well, well]).unhealthy == ()
+    with pytest.raises(EtcdError, match="do not name the same members"):
+        worst_health([well, EtcdHealth(MEMBERS[:1])])
