@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 from roles.engine.api import Api, list_objects
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import (
+    SERVICE,
     CertificateError,
     NodeIdentity,
     claimed_by_others,
+    is_network,
     is_serving,
     parse_der,
     usual_addresses,
@@ -28,6 +31,11 @@ SECONDS = 30
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 #: kube-proxy in IPVS mode gives this interface the addresses of all Services (pkg/proxy/ipvs: defaultDummyDevice).
 _NOT_THE_NODES = frozenset(("lo", "kube-ipvs0"))
+
+_KUBEADM = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
+_ENDPOINT = re.compile(
+    r"""^controlPlaneEndpoint:\s*["']?(?:\[(?P<six>[0-9A-Fa-f:]+)\]|(?P<name>[^\s:"'\[\]]+))(?::\d+)?["']?\s*$""", re.MULTILINE
+)
 
 
 class CertificateFactsError(RemoteError):
@@ -44,20 +52,29 @@ class SeenNames:
 
 @dataclass
 class ClusterFacts:
-    """Of the whole cluster. `nodes`: by name; `seen`: by host; `api`: the names of the API, `services`: the addresses of Services, both
-    with what they are."""
+    """Of the whole cluster. `nodes`: by name; `seen`: by host; `api`: the names of the API, `services`: the names, addresses and ranges of
+    Services, `hosts`: the names and addresses of the inventory's hosts, by host; all with what they are. `certified`: by host, the names in
+    the certificate of its API server."""
 
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seen: dict[str, SeenNames] = field(default_factory=dict)
     api: Mapping[str, str] = field(default_factory=dict)
     requests: Sequence[Mapping[str, Any]] = ()
     services: Mapping[str, str] = field(default_factory=dict)
+    certified: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    hosts: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def taken(self, host: str, node_name: str, *, serves_api: bool) -> Mapping[str, str]:
-        """Who has names besides this node. A node that runs an API server shares its own names with it."""
+    def taken(self, host: str, node_name: str, *, control_plane: bool) -> Mapping[str, str]:
+        """Who has names besides this node. A control-plane node of the inventory shares its own names with its API server, but not those
+        that another API server has too, as that of a load balancer. What a host shows does not make it one."""
         others = {one: [seen.hostname, *seen.addresses] for one, seen in self.seen.items() if one != host}
+        elsewhere = frozenset[str]().union(*(names for one, names in self.certified.items() if one != host))
+        own = self.certified.get(host, frozenset()) - elsewhere if control_plane else frozenset()
+        api = {name: what for name, what in self.api.items() if name not in own}
+        mine = self.hosts.get(host, frozenset())
+        inventory = {name: f"of {one} in the inventory" for one, names in self.hosts.items() if one != host for name in names - mine}
         # Programs like node-local DNS put the address of a Service on nodes; it is no node's all the same.
-        return claimed_by_others(node_name, self.nodes.values(), others, {**self.services, **({} if serves_api else self.api)})
+        return claimed_by_others(node_name, self.nodes.values(), others, {**inventory, **self.services, **api})
 
 
 # ---- the node
@@ -107,9 +124,9 @@ def read_requests(cluster: Cluster) -> list[dict[str, Any]]:
     return sorted(found, key=lambda item: (str(item["metadata"].get("creationTimestamp")), str(item["metadata"].get("name"))))
 
 
-def api_names(cluster: Cluster) -> dict[str, str]:
-    """The names in the certificates of the API servers that the inventory reaches. Raises ApiError, NoApi."""
-    found: dict[str, str] = {}
+def certified_names(cluster: Cluster) -> dict[str, frozenset[str]]:
+    """By host, the names in the certificates of the API servers that the inventory reaches. Raises ApiError, NoApi."""
+    found: dict[str, frozenset[str]] = {}
     for remote, authority, address in cluster.doors():
         one = handshake(remote, address, authority, "kube-apiserver")
         if one.certificate is None:
@@ -118,18 +135,54 @@ def api_names(cluster: Cluster) -> dict[str, str]:
             names = parse_der(one.certificate).names
         except CertificateError as error:
             raise NoApi(f"{remote.name}: the certificate of its kube-apiserver cannot be read: {error}") from None
-        found |= {name.lower(): "a name of the API server" for name in (*names.dns, *names.ips)}
+        found[remote.name] = frozenset(name.lower() for name in (*names.dns, *names.ips))
     return found
 
 
-def service_addresses(cluster: Cluster) -> dict[str, str]:
-    """The cluster IPs of all Services. Raises ApiError, NoApi."""
-    found = cluster.query(lambda api: list_objects(api, "/api/v1/services"))
-    return {
-        address: f"the address of the Service {one_line('/'.join(namespace_and_name(item)))}"
-        for item in found
-        for address in usual_addresses([str(one) for one in (item.get("spec") or {}).get("clusterIPs") or ()])
-    }
+def api_names(cluster: Cluster, certified: Mapping[str, frozenset[str]]) -> dict[str, str]:
+    """The names of the API: those in its certificates, and the endpoint that kubeadm gave the cluster. Raises ApiError, NoApi."""
+    found = dict.fromkeys(frozenset[str]().union(*certified.values()), "a name of the API server")
+    return found | dict.fromkeys(endpoint(cluster.object(_KUBEADM)), "the endpoint of the API")
+
+
+def endpoint(kubeadm: Mapping[str, Any] | None) -> list[str]:
+    """The host of controlPlaneEndpoint in the ConfigMap kubeadm-config (None: there is none), as NAME, ADDRESS, or either with a port."""
+    text = str(((kubeadm or {}).get("data") or {}).get("ClusterConfiguration", ""))
+    found = _ENDPOINT.search(text)
+    return [(found["six"] or found["name"]).lower()] if found else []
+
+
+def services_claims(services: Iterable[Mapping[str, Any]], namespaces: Iterable[str]) -> dict[str, str]:
+    """What Services have: their addresses, also those of load balancers, and the names by which pods reach them. `namespaces`: all names of
+    two labels that end in one of them are those of Services, also of ones to come."""
+    found = {f".{name}": f"a name in the namespace {one_line(name)}, as pods resolve it" for name in namespaces}
+    for item in services:
+        namespace, name = namespace_and_name(item)
+        spec, ingress = item.get("spec") or {}, ((item.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+        listed = [*(spec.get("clusterIPs") or ()), spec.get("clusterIP"), *(spec.get("externalIPs") or ()), spec.get("loadBalancerIP")]
+        addresses = usual_addresses([str(one) for one in [*listed, *(one.get("ip") for one in ingress)] if one])
+        names = [name, f"{name}.{namespace}", *(str(one["hostname"]).lower() for one in ingress if one.get("hostname"))]
+        whose = one_line(f"{namespace}/{name}")
+        found |= dict.fromkeys(addresses, f"the address of the Service {whose}")
+        found |= dict.fromkeys(names, f"{SERVICE}{whose}")
+    return found
+
+
+def service_claims(cluster: Cluster, ranges: Iterable[str]) -> dict[str, str]:
+    """What the Services of the cluster have, and may get: `ranges` as --service-cluster-ip-range. Raises ApiError, NoApi."""
+    services = cluster.query(lambda api: list_objects(api, "/api/v1/services"))
+    namespaces = cluster.query(lambda api: list_objects(api, "/api/v1/namespaces"))
+    found = services_claims(services, [str(one["metadata"]["name"]) for one in namespaces])
+    return found | {one: "in the range of the Services" for text in ranges for one in text.split(",") if is_network(one)}
+
+
+def inventory_names(remotes: Iterable[Remote]) -> dict[str, frozenset[str]]:
+    """By host, its name in the inventory, and the name or address by which it is reached."""
+    found = {}
+    for remote in remotes:
+        names = {remote.name.lower(), str(remote.data("ssh_hostname") or "").lower()} - {""}
+        found[remote.name] = frozenset(next(iter(usual_addresses([name])), name) for name in names)
+    return found
 
 
 __all__ = [
@@ -140,10 +193,14 @@ __all__ = [
     "SeenNames",
     "address_of",
     "api_names",
+    "certified_names",
+    "endpoint",
     "identity",
+    "inventory_names",
     "parse_names",
     "presented",
     "read_requests",
     "seen_names",
-    "service_addresses",
+    "service_claims",
+    "services_claims",
 ]

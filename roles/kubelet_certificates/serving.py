@@ -119,7 +119,7 @@ class ServingCertificates(KubeletFields):
         if its is None:
             raise NoApi(f"the cluster has no node {name}")
         identity = facts.identity(name, its, known.seen[host], desired.vouched)
-        taken = known.taken(host, name, serves_api="kube-apiserver" in node.components)
+        taken = known.taken(host, name, control_plane=node.remote.is_control_plane)
         shown = facts.presented(basis.found.reading, its)
         return plan.standing(host, identity, shown, known.requests, taken, asks=_asks(node))
 
@@ -128,8 +128,10 @@ class ServingCertificates(KubeletFields):
         with self.known.lock:
             if not self.known.read:
                 cluster = basis.found.reading
-                requests, services = facts.read_requests(cluster), facts.service_addresses(cluster)
-                found = ClusterFacts(cluster.nodes(), {}, facts.api_names(cluster), requests, services)
+                requests, services = facts.read_requests(cluster), facts.service_claims(cluster, _service_ranges(basis))
+                certified = facts.certified_names(cluster)
+                api, hosts = facts.api_names(cluster, certified), facts.inventory_names(basis.fleet.inventory)
+                found = ClusterFacts(cluster.nodes(), {}, api, requests, services, certified, hosts)
                 remotes = [one.remote for one in basis.found.observed.values()]
                 found.seen |= bridge.whole(basis.fleet.each(remotes, facts.seen_names, doing="read the addresses of"))
                 self.known.cluster, self.known.read = found, True
@@ -217,7 +219,7 @@ class ServingCertificates(KubeletFields):
         node.remote.ensure_connected()
         seen: SeenNames = facts.seen_names(node.remote)
         wanted: Any = self.desired.by_host[host]
-        taken = self.known.cluster.taken(host, name, serves_api="kube-apiserver" in node.components)
+        taken = self.known.cluster.taken(host, name, control_plane=node.remote.is_control_plane)
         return expected_names(facts.identity(name, basis.found.cluster.node(name), seen, wanted.vouched), taken)
 
     # ---- the table
@@ -245,6 +247,12 @@ class ServingCertificates(KubeletFields):
         except (ApiError, NoApi, RemoteError):
             return "unknown"
         return replace(one, presented=shown).text
+
+
+def _service_ranges(basis: Basis) -> list[str]:
+    """--service-cluster-ip-range of the API servers."""
+    servers = [node.components["kube-apiserver"] for node in basis.found.observed.values() if "kube-apiserver" in node.components]
+    return [found for one in servers if (found := last_flag(one.process.argv, "service-cluster-ip-range"))]
 
 
 def _asks(node: SurveyedNode) -> bool:

@@ -1,6 +1,7 @@
 """X.509: what a certificate and a certificate request say, and whether a request is exactly what a node may ask for. Pure."""
 
 from roles.engine.certificates.approval import (
+    SERVICE,
     SERVING_SIGNER,
     Claims,
     ExpectedNames,
@@ -9,6 +10,7 @@ from roles.engine.certificates.approval import (
     expected_names,
     given_up,
     is_due,
+    is_network,
     is_pending,
     is_serving,
     objections,
@@ -29,6 +31,7 @@ from roles.engine.certificates.x509 import (
 )
 
 __all__ = [
+    "SERVICE",
     "SERVING_SIGNER",
     "Certificate",
     "CertificateError",
@@ -43,6 +46,7 @@ __all__ = [
     "given_up",
     "is_due",
     "is_issued_by",
+    "is_network",
     "is_pending",
     "is_serving",
     "objections",

@@ -12,7 +12,8 @@ import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from ipaddress import ip_address
+from functools import cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
 from roles.engine.bounds import moment, span
@@ -29,6 +30,11 @@ _BACKDATE = span(5 * 60)
 #: The part of a certificate's time after which a kubelet renews it at the earliest (client-go/util/certificate: jitteryDuration).
 _RENEWS = 0.7
 _DECIDED = ("Approved", "Denied", "Failed")
+#: Parts of names that the cluster's DNS gives Services and pods, whatever the cluster's domain is (github.com/kubernetes/dns,
+#: docs/specification.md).
+_IN_CLUSTER = (".svc.", ".pod.", ".cluster.local.")
+#: How the claim of a Service begins.
+SERVICE = "of the Service "
 #: Names of the API server, which kubeadm puts into its certificate (pkiutil.GetAPIServerAltNames), and of nobody.
 _NEVER = frozenset(("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"))
 
@@ -45,7 +51,8 @@ class NodeIdentity:
     vouched: frozenset[str] = frozenset()
 
 
-#: Who has a name besides the node: by DNS name or IP address, whose it is.
+#: Who has a name besides the node: by DNS name or IP address, whose it is. `10.244.2.0/24` claims all addresses in it, `.prod` all names of
+#: two labels that end so.
 Claims = Mapping[str, str]
 
 
@@ -79,21 +86,38 @@ def expected_names(identity: NodeIdentity, taken: Claims) -> ExpectedNames:
 
 def _dns_problem(identity: NodeIdentity, text: str, kind: str, taken: Claims) -> str:
     shown, usual = one_line(text), text.lower().rstrip(".")
-    if usual in _NEVER or "*" in text or ".svc." in f"{usual}.":
+    if usual in _NEVER or "*" in text or any(part in f"{usual}." for part in _IN_CLUSTER):
         return f"its Node object lists {shown} ({kind}), which is no node's name"
-    if usual in taken:
-        return f"its Node object lists {shown} ({kind}), which is {taken[usual]}"
+    # A Service w1 must not keep the node w1 from its certificate; no credential of a node chooses the node's name.
+    if (whose := _claim(usual, taken)) and not (usual == identity.name and "." not in usual and whose.startswith(SERVICE)):
+        return f"its Node object lists {shown} ({kind}), which is {whose}"
+    if usual.count(".") == 1 and text != identity.name and text not in identity.vouched:
+        return f"its Node object lists {shown} ({kind}), which pods resolve as SERVICE.NAMESPACE"
     if text in (identity.hostname, identity.hostname.lower(), identity.name) or text in identity.vouched:
         return ""
     return f"its Node object lists {shown} ({kind}), but its host name is {one_line(identity.hostname)}"
+
+
+def _claim(usual: str, taken: Claims) -> str:
+    """Whose a DNS name is: also one below a Service's, as pods of a StatefulSet have (POD.SERVICE.NAMESPACE)."""
+    labels = usual.split(".")
+    found = [taken.get(".".join(labels[start:])) for start in range(len(labels) - 1)] if len(labels) > 1 else [taken.get(usual)]
+    if len(labels) == 2:
+        found.append(taken.get(f".{labels[1]}"))
+    return next(filter(None, found), "")
+
+
+@cache
+def _network(text: str) -> IPv4Network | IPv6Network:
+    return ip_network(text, strict=False)
 
 
 def _ip_problem(identity: NodeIdentity, text: str, kind: str, taken: Claims) -> str:
     address = ip_address(text)
     if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
         return f"its Node object lists {text} ({kind}), which is no address of one node"
-    if text in taken:
-        return f"its Node object lists {text} ({kind}), which is {taken[text]}"
+    if whose := taken.get(text) or next((what for one, what in taken.items() if "/" in one and address in _network(one)), ""):
+        return f"its Node object lists {text} ({kind}), which is {whose}"
     if text in identity.addresses or text in identity.vouched:
         return ""
     return f"its Node object lists {text} ({kind}), but no interface of the node has it"
@@ -110,7 +134,21 @@ def claimed_by_others(name: str, nodes: Iterable[Mapping[str, Any]], seen: Mappi
         if other != name:
             listed = [str(entry.get("address", "")) for entry in (node.get("status") or {}).get("addresses") or ()]
             found |= {_usual(text): f"also listed by node {one_line(other)}" for text in [*listed, *usual_addresses(listed), other] if text}
+            found |= {one: f"in the pod CIDR of node {one_line(other)}" for one in pod_networks(node)}
     return {**found, **{_usual(address): what for address, what in api.items()}}
+
+
+def pod_networks(node: Mapping[str, Any]) -> list[str]:
+    """The pod CIDRs of a node, without what is none."""
+    spec = node.get("spec") or {}
+    return [str(one) for one in dict.fromkeys([*(spec.get("podCIDRs") or ()), spec.get("podCIDR")]) if one and is_network(str(one))]
+
+
+def is_network(text: str) -> bool:
+    try:
+        return "/" in text and bool(_network(text))
+    except ValueError:
+        return False
 
 
 def _usual(name: str) -> str:

@@ -9,9 +9,19 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from roles.engine.certificates import Certificate, NodeIdentity, SubjectNames
+from roles.engine.certificates import Certificate, NodeIdentity, SubjectNames, expected_names
 from roles.engine.pairs import unsigned
-from roles.kubelet_certificates.facts import CertificateFactsError, ClusterFacts, Presented, SeenNames, address_of, parse_names
+from roles.kubelet_certificates.facts import (
+    CertificateFactsError,
+    ClusterFacts,
+    Presented,
+    SeenNames,
+    address_of,
+    endpoint,
+    identity,
+    parse_names,
+    services_claims,
+)
 from roles.kubelet_certificates.model import CertificateKeys
 from roles.kubelet_certificates.plan import NodeStanding, given_files, listed, refusals, standing, strangers
 from tests.unit.certificates.requests import node, pem, request
@@ -144,16 +154,102 @@ def test_an_answer_that_cannot_be_used(lines: list[str]) -> None:
         parse_names("w1", lines)
 
 
-def test_what_others_have_does_not_count_for_a_node_that_runs_the_api() -> None:
+def test_a_control_plane_node_shares_its_own_names_with_its_api_server_alone() -> None:
+    shared = "192.0.2.100"
     cluster = ClusterFacts(
-        {"w1": node("w1")}, {"w1": SeenNames("w1", frozenset({"192.0.2.11"}))}, {"192.0.2.11": "a name of the API server"}
+        {"cp1": node("cp1", ("InternalIP", "192.0.2.10"))},
+        {"cp1": SeenNames("cp1", frozenset({"192.0.2.10", shared}))},
+        dict.fromkeys(("192.0.2.10", "192.0.2.9", shared), "a name of the API server"),
+        certified={"cp1": frozenset({"192.0.2.10", shared}), "cp2": frozenset({"192.0.2.9", shared})},
     )
-    assert cluster.taken("w1", "w1", serves_api=False) == {"192.0.2.11": "a name of the API server"}
-    assert cluster.taken("w1", "w1", serves_api=True) == {}
-    assert cluster.taken("w9", "w9", serves_api=True)["192.0.2.11"] == "also listed by node w1"
+    assert cluster.taken("cp1", "cp1", control_plane=True).keys() == {"192.0.2.9", shared}, "a load balancer's is none's"
+    assert cluster.taken("cp1", "cp1", control_plane=False)["192.0.2.10"] == "a name of the API server"
+    assert cluster.taken("w9", "w9", control_plane=True)["192.0.2.10"] == "a name of the API server", "it has no such certificate"
     cluster.services = {"10.96.0.10": "the address of the Service kube-system/kube-dns"}
-    for serves_api in (True, False):
-        assert cluster.taken("w1", "w1", serves_api=serves_api)["10.96.0.10"] == "the address of the Service kube-system/kube-dns"
+    for control_plane in (True, False):
+        assert cluster.taken("cp1", "cp1", control_plane=control_plane)["10.96.0.10"] == "the address of the Service kube-system/kube-dns"
+
+
+def service(name: str, spec: dict[str, Any], **balancer: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "vault", "name": name}, "spec": spec, "status": {"loadBalancer": {"ingress": [balancer]}}}
+
+
+SERVICES = services_claims(
+    [
+        service(
+            "vault", {"clusterIPs": ["10.96.7.7"], "externalIPs": ["203.0.113.9"], "loadBalancerIP": "203.0.113.10"}, ip="203.0.113.11"
+        ),
+        service("headless", {"clusterIP": "None"}, hostname="LB.example.com"),
+    ],
+    ["vault", "prod"],
+)
+OTHERS = {
+    "a cluster IP": "10.96.7.7",
+    "an external IP of a Service": "203.0.113.9",
+    "the IP that a Service asks a load balancer for": "203.0.113.10",
+    "the IP of a load balancer": "203.0.113.11",
+    "the name of a load balancer": "lb.example.com",
+    "an address in the range of the Services": "10.97.1.1",
+    "an address in another node's pod CIDR": "10.244.2.7",
+    "an IPv6 address in another node's pod CIDR": "fd00:2::7",
+    "another node's address": "192.0.2.12",
+    "another node's name": "w2",
+    "another host of the inventory": "bastion",
+    "the address of another host of the inventory": "192.0.2.77",
+    "a name of the API server": "k8s-api.example.com",
+    "a Service": "vault.vault",
+    "a Service's short name": "vault",
+    "a Service, dot at the end": "Vault.Vault.",
+    "a Service to come, of a namespace that is there": "db.prod",
+    "a Service of a namespace to come": "metrics-server.new",
+    "a pod of a StatefulSet": "web-0.headless.vault",
+    "a Service with svc": "vault.vault.svc",
+    "a Service in full": "vault.vault.svc.cluster.local",
+    "a pod": "10-244-1-7.vault.pod.cluster.local",
+    "a name of the cluster's domain": "x.cluster.local",
+}
+
+
+def problem_of(text: str, *, vouched: tuple[str, ...] = (), name: str = "w1") -> str:
+    """Why a worker that root has given this name or address, in its Node object too, gets no certificate."""
+    others = node("w2", ("InternalIP", "192.0.2.12")) | {"spec": {"podCIDRs": ["10.244.2.0/24", "fd00:2::/64"]}}
+    kind = "InternalIP" if (text[0].isdigit() and "-" not in text) or ":" in text else "Hostname"
+    its = node(name, ("InternalIP", "192.0.2.11"), (kind, text)) | {"spec": {"podCIDR": "10.244.1.0/24"}}
+    seen = SeenNames(text, frozenset({"192.0.2.11", text}))
+    known = ClusterFacts(
+        {name: its, "w2": others}, {"w1": seen}, {"k8s-api.example.com": "a name of the API server"}, (),
+        SERVICES | {"10.96.0.0/12": "in the range of the Services"}, {},
+        {"w1": frozenset({"w1"}), "lb": frozenset({"bastion", "192.0.2.77"})},
+    )  # fmt: skip
+    return "; ".join(expected_names(identity(name, its, seen, frozenset(vouched)), known.taken("w1", name, control_plane=False)).problems)
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_others_have_a_worker_does_not_get(case: str) -> None:
+    assert OTHERS[case] in problem_of(OTHERS[case])
+
+
+def test_what_the_node_alone_has_it_gets() -> None:
+    for text in ("w1", "w1.dc.example.com", "192.0.2.13", "10.244.1.1"):
+        assert problem_of(text) == ""
+    assert "pods resolve" in problem_of("w1.lan") and problem_of("w1.lan", vouched=("w1.lan",)) == "" == problem_of("w1.lan", name="w1.lan")
+    assert "in the namespace prod" in problem_of("w1.prod", vouched=("w1.prod",)), "nobody vouches for a Service to come"
+    assert problem_of("headless", name="headless") == "", "a Service does not keep a node of its name from its certificate"
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("controlPlaneEndpoint: k8s-api.example.com:6443", ["k8s-api.example.com"]),
+        ('controlPlaneEndpoint: "192.0.2.100"', ["192.0.2.100"]),
+        ("controlPlaneEndpoint: '[2001:db8::1]:6443'", ["2001:db8::1"]),
+        ('controlPlaneEndpoint: ""', []),
+        ("kind: ClusterConfiguration", []),
+    ],
+)
+def test_the_endpoint_that_kubeadm_gave_the_cluster(text: str, host: list[str]) -> None:
+    assert endpoint({"data": {"ClusterConfiguration": f"apiServer: {{}}\n{text}\nkubernetesVersion: v1\n"}}) == host
+    assert endpoint(None) == endpoint({}) == []
 
 
 def test_where_a_kubelet_is_reached() -> None:
