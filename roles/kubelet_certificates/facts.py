@@ -32,6 +32,7 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 #: kube-proxy in IPVS mode gives this interface the addresses of all Services (pkg/proxy/ipvs: defaultDummyDevice).
 _NOT_THE_NODES = frozenset(("lo", "kube-ipvs0"))
 
+ENDPOINT = "the endpoint of the API"
 _KUBEADM = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 _ENDPOINT = re.compile(
     r"""^controlPlaneEndpoint:\s*["']?(?:\[(?P<six>[0-9A-Fa-f:]+)\]|(?P<name>[^\s:"'\[\]]+))(?::\d+)?["']?\s*$""", re.MULTILINE
@@ -66,12 +67,14 @@ class ClusterFacts:
 
     def taken(self, host: str, node_name: str, *, control_plane: bool) -> Mapping[str, str]:
         """Who has names besides this node. A control-plane node of the inventory shares its own names with its API server, but not those
-        that another API server has too, as that of a load balancer. What a host shows does not make it one."""
+        that another API server has too, as that of a load balancer. What a host shows does not make it a control-plane node."""
         others = {one: [seen.hostname, *seen.addresses] for one, seen in self.seen.items() if one != host}
         elsewhere = frozenset[str]().union(*(names for one, names in self.certified.items() if one != host))
-        own = self.certified.get(host, frozenset()) - elsewhere if control_plane else frozenset()
+        mine, seen = self.hosts.get(host, frozenset()) | {node_name}, self.seen.get(host)
+        # Some installers put the names of all API servers into each certificate; the endpoint is nobody's alone.
+        alone = frozenset(name for name in (seen.addresses if seen is not None else ()) if self.api.get(name) != ENDPOINT)
+        own = self.certified.get(host, frozenset()) - (elsewhere - mine - alone) if control_plane else frozenset()
         api = {name: what for name, what in self.api.items() if name not in own}
-        mine = self.hosts.get(host, frozenset())
         inventory = {name: f"of {one} in the inventory" for one, names in self.hosts.items() if one != host for name in names - mine}
         # Programs like node-local DNS put the address of a Service on nodes; it is no node's all the same.
         return claimed_by_others(node_name, self.nodes.values(), others, {**inventory, **self.services, **api})
@@ -142,7 +145,7 @@ def certified_names(cluster: Cluster) -> dict[str, frozenset[str]]:
 def api_names(cluster: Cluster, certified: Mapping[str, frozenset[str]]) -> dict[str, str]:
     """The names of the API: those in its certificates, and the endpoint that kubeadm gave the cluster. Raises ApiError, NoApi."""
     found = dict.fromkeys(frozenset[str]().union(*certified.values()), "a name of the API server")
-    return found | dict.fromkeys(endpoint(cluster.object(_KUBEADM)), "the endpoint of the API")
+    return found | dict.fromkeys(endpoint(cluster.object(_KUBEADM)), ENDPOINT)
 
 
 def endpoint(kubeadm: Mapping[str, Any] | None) -> list[str]:
@@ -186,6 +189,7 @@ def inventory_names(remotes: Iterable[Remote]) -> dict[str, frozenset[str]]:
 
 
 __all__ = [
+    "ENDPOINT",
     "REQUESTS",
     "CertificateFactsError",
     "ClusterFacts",

@@ -14,9 +14,11 @@ from roles.engine.node import Observation
 
 def claimed_names(by_host: Mapping[str, str], inventory: Collection[str] = ()) -> Iterator[tuple[str, str]]:
     """The hosts whose node's name is not theirs alone, and why. `by_host`: the names of their nodes; `inventory`: all hosts."""
+    hosts: dict[str, list[str]] = {}
     for host, name in by_host.items():
-        others = [other for other, its in by_host.items() if its == name and other != host]
-        if others:
+        hosts.setdefault(name, []).append(host)
+    for host, name in by_host.items():
+        if others := [other for other in hosts[name] if other != host]:
             yield host, f"its node's name is {one_line(name)}, and so is that of {', '.join(others)}: one of them claims another's"
         elif name in inventory and name != host:
             yield host, f"its node's name is {one_line(name)}, and that is another host of the inventory"
@@ -31,11 +33,12 @@ def other_machine(seen: Observation, node: Mapping[str, Any]) -> str:
         return f"the API has the machine ID {one_line(machine)} for this node, and the host has {one_line(seen.machine_id)}"
     ready = any((one.get("type"), one.get("status")) == ("Ready", "True") for one in (node.get("status") or {}).get("conditions") or ())
     # Right after a boot, and while its kubelet does not run, the API still has the boot before.
-    if ready and boot and seen.boot_id and boot != seen.boot_id and seen.uptime > BOOT_SECONDS:
+    age = 0.0 if seen.kubelet is None else seen.epoch - seen.started_at(seen.kubelet)
+    if ready and boot and seen.boot_id and boot != seen.boot_id and age > REPORT_SECONDS:
         return f"the API has the boot ID {one_line(boot)} for this node, whose kubelet is Ready, and the host has {one_line(seen.boot_id)}"
     return ""
 
 
-#: The time after a boot until when the API may have the one before: a node is Ready for up to 50 s after its kubelet has stopped
-#: (kube-controller-manager: --node-monitor-grace-period).
-BOOT_SECONDS = 300
+#: The time from a kubelet's start until when the API may have what the one before it has reported: a node stays Ready for up to 50 s after
+#: its kubelet has stopped (kube-controller-manager: --node-monitor-grace-period).
+REPORT_SECONDS = 120

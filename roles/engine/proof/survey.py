@@ -105,4 +105,4 @@ def _not_its_node(looked: Sequence[ObservedNode], fleet: Fleet, nodes: Mapping[s
     for one in looked:
         host = one.remote.name
         if why := claimed.get(host) or other_machine(one.seen, nodes.get(names.get(host, ""), {})):
-            yield Refusal(host, why, "find out which machine it is; what is done to that node must not be done to another one")
+            yield Refusal(host, why, "find out which machine it is; one whose IDs were changed reports them when its kubelet is restarted")

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from roles.engine.certificates import Certificate, NodeIdentity, SubjectNames, expected_names
 from roles.engine.pairs import unsigned
 from roles.kubelet_certificates.facts import (
+    ENDPOINT,
     CertificateFactsError,
     ClusterFacts,
     Presented,
@@ -159,12 +160,15 @@ def test_a_control_plane_node_shares_its_own_names_with_its_api_server_alone() -
     cluster = ClusterFacts(
         {"cp1": node("cp1", ("InternalIP", "192.0.2.10"))},
         {"cp1": SeenNames("cp1", frozenset({"192.0.2.10", shared}))},
-        dict.fromkeys(("192.0.2.10", "192.0.2.9", shared), "a name of the API server"),
-        certified={"cp1": frozenset({"192.0.2.10", shared}), "cp2": frozenset({"192.0.2.9", shared})},
+        {**dict.fromkeys(("192.0.2.10", "192.0.2.9", "api.example.com"), "a name of the API server"), shared: ENDPOINT},
+        certified={"cp1": frozenset({"192.0.2.10", "api.example.com", shared}), "cp2": frozenset({"192.0.2.9", "api.example.com", shared})},
     )
-    assert cluster.taken("cp1", "cp1", control_plane=True).keys() == {"192.0.2.9", shared}, "a load balancer's is none's"
+    assert cluster.taken("cp1", "cp1", control_plane=True).keys() == {"192.0.2.9", "api.example.com", shared}, "a load balancer's is none's"
     assert cluster.taken("cp1", "cp1", control_plane=False)["192.0.2.10"] == "a name of the API server"
     assert cluster.taken("w9", "w9", control_plane=True)["192.0.2.10"] == "a name of the API server", "it has no such certificate"
+    everyones = frozenset({"192.0.2.10", "192.0.2.9", "cp1", "cp2"})
+    cluster.api, cluster.certified = dict.fromkeys(everyones, "a name of the API server"), {"cp1": everyones, "cp2": everyones}
+    assert cluster.taken("cp1", "cp1", control_plane=True).keys() == {"192.0.2.9", "cp2"}, "installers that give all of them to each"
     cluster.services = {"10.96.0.10": "the address of the Service kube-system/kube-dns"}
     for control_plane in (True, False):
         assert cluster.taken("cp1", "cp1", control_plane=control_plane)["10.96.0.10"] == "the address of the Service kube-system/kube-dns"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from roles.engine.api.etcd import EtcdMember
 from roles.engine.bridge.hosts import Remote
 from roles.engine.node import Observation
 from roles.engine.proof.cluster import Cluster, NoApi, worst_health
-from roles.engine.proof.identity import BOOT_SECONDS, claimed_names, other_machine
+from roles.engine.proof.identity import REPORT_SECONDS, claimed_names, other_machine
 from roles.engine.proof.survey import refuse_claim
 from roles.engine.transaction import Refusal
 from tests.unit.node import node
@@ -89,8 +90,11 @@ def test_a_drain_of_a_host_that_claims_anothers_node_is_refused() -> None:
     assert chosen_nodes(("w2",), [], by_host, ["cp1", "w1", "w2"]) == ("w2",)
 
 
-def machine(machine_id: str = "m1", boot: str = "b1", up: float = 10000.0) -> Observation:
-    return Observation("w1", 0, machine_id=machine_id, boot_id=boot, uptime=up)
+def machine(machine_id: str = "m1", boot: str = "b1", age: float = 1000.0) -> Observation:
+    seen = parse("w1", node.answer())
+    assert seen.kubelet is not None
+    started = seen.kubelet.start_ticks / seen.ticks_per_second
+    return replace(seen, machine_id=machine_id, boot_id=boot, uptime=started + age)
 
 
 def reported(machine_id: str = "m1", boot: str = "b1", ready: str = "True") -> dict[str, Any]:
@@ -103,7 +107,7 @@ def test_a_node_is_the_machine_that_the_api_knows() -> None:
     assert "boot ID b2" in other_machine(machine(), reported(boot="b2")), "machines that are copies have one machine ID"
     # Its kubelet has not come up since the boot, or only just.
     assert other_machine(machine(), reported(boot="b2", ready="Unknown")) == ""
-    assert other_machine(machine(up=BOOT_SECONDS), reported(boot="b2")) == ""
+    assert other_machine(machine(age=REPORT_SECONDS), reported(boot="b2")) == ""
     for seen, has in ((machine("", ""), reported()), (machine(), {}), (machine(), reported("", ""))):
         assert other_machine(seen, has) == "", "what is not known is no lie"
 
