@@ -71,7 +71,7 @@ class ClusterFacts:
         others = {one: [seen.hostname, *seen.addresses] for one, seen in self.seen.items() if one != host}
         elsewhere = frozenset[str]().union(*(names for one, names in self.certified.items() if one != host))
         mine, seen = self.hosts.get(host, frozenset()) | {node_name}, self.seen.get(host)
-        # Some installers put the names of all API servers into each certificate; the endpoint is nobody's alone.
+        # Some installers put the names of all API servers into each certificate; no host has the endpoint alone.
         alone = frozenset(name for name in (seen.addresses if seen is not None else ()) if self.api.get(name) != ENDPOINT)
         own = self.certified.get(host, frozenset()) - (elsewhere - mine - alone) if control_plane else frozenset()
         api = {name: what for name, what in self.api.items() if name not in own}
