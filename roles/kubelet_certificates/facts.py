@@ -183,7 +183,7 @@ def inventory_names(remotes: Iterable[Remote]) -> dict[str, frozenset[str]]:
     """By host, its name in the inventory, and the name or address by which it is reached."""
     found = {}
     for remote in remotes:
-        names = {remote.name.lower(), str(remote.data("ssh_hostname") or "").lower()} - {""}
+        names = {remote.name.lower(), remote.address.lower()}
         found[remote.name] = frozenset(next(iter(usual_addresses([name])), name) for name in names)
     return found
 

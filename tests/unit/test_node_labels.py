@@ -508,4 +508,5 @@ def test_a_recreated_node_of_that_name_stays() -> None:
 
 
 def test_the_rollback_deploy_finds_the_undo() -> None:
-    assert registry.way_back(CAPABILITY) is node_labels.undo
+    undo = registry.way_back(CAPABILITY)
+    assert undo is not None and undo.plan is node_labels.undo

@@ -112,6 +112,11 @@ class Remote:
         return [str(group) for group in self._host.groups]
 
     @property
+    def address(self) -> str:
+        """The name or address by which pyinfra reaches the host, as the inventory has it."""
+        return str(self._host.data.get("ssh_hostname") or self.name)
+
+    @property
     def is_control_plane(self) -> bool:
         """True for a control-plane node: it is read even if --limit leaves it out."""
         return CONTROL_PLANE_GROUP in self.groups
