@@ -1,8 +1,8 @@
 """python -m tests.lab.picture FILE.svg: runs daytwo in the lab on a terminal of its own, and draws what it printed.
 
 Nothing in the picture is invented: a real run printed each line, in this order. Left out are the lines that LEFT_OUT names, the plan of
-all changes but the first, and what reaches beyond the right edge. Outcomes get a colour. The picture stands still, without a style
-sheet: whatever renders SVG shows the whole story.
+all changes but the first, and what reaches beyond the right edge. Its colours are those that were printed; only the comments above the
+commands are grey. The picture stands still, without a style sheet: whatever renders SVG shows the whole story.
 """
 
 from __future__ import annotations
@@ -111,16 +111,6 @@ def spans(text: str) -> Iterator[tuple[str, str]]:
         left -= len(piece)
 
 
-def emphasised(text: str) -> str:
-    """What daytwo prints has no colours of its own; the reader looks for the outcome."""
-    if "\x1b" in text:
-        return text
-    text = re.sub(r"\bconfirmed\b", "\x1b[32mconfirmed\x1b[0m", text)
-    text = re.sub(r"\b(HALTED|reverted|failed)\b", "\x1b[31m\\1\x1b[0m", text, count=1)
-    text = re.sub(r"^( +\+(?!\+).*)$", "\x1b[32m\\1\x1b[0m", text)
-    return re.sub(r"^( +-(?!-).*)$", "\x1b[31m\\1\x1b[0m", text)
-
-
 def svg(lines: Sequence[str], title: str) -> str:
     """A picture of a terminal, complete in itself, and with a frame that shows on a dark page too."""
     width = round(COLUMNS * WIDTH + 2 * MARGIN)
@@ -129,14 +119,15 @@ def svg(lines: Sequence[str], title: str) -> str:
     for number, line in enumerate(lines):
         pieces = "".join(f'<tspan style="{css}">{html.escape(piece)}</tspan>' if css else html.escape(piece) for piece, css in spans(line))
         if pieces:
-            drawn.append(f'<text x="{MARGIN}" y="{MARGIN + BAR + HEIGHT * (number + 1) - 5}">{pieces}</text>')
+            # Browsers take the spaces of a text from its own attribute, not from that of a group.
+            drawn.append(f'<text xml:space="preserve" x="{MARGIN}" y="{MARGIN + BAR + HEIGHT * (number + 1) - 5}">{pieces}</text>')
     dots = "".join(
         f'<circle cx="{MARGIN + 6 + 18 * n}" cy="18" r="5.5" fill="{c}"/>' for n, c in enumerate(("#ff5f57", "#febc2e", "#28c840"))
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(title)}">\n'
         f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="#0d1117" stroke="#3d444d"/>{dots}\n'
-        f'<g font-family="{FONT}" font-size="13" fill="#e6edf3" xml:space="preserve">\n' + "\n".join(drawn) + "\n</g>\n</svg>\n"
+        f'<g font-family="{FONT}" font-size="13" fill="#e6edf3">\n' + "\n".join(drawn) + "\n</g>\n</svg>\n"
     )
 
 
@@ -153,7 +144,7 @@ def typed(words: Sequence[str]) -> list[str]:
 
 def scene(heading: str, words: Sequence[str], lines: Sequence[str]) -> list[str]:
     """What one command adds to the picture."""
-    return [f"\x1b[90m# {heading}\x1b[0m", *typed(words), *(emphasised(line) for line in cut(lines))]
+    return [f"\x1b[90m# {heading}\x1b[0m", *typed(words), *cut(lines)]
 
 
 def main() -> int:

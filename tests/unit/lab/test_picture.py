@@ -46,7 +46,9 @@ def test_colours_are_kept_and_the_right_edge_holds() -> None:
 
 
 def test_it_is_xml_whatever_was_printed() -> None:
-    drawn = ET.fromstring(picture.svg(['a <b> & "c"', "", "\033[31md\033[0m"], "a & b"))
+    text = picture.svg(['a <b> & "c"', "", "\033[31md\033[0m"], "a & b")
+    drawn = ET.fromstring(text)
+    assert text.count('<text xml:space="preserve"') == 2
     assert ["".join(text.itertext()) for text in drawn.iter("{http://www.w3.org/2000/svg}text")] == ['a <b> & "c"', "d"]
 
 
@@ -55,6 +57,12 @@ def test_the_picture_in_the_readme_is_one_of_these() -> None:
     drawn = ET.fromstring(text)
     shown = "\n".join("".join(one.itertext()) for one in drawn.iter("{http://www.w3.org/2000/svg}text"))
     assert re.search(r"w\d +kubelet .*confirmed", shown) and re.search(r"w\d +kubelet .*reverted", shown) and "HALTED" in shown
+    # Browsers take the spaces of a text from its own attribute, not from that of a group.
+    assert {one.get("{http://www.w3.org/XML/1998/namespace}space") for one in drawn.iter("{http://www.w3.org/2000/svg}text")} == {
+        "preserve"
+    }
+    # daytwo prints outcomes without a colour; a comment is grey, and not printed.
+    assert {*re.findall(r"(?<=style=.)fill:#\w+", text)} <= {f"fill:{picture.COLOURS['90']}"}
     assert int(drawn.attrib["viewBox"].split()[3]) <= 640, "half a screen"
     assert not re.search(r"<style|animat|opacity", text), "the first frame shows everything"
     assert len(text) < 60_000 and "http" not in text.replace("http://www.w3.org/2000/svg", "").replace("http://127.0.0.1", "")
