@@ -34,6 +34,7 @@ class Speaker(Enum):
     SERVICE_ACCOUNT = "the ServiceAccount admission"
     PRIORITY = "the Priority admission"
     NODE_RESTRICTION = "NodeRestriction"
+    POD_RESIZE = "PodResizeValidator"
     ADMISSION = "an admission plugin"
     CONVERSION = "the conversion webhook"
     AGGREGATED = "the server of the aggregated API"
@@ -156,6 +157,11 @@ FORMS: tuple[Form, ...] = (
         Speaker.NODE_RESTRICTION, "forbidden",
         r"(?P<words>node \"[^\"]*\" .*|is not allowed to modify labels.*|could not determine node from user.*)",
         "it limits what the identity of a kubelet may change: another identity must do this",
+    ),
+    # plugin/pkg/admission/podresize/admission.go
+    _form(
+        Speaker.POD_RESIZE, "forbidden", r"(?P<words>node didn't have enough allocatable resources: .*)",
+        "a pod cannot request more than its node has: resize it to less, or let it run on a larger node",
     ),
     # plugin/pkg/admission/certificates/*, gc/gc_admission.go; pkg/registry/rbac/validation/rule.go
     _form(

@@ -98,6 +98,10 @@ SPOKEN: tuple[tuple[str, int, str, Speaker, type[ApiError], str], ...] = (
     (forbidden("no PriorityClass with name high was found"), 403, PODS, Speaker.PRIORITY, Denied, "high"),
     (forbidden('node "w1" can only delete pods with spec.nodeName set to itself'), 403, PODS, Speaker.NODE_RESTRICTION, Denied, "NodeRestriction"),
     (
+        forbidden("node didn't have enough allocatable resources: cpu, requested: 100000, allocatable: 2000"), 403, PODS, Speaker.POD_RESIZE,
+        Denied, "a pod cannot request more than its node has",
+    ),
+    (
         'certificatesigningrequests.certificates.k8s.io "csr-1" is forbidden: user not permitted to approve requests with signerName '
         '"kubernetes.io/kubelet-serving"', 403, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval", Speaker.RIGHTS,
         Denied, "Role",
