@@ -63,7 +63,7 @@ def plan_flags(run_id: str, seen: Observation, desired: DesiredFlags) -> NodeFla
     if not control.components:
         return NodeFlags(seen.host, found, {}, ())
     _check_places(found, desired)
-    owners = _owners(seen.host, control.components, desired)
+    owners = _owners(seen, control.components, desired)
     planned: list[FlagPlan] = []
     warnings = list(control.warnings)
     for name in COMPONENTS:
@@ -91,8 +91,9 @@ def _check_places(found: Kubelet, desired: DesiredFlags) -> None:
             raise Refusal(found.seen.host, f"{path}: the kubelet reads every file in {folder} as a static pod", "choose another directory")
 
 
-def _owners(host: str, components: Mapping[str, Component], desired: DesiredFlags) -> dict[str, str]:
+def _owners(seen: Observation, components: Mapping[str, Component], desired: DesiredFlags) -> dict[str, str]:
     """By file the component that reads it. Raises Refusal: a change is of one component, so each file must belong to one."""
+    host = seen.host
     if not chosen(desired.only, host):
         return {}
     future = {name: _future(one, wanted_of(host, name, desired)) for name, one in components.items()}
@@ -103,10 +104,17 @@ def _owners(host: str, components: Mapping[str, Component], desired: DesiredFlag
             if readers:
                 flag = next(iter(naming_flags(future[readers[0]], path)))
                 raise Refusal(host, f"{path} would be removed, and --{flag} of {readers[0]} names it", f"remove that too: {flag}: absent")
-            readers = [name for name, one in components.items() if _mounts(one, path)]
+            readers = _last_readers(components, path)
+            if readers and (other := _named_elsewhere(seen, components, path)):
+                raise Refusal(host, f"{path} would be removed, and {other} names it", "take it out of the data, or change that file first")
         elif file.component is not None:
             readers = list(dict.fromkeys([*readers, file.component]))
         if not readers and file is None:
+            if (there := seen.file(path)) is None or there.kind != "none":
+                rule = (
+                    f"{path} would be removed, and no flag of a component names it, and no mount is of it alone: nobody knows who needs it"
+                )
+                raise Refusal(host, rule, "remove it on the node if nobody needs it, or take it out of the data")
             continue
         if not readers:
             raise Refusal(
@@ -122,6 +130,19 @@ def _future(component: Component, wanted: Mapping[str, FlagValues]) -> dict[str,
     """The flags of a component after the change."""
     after = {**any_flag.every(component.argv), **wanted}
     return {name: values for name, values in after.items() if values is not None}
+
+
+def _last_readers(components: Mapping[str, Component], path: str) -> list[str]:
+    """The components that read a file which is to be removed, and which no flag will name: those that mount it alone; or those whose flags
+    name it now, and that have it by a directory."""
+    alone = [name for name, one in components.items() if _mounts(one, path)]
+    return alone or [name for name, one in components.items() if naming_flags(any_flag.every(one.argv), path)]
+
+
+def _named_elsewhere(seen: Observation, components: Mapping[str, Component], path: str) -> str:
+    """Another file of the node that names this one; "" for none. In the manifests of the components the flags decide."""
+    own = {path, *(one.file.path for one in components.values())}
+    return next((name for name, file in seen.files.items() if name not in own and path.encode() in (file.data or b"")), "")
 
 
 def _mounts(component: Component, path: str) -> bool:

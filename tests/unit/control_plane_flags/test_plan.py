@@ -154,6 +154,59 @@ def test_a_file_and_its_mount_are_taken_out_together() -> None:
     assert one.lasting == {(ARGUMENTS, "config"): None, (VOLUMES, PATH): None}
 
 
+TOKENS = "/etc/kubernetes/audit/tokens.csv"
+BY_DIRECTORY = b"""    volumeMounts:
+    - mountPath: /etc/kubernetes/audit
+      name: audit
+  hostNetwork: true
+  volumes:
+  - hostPath:
+      path: /etc/kubernetes/audit
+    name: audit
+"""
+
+
+def with_tokens(*more: str) -> Observation:
+    flag = f"--token-auth-file={TOKENS}"
+    manifest = node.manifest(API, *more, flag).replace(b"  hostNetwork: true\n", BY_DIRECTORY)
+    return seen({TOKENS: b"x,admin,1\n"}, {"kube-apiserver.yaml": manifest}, apiserver=(API, *more, flag))
+
+
+def test_a_file_that_is_in_the_pod_by_a_directory_is_removed_with_its_flag() -> None:
+    """The mount of the directory stays. Before the change the checks say that the file is there, after it that it is not."""
+    data = {"control_plane_flags": {API: {"token-auth-file": "absent"}}, "control_plane_files": {TOKENS: "absent"}}
+    looked = with_tokens("--authorization-mode=Node,RBAC")
+    (one,) = plan(data, looked).changing
+    assert one.change is not None
+    file, manifest = one.change.files
+    assert (file.path, file.after) == (TOKENS, None) and b"token-auth-file" not in (manifest.after or b"")
+    assert b"path: /etc/kubernetes/audit\n" in (manifest.after or b"") and f"file {TOKENS}" in one.change.summary
+    assert str(unmet_files(looked, {}, wanted(data))[0]) == f"{TOKENS} exists, wanted absent" and not unmet_files(
+        seen({TOKENS: None}), {}, wanted(data)
+    )
+
+
+def test_a_file_that_is_not_there_and_that_nobody_reads_needs_no_change() -> None:
+    assert not plan({"control_plane_files": {TOKENS: "absent"}}).changing
+
+
+@pytest.mark.parametrize("path", [TOKENS, "/etc/kubernetes/audit/other.csv"])
+def test_a_file_of_which_nobody_knows_who_needs_it_is_refused_and_not_left_in_silence(path: str) -> None:
+    data = {"control_plane_files": {path: "absent"}}
+    looked = seen({path: b"x"}) if path == TOKENS else seen({path: b"x", TOKENS: b"y"})
+    with pytest.raises(Refusal, match="would be removed, and no flag of a component names it"):
+        plan(data, looked)
+
+
+def test_a_file_that_another_file_of_the_node_names_is_not_removed() -> None:
+    data = {"control_plane_flags": {API: {"token-auth-file": "absent"}}, "control_plane_files": {TOKENS: "absent"}}
+    other = "/etc/kubernetes/webhook.yaml"
+    looked = with_tokens()
+    looked = replace(looked, files={**looked.files, other: replace(looked.files[TOKENS], path=other, data=f"tokens: {TOKENS}".encode())})
+    with pytest.raises(Refusal, match=r"would be removed, and /etc/kubernetes/webhook\.yaml names it"):
+        plan(data, looked)
+
+
 def test_what_is_proven_in_the_container() -> None:
     """Also a change without a flag of its own; and in an undo, a file of somebody else that stays on the node and is no longer mounted."""
     (one,) = plan(PROFILE).planned
