@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,11 +21,15 @@ from roles.engine.draining import (
     SURGED_BY,
     CordonWriter,
     SurgeWriter,
+    cordon_back,
     cordon_fields,
+    doubt,
     end_surge,
     left_surges,
+    mark_of,
     node_fate,
     node_path,
+    recorded_surges,
     uncordon_change,
     unsurge_change,
 )
@@ -40,6 +45,7 @@ from roles.engine.object_changes import (
     dry_run,
     field_way_back,
     managers,
+    namespace_and_name,
     object_report,
     show_plan,
 )
@@ -57,13 +63,21 @@ WRITES = (
         for path in ("/api/v1/nodes/*", "/api/v1/namespaces/*/pods/*", "/apis/apps/v1/namespaces/*/*/*")
     ),
 )
+# Of so many marks of surges that do not count the plan speaks.
+_MOST_DOUBTS = 5
 
 
 def plan_uncordon(
-    nodes: Mapping[str, Object | None], deployments: Collection[Object], others: Collection[Object] = (), *, force: bool
+    nodes: Mapping[str, Object | None],
+    deployments: Collection[Object],
+    others: Collection[Object] = (),
+    surges: Collection[Object] = (),
+    *,
+    force: bool,
 ) -> ObjectPlan[FieldChange]:
-    """The plan of deploys/uncordon.py: `nodes` by name, as they are now; `deployments`: all of the cluster, for surges that the runs that
-    cordoned these nodes have left, and runs whose mark no node has any more (`others`: the other nodes). Pure."""
+    """The plan of deploys/uncordon.py: `nodes` by name, as they are now; `deployments`: all of the cluster; `surges`: those that records of
+    runs have (recorded_surges). Those are ended that the runs that cordoned these nodes have left, and those of pods of these nodes by runs
+    whose mark no node has any more (`others`: the other nodes). Pure."""
     plan, runs = ObjectPlan[FieldChange](), set[str]()
     for name, node in nodes.items():
         if node is None:
@@ -79,8 +93,12 @@ def plan_uncordon(
         if fate.cordon == "ours":
             runs.add(fate.by)
     elsewhere = {fate.by for fate in map(node_fate, others) if fate.cordon == "ours"}
-    marks = {str((one["metadata"].get("annotations") or {}).get(SURGED_BY)) for one in deployments}
-    plan.actions = [*left_surges(deployments, runs | (marks - elsewhere)), *plan.actions]
+    left = [one for one in surges if one["mark"] in runs or (one["node"] in nodes and one["mark"] not in elsewhere)]
+    plan.actions = [*left_surges(deployments, left), *plan.actions]
+    doubts = [("/".join(namespace_and_name(one)), why) for one in deployments if (why := doubt(one, surges))]
+    plan.unchanged += [(f"Deployment {name}", why) for name, why in doubts[:_MOST_DOUBTS]]
+    if len(doubts) > _MOST_DOUBTS:
+        plan.unchanged.append(("Deployments", f"{len(doubts) - _MOST_DOUBTS} more have marks of surges that do not count"))
     return plan
 
 
@@ -107,17 +125,12 @@ def _back(one: ChangedObject, found: Object | None, run: str) -> FieldChange | s
     if found is None or found["metadata"].get("uid") != one.uid:
         return "is gone, or was recreated since"
     if one.action == SURGE:
-        if (found["metadata"].get("annotations") or {}).get(SURGED_BY) != run:
+        if mark_of(found) != run:
             return "it has its own number of replicas"
         return unsurge_change(found) or "it has its own number of replicas"
-    fate = node_fate(found)
-    if fate.cordon == "":
-        return "it is not cordoned"
-    if fate.cordon == "theirs":
-        return f"{fate.by} has cordoned it since: that cordon stays"
-    if fate.by != run:
-        return f"run {fate.by} has taken its cordon over: undo that run, or use deploys/uncordon.py"
-    return uncordon_change(found) or "it is not cordoned"
+    before = next((field.before for field in one.fields if field.path[-1] == CORDONED_BY), None)
+    back = cordon_back(found, {run}, str(before or ""))
+    return back.change or back.why
 
 
 # ---- the runs
@@ -172,21 +185,35 @@ def undo_uncordon(fleet: Fleet, options: Options, record: ObjectsRecord, consent
     """Plan and show the run that cordons again what a run of deploys/uncordon.py uncordoned. Raises DeployError."""
     session = connect_cluster(fleet, consents.kubeconfig).session
     nodes = tuple(one for one in record.objects if one.path.startswith(node_path("")))
-    record = ObjectsRecord(record.run, record.change, record.capability, record.about, nodes)
-    plan = field_way_back(
-        record, _read(session, [one.path for one in nodes]), cordon_fields,
-        lambda item, path: managers(item, *(f"f:{part}" for part in path)), force=consents.force,
-    )  # fmt: skip
+    there = _read(session, [one.path for one in nodes])
+    plan = plan_cordon_again(replace(record, objects=nodes), there, force=consents.force)
     show(f"\nUndoing run {record.run}")
     return uncordon_run(fleet, options, session, plan, {"undo": record.run}, UNCORDON, record.change)
 
 
-def read_for_uncordon(session: Session, names: Collection[str]) -> tuple[dict[str, Object | None], list[Object], list[Object]]:
-    """The nodes by name, all Deployments, and the other nodes. Raises DeployError."""
+def plan_cordon_again(record: ObjectsRecord, there: Mapping[str, Object], *, force: bool) -> ObjectPlan[FieldChange]:
+    """The plan that undoes a run of deploys/uncordon.py: `there` are its nodes as they are now, by path. A cordon that someone has set
+    since stays theirs: it gets no mark. Pure."""
+    since = {path: fate for path, node in there.items() if (fate := node_fate(node)).cordon == "theirs"}
+    own = tuple(one for one in record.objects if one.path not in since)
+    plan = field_way_back(
+        replace(record, objects=own), there, cordon_fields,
+        lambda item, path: managers(item, *(f"f:{part}" for part in path)), force=force,
+    )  # fmt: skip
+    kept = [one for one in record.objects if one.path in since]
+    plan.unchanged += [(one.name, f"{since[one.path].by} has cordoned it since: that cordon stays") for one in kept]
+    return plan
+
+
+def read_for_uncordon(
+    session: Session, names: Collection[str]
+) -> tuple[dict[str, Object | None], list[Object], list[Object], list[Object]]:
+    """The nodes by name, all Deployments, the other nodes, and the recorded surges. Raises DeployError."""
     try:
         deployments: list[Object] = list(session.fetch_all(COLLECTIONS["Deployment"]))
         nodes: dict[str, Object] = {str(one["metadata"]["name"]): one for one in session.fetch_all("/api/v1/nodes")}
-        return {name: nodes.get(name) for name in names}, deployments, [one for name, one in nodes.items() if name not in names]
+        others = [one for name, one in nodes.items() if name not in names]
+        return {name: nodes.get(name) for name in names}, deployments, others, recorded_surges(session, deployments)
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 

@@ -1,4 +1,4 @@
-"""The run of a drain: its steps, and the uncordon of what it cordoned if it halts."""
+"""The run of a drain: its steps, and the cordons as they were before, if it halts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_ROWS = 30
 
 
 class DrainRun(ObjectRun):
-    """An ObjectRun that uncordons what it cordoned if it halts, unless `keep_cordon`."""
+    """An ObjectRun that gives the nodes back the cordons that they had, or none, if it halts, unless `keep_cordon`."""
 
     def __init__(self, info: RunInfo, drainer: Drainer, fleet: Fleet, take_over: str, *, keep_cordon: bool) -> None:
         self._drainer = drainer
@@ -51,13 +51,14 @@ class DrainRun(ObjectRun):
 
     def _each(self, stages: Sequence[Stage[Any]], carry_out: Callable[[Any], None]) -> None:
         super()._each(stages, carry_out)
-        cordoned = [step for step in self.steps if step.action == CORDON and step.outcome == self.success]
+        # Also one whose answer was lost: its mark shows whether it was written.
+        cordoned = [step for step in self.steps if step.action == CORDON and step.outcome in (self.success, "unknown")]
         if not self.halted or not cordoned:
             return
         if self._keep_cordon:
             show(f"\nkeep_cordon: {', '.join(step.name for step in cordoned)} stay cordoned; to uncordon: {self.uncordon}")
             return
-        show(f"\nhalted: {', '.join(step.name for step in cordoned)}: uncordoning what this run cordoned")
+        show(f"\nhalted: {', '.join(step.name for step in cordoned)}: restoring the cordons that were there before, or none")
         for step in cordoned:
             self._undo_cordon(step)
 
@@ -65,12 +66,12 @@ class DrainRun(ObjectRun):
         try:
             # Another run may have the lock, and the nodes, by now.
             self._lock.ensure()
-            how = self._drainer.uncordon(str(step.about["node"]))
+            back = self._drainer.uncordon(str(step.about["node"]))
         except Exception as error:
             self.warnings.append((step.name, f"{step.name} is STILL CORDONED by this run: {error}; uncordon it: {self.uncordon}"))
             ended = self._end(step)
         else:
-            step.outcome, step.how, step.why = "reverted", "", f"uncordoned, since the run halted: {how}"
+            step.outcome, step.how, step.why = "reverted", "", f"{back.done or 'left as it is'}, since the run halted: {back.why}"
             show(f"  {step.name}: {step.why}")
             ended = self._end(step)
         self._note_done(ended)

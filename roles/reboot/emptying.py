@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, RunLimit, end_surges, node_fate, node_path, uncordon
+from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, RunLimit, end_surges, give_back, node_fate, node_path
 from roles.engine.harmless import one_line
 from roles.engine.node_changes import Wanted, judge, together
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, uid
@@ -35,9 +35,9 @@ class Emptying:
         self._cordons = CordonWriter(session, force=False)
         self._limit = RunLimit(session)
 
-    def drain(self, node: str, run: ObjectRun, *, keep: bool) -> str:
-        """Cordon the node and empty it; the proof in a few words. `keep`: a cordon that it has already stays as it is. Raises NotDone,
-        ApiError, NoApi; then the node is uncordoned again."""
+    def drain(self, node: str, run: ObjectRun, runs: Collection[str]) -> str:
+        """Cordon the node and empty it; the proof in a few words. A cordon that it has already stays as it is, unless it is of one of
+        `runs`. Raises NotDone, ApiError, NoApi; then the node has the cordon that it had, or none."""
 
         def note(event: Mapping[str, Any]) -> None:
             run.record.write(event)
@@ -45,30 +45,31 @@ class Emptying:
             run.hold()
 
         return NodeDrain(
-            self._session, node, self._consents, run.info.id, note, lambda: run.halted, keep_cordon=keep, limit=self._limit
+            self._session, node, self._consents, run.info.id, note, lambda: run.halted, continues=runs.__contains__, limit=self._limit
         ).begin()  # fmt: skip
 
     def end_surges(self, of: str, run: ObjectRun) -> str:
         """End what an earlier run has left of its surges; "" if that is nothing. Raises NotDone, ApiError, NoApi."""
         return end_surges(self._session, of, run.record.write)
 
-    def uncordon(self, node: str) -> str:
-        """Uncordon the node if daytwo has cordoned it; the result in a few words. Raises NotDone, ApiError, NoApi."""
-        found = self._session.fetch(node_path(node))
+    def uncordon(self, node: str, runs: Collection[str]) -> str:
+        """Uncordon the node if one of these runs has cordoned it; the result in a few words. Raises NotDone, ApiError, NoApi."""
+        path = node_path(node)
+        found = self._session.fetch(path)
         if found is None:
             raise NotDone("its Node object was deleted")
         fate = node_fate(found)
-        if fate.cordon == "theirs":
-            return f"it keeps the cordon of {fate.by}"
-        uncordon(self._cordons, found)
-        return "uncordoned" if fate.cordon else "it is not cordoned"
+        back = give_back(self._cordons, path, uid(found), runs)
+        if back.done or not fate.cordon:
+            return back.done or back.why
+        return f"it keeps the cordon that it had, of {f'run {fate.by}' if fate.cordon == 'ours' else fate.by}"
 
 
-def write_mark(session: Session, path: str, node_uid: str, text: str | None) -> None:
+def write_mark(session: Session, path: str, node_uid: str, text: str | None, name: str = MARK) -> None:
     """Write the mark of a run on a Node, or remove it (None). Raises NotDone, ApiError, NoApi."""
-    body = {"metadata": {"uid": node_uid, "annotations": {MARK: text}}}
+    body = {"metadata": {"uid": node_uid, "annotations": {name: text}}}
 
     def done(found: Object) -> bool:
-        return uid(found) == node_uid and (found["metadata"].get("annotations") or {}).get(MARK) == text
+        return uid(found) == node_uid and (found["metadata"].get("annotations") or {}).get(name) == text
 
     session.written(path, lambda api: api.patch(path, body), done)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from roles.engine.bounds import moment, read_json
 from roles.engine.draining import NodeFate, node_fate, node_path
+from roles.engine.harmless import one_line
 from roles.engine.object_changes import Object, uid
 from roles.engine.rollout import Pace, Stage
 from roles.reboot import next_boot
@@ -20,6 +21,9 @@ from roles.reboot.signs import judge_signs
 
 #: On a Node, from before its drain until after its proof: which run reboots it, and the boot that ends. It survives the operator's machine.
 MARK = "daytwo.dev/reboot"
+#: On a Node that has come back from a reboot which did not do its work: the run, the boot that began, and the kernel that it should run
+#: ("-": any). In this boot the next run does not reboot it again.
+WITHOUT_EFFECT = "daytwo.dev/reboot-without-effect"
 #: Seconds that a node's clock may differ from others: etcd warns from 1 s on, certificates and disruptedPods tolerate minutes.
 CLOCK_SECONDS = 5.0
 _UNPROVEN = "or continue without this check: --data allow_unproven=true"
@@ -30,14 +34,21 @@ What = Literal["reboot", "finish", "release", "none"]
 
 @dataclass(frozen=True)
 class Mark:
-    """The mark of a run on a Node. `boot` is the id of the boot that the run ends; `keep`: the node was cordoned before, and stays so."""
+    """The mark of a run on a Node. `boot` is the id of the boot that the run ends; `keep`: the node was cordoned before, and stays so;
+    `of`: the earlier run of this deploy whose cordon it had, "" for none."""
 
     run: str
     boot: str
     keep: bool = False
+    of: str = ""
 
     def text(self) -> str:
-        return json.dumps({"run": self.run, "boot": self.boot, "keep": self.keep})
+        return json.dumps({"run": self.run, "boot": self.boot, "keep": self.keep, **({"of": self.of} if self.of else {})})
+
+    @property
+    def runs(self) -> set[str]:
+        """The runs whose cordon on the node ends with the reboot."""
+        return {self.run, self.of} - {""}
 
 
 def read_mark(node: Object) -> Mark | None:
@@ -45,9 +56,21 @@ def read_mark(node: Object) -> Mark | None:
     text = (node["metadata"].get("annotations") or {}).get(MARK)
     try:
         found: Any = read_json(text) if isinstance(text, str) else None
-        return Mark(str(found["run"]), str(found["boot"]), found.get("keep") is True) if found else None
+        return Mark(str(found["run"]), str(found["boot"]), found.get("keep") is True, str(found.get("of") or "")) if found else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def effect_text(run: str, boot: str, newest: str) -> str:
+    return f"{run} {boot} {newest or '-'}"
+
+
+def rebooted_for_nothing(node: Object, boot: str, newest: str) -> str:
+    """The run that has rebooted this node into this boot for the same kernel, in vain; "". The node's own credential can write this: it
+    claims no more than that this node needs a look, and a consent overrides it."""
+    text = (node["metadata"].get("annotations") or {}).get(WITHOUT_EFFECT)
+    words = text.split(" ") if isinstance(text, str) and len(text) < 300 else []
+    return one_line(words[0]) if words[1:] == [boot, newest or "-"] else ""
 
 
 @dataclass(frozen=True)
@@ -108,8 +131,14 @@ class RebootPlan:
 
     @property
     def keep(self) -> bool:
-        """It was cordoned before the first run that was to reboot it, by an administrator or by deploys/drain.py."""
-        return self.mark.keep if self.mark is not None else bool(self.cordon.cordon)
+        """It has a cordon that no run of this deploy has set: of an administrator, or of deploys/drain.py."""
+        return bool(self.cordon.cordon) and not self.continued
+
+    @property
+    def continued(self) -> str:
+        """The earlier run of this deploy whose cordon it has, and which this one ends; "" for none."""
+        cordon = self.cordon
+        return cordon.by if self.mark is not None and cordon.cordon == "ours" and cordon.by in self.mark.runs else ""
 
     @property
     def uid(self) -> str:
@@ -141,8 +170,16 @@ def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> RebootPla
         mark,
         kernels.newest,
         tuple(_warnings(one, others, kernels.newest)),
-        tuple(_refusals(one, kernels.newest, allow_unproven)),
+        (*([] if force else _in_vain(one, kernels.newest, needs)), *_refusals(one, kernels.newest, allow_unproven)),
     )
+
+
+def _in_vain(one: Candidate, newest: str, needs: Sequence[str]) -> list[str]:
+    if not (run := rebooted_for_nothing(one.node, one.facts.boot.id, newest)):
+        return []
+    what = f"run {run} rebooted it for this already, and it came back the same ({'; '.join(needs)}): another reboot would do no more"
+    look = "correct what its boot loader starts (GRUB_DEFAULT, saved_entry), or what sets the sign"
+    return [f"{one.host}: {what}; {look}, then --data only={one.host} --data force=true; or leave it out with --limit"]
 
 
 def reasons(facts: BootFacts, newest: str, *, force: bool) -> list[str]:
@@ -242,7 +279,7 @@ def order(plans: Sequence[RebootPlan], pace: Pace, lock_host: str) -> list[Stage
 def brought_back(plans: Sequence[RebootPlan]) -> set[str]:
     """The names of the nodes that an earlier run of daytwo left cordoned, and this one uncordons: before the drains, or later in their own
     turn."""
-    return {plan.name for plan in plans if plan.mark is not None and not plan.keep and plan.what != "none"}
+    return {plan.name for plan in plans if plan.continued and plan.what != "none"}
 
 
 # ---- proof

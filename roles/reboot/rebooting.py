@@ -21,7 +21,19 @@ from roles.reboot.ending import plan_ending
 from roles.reboot.facts import Boot, BootFacts, BootState
 from roles.reboot.kernels import judge_kernels
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import MARK, Expected, Mark, RebootPlan, clock_problem, expected_pods, plan_node, reasons, unready_pods
+from roles.reboot.plan import (
+    MARK,
+    WITHOUT_EFFECT,
+    Expected,
+    Mark,
+    RebootPlan,
+    clock_problem,
+    effect_text,
+    expected_pods,
+    plan_node,
+    reasons,
+    unready_pods,
+)
 
 RUNBOOK = "docs/runbooks/reboot.md"
 # Seconds. The other API servers and etcd must be well within this time before a control-plane node reboots.
@@ -95,7 +107,7 @@ class NodeReboots:
         begin([{"path": ["metadata", "annotations", MARK], "before": None, "after": self._mark(plan).text()}])
         try:
             write_mark(self._session, plan.path, plan.uid, self._mark(plan).text())
-            moved = self._emptying.drain(plan.name, self._the_run, keep=plan.keep)
+            moved = self._emptying.drain(plan.name, self._the_run, {plan.continued} - {""})
             self._others_well(plan)
             pods = self._pods(plan)
             expected = expected_pods(pods)
@@ -316,9 +328,13 @@ class NodeReboots:
         was_asked = reasons(plan.candidate.facts, plan.newest, force=False)
         if (plan.what == "finish" or was_asked) and (left := reasons(now, newest, force=False)):
             by = " (its boot loader chose the old kernel: check its configuration)" if newest else ""
+            write_mark(self._session, plan.path, plan.uid, effect_text(self._the_run.info.id, now.boot.id, newest), WITHOUT_EFFECT)
             raise NotWorked(
-                f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; each run would reboot it again"
+                f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; the next run does not reboot it again"
+                " without force=true"
             )
+        if WITHOUT_EFFECT in (plan.candidate.node["metadata"].get("annotations") or {}):
+            write_mark(self._session, plan.path, plan.uid, None, WITHOUT_EFFECT)
 
     def _facts(self, plan: RebootPlan, remote: Remote) -> BootFacts:
         """Raises RemoteError."""
@@ -335,18 +351,15 @@ class NodeReboots:
     # ---- the mark and the cordon
 
     def _mark(self, plan: RebootPlan) -> Mark:
-        return Mark(self._the_run.info.id, plan.candidate.facts.boot.id, plan.keep)
+        return Mark(self._the_run.info.id, plan.candidate.facts.boot.id, plan.keep, plan.continued)
 
     def _free(self, plan: RebootPlan) -> str:
-        """Uncordon, unless somebody else has cordoned it. The mark goes last: without it nobody would continue. Raises Locked: another run
-        may have marked and cordoned it meanwhile."""
+        """Uncordon, unless somebody else has cordoned it, or another run. The mark goes last: without it nobody would continue. Raises
+        Locked: another run may have marked and cordoned it meanwhile."""
         self._the_run.hold()
         # First: the mark of an earlier run on the node leads to what that run has left.
         ended = self._emptying.end_surges(plan.mark.run, self._the_run) if plan.mark else ""
-        if (plan.mark or self._mark(plan)).keep:
-            said = "it keeps the cordon that it had"
-        else:
-            said = self._emptying.uncordon(plan.name)
+        said = self._emptying.uncordon(plan.name, self._mark(plan).runs | (plan.mark.runs if plan.mark else set()))
         write_mark(self._session, plan.path, plan.uid, None)
         return "; ".join(filter(None, (ended, said)))
 

@@ -53,7 +53,7 @@ def uncordoning(
                 raise NotDone("another run has rebooted it meanwhile, or uncordoned it; run this again")
             # First: the mark of the run on the node leads to them.
             ended = emptying.end_surges(record.run, run)
-            said = "it keeps the cordon that it had" if one.mark.keep else emptying.uncordon(name)
+            said = emptying.uncordon(name, one.mark.runs)
             write_mark(session, one.path, uid(one.node), None)
             return "; ".join(filter(None, (ended, said)))
 

@@ -107,7 +107,7 @@ def as_found(lab: Lab) -> Iterator[None]:
     for node in lab.nodes:
         lab.run(node, "rm -rf /run/reboot-required* /boot/vmlinuz-*-t")
     lab.kubectl("uncordon", *lab.nodes)
-    lab.kubectl("annotate", "node", "--all", f"{MARK}-", "daytwo.dev/cordoned-by-")
+    lab.kubectl("annotate", "node", "--all", f"{MARK}-", "daytwo.dev/reboot-without-effect-", "daytwo.dev/cordoned-by-")
     lab.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=280s")
 
 
@@ -160,6 +160,8 @@ def test_an_administrators_cordon_stays_and_a_kernel_that_was_not_chosen_halts_t
         else:
             assert told.code == 1 and "HALTED" in told.out and "the reboot did not do its work" in flat, told.all
             assert "it is well and it keeps the cordon that it had" in flat and "its boot loader chose the old kernel" in flat
+            again = reboot(only="w2", dry=True)
+            assert again.code == 1 and "rebooted it for this already, and it came back the same" in " ".join(again.all.split()), again.all
         assert "it was cordoned before, and stays cordoned" in told.out
         assert cordon_of(lab, "w2") == (True, set())
     finally:

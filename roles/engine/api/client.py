@@ -86,9 +86,12 @@ class Api(Protocol):
         """POST an object to a collection or a subresource; returns the answer (with `dry_run`, the one that would come). Never retried by
         itself. Raises an ApiError; for an eviction also EvictionRefused."""
 
-    def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
+    def delete(
+        self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False, grace: int | None = None
+    ) -> None:
         """Delete exactly the object with this UID (and resourceVersion `version`, if given): Conflict if it is another object by now.
-        Raises an ApiError."""
+        `grace`: seconds that a pod has to end, if not its own; one that is ending already can only get fewer (apiserver,
+        registry/rest/delete.go: BeforeDelete). Raises an ApiError."""
 
 
 class Base:
@@ -144,9 +147,13 @@ class Base:
             self._tried("POST", whole, lambda limit: self._send("POST", whole, "application/json", body, limit), timeout, 0.0),
         )
 
-    def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
+    def delete(
+        self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False, grace: int | None = None
+    ) -> None:
         preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
         if dry_run:
             options["dryRun"] = ["All"]
         body = json.dumps(options).encode()

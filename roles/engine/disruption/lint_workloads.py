@@ -221,7 +221,8 @@ def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
         yield Problem(
             "slow-to-end", "note", tuple(f"Pod {namespace}/{name}" for name in sorted(names)),
             f"namespace {namespace}: {few(names)} may take {grace} s to end (terminationGracePeriodSeconds), and a drain waits "
-            f"{scene.drain_timeout} s by default", f"drain with a longer drain_timeout (above {grace})",
+            f"{scene.drain_timeout} s by default",
+            f"drain with a longer drain_timeout (above {grace}), or give them less time with max_grace",
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ How another run drains one node in its middle (a reboot, a change that must not 
     ...                          # in the node's turn:
     drain.begin()                # plans again, cordons, evicts in waves, waits for the replacements, proves; or uncordons and raises
     ...                          # the change; if it fails and the node must stay cordoned, do not call end()
-    drain.end()                  # uncordons, unless the node was cordoned by someone else before
+    drain.end()                  # uncordons, unless the node was cordoned before, or someone has cordoned it since
 
 `session` is `roles.engine.object_changes.connect_cluster(...).session`; `node` the name of the Node (`ConnectedCluster.names` has it by
 host); `note(event)` records an event before it is done, for example LockedRun._note; `stopped()` returns why no further eviction may begin,
@@ -22,14 +22,19 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 
 from roles.engine.draining.cordon import (
     CORDONED_BY,
+    CordonBack,
     CordonWriter,
+    cordon_back,
     cordon_change,
     cordon_fields,
+    give_back,
+    mark,
     node_fate,
     node_path,
+    run_of_mark,
     uncordon_change,
 )
-from roles.engine.draining.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer, uncordon
+from roles.engine.draining.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer
 from roles.engine.draining.evicting import try_eviction
 from roles.engine.draining.fates import stays
 from roles.engine.draining.inside import NodeDrain
@@ -37,11 +42,11 @@ from roles.engine.draining.keys import DrainKeys
 from roles.engine.draining.lint_places import read_places, with_places
 from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, PodWorkload
 from roles.engine.draining.planning import narrowed, plan_drain
-from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain
+from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain, recorded_surges
 from roles.engine.draining.report import plan_text
 from roles.engine.draining.run_limit import RunLimit
 from roles.engine.draining.second_consent import ask_again
-from roles.engine.draining.surge import SURGED_BY
+from roles.engine.draining.surge import SURGED_BY, SURGES, doubt, mark_of, surges_in
 from roles.engine.draining.surging import SurgeWriter, end_surge, end_surges, left_surges, unsurge_change
 
 __all__ = [
@@ -53,7 +58,9 @@ __all__ = [
     "PROVE",
     "SURGE",
     "SURGED_BY",
+    "SURGES",
     "BudgetShare",
+    "CordonBack",
     "CordonWriter",
     "DrainConsents",
     "DrainKeys",
@@ -68,11 +75,16 @@ __all__ = [
     "SurgeWriter",
     "ask_again",
     "cluster_time",
+    "cordon_back",
     "cordon_change",
     "cordon_fields",
+    "doubt",
     "end_surge",
     "end_surges",
+    "give_back",
     "left_surges",
+    "mark",
+    "mark_of",
     "narrowed",
     "node_fate",
     "node_path",
@@ -81,9 +93,11 @@ __all__ = [
     "pods_on",
     "read_drain",
     "read_places",
+    "recorded_surges",
+    "run_of_mark",
     "stays",
+    "surges_in",
     "try_eviction",
-    "uncordon",
     "uncordon_change",
     "unsurge_change",
     "with_places",

@@ -11,16 +11,26 @@ from functools import partial
 from roles.engine.api import ApiError
 from roles.engine.bridge import Pool, show
 from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, eviction_answer, read_disruption
-from roles.engine.draining.cordon import CordonWriter, cordon_change, uncordon_change
+from roles.engine.draining.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.draining.evicting import LOOK_FOR_PLACE, Evictor, NotEvicted
-from roles.engine.draining.fates import has_ended
+from roles.engine.draining.fates import has_ended, is_cut
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.draining.planning import plan_drain, waits_for_place
 from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
 from roles.engine.draining.surging import Surger
 from roles.engine.draining.workloads import node_of, ready_elsewhere
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import LOOK_AGAIN, FieldChange, NotDone, Object, Session, is_ending, namespace_and_name, uid
+from roles.engine.object_changes import (
+    LOOK_AGAIN,
+    ChangedByOthers,
+    FieldChange,
+    NotDone,
+    Object,
+    Session,
+    is_ending,
+    namespace_and_name,
+    uid,
+)
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Stage, table
 from roles.engine.timeouts import Deadline
@@ -67,6 +77,11 @@ class Drainer:
         self._evictor = Evictor(session, consents, self._names, stopped, turn=turn, place=self._place)
         self._surger = Surger(self._evictor, consents, run)
         self._cordons = CordonWriter(session, force=False)
+        self._run = run
+        # UIDs of pods that have less time to end.
+        self._cut: set[str] = set()
+        #: The marks of earlier runs whose cordons this drain has taken over, by node.
+        self.taken_over = {node.name: node.by for node in plan.nodes if node.cordon == "ours"}
         self._changes: dict[str, FieldChange] = {
             node.name: change for node in plan.nodes if (change := cordon_change(node, run)) is not None
         }
@@ -93,7 +108,19 @@ class Drainer:
         step = self._cordons.steps([self._changes[node.name]])[0]
         step.action = CORDON
         step.about = {**step.about, "node": node.name}
+        step.write = partial(self._cordoned, node, step.write)
         return step
+
+    def _cordoned(self, node: NodeFate, write: Callable[[Callable[[Fields], None]], str], begin: Callable[[Fields], None]) -> str:
+        """Cordon a node, unless an administrator has done so since the plan. Raises NotDone, ApiError, NoApi."""
+        there = self.session.fetch(node_path(node.name))
+        now = node_fate(there) if there is not None else node
+        if now.cordon == "ours" and now.by not in (node.by, self._run):
+            raise ChangedByOthers(f"run {now.by} has cordoned it since the plan: left as it is now; run this again")
+        if now.cordon != "theirs":
+            return write(begin)
+        begin([])
+        return f"{now.by} has cordoned it since the plan: that cordon stays"
 
     def _pod_step(self, one: PodFate, action: str) -> ClusterStep:
         about: dict[str, object] = {"path": pod_path(*namespace_and_name(one.pod)), "uid": one.uid, "node": one.node}
@@ -153,12 +180,19 @@ class Drainer:
         while True:
             unmet = self._unmet()
             if not unmet:
+                self._check_cordon(node)
                 serving = len(self._workloads())
                 serve = f"{table.counted(serving, 'workload')} {'serves' if serving == 1 else 'serve'} elsewhere"
                 return "; ".join([left, serve, "budgets as before or better", *self._still_attached(node)])
             if deadline.over:
                 raise NotDone(f"{left}, but after {deadline.passed:.0f} s {'; '.join(unmet)}")
             deadline.pause(LOOK_AGAIN)
+
+    def _check_cordon(self, node: str) -> None:
+        """Raises NotDone if someone has uncordoned the node: then it is empty only for this moment."""
+        there = self.session.fetch(node_path(node))
+        if there is not None and not node_fate(there).cordon:
+            raise NotDone(f"someone has uncordoned {node} meanwhile, so pods may come back to it; run this again")
 
     def _still_attached(self, node: str) -> list[str]:
         """A warning about volumes that stay attached to an emptied node although no pod there uses them; waits for their detach before."""
@@ -180,6 +214,7 @@ class Drainer:
         deadline, rounds, said = Deadline(self._consents.seconds, as_given=True), 0, ""
         while True:
             fates = self._fates(node)
+            self._end_sooner(fates, begin)
             blocked = [f"{one.name}: {one.why}; {one.way_out}" for one in fates if one.fate == "blocks"]
             if blocked:
                 raise NotDone(f"pods came to {node} in mid-drain, or are stuck there: {'; '.join(blocked)}")
@@ -198,6 +233,18 @@ class Drainer:
                 rounds += 1
                 self._evict_again(node, arrived, begin)
             deadline.pause(LOOK_AGAIN)
+
+    def _end_sooner(self, fates: Sequence[PodFate], begin: Callable[[Fields], None]) -> None:
+        """By consent, pods that somebody else has deleted have less time to end. Raises NotDone, ApiError, NoApi."""
+        cap = self._consents.max_grace
+        cut = [one for one in fates if one.fate == "ending" and cap is not None and is_cut(one.pod, cap) and one.uid not in self._cut]
+        if not cut or self._stopped():
+            return
+        begin([{"path": [DELETE, one.name], "before": one.uid, "after": None} for one in cut])
+        for one in cut:
+            self._cut.add(one.uid)
+            self._evictor.delete(one.pod)
+            show(f"  pod {one.name}: has only {cap} s to end, by consent")
 
     def _fates(self, node: str) -> list[PodFate]:
         """What becomes of the pods that are on the node now. All kinds are read only if a pod is there that was not there before, one that
@@ -218,7 +265,7 @@ class Drainer:
         one = self._seen.get(uid(pod))
         if one is None or one.fate == "stays":
             return one
-        return replace(one, fate="ending") if is_ending(pod) and not has_ended(pod) and one.fate != "blocks" else None
+        return replace(one, pod=pod, fate="ending") if is_ending(pod) and not has_ended(pod) and one.fate != "blocks" else None
 
     def _evict_again(self, node: str, arrived: Sequence[PodFate], begin: Callable[[Fields], None]) -> None:
         """Evict pods that came in mid-drain, recorded before that with the step that proves the node. Raises NotDone, ApiError, NoApi."""
@@ -286,18 +333,11 @@ class Drainer:
 
     # ---- the way back
 
-    def uncordon(self, node: str) -> str:
-        """Uncordon a node that this drain cordoned; returns the proof. Raises NotDone, ApiError, NoApi."""
+    def uncordon(self, node: str, *, over: bool = False) -> CordonBack:
+        """End this drain's hold of a node: the cordon of an earlier run that it has taken over comes back with its mark, unless that run's
+        is `over` too. Raises NotDone, ApiError, NoApi."""
         change = self._changes.get(node)
         if change is None:
-            return "it keeps the cordon that it had"
-        found = self.session.fetch(change.path)
-        if found is None or uid(found) != uid(change.before):
-            return "the node was deleted"
-        return uncordon(self._cordons, found)
-
-
-def uncordon(writer: CordonWriter, node: Object) -> str:
-    """Uncordon a node and remove daytwo's mark; returns the proof. Raises NotDone, ApiError, NoApi."""
-    change = uncordon_change(node)
-    return "it is not cordoned" if change is None else writer.steps([change])[0].write(lambda fields: None)
+            return CordonBack(why="it keeps the cordon that it had")
+        before = "" if over else self.taken_over.get(node, "")
+        return give_back(self._cordons, change.path, uid(change.before), {self._run}, before)

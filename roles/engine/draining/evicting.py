@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from roles.engine.api import ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.bridge import show
 from roles.engine.disruption import budget_states, budgets_of, read_disruption
-from roles.engine.draining.fates import has_ended, kept_by
+from roles.engine.draining.fates import has_ended, is_cut, kept_by
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.reading import Look, cluster_time, pod_path
 from roles.engine.draining.volumes import not_detached
@@ -44,14 +44,16 @@ class NotEvicted(NotDone):
     by_budget = False
 
 
-def eviction(pod: Object) -> dict[str, Any]:
-    """The body of an eviction of exactly this pod (policy/v1 Eviction): a pod that has its name since is not touched."""
+def eviction(pod: Object, max_grace: int | None = None) -> dict[str, Any]:
+    """The body of an eviction of exactly this pod (policy/v1 Eviction): a pod that has its name since is not touched. `max_grace`: seconds
+    that it has to end, if its own grace period is longer."""
     namespace, name = namespace_and_name(pod)
+    cut = {"gracePeriodSeconds": max_grace} if max_grace is not None and is_cut(pod, max_grace) else {}
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": name, "namespace": namespace},
-        "deleteOptions": {"preconditions": {"uid": uid(pod)}},
+        "deleteOptions": {"preconditions": {"uid": uid(pod)}, **cut},
     }
 
 
@@ -108,7 +110,7 @@ class Evictor:
         if one.waits:
             self._await_place(one, deadline)
         if one.fate == "deleted":
-            self.session.deleted(pod_path(*namespace_and_name(one.pod)), one.pod)
+            self.delete(one.pod)
             how = "deleted past its budget, by consent"
         else:
             how = self._evict(one, deadline)
@@ -128,6 +130,11 @@ class Evictor:
                 raise NotDone(self._late(one, pods, deadline, gone))
             deadline.pause(LOOK_AGAIN)
 
+    def delete(self, pod: Object) -> None:
+        """Delete exactly this pod; one that is ending has less time then, if the consents say so. Raises NotDone, ApiError."""
+        cap = self._consents.max_grace
+        self.session.deleted(pod_path(*namespace_and_name(pod)), pod, grace=cap if cap is not None and is_cut(pod, cap) else None)
+
     def _await_place(self, one: PodFate, deadline: Deadline) -> None:
         """Wait until a controller has removed the taint that keeps its replacement from every node."""
         said = ""
@@ -145,7 +152,7 @@ class Evictor:
 
     def _evict(self, one: PodFate, deadline: Deadline) -> str:
         """Returns the API server's answer in words."""
-        path, body, said = f"{pod_path(*namespace_and_name(one.pod))}/eviction", eviction(one.pod), ""
+        path, body, said = f"{pod_path(*namespace_and_name(one.pod))}/eviction", eviction(one.pod, self._consents.max_grace), ""
         way_out, by_budget = "", False
         while True:
             try:

@@ -14,7 +14,7 @@ from typing import Any
 from roles.engine.api import MIRROR
 from roles.engine.bounds import moment, span
 from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, stays_in_a_drain, strays_of, strays_text
-from roles.engine.draining.model import DrainConsents, Fate, PodFate, PodWorkload
+from roles.engine.draining.model import MOST_SECONDS, DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.draining.waves import has_storage
 from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
@@ -68,11 +68,28 @@ class Judge:
             return None
         since = moment(pod["metadata"]["deletionTimestamp"])
         if since is None or since + STUCK >= self.now:
-            return made("ending", "it is being deleted already")
+            return self._ends(pod, (since - self.now).total_seconds() if since else 0, made)
         held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
         why = f"it is stuck: it should have ended at {pod['metadata']['deletionTimestamp']}"
         why += ", and its node still has its volumes or cgroup" if is_over(pod) else ""
         return made("blocks", why + (f", and {held} holds it" if held else ""), _unstick(pod, held))
+
+    def _ends(self, pod: Object, left: float, made: Callable[..., PodFate]) -> PodFate:
+        """A pod that is being deleted, and has so many seconds `left`."""
+        cap = self.consents.max_grace
+        if cap is not None and is_cut(pod, cap):
+            return made("ending", f"it is being deleted already; by consent it has only {cap} s for that")
+        if left <= self.consents.seconds:
+            return made("ending", "it is being deleted already")
+        why = f"it is being deleted, may take {left:.0f} s more to end, and drain_timeout is {self.consents.seconds:g} s"
+        return made("blocks", why, self._sooner(left))
+
+    def _sooner(self, seconds: float, *, cut: bool = True) -> str:
+        """What lets a pod leave that may take so long to end: only values that the keys of a drain can have."""
+        wait = int(seconds) + 60
+        ways = [f"set --data drain_timeout={wait}"] if wait <= MOST_SECONDS else []
+        ways += [f"give it less time by consent: --data max_grace={max(1, min(300, int(self.consents.seconds) // 2))}"] if cut else []
+        return ", or ".join(ways or ["leave its Deployment out of surge, and give it less time by consent: --data max_grace=300"])
 
     def _blocked(self, pod: Object, workload: PodWorkload | None, made: Callable[..., PodFate]) -> PodFate | None:
         if workload is None and not self.consents.allow_unmanaged:
@@ -80,11 +97,12 @@ class Judge:
         local = empty_dirs(pod)
         if local and not self.consents.allow_local_data:
             return made("blocks", f"it keeps data in emptyDir ({', '.join(local)}), which would be lost", _LOCAL)
-        if (seconds := workload_rollout.grace(pod)) > self.consents.seconds:
-            return made(
-                "blocks", f"it may take {seconds} s to end, and drain_timeout is {self.consents.seconds:g} s",
-                f"set --data drain_timeout={seconds + 60}",
-            )  # fmt: skip
+        surged, cap = uid(pod) in self.surging, self.consents.max_grace
+        # The ReplicaSet removes a surged pod, with its own grace period.
+        seconds = workload_rollout.grace(pod) if surged or cap is None else min(cap, workload_rollout.grace(pod))
+        if seconds > self.consents.seconds:
+            why = f"it may take {seconds} s to end, and drain_timeout is {self.consents.seconds:g} s"
+            return made("blocks", why, self._sooner(seconds, cut=not surged))
         return None
 
     def _unmanaged(self, pod: Object) -> str:
@@ -94,6 +112,9 @@ class Judge:
 
     def _leaves(self, pod: Object, workload: PodWorkload | None, made: Callable[..., PodFate]) -> PodFate:
         notes = effects(pod, workload)
+        cap = self.consents.max_grace
+        if cap is not None and is_cut(pod, cap) and uid(pod) not in self.surging:
+            notes.append(f"by consent: it has {cap} s to end, not its {workload_rollout.grace(pod)} s, and is killed then")
         if local := empty_dirs(pod):
             notes.append(f"by consent: its data in emptyDir is lost ({', '.join(local)})")
         comes_back = f"{workload} recreates it" if workload is not None else f"by consent: {self._unmanaged(pod)}"
@@ -116,6 +137,11 @@ class Judge:
             return made("blocks", f"no eviction of it can ever succeed: {reasons}", out or _past(found))
         lifts = f"; only when {', '.join(scalers)} has scaled out" if scalers else ""
         return made("evicted", comes_back, blocked_now=answer.why + lifts, notes=notes)
+
+
+def is_cut(pod: Object, cap: int) -> bool:
+    """The pod, or its deletion, has a longer grace period than a drain allows by consent."""
+    return workload_rollout.grace(pod) > cap
 
 
 def kept_by(states: Sequence[BudgetState]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.bridge import Pool, show
 from roles.engine.draining.drainer import DELETE, EVICT, Drainer
-from roles.engine.draining.model import DrainConsents, DrainPlan, PodFate
+from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate
 from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import cluster_time, read_drain
 from roles.engine.draining.run_limit import RunLimit
@@ -22,8 +22,8 @@ class NodeDrain:
 
     `node`: the name of a Node. `run`: the name of the run, for the mark on the node. `note(event)` records what follows before it is done,
     and raises if it cannot; then nothing is done. `stopped` returns why no further eviction may begin (the run halts), "" if it may.
-    `keep_cordon`: a cordon that the node already has stays at the end, whoever set it. `limit` is that of the run, if it may drain other
-    nodes meanwhile.
+    A cordon that the node already has stays at the end, whoever set it, unless `continues(mark)` says of an earlier run's that this one
+    ends it. `limit` is that of the run, if it may drain other nodes meanwhile.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class NodeDrain:
         note: Callable[[Mapping[str, Any]], None],
         stopped: Callable[[], str] = lambda: "",
         *,
-        keep_cordon: bool = False,
+        continues: Callable[[str], object] = lambda mark: False,
         limit: RunLimit | None = None,
     ) -> None:
         self._session = session
@@ -44,7 +44,7 @@ class NodeDrain:
         self._run = run
         self._note = note
         self._stopped = stopped
-        self._keep_cordon = keep_cordon
+        self._continues = continues
         self._limit = limit or RunLimit(session)
         self._fates: dict[str, PodFate] = {}
         self._drainer: Drainer | None = None
@@ -57,12 +57,14 @@ class NodeDrain:
         """What the drain would do now; its `refusals` say why it cannot. Raises ApiError, NoApi."""
         live = read_drain(self._session)
         plan = plan_drain(live, [self._node], narrowed(self._consents, live, [self._node]), cluster_time(self._session))
-        if not self._keep_cordon:
-            return plan
-        return replace(plan, nodes=tuple(replace(node, cordon="theirs") if node.cordon else node for node in plan.nodes))
+        return replace(plan, nodes=tuple(replace(one, cordon="theirs") if self._stays(one) else one for one in plan.nodes))
+
+    def _stays(self, node: NodeFate) -> bool:
+        """Also a cordon that a run has set after this one was planned."""
+        return node.cordon == "ours" and not self._continues(node.by)
 
     def begin(self) -> str:
-        """Cordon and drain the node by a new plan; returns the proof. If it fails, the node is uncordoned, unless it was cordoned before,
+        """Cordon and drain the node by a new plan; returns the proof. If it fails, the node gets back the cordon that it had, or none,
         and the error says so. Raises NotDone, ApiError, NoApi."""
         plan = self.plan()
         if plan.refusals:
@@ -84,12 +86,15 @@ class NodeDrain:
         return done[f"Node {self._node} drained"]
 
     def end(self) -> str:
-        """Uncordon the node if this drain cordoned it; returns the proof. Raises NotDone, ApiError, NoApi."""
+        """Uncordon the node if this drain cordoned it; returns what was done, with the proof. Raises NotDone, ApiError, NoApi."""
+        return self._end(over=True)
+
+    def _end(self, *, over: bool) -> str:
         assert self._drainer is not None, "begin() comes first"
         self._note({"event": "uncordon", "node": self._node})
-        proof = self._drainer.uncordon(self._node)
+        back = self._drainer.uncordon(self._node, over=over)
         self.cordoned = False
-        return proof
+        return f"{back.done}: {back.why}" if back.done else back.why
 
     def _note_moved(self, done: Mapping[str, str]) -> None:
         self.moved = [name.removeprefix("pod ") for name in done if name.startswith("pod ")]
@@ -129,6 +134,6 @@ class NodeDrain:
         if not self.cordoned:
             return "it keeps the cordon that it had"
         try:
-            return f"uncordoned: {self.end()}"
+            return self._end(over=False)
         except Exception as error:
             return f"STILL CORDONED: {error}; uncordon it with deploys/uncordon.py"

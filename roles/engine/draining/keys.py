@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from roles.engine.draining.model import DrainConsents
+from roles.engine.draining.model import MOST_SECONDS, DrainConsents
 from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, names
 from roles.engine.object_changes import namespaced_name
 from roles.engine.timeouts import unless_set
@@ -61,11 +61,21 @@ class DrainKeys(Frozen):
         int,
         Field(
             ge=1,
-            le=86400,
+            le=MOST_SECONDS,
             description="seconds for each pod of a drain, from its turn until it is gone and its replacement is Ready",
             examples=[1800],
         ),
     ] = DEFAULT_SECONDS
+    max_grace: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=MOST_SECONDS,
+            description="consent: a drain gives pods that may take longer to end only so many seconds, whatever their"
+            " terminationGracePeriodSeconds; then they are killed",
+            examples=[300],
+        ),
+    ] = None
     ignore_budgets: Annotated[
         tuple[str, ...],
         BeforeValidator(lambda value: _named("ignore_budgets", value)),
@@ -94,5 +104,6 @@ class DrainKeys(Frozen):
             surge=self.surge,
             ignore_budgets=self.ignore_budgets,
             confirm_ignore=self.confirm_ignore,
+            max_grace=self.max_grace,
             seconds=unless_set(self.drain_timeout, "drain_timeout" in self.model_fields_set),
         )

@@ -15,6 +15,8 @@ Fate = Literal["evicted", "surged", "deleted", "stays", "ending", "blocks"]
 #: The fates of pods that leave by this drain.
 LEAVING: tuple[Fate, ...] = ("evicted", "surged", "deleted")
 
+#: The most seconds that a drain may wait for one pod.
+MOST_SECONDS = 86400
 #: Kinds whose pods daytwo can count, and so waits for.
 COUNTED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 
@@ -24,7 +26,8 @@ class DrainConsents:
     """What one drain may do. `surge`: all single-replica Deployments get a second pod first, or only those named (NAMESPACE/NAME);
     `ignore_budgets`: budgets (NAMESPACE/NAME) whose pods may be deleted although they refuse; `confirm_ignore`: the second consent to
     that, for exactly the pods of a plan (roles/engine/draining/second_consent.py); `allow_pending`: replacements that find no
-    place may stay Pending. `seconds`: for each pod, from its turn until its replacement is Ready."""
+    place may stay Pending; `max_grace`: a pod gets at most so many seconds to end, whatever its own grace period. `seconds`: for each pod,
+    from its turn until its replacement is Ready."""
 
     allow_local_data: bool = False
     allow_unmanaged: bool = False
@@ -32,6 +35,7 @@ class DrainConsents:
     surge: bool | tuple[str, ...] = False
     ignore_budgets: tuple[str, ...] = ()
     confirm_ignore: str = ""
+    max_grace: int | None = None
     seconds: float = 600.0
 
 

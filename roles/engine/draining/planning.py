@@ -52,7 +52,7 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
             *_never_refilled(moving, states, consents),
             *hook_refusals,
         ),
-        warnings=(*single_replicas(pods), *volume_warnings(pods, places), *hook_warnings),
+        warnings=(*surges.warnings, *single_replicas(pods), *volume_warnings(pods, places), *hook_warnings),
         notes=(*unknown, *times(pods, consents)),
     )
 

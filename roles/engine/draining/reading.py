@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from urllib.parse import quote
@@ -11,7 +11,9 @@ from urllib.parse import quote
 from roles.engine import disruption
 from roles.engine.bridge import Lock
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
+from roles.engine.draining.cordon import run_of_mark
 from roles.engine.draining.model import PodWorkload
+from roles.engine.draining.surge import SURGES, mark_of, surges_in
 from roles.engine.object_changes import COLLECTIONS, LOOK_AGAIN, Object, Session, controller, uid
 from roles.engine.placement import Attachment, attachments
 from roles.engine.proof import Cluster
@@ -35,12 +37,21 @@ MORE_KINDS = {
 #: Not a kind of the API: the configurations of schedulers that run with --config, each with its host; None if it could not be read.
 SCHEDULERS = "KubeSchedulerConfiguration"
 KINDS_OF_DRAIN = {**KINDS_OF_DISRUPTION, **MORE_KINDS}
+# The newest marks of surges whose records are looked up: a tenant may write any number.
+_MOST_MARKS = 20
 
 
 def read_drain(session: Session, more: Mapping[str, str] | None = None) -> DisruptionObjects:
     """All objects that decide about a drain. `more`: further collections by kind. Raises ApiError, NoApi."""
     live = session.asked(lambda api: read_disruption(api, more={**MORE_KINDS, **(more or {})}))
+    live = replace(live, objects={**live.objects, SURGES: recorded_surges(session, live.of("Deployment"))})
     return live if session.cluster is None else with_schedulers(live, session.cluster)
+
+
+def recorded_surges(session: Session, deployments: Collection[Object]) -> list[Object]:
+    """The surges in the records of the runs that these Deployments name."""
+    marks = sorted({mark_of(one) for one in deployments} - {""}, reverse=True)[:_MOST_MARKS]
+    return [surge for mark in marks for surge in surges_in(mark, session.recorded(run_of_mark(mark) or mark))]
 
 
 def with_schedulers(live: DisruptionObjects, cluster: Cluster) -> DisruptionObjects:

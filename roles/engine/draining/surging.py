@@ -11,8 +11,8 @@ from roles.engine.api import Conflict, NotFound
 from roles.engine.bridge import show
 from roles.engine.draining.evicting import Evictor
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
-from roles.engine.draining.reading import Look, pod_path, workload_path
-from roles.engine.draining.surge import CHEAPEST, DELETION_COST, SURGED_BY
+from roles.engine.draining.reading import Look, pod_path, recorded_surges, workload_path
+from roles.engine.draining.surge import CHEAPEST, DELETION_COST, SURGED_BY, mark_of, other_writers, recorded
 from roles.engine.draining.workloads import ready_elsewhere
 from roles.engine.object_changes import (
     COLLECTIONS,
@@ -49,11 +49,12 @@ def surge_fields(item: Object) -> dict[ObjectPath, Any]:
 
 
 def unsurge_change(item: Object) -> FieldChange | None:
-    """The write that gives a Deployment its one replica back; None if it has no replica more by daytwo."""
+    """The write that gives a Deployment its one replica back, unless someone has set its replicas since; None if it has no mark."""
     now = surge_fields(item)
     if MARK not in now:
         return None
-    back = {REPLICAS: 1 if now[REPLICAS] == 2 else now[REPLICAS], MARK: None}
+    ours = now[REPLICAS] == 2 and not other_writers(item, "f:spec", "f:replicas")
+    back = {REPLICAS: 1 if ours else now[REPLICAS], MARK: None}
     fields = field_changes(now, back)
     namespace, name = namespace_and_name(item)
     path = workload_path(PodWorkload("Deployment", namespace, name, uid(item)))
@@ -100,6 +101,8 @@ class Surger:
         there = self._evictor.session.fetch(workload_path(workload))
         if there is None or uid(there) != workload.uid:
             raise NotDone(f"{workload} was deleted since the plan; run this again")
+        if (has := surge_fields(there)[REPLICAS]) not in (1, workload.wanted):
+            raise NotDone(f"{workload} has {has} replicas by now, and had {workload.wanted}: left as it is; run this again")
         grow = field_changes(surge_fields(there), {REPLICAS: 2, MARK: self._run})
         begin([{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
         deadline = Deadline(self._consents.seconds, as_given=True)
@@ -117,9 +120,10 @@ class Surger:
         return f"a second pod was Ready elsewhere before it left; {workload} has 1 replica again"
 
     def end(self, workload: PodWorkload) -> str:
-        """Give a Deployment its one replica back. Raises NotDone, ApiError."""
+        """Give a Deployment its one replica back, if it has the mark of this run. Raises NotDone, ApiError."""
         there = self._evictor.session.fetch(workload_path(workload))
-        change = unsurge_change(there) if there is not None and uid(there) == workload.uid else None
+        own = there is not None and uid(there) == workload.uid and mark_of(there) == self._run
+        change = unsurge_change(there) if there is not None and own else None
         return self._write(change) if change is not None else "it has no replica more"
 
     def _write(self, change: FieldChange) -> str:
@@ -152,7 +156,7 @@ class Surger:
     def _restore_cost(self, one: PodFate) -> None:
         """The cost that the pod had before; that of an interrupted run is none."""
         before = (one.pod["metadata"].get("annotations") or {}).get(DELETION_COST)
-        set_cost(self._evictor.session, one.pod, None if before == CHEAPEST else before)
+        set_cost(self._evictor.session, one.pod, None if is_own_cost(one.pod) else before)
 
     def _gone(self, one: PodFate, workload: PodWorkload, deadline: Deadline) -> None:
         since = time.monotonic()
@@ -168,9 +172,15 @@ class Surger:
             deadline.pause(LOOK_AGAIN)
 
 
-def left_surges(deployments: Collection[Object], runs: Collection[str]) -> list[FieldChange]:
-    """The writes that end what these runs, which are over, have left of their surges. Pure."""
-    left = [one for one in deployments if (one["metadata"].get("annotations") or {}).get(SURGED_BY) in runs]
+def is_own_cost(pod: Object) -> bool:
+    """The pod has the cost that daytwo sets, and nobody else has set it."""
+    marked = (pod["metadata"].get("annotations") or {}).get(DELETION_COST) == CHEAPEST
+    return marked and not other_writers(pod, "f:metadata", "f:annotations", f"f:{DELETION_COST}")
+
+
+def left_surges(deployments: Collection[Object], surges: Collection[Object]) -> list[FieldChange]:
+    """The writes that end what runs, which are over, have left of these recorded surges. Pure."""
+    left = [one for one in deployments if recorded(one, surges) is not None]
     return [change for one in left if (change := unsurge_change(one)) is not None]
 
 
@@ -178,7 +188,8 @@ def end_surges(session: Session, run: str, note: Callable[[Mapping[str, Any]], N
     """End what a run, which is over, has left of its surges. Before its node is uncordoned: the mark there leads to them. `note(event)`
     records each before it is written. Returns what was done, "" for nothing. Raises NotDone, ApiError, NoApi."""
     writer, names = SurgeWriter(session, force=True), list[str]()
-    for change in left_surges(session.fetch_all(COLLECTIONS["Deployment"]), (run,)):
+    marked = [one for one in session.fetch_all(COLLECTIONS["Deployment"]) if mark_of(one) == run]
+    for change in left_surges(marked, recorded_surges(session, marked)):
         about = {"event": "end surge", "object": change.name, "path": change.path, "uid": uid(change.before), "of": run}
         end_surge(session, change, writer, lambda fields, about=about: note({**about, "fields": list(fields)}))  # type: ignore[misc]
         names.append(change.name)
@@ -201,8 +212,7 @@ def forget_costs(session: Session, deployment: Object) -> None:
     look, since = Look(session), time.monotonic()
     own = look.controllers(PodWorkload("Deployment", *namespace_and_name(deployment), uid(deployment)), since)
     for pod in look.pods(namespace, since):
-        marked = (pod["metadata"].get("annotations") or {}).get(DELETION_COST) == CHEAPEST
-        if controller(pod) in own and marked and not is_ending(pod):
+        if controller(pod) in own and is_own_cost(pod) and not is_ending(pod):
             set_cost(session, pod, None)
 
 

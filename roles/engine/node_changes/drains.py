@@ -21,16 +21,18 @@ from roles.engine.draining import (
     RunLimit,
     ask_again,
     cluster_time,
+    mark,
     narrowed,
     node_fate,
     plan_drain,
     plan_text,
     read_drain,
+    run_of_mark,
 )
 from roles.engine.harmless import one_line
 from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
-from roles.engine.node_changes.step_drain import Leftover, StepDrain, mark, run_of_mark
+from roles.engine.node_changes.step_drain import Leftover, StepDrain
 from roles.engine.object_changes import Session, open_session
 from roles.engine.proof import Cluster, NoApi, Survey
 from roles.engine.rollout import Stage, counted, same
@@ -130,7 +132,7 @@ def set_drains(
     limit = RunLimit(session)
     for step in (step for stage in stages for step in stage.steps if step.change.kind == "kubelet"):
         if (one := wanted.get(step.change.node)) is not None:
-            step.drain = StepDrain(session, one.node, consents, mark(run), one.why, limit, one.keep_cordon)
+            step.drain = StepDrain(session, one.node, consents, mark(run), one.why, limit)
 
 
 def fate_of(cluster: Cluster, node: str) -> NodeFate | None:

@@ -271,8 +271,9 @@ class NodeRun(LockedRun):
             try:
                 self._lock.ensure()
                 proof = drain.end()
-                self._say(step, f"uncordoned: {proof}")
-                step.how = f"{step.how}; drained before it ({counted(len(drain.moved), 'pod')} moved), uncordoned" if step.how else step.how
+                self._say(step, proof)
+                done = proof.partition(": ")[0]
+                step.how = f"{step.how}; drained before it ({counted(len(drain.moved), 'pod')} moved), {done}" if step.how else step.how
                 self._note_done({"event": "uncordoned", "node": drain.node, "change": step.change.id, "proof": proof})
             except Exception as error:
                 step.left_cordoned = str(error) or repr(error)

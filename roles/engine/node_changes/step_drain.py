@@ -6,28 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, RunLimit, end_surges, node_fate, node_path, uncordon
-from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, Session
+from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, RunLimit, end_surges, give_back, node_path, run_of_mark
+from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, Session, uid
 from roles.engine.object_changes.api_object import is_ready
 from roles.engine.timeouts import Deadline
 
 # A node with a restarted kubelet is Ready again within this time, and without the taint of its cordon.
 READY_SECONDS = 90
 _TAINT = "node.kubernetes.io/unschedulable"
-# The mark on a node that is cordoned for a change: unlike that of deploys/drain.py, it is removed once the change is over.
-_FOR_CHANGE = " (change)"
 
 Note = Callable[[Mapping[str, Any]], None]
-
-
-def mark(run: str) -> str:
-    """The mark on the nodes that a run cordons for their change."""
-    return f"{run}{_FOR_CHANGE}"
-
-
-def run_of_mark(text: str) -> str:
-    """The run that cordoned a node for its change; "" for other marks."""
-    return text.removesuffix(_FOR_CHANGE) if text.endswith(_FOR_CHANGE) else ""
 
 
 def back_command(node: str) -> str:
@@ -36,7 +24,7 @@ def back_command(node: str) -> str:
 
 
 class StepDrain:
-    """The drain of one node. `why` in sentences; `limit`: that of the run; `keep_cordon`: the cordon that the node has stays at the end."""
+    """The drain of one node. `why` in sentences; `limit`: that of the run. A cordon that an earlier change has left ends with this one."""
 
     def __init__(
         self,
@@ -46,10 +34,9 @@ class StepDrain:
         marked: str,
         why: tuple[str, ...],
         limit: RunLimit,
-        keep_cordon: bool = False,
     ) -> None:
         self.session, self.node, self.why = session, node, why
-        self._consents, self._marked, self._limit, self._keep_cordon = consents, marked, limit, keep_cordon
+        self._consents, self._marked, self._limit = consents, marked, limit
         self._drain: NodeDrain | None = None
 
     @property
@@ -66,7 +53,7 @@ class StepDrain:
         """Cordon and drain, by a new plan; returns the proof. Raises NotDone, ApiError, NoApi; `cordoned` says whether the node stays
         cordoned then."""
         self._drain = NodeDrain(
-            self.session, self.node, self._consents, self._marked, note, stopped, keep_cordon=self._keep_cordon, limit=self._limit
+            self.session, self.node, self._consents, self._marked, note, stopped, continues=run_of_mark, limit=self._limit
         )  # fmt: skip
         return self._drain.begin()
 
@@ -101,13 +88,12 @@ class Leftover:
         found = self.session.fetch(node_path(self.node))
         if found is None:
             return "the node was deleted"
-        fate = node_fate(found)
-        if fate.cordon != "ours" or fate.by != self.marked:
-            return f"left as it is: {f'{fate.by} has cordoned it since' if fate.cordon else 'it is not cordoned any more'}"
         note({"event": "uncordon", "node": self.node, "of": self.run})
-        proof = uncordon(CordonWriter(self.session, force=False), found)
+        back = give_back(CordonWriter(self.session, force=False), node_path(self.node), uid(found), {self.marked})
+        if not back.done:
+            return f"left as it is: {back.why}"
         wait_schedulable(self.session, self.node)
-        return proof
+        return f"{back.done}: {back.why}"
 
 
 def wait_schedulable(session: Session, node: str) -> None:

@@ -142,13 +142,17 @@ class FieldWriter(ABC, Generic[C]):
     def _carry_out(self, change: C, begin: Callable[[Fields], None]) -> str:
         self.ready(change)
         begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in change.fields])
+        sent: list[Request] = []
         try:
-            proof = self._written(change, change.fields)
+            proof = self._written(change, change.fields, sent)
         except Unknown as error:
             raise Unknown(f"STATE UNKNOWN: {error}; check it: {self.look(change)}; the same command, run again, continues") from error
         except Gone:
             raise
         except Exception as error:
+            # What someone else has set to the same value is not this run's to revert.
+            if isinstance(error, ChangedByOthers) and not sent:
+                raise
             raise self._revert(change, error) from error
         try:
             more = self.followed(change)
@@ -175,8 +179,8 @@ class FieldWriter(ABC, Generic[C]):
         ended = ChangedByOthers if isinstance(error, ChangedByOthers) else Undone
         return ended(f"{why}; what this run wrote is reverted: {proof}")
 
-    def _written(self, change: C, fields: Sequence[ChangedField]) -> str:
-        """Change each field from its `before` to its `after`; return the proof. Raises NotDone, ApiError."""
+    def _written(self, change: C, fields: Sequence[ChangedField], sent: list[Request] | None = None) -> str:
+        """Change each field from its `before` to its `after`; return the proof. `sent` gets the requests. Raises NotDone, ApiError."""
         wanted = {one.path: one.after for one in fields}
         deadline = Deadline(CONFLICTS)
         while True:
@@ -185,6 +189,8 @@ class FieldWriter(ABC, Generic[C]):
                 for _ in self.requests(there, wanted):
                     # Each request is built from the object that the previous one returned.
                     if left := self.requests(there, wanted):
+                        if sent is not None:
+                            sent.append(left[0])
                         there = self._send(change, left[0], there, wanted)
                 break
             except Conflict as error:

@@ -8,6 +8,7 @@ lost write, so only the object counts.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,13 +39,17 @@ from roles.engine.object_changes.api_object import Object, is_ending, uid, versi
 from roles.engine.object_changes.outcome import NotDone, Unknown
 from roles.engine.proof import Cluster, NoApi, Survey, survey
 from roles.engine.rollout import unreachable
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import Deadline, patient
+from roles.engine.transaction import HOME, OBJECTS_KIND, RunInfo, RunRecord, change_id, parse_events
 
 T = TypeVar("T")
 
 # Seconds. A restarting API server is away for about 40; the pause between two tries.
 API_WAIT = 60.0
 PAUSE = 1.0
+# Of a record on the host of the lock: bytes, and seconds to read it.
+MOST_RECORD, RECORD_SECONDS = 4 << 20, 30
+_A_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 #: The API server refused the request, or nothing was sent: the request was not applied.
 REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, Denied, EvictionRefused, ForwardingForbidden)
@@ -53,15 +58,41 @@ REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, Denied, Evictio
 class Session:
     """Requests to the API, counted, over one Api as long as it answers. Temporary errors are retried, up to `wait` seconds for each
     request. `connect` returns a new Api; it raises NoApi, ApiError or RemoteError. `cluster`: the way to other components than the API
-    server; None if there is none."""
+    server; None if there is none. `keeper`: the host of the cluster's lock, which keeps the records of runs on objects."""
 
-    def __init__(self, connect: Callable[[], Api], wait: float = API_WAIT, cluster: Cluster | None = None) -> None:
+    def __init__(
+        self, connect: Callable[[], Api], wait: float = API_WAIT, cluster: Cluster | None = None, keeper: Remote | None = None
+    ) -> None:
         self.cluster = cluster
+        self._keeper = keeper
+        self._kept: dict[str, tuple[dict[str, Any], ...]] = {}
         self._connect = connect
         self._wait = wait
         self._api: Api | None = None
         #: The number of requests by purpose.
         self.calls: Counter[str] = Counter()
+
+    def recorded(self, run: str) -> tuple[dict[str, Any], ...]:
+        """The events of a run, from the operator's own record, or from that on the host of the lock; () if neither has it, or can be read.
+        `run` may be any text that an object claims."""
+        if not _A_RUN.fullmatch(run):
+            return ()
+        with contextlib.suppress(OSError):
+            return parse_events(RunRecord(RunInfo(run, "", "", "", "", "")).path.read_bytes()).events
+        if run not in self._kept:
+            self._kept[run] = self._of_keeper(run)
+        return self._kept[run]
+
+    def _of_keeper(self, run: str) -> tuple[dict[str, Any], ...]:
+        if self._keeper is None:
+            return ()
+        path = f"{HOME}/changes/{change_id(run, 'cluster', OBJECTS_KIND)}/record.jsonl"
+        try:
+            self._keeper.ensure_connected()
+            answer = self._keeper.run("sh -s", stdin=f"head -c {MOST_RECORD} {path} 2>/dev/null\n", timeout=patient(RECORD_SECONDS))
+        except RemoteError:
+            return ()
+        return parse_events("\n".join([*answer.stdout, ""]).encode()).events
 
     def asked(self, ask: Callable[[Api], T], what: str = "look") -> T:
         """The answer to a request that may be repeated. Raises ApiError, NoApi."""
@@ -115,13 +146,17 @@ class Session:
         assert found is not None  # an answer, or an object that is done
         return found
 
-    def deleted(self, path: str, item: Object, of_version: str = "") -> None:
-        """Delete exactly this object (if given, at resourceVersion `of_version`). It is no error if the object is gone already, or is being
-        deleted after a lost answer. Raises an ApiError of REFUSED if it surely was not deleted, NotDone, and Unknown."""
+    def deleted(self, path: str, item: Object, of_version: str = "", *, grace: int | None = None) -> None:
+        """Delete exactly this object (if given, at resourceVersion `of_version`, or with `grace` seconds to end). It is no error if the
+        object is gone already, or is being deleted after a lost answer. Raises an ApiError of REFUSED if it surely was not deleted,
+        NotDone, and Unknown."""
 
         def delete(api: Api) -> None:
             with contextlib.suppress(NotFound):
-                api.delete(path, uid(item), version=of_version)
+                if grace is None:
+                    api.delete(path, uid(item), version=of_version)
+                else:
+                    api.delete(path, uid(item), version=of_version, grace=grace)
 
         def gone(now: Object | None) -> bool:
             if now is None or uid(now) != uid(item) or is_ending(now):
@@ -214,7 +249,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
                     remote.ensure_connected()
             return found.cluster.api()
 
-        return Session(through_any, wait, found.cluster)
+        return Session(through_any, wait, found.cluster, fleet.lock_host)
     try:
         credentials = parse_kubeconfig(Path(kubeconfig).expanduser().read_bytes())
     except (OSError, KubeconfigError) as error:
@@ -242,7 +277,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
             raise forbidden[0]  # waiting does not help
         raise NoApi("; ".join([*tried, *map(str, forbidden)]) or _no_apiserver(servers))
 
-    return Session(as_operator, wait, found.cluster)
+    return Session(as_operator, wait, found.cluster, fleet.lock_host)
 
 
 def _no_apiserver(servers: Sequence[Remote]) -> str:

@@ -40,6 +40,7 @@ class ClusterApi:
         self.there: dict[str, dict[str, Any]] = {path_of(item): copy.deepcopy(dict(item)) for item in items}
         self.writes: list[Write] = []
         self.reads: list[str] = []
+        self.graces: list[int | None] = []
         self.after: Callable[[Write], None] = lambda write: None
         self.time = "2026-03-01T12:00:00Z"
         self.refuse: Callable[[Mapping[str, Any]], str] = lambda pod: ""
@@ -104,8 +105,11 @@ class ClusterApi:
             self._wrote("create", path, manifest)
         return {}
 
-    def delete(self, path: str, uid: str, timeout: float = 0, *, version: str = "", dry_run: bool = False) -> None:
+    def delete(
+        self, path: str, uid: str, timeout: float = 0, *, version: str = "", dry_run: bool = False, grace: int | None = None
+    ) -> None:
         assert self._get(path)["metadata"]["uid"] == uid
+        self.graces.append(grace)
         del self.there[path]
         self._wrote("delete", path, {})
 

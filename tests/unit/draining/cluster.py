@@ -102,7 +102,7 @@ class LiveCluster:
         assert path.endswith("/eviction")
         return self._end(self.items[body["deleteOptions"]["preconditions"]["uid"]])
 
-    def deleted(self, path: str, item: dict[str, Any]) -> None:
+    def deleted(self, path: str, item: dict[str, Any], *, grace: int | None = None) -> None:
         self._end(self.items[item["metadata"]["uid"]])
 
     def _end(self, found: dict[str, Any]) -> dict[str, Any]:

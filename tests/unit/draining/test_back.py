@@ -52,7 +52,11 @@ def surged(run: str, replicas: int = 2) -> dict[str, Any]:
 def test_uncordon_knows_whose_cordon_it_is() -> None:
     ours, theirs = node("w1", manager="daytwo", mark="r1"), node("w2", manager="kubectl-cordon")
     plan = plan_uncordon(
-        {"w1": ours, "w3": node("w3")}, [surged("r1"), surged("r2")], [node("w4", manager="daytwo", mark="r2")], force=False
+        {"w1": ours, "w3": node("w3")},
+        [surged("r1"), surged("r2")],
+        [node("w4", manager="daytwo", mark="r2")],
+        [of("r1"), of("r2")],
+        force=False,
     )
     assert [change.name for change in plan.actions] == ["Deployment shop/web", "Node w1"] and plan.unchanged == [
         ("Node w3", "it is not cordoned")
@@ -69,8 +73,26 @@ def test_uncordon_knows_whose_cordon_it_is() -> None:
 def test_a_surge_to_which_no_node_leads_any_more_is_ended_too() -> None:
     """Someone has uncordoned the node of a killed run by hand, or had cordoned it before."""
     theirs = node("w2", manager="kubectl-cordon")
-    plan = plan_uncordon({"w1": node("w1")}, [surged("r1"), workload("Deployment", "api", 2)], [theirs], force=False)
+    plan = plan_uncordon({"w1": node("w1")}, [surged("r1"), workload("Deployment", "api", 2)], [theirs], [of("r1")], force=False)
     assert [change.name for change in plan.actions] == ["Deployment shop/web"] and not plan.refusals
+
+
+@pytest.mark.parametrize("others", ["none", "of another Deployment", "of another node", "of another run"])
+def test_uncordon_scales_no_deployment_that_the_drain_of_its_nodes_did_not_surge(others: str) -> None:
+    """A mark that was copied with its object, is forged, or is stale."""
+    surges = {
+        "none": [], "of another Deployment": [{**of("r1"), "uid": "x"}], "of another node": [of("r1", "w2")], "of another run": [of("r2")]
+    }[others]  # fmt: skip
+    for one in (node("w1"), node("w1", manager="daytwo", mark="r3")):
+        plan = plan_uncordon({"w1": one}, [surged("r1")], [], surges, force=False)
+        assert not [change for change in plan.actions if "Deployment" in change.name]
+        if others != "of another node":
+            assert "is in no record of that run" in str(plan.unchanged) and "kubectl annotate deployment -n shop web" in str(plan.unchanged)
+
+
+def of(run: str, on: str = "w1") -> dict[str, str]:
+    """As a record has a surge."""
+    return {"uid": "uid-Deployment-web", "mark": run, "node": on}
 
 
 def record(*objects: ChangedObject) -> ObjectsRecord:
@@ -91,7 +113,7 @@ def test_the_way_back_of_a_drain() -> None:
     assert len(plan.unchanged) == 1 and "an eviction is not undone" in plan.unchanged[0][1]
     later = plan_way_back(found, {W1: node("w1", manager="daytwo", mark="r2"), WEB: surged("r2")})
     assert not later.actions and "run r2 has taken its cordon over" in str(later.unchanged)
-    theirs = plan_way_back(found, {W1: node("w1", manager="kubectl-cordon", mark="r1")})
+    theirs = plan_way_back(found, {W1: node("w1", manager="kubectl-cordon")})
     assert not theirs.actions and "that cordon stays" in str(theirs.unchanged) and "is gone" in str(theirs.unchanged)
     assert "it is not cordoned" in str(plan_way_back(found, {W1: node("w1")}).unchanged)
 

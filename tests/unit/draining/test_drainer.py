@@ -10,7 +10,20 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.api import Forbidden
-from roles.engine.draining import EVICT, PROVE, DrainConsents, Drainer, drainer, evicting, plan_drain, plan_text, reading, surging
+from roles.engine.draining import (
+    CORDON,
+    DELETE,
+    EVICT,
+    PROVE,
+    DrainConsents,
+    Drainer,
+    drainer,
+    evicting,
+    plan_drain,
+    plan_text,
+    reading,
+    surging,
+)
 from roles.engine.object_changes import NotDone
 from roles.engine.rollout import ClusterStep, Fields
 from tests.unit.clock import Clock
@@ -86,6 +99,7 @@ def test_a_pod_whose_turn_comes_with_the_halt_is_not_evicted() -> None:
 def test_a_pod_that_arrives_is_recorded_before_it_is_evicted() -> None:
     api = cluster()
     drain = Drain(api, DrainConsents(seconds=60, allow_unmanaged=True))
+    drain.step(CORDON)
     drain.step(EVICT)
     api.add(late())
     api.after = lambda write: noted.append(drain.begun[-1])
@@ -93,6 +107,19 @@ def test_a_pod_that_arrives_is_recorded_before_it_is_evicted() -> None:
     assert "1 workload serves elsewhere" in drain.step(PROVE)
     assert api.evicted() == ["web-1-0", "late"] and drain.drainer.moved_late == ["shop/late"]
     assert noted == [(PROVE, [{"path": [EVICT, "shop/late"], "before": "uid-late", "after": None}])]
+
+
+def test_a_pod_that_somebody_has_deleted_with_a_long_grace_period_ends_sooner_by_consent() -> None:
+    api = cluster()
+    slow = pod("slow", INNER, spec={"terminationGracePeriodSeconds": 100000})
+    slow["metadata"] |= {"deletionTimestamp": "2026-03-02T15:46:40Z", "deletionGracePeriodSeconds": 100000}
+    api.add(slow)
+    drain = Drain(api, DrainConsents(seconds=60, allow_unmanaged=True, max_grace=30))
+    drain.step(CORDON)
+    drain.step(EVICT)
+    assert "1 workload serves elsewhere" in drain.step(PROVE)
+    assert api.deleted() == ["slow"] and api.graces == [30]
+    assert drain.begun[-1] == (PROVE, [{"path": [DELETE, "shop/slow"], "before": "uid-slow", "after": None}])
 
 
 @pytest.mark.parametrize("when", ["before", "while it is recorded"])

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, DrainPlan, cordon_change, node_fate, plan_drain, plan_text, stays
+from roles.drain import DrainOptions
+from roles.engine.draining import (
+    CORDONED_BY,
+    SURGED_BY,
+    SURGES,
+    DrainConsents,
+    DrainPlan,
+    cordon_change,
+    node_fate,
+    plan_drain,
+    plan_text,
+    stays,
+)
+from roles.engine.draining.evicting import eviction
 from roles.engine.draining.reading import SCHEDULERS
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
@@ -419,7 +434,71 @@ def test_several_replicas_need_no_surge() -> None:
 def test_a_surge_that_was_left_is_finished() -> None:
     items = spread(deployment(2, 2), "w1", "w2")
     items[0]["metadata"]["annotations"] = {SURGED_BY: "r1"}
-    assert fates(plan(*items)) == {"web-1-0": "surged"}
+    surge = {"uid": items[0]["metadata"]["uid"], "mark": "r1", "node": "w1"}
+    assert fates(with_surges(surge, *items)) == {"web-1-0": "surged"}
+    # Its owner has set the replicas since.
+    items[0]["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]
+    found = with_surges(surge, *items)
+    assert fates(found) == {"web-1-0": "evicted"} and not found.refusals and "kubectl has set its replicas" in str(found.warnings)
+
+
+def with_surges(surge: Mapping[str, Any], *items: dict[str, Any], consents: DrainConsents = NONE) -> DrainPlan:
+    live = world(*NODES, *items)
+    return plan_drain(replace(live, objects={**live.objects, SURGES: [surge]}), ("w1",), consents, NOW)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("claim", ["r1", "x", "\x1b[0m", "9" * 5000])
+def test_a_mark_on_a_deployment_blocks_no_drain(claim: str, known: bool, replicas: int) -> None:
+    """Whoever may write a Deployment may write the mark of a surge; a stale one is in a record, and its replicas have changed since."""
+    items = deployment(replicas, replicas)
+    items[0]["metadata"]["annotations"] = {SURGED_BY: claim}
+    items[0]["status"] = {"updatedReplicas": replicas, "availableReplicas": replicas, "replicas": replicas, "readyReplicas": replicas}
+    surge = {"uid": items[0]["metadata"]["uid"] if known else "another", "mark": claim, "node": "w1"}
+    for consents in (NONE, DrainConsents(surge=True)):
+        found = with_surges(surge, *items, consents=consents)
+        assert not found.refusals and all(text.isprintable() and len(text) < 600 for text in found.warnings)
+        assert bool(found.surges) == ((replicas == 1 and consents.surge is True) or (known and replicas == 2))
+
+
+# ---- pods that take long to end
+
+
+def advised(text: str) -> dict[str, Any]:
+    """The data that a way out names, as the model of the keys reads it. Raises ValueError if it cannot be given."""
+    keys = dict(re.findall(r"--data (drain_timeout|max_grace)=(\S+?)(?:[,;]|$)", text))
+    assert keys, text
+    return {name: value for name, value in DrainOptions(**keys) if name in keys}
+
+
+@pytest.mark.parametrize("seconds", [601, 86340, 86341, 100000, 2**31, 2**63 - 1])
+@pytest.mark.parametrize("ending", [False, True])
+def test_whatever_grace_period_a_tenant_sets_there_is_a_consent_that_can_be_given(ending: bool, seconds: int) -> None:
+    items = deployment(1, 1)
+    items[-1]["spec"]["terminationGracePeriodSeconds"] = seconds
+    if ending:
+        if seconds > 2**40:
+            return  # no time of the API is so late
+        until = (NOW + timedelta(seconds=seconds)).isoformat()
+        items[-1]["metadata"] |= {"deletionTimestamp": until, "deletionGracePeriodSeconds": seconds}
+    (refusal,) = plan(*items).refusals
+    assert ("drain_timeout=" in refusal) == (seconds <= 86340)
+    for name, value in advised(refusal).items():
+        consents = DrainOptions(**{name: value}).consents
+        found = plan(*items, consents=consents)
+        assert not found.refusals and fates(found) == {"web-1-0": "ending" if ending else "evicted"}
+        if name == "max_grace":
+            assert eviction(items[-1], consents.max_grace)["deleteOptions"]["gracePeriodSeconds"] == value
+            assert "by consent" in str([(one.why, one.notes) for one in found.pods])
+    assert "gracePeriodSeconds" not in eviction(deployment(1, 1)[-1], 300)["deleteOptions"], "a shorter one stays"
+
+
+def test_a_second_pod_first_cannot_shorten_what_its_replica_set_removes() -> None:
+    items = single()
+    items[-1]["spec"]["terminationGracePeriodSeconds"] = 100000
+    (refusal,) = plan(*items, consents=DrainConsents(surge=True, max_grace=300)).refusals
+    assert "leave its Deployment out of surge" in refusal and not plan(*items, consents=DrainConsents(max_grace=300)).refusals
 
 
 # ---- webhooks

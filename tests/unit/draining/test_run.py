@@ -100,7 +100,10 @@ def test_a_run_that_halts_says_what_has_moved_and_uncordons(host: Host, told: li
     said = "\n".join(told)
     assert cordon(api) == (False, "") and "Moved until then, and not coming back: shop/web-1-0" in told
     assert ". To undo its cordons and surges: deploys/rollback.py" in said and "To undo them" not in said
-    assert "halted: Node w1: uncordoning what this run cordoned" in said and "uncordoned, since the run halted: read back" in said
+    assert (
+        "halted: Node w1: restoring the cordons that were there before, or none" in said
+        and "uncordoned, since the run halted: read back" in said
+    )
     assert "the API server refused its eviction for" in run.halted and "To use the nodes again" not in said
 
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from roles.engine.draining import SURGED_BY, DrainConsents, PodFate, PodWorkload, end_surges
+from roles.engine.draining import (
+    SURGE,
+    SURGED_BY,
+    DrainConsents,
+    PodFate,
+    PodWorkload,
+    doubt,
+    end_surges,
+    mark,
+    recorded_surges,
+    run_of_mark,
+    surges_in,
+)
 from roles.engine.draining.evicting import Evictor
 from roles.engine.draining.surge import CHEAPEST, DELETION_COST
 from roles.engine.draining.surging import Surger
-from roles.engine.node_changes.step_drain import Leftover, mark
-from roles.engine.object_changes import NotDone
+from roles.engine.node_changes.step_drain import Leftover
+from roles.engine.object_changes import NotDone, Session
+from roles.engine.transaction import RunInfo, RunRecord
 from tests.unit.disruption.world import deployment, pod
 from tests.unit.draining.api import ClusterApi, Killed, Write
 from tests.unit.draining.test_plan import node
@@ -21,8 +37,21 @@ from tests.unit.draining.test_plan import node
 RUN = "r20260101-000000-aaaa"
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def record(run: str, deployment: str, fields: Sequence[Mapping[str, Any]] = (), **more: Any) -> None:
+    """The line of a surge in the operator's record of a run, as it is before the write."""
+    made = fields or [{"path": ["metadata", "annotations", SURGED_BY], "before": None, "after": run}]
+    about = {"event": "drain", "object": f"pod shop/{deployment}", "what": SURGE, "node": "w1", "uid": f"uid-Deployment-{deployment}"}
+    RunRecord(RunInfo(run_of_mark(run) or run, "", "", "", "", "")).write({**about, "fields": list(made), **more})
+
+
 def surged(api: ClusterApi, run: str, name: str = "web") -> None:
     """As a run leaves it that was killed in a surge."""
+    record(run, name)
     api.one("Deployment", name)["metadata"]["annotations"] = {SURGED_BY: run}
     api.one("Deployment", name)["spec"]["replicas"] = 2
     api.one("Pod", f"{name}-1-0")["metadata"]["annotations"] = {DELETION_COST: CHEAPEST, "own": "1"}
@@ -47,13 +76,14 @@ AS_BEFORE = (1, "", "")
 # ---- what a killed run leaves
 
 
-def surge(api: ClusterApi, seconds: float = 0) -> str:
+def surge(api: ClusterApi, wanted: int = 1) -> str:
     top, _, old = deployment(1, 1)
-    workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], 1, 1, True, api.one("Deployment", "web"))
-    consents = DrainConsents(seconds=seconds, surge=True)
+    workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], wanted, 1, True, api.one("Deployment", "web"))
+    consents = DrainConsents(seconds=0, surge=True)
     surger = Surger(Evictor(api.session, consents, ["w1"], lambda: ""), consents, RUN)
     return surger.replace(
-        PodFate(deepcopy(api.one("Pod", old["metadata"]["name"])), "w1", "surged", "", workload=workload), lambda fields: None
+        PodFate(deepcopy(api.one("Pod", old["metadata"]["name"])), "w1", "surged", "", workload=workload),
+        lambda fields: record(RUN, "web", fields),
     )
 
 
@@ -82,7 +112,7 @@ def test_a_surge_that_fails_leaves_nothing_also_not_what_a_killed_run_had_left()
     api = cluster()
     surged(api, "r0")
     with pytest.raises(NotDone, match="its second pod is not Ready"):
-        surge(api)
+        surge(api, wanted=2)
     assert state(api) == AS_BEFORE and api.one("Pod", "web-1-0")["metadata"]["annotations"] == {"own": "1"}
 
 
@@ -92,6 +122,79 @@ def test_the_doomed_pod_that_its_replica_set_does_not_remove_has_no_cost() -> No
     with pytest.raises(NotDone, match="its ReplicaSet removed another pod"):
         surge(api)
     assert state(api) == AS_BEFORE
+
+
+# ---- whose claim it is
+
+
+def test_a_mark_counts_as_far_as_a_record_of_its_run_goes() -> None:
+    (one,) = surges_in(RUN, [plan_line(), {"event": "end", "object": "another", "outcome": "done"}])
+    assert one == {"uid": "u", "mark": RUN, "node": "w1"}
+    for events in (
+        [], [plan_line(), {"event": "end", "object": "pod shop/web-1", "outcome": "done"}], [plan_line(after="another")],
+        [plan_line(what="evict")], [{**plan_line(), "fields": None}], [{**plan_line(), "fields": ["x", {"path": 1}]}],
+    ):  # fmt: skip
+        assert not surges_in(RUN, events), events
+
+
+def plan_line(what: str = SURGE, after: str = RUN) -> dict[str, Any]:
+    fields = [{"path": ["spec", "replicas"], "before": 1, "after": 2}, {"path": ["metadata", "annotations", SURGED_BY], "after": after}]
+    return {"event": "plan", "object": "pod shop/web-1", "what": what, "node": "w1", "uid": "u", "fields": fields}
+
+
+@pytest.mark.parametrize(
+    "claim", [RUN, "x", "../../../etc/passwd", "a/b", "\x1b[31m", "x" * 100000, "[" * 1000, "r1 (change)", " (change)"]
+)
+def test_a_mark_without_a_record_is_never_believed(claim: str) -> None:
+    api = cluster()
+    surged(api, "r0")
+    record("r2", "api")
+    api.one("Deployment", "web")["metadata"]["annotations"] = {SURGED_BY: claim}
+    assert end_surges(api.session, claim) == "" and not api.writes
+    why = doubt(api.one("Deployment", "web"), recorded_surges(api.session, [api.one("Deployment", "web")]))
+    assert why is not None and "does not count" in why and len(why) < 400 and why.isprintable()
+
+
+def test_the_record_of_another_machine_is_on_the_host_of_the_lock() -> None:
+    asked: list[str] = []
+
+    class Keeper:
+        def ensure_connected(self) -> None: ...
+
+        def run(self, command: str, *, stdin: str, timeout: float) -> SimpleNamespace:
+            asked.append(stdin)
+            return SimpleNamespace(stdout=[json.dumps(plan_line()), "[" * 100000, '{"cut'])
+
+    keeper: Any = Keeper()
+    session = Session(lambda: cast(Any, None), keeper=keeper)
+    deployment = {"metadata": {"name": "web", "namespace": "shop", "uid": "u", "annotations": {SURGED_BY: RUN}}}
+    for _ in range(2):
+        assert doubt(deployment, recorded_surges(session, [deployment])) == ""
+    assert len(asked) == 1 and f"/var/lib/daytwo/changes/{RUN}-cluster-objects/record.jsonl" in asked[0]
+    many = [{"metadata": {"name": "web", "namespace": "shop", "uid": "u", "annotations": {SURGED_BY: f"r{n}"}}} for n in range(1000)]
+    recorded_surges(session, many)
+    assert len(asked) == 21
+
+
+def test_replicas_and_costs_that_someone_has_set_are_theirs() -> None:
+    """Also if they are the very values of a surge: GitOps or a tenant may have copied them."""
+    api = cluster()
+    surged(api, RUN)
+    item = api.one("Deployment", "web")
+    item["metadata"]["managedFields"] = [{"manager": "kubectl", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]
+    assert "kubectl has set its replicas since" in str(doubt(item, recorded_surges(api.session, [item])))
+    cost = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
+    api.one("Pod", "web-1-0")["metadata"]["managedFields"] = [{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": cost}]
+    end_surges(api.session, RUN)
+    assert state(api) == (2, "", CHEAPEST)
+
+
+def test_replicas_that_someone_sets_between_plan_and_surge_stay() -> None:
+    api = cluster()
+    api.one("Deployment", "web")["spec"]["replicas"] = 5
+    with pytest.raises(NotDone, match="has 5 replicas by now"):
+        surge(api)
+    assert state(api) == (5, "", "") and not api.writes
 
 
 # ---- who ends it
@@ -135,5 +238,5 @@ def check(api: ClusterApi) -> None:
 def test_a_node_that_another_run_has_cordoned_since_is_left_as_it_is() -> None:
     api = cluster(by="r9")
     surged(api, mark(RUN))
-    assert "r9 has cordoned it since" in Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(lambda event: None)
+    assert "run r9 has taken its cordon over" in Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(lambda event: None)
     assert state(api) == AS_BEFORE, "its run is over all the same"

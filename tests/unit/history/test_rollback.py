@@ -12,8 +12,8 @@ from pyinfra.api.exceptions import DeployError
 
 from roles import history
 from roles.engine.bridge.hosts import Fleet, Remote
+from roles.engine.draining import mark
 from roles.engine.node_changes import Basis
-from roles.engine.node_changes.step_drain import mark
 from roles.engine.transaction.record import CLUSTER_KIND
 from roles.history.facts import HistoryError, Recorded, Speaker
 from tests.unit.draining.test_plan import node

@@ -10,12 +10,12 @@ from typing import Any, cast
 import gevent
 import pytest
 
-from roles.engine.draining import DrainConsents
+from roles.engine.draining import DrainConsents, mark, run_of_mark
 from roles.engine.node_changes import drains
 from roles.engine.node_changes.drains import ChangeDrains, Wanted, judge
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
-from roles.engine.node_changes.step_drain import Leftover, StepDrain, mark, run_of_mark
+from roles.engine.node_changes.step_drain import Leftover, StepDrain
 from roles.engine.object_changes import NotDone
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
@@ -151,7 +151,7 @@ class Drained:
         if self.fails == "end":
             raise NotDone("the API is away")
         self.cordoned = False
-        return "read back"
+        return "uncordoned: read back"
 
 
 def step(host: str, log: list[str], drain: Drained, outcome: str = "", why: str | None = None) -> NodeStep:

@@ -31,16 +31,16 @@ class Run:
             raise Locked("another run has held this cluster's lock")
 
 
-def drained(cluster: LiveCluster, run: Run, *, keep: bool = False) -> str:
+def drained(cluster: LiveCluster, run: Run, *runs: str) -> str:
     held: Any = run
-    return Emptying(cluster.session, DrainConsents(seconds=60)).drain("w1", held, keep=keep)
+    return Emptying(cluster.session, DrainConsents(seconds=60)).drain("w1", held, runs)
 
 
 def test_nodes_that_are_drained_at_the_same_time_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
     held: Any = Run()
     emptying = Emptying(cluster.session, DrainConsents(seconds=60))
-    drains = [gevent.spawn(emptying.drain, name, held, keep=False) for name in ("w1", "w2")]
+    drains = [gevent.spawn(emptying.drain, name, held, ()) for name in ("w1", "w2")]
     gevent.joinall(drains, raise_error=True)
     assert [ready for _, ready in cluster.evicted] == [1, 1]
 
@@ -58,19 +58,41 @@ def test_a_cordon_that_was_there_before_stays_with_its_mark(monkeypatch: pytest.
         cluster = LiveCluster(monkeypatch, node("w1", manager=manager, mark=mark), node("w2"), *deployment(1, 1))
         if run.halted:
             with pytest.raises(NotDone, match=r"w2: failed.*w1: it keeps the cordon that it had"):
-                drained(cluster, run, keep=True)
+                drained(cluster, run, "r0")
         else:
-            assert "1 workload serves elsewhere" in drained(cluster, run, keep=True)
+            assert "1 workload serves elsewhere" in drained(cluster, run, "r0")
         assert cordon(cluster) == (True, mark)
 
 
-def test_its_own_cordon_and_that_of_an_ended_reboot_are_removed_if_the_drain_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    for before in (node("w1"), node("w1", manager="daytwo", mark="r1")):
+def test_if_the_drain_fails_its_own_cordon_is_removed_and_that_of_an_ended_reboot_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for before, said, after in (
+        (node("w1"), "uncordoned", (False, "")),
+        (node("w1", manager="daytwo", mark="r1"), "given back to run r1", (True, "r1")),
+    ):
         cluster = LiveCluster(monkeypatch, before, node("w2"), *deployment(2, 2))
         cluster.starts = False
-        with pytest.raises(NotDone, match=r"w1: uncordoned: read back"):
-            drained(cluster, Run())
-        assert cordon(cluster) == (False, "") and len(cluster.evicted) == 1
+        with pytest.raises(NotDone, match=rf"w1: {said}: read back"):
+            drained(cluster, Run(), "r1")
+        assert cordon(cluster) == after and len(cluster.evicted) == 1
+
+
+@pytest.mark.parametrize(
+    ("manager", "mark", "said", "after"),
+    [
+        ("daytwo", RUN, "uncordoned", (False, "")),
+        ("daytwo", "r0", "uncordoned", (False, "")),
+        ("daytwo", "r1", "it keeps the cordon that it had, of run r1", (True, "r1")),
+        ("kubectl-cordon", RUN, "it keeps the cordon that it had, of kubectl-cordon (Update)", (True, "")),
+        ("kubectl-cordon", "", "it keeps the cordon that it had, of kubectl-cordon (Update)", (True, "")),
+        ("", RUN, "it is not cordoned", (False, "")),
+    ],
+)
+def test_after_a_reboot_only_its_own_cordon_is_removed(
+    monkeypatch: pytest.MonkeyPatch, manager: str, mark: str, said: str, after: tuple[bool, str]
+) -> None:
+    """r0: an earlier run of reboots that was to reboot it; r1: a drain."""
+    cluster = LiveCluster(monkeypatch, node("w1", manager=manager, mark=mark))
+    assert Emptying(cluster.session, DrainConsents()).uncordon("w1", {RUN, "r0"}) == said and cordon(cluster) == after
 
 
 def test_after_a_take_over_no_pod_leaves_and_nothing_is_uncordoned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from roles.engine.rollout import Pace
 from roles.reboot.facts import Boot, BootFacts, BootUnit
 from roles.reboot.plan import (
     MARK,
+    WITHOUT_EFFECT,
     Candidate,
     Expected,
     Mark,
@@ -23,6 +24,7 @@ from roles.reboot.plan import (
     read_mark,
     unready_pods,
 )
+from tests.unit.draining.test_plan import node as cordoned
 
 OLD, NEW = "00000000-53a4-4b4b-9f4f-0123456789ab", "11111111-53a4-4b4b-9f4f-0123456789ab"
 RUN = "r20260101-000000-aaaa"
@@ -137,6 +139,19 @@ def test_warnings() -> None:
     assert "a restart applies maxPods" in text and "by -61 s" in text and "fstab is not checked" in text and "SSH" in text
 
 
+@pytest.mark.parametrize(("claim", "refused"), [
+    (f"{RUN} {OLD} {K20}", True), (f"{RUN} {NEW} {K20}", False), (f"{RUN} {OLD} 6.1.0-19-amd64", False), (f"{RUN} {OLD} -", False),
+    ("", False), ("x" * 5000, False), ("[" * 200, False), (f"\x1b[31m {OLD} {K20}", True),
+])  # fmt: skip
+def test_a_node_that_a_reboot_has_brought_back_on_its_old_kernel_is_not_rebooted_again(claim: str, refused: bool) -> None:
+    """Until it has rebooted, another kernel is installed, or somebody says force. What the annotation says is a claim of the node."""
+    one = candidate("w1", installed={K18: True, K20: True})
+    one = replace(one, node={"metadata": {**one.node["metadata"], "annotations": {WITHOUT_EFFECT: claim}}})
+    found = plan(one).refusals
+    assert [f"kernel {K20} is installed" in text and "force=true" in text and text.isprintable() for text in found] == [True] * refused
+    assert not plan_node(one, force=True, allow_unproven=False).refusals
+
+
 # ---- order
 
 
@@ -154,8 +169,20 @@ def test_what_was_left_then_a_canary_then_workers_then_control_plane_with_the_lo
 
 
 def test_nodes_that_earlier_runs_left_cordoned_are_back_when_others_are_drained() -> None:
-    plans = [plan(candidate("left", mark=Mark(RUN, NEW).text())), plan(candidate("theirs", mark=Mark(RUN, NEW, keep=True).text()))]
-    assert brought_back([*plans, plan(candidate("other", signs=ASKS))]) == {"left"}
+    """The mark of the cordon decides whose it is: also a drain may have cordoned the node since, or a run that continued another one."""
+    cordons = {
+        "left": (Mark(RUN, NEW), "daytwo", RUN), "continued": (Mark("r1", NEW, of=RUN), "daytwo", RUN),
+        "drained": (Mark(RUN, NEW), "daytwo", "r2"), "theirs": (Mark(RUN, NEW), "kubectl-cordon", RUN),
+        "before": (Mark(RUN, NEW, keep=True), "daytwo", "r2"), "uncordoned": (Mark(RUN, NEW), "", ""),
+    }  # fmt: skip
+    plans = []
+    for name, (mark, manager, by) in cordons.items():
+        item = cordoned(name, manager=manager, mark=by)
+        item["metadata"].setdefault("annotations", {})[MARK] = mark.text()
+        plans.append(plan(replace(candidate(name), node=item)))
+    assert brought_back([*plans, plan(candidate("other", signs=ASKS))]) == {"left", "continued"}
+    assert [one.name for one in plans if one.keep] == ["drained", "theirs", "before"]
+    assert read_mark(plans[1].candidate.node) == Mark("r1", NEW, of=RUN)
 
 
 # ---- proof
