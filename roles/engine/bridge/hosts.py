@@ -43,7 +43,7 @@ from pyinfra.connectors.util import (
 )
 
 from roles.engine import detail, timeouts
-from roles.engine.bridge import command_line, host_keys, progress, terminal, unforeseen, unreachable
+from roles.engine.bridge import command_line, host_keys, progress, sudo, terminal, unforeseen, unreachable
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
@@ -260,6 +260,19 @@ class Remote:
         connector = cast(SSHConnector, self._host.connector)
 
         def execute() -> tuple[int, CommandOutput]:
+            password = _sudo_password(self._host, arguments)
+            try:
+                with sudo.first_use(self.name, password):
+                    code, output = once()
+                    if code and not said.begun and (why := sudo.refused([line.line for line in output.combined_lines], password)):
+                        raise RemoteError(f"{self.name}: {why}")
+                    if said.begun:
+                        sudo.accepted(password)
+            except sudo.WrongPassword as error:
+                raise RemoteError(str(error)) from None
+            return code, output
+
+        def once() -> tuple[int, CommandOutput]:
             command, password = _become(self._host, script, arguments)
             client = connector.client
             transport = client.get_transport() if client else None
@@ -301,7 +314,7 @@ def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, st
     byte by byte up to the line feed (POSIX, read), into its environment, which only its own user and root can read. pyinfra's askpass
     script gets it from there.
     """
-    password = (arguments.get("_sudo_password") or host.connector_data.get("prompted_sudo_password")) if arguments.get("_sudo") else None
+    password = _sudo_password(host, arguments)
     if not password:
         return make_unix_command_for_host(host.state, host, StringCommand(script), **arguments).get_raw_value(), ""
     answering = cast(Host, _Answering(host))
@@ -311,7 +324,14 @@ def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, st
         more["_su_askpass_path"] = _ensure_su_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
     command = make_unix_command(StringCommand(script), **{**arguments, **more}).get_raw_value()
     read = f"IFS= read -r {SUDO_ASKPASS_ENV_VAR} || exit 1; export {SUDO_ASKPASS_ENV_VAR}"
-    return f"sh -c {shlex.quote(f'{read}; SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; exec {command}')}", f"{password}\n"
+    asks = f"SUDO_ASKPASS={shlex.quote(askpass)}" if sudo.is_accepted(password) else sudo.asks_once(askpass)
+    return f"sh -c {shlex.quote(f'{read}; {asks}; export SUDO_ASKPASS; exec {command}')}", f"{password}\n"
+
+
+def _sudo_password(host: Host, arguments: dict[str, Any]) -> str:
+    """The password of sudo for a host, "" for none."""
+    found = arguments.get("_sudo_password") or host.connector_data.get("prompted_sudo_password")
+    return str(found) if found and arguments.get("_sudo") else ""
 
 
 class _Answering:

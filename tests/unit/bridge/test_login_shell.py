@@ -114,4 +114,4 @@ def test_what_pyinfra_asks_for_itself_is_framed_too() -> None:
 
     host: Any = Host()
     command, _ = _become(host, "true", {"_sudo": True, "_sudo_password": "x"})
-    assert "SUDO_ASKPASS=/tmp/askpass-1;" in command
+    assert "/tmp/askpass-1" in command and "SUDO_ASKPASS=/tmp/askpass-1.once;" in command
