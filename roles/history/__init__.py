@@ -97,8 +97,8 @@ def _not_known(error: Unordered) -> str:
 
 
 def speaker(fleet: Fleet, remote: Remote) -> Speaker:
-    """What the records of a host may speak of: root on a control-plane node can write to the cluster anyway, root on another one cannot."""
-    return Speaker.keeper if remote.is_control_plane and remote.name == fleet.lock_host.name else Speaker.node
+    """What the records of a host may speak of."""
+    return Speaker.keeper if fleet.keeper is not None and remote.name == fleet.keeper.name else Speaker.node
 
 
 def _disbelieved(history: Mapping[str, Sequence[Recorded]]) -> list[str]:

@@ -402,6 +402,12 @@ class Fleet:
         """The host of the cluster's lock: the first control-plane node of the inventory, or its first host if it has none."""
         return next((remote for remote in self.inventory if remote.is_control_plane), self.inventory[0])
 
+    @property
+    def keeper(self) -> Remote | None:
+        """The host whose records may speak of the cluster: that of the lock, if it is a control-plane node. Root there can write to the
+        cluster anyway; root on another host cannot."""
+        return self.lock_host if self.lock_host.is_control_plane else None
+
     def each(
         self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = PARALLEL, doing: str = ""
     ) -> dict[str, R | Exception]:

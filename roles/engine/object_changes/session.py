@@ -58,7 +58,7 @@ REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, Denied, Evictio
 class Session:
     """Requests to the API, counted, over one Api as long as it answers. Temporary errors are retried, up to `wait` seconds for each
     request. `connect` returns a new Api; it raises NoApi, ApiError or RemoteError. `cluster`: the way to other components than the API
-    server; None if there is none. `keeper`: the host of the cluster's lock, which keeps the records of runs on objects."""
+    server; None if there is none. `keeper`: the host whose records of runs on objects count, if there is one."""
 
     def __init__(
         self, connect: Callable[[], Api], wait: float = API_WAIT, cluster: Cluster | None = None, keeper: Remote | None = None
@@ -73,7 +73,7 @@ class Session:
         self.calls: Counter[str] = Counter()
 
     def recorded(self, run: str) -> tuple[dict[str, Any], ...]:
-        """The events of a run, from the operator's own record, or from that on the host of the lock; () if neither has it, or can be read.
+        """The events of a run, from the operator's own record, or from that of the keeper; () if neither has it, or can be read.
         `run` may be any text that an object claims."""
         if not _A_RUN.fullmatch(run):
             return ()
@@ -249,7 +249,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
                     remote.ensure_connected()
             return found.cluster.api()
 
-        return Session(through_any, wait, found.cluster, fleet.lock_host)
+        return Session(through_any, wait, found.cluster, fleet.keeper)
     try:
         credentials = parse_kubeconfig(Path(kubeconfig).expanduser().read_bytes())
     except (OSError, KubeconfigError) as error:
@@ -277,7 +277,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
             raise forbidden[0]  # waiting does not help
         raise NoApi("; ".join([*tried, *map(str, forbidden)]) or _no_apiserver(servers))
 
-    return Session(as_operator, wait, found.cluster, fleet.lock_host)
+    return Session(as_operator, wait, found.cluster, fleet.keeper)
 
 
 def _no_apiserver(servers: Sequence[Remote]) -> str:

@@ -12,6 +12,7 @@ from pyinfra.api.exceptions import DeployError
 from roles import history
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.inputs import registry
+from roles.engine.object_changes import open_session
 from roles.engine.transaction import CLUSTER_KIND
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import Effective, cluster_record, plan_record
@@ -75,7 +76,10 @@ def test_only_the_host_of_the_lock_speaks_of_the_cluster_and_only_if_it_is_a_con
     w1, cp1, cp2 = host("w1", False), host("cp1", True), host("cp2", True)
     fleet = Fleet([w1], [cp1, cp2], [], [w1, cp1, cp2])
     assert [history.speaker(fleet, one) for one in (w1, cp1, cp2)] == [Speaker.node, Speaker.keeper, Speaker.node]
-    assert history.speaker(Fleet([w1], [], [], [w1]), w1) is Speaker.node, "it has the lock, for want of a control-plane node"
+    alone = Fleet([w1], [], [], [w1])
+    assert history.speaker(alone, w1) is Speaker.node, "it has the lock, for want of a control-plane node"
+    found: Any = SimpleNamespace(cluster=SimpleNamespace(apiservers=[cp1]))
+    assert open_session(alone, found, None).recorded("r1") == (), "and it is not asked for the record of a surge"
     assert said("cp1", *LINES, speaker=Speaker.keeper).of_objects
     assert said("cp1", OF_MAP, speaker=Speaker.keeper).plan["kind"] == CLUSTER_KIND
 
