@@ -132,7 +132,7 @@ class Started:
                 started.process.kill()
         codes = [started.process.wait() for started in cls._all]
         cls._all.clear()
-        return any(code not in (0, 1) for code in codes)
+        return any(code not in (0, 1, 3) for code in codes)
 
 
 def wait_for(check: Callable[[], object], what: str, seconds: float = 300, every: float = 0.5) -> None:

@@ -119,8 +119,8 @@ class NodeRun(LockedRun):
         if host == self._speaker:
             own += [step.outcome for step in self.cluster_steps]
             own += ["unknown" for _ in self.still_cordoned]
-        # One host makes an interrupted run fail; a node that is confirmed is no failure.
-        return all(outcome == "confirmed" for outcome in own) and not (self.interrupted and host == self._speaker)
+        # One host makes an interrupted run fail, or one that broke; a node that is confirmed is no failure.
+        return all(outcome == "confirmed" for outcome in own) and not ((self.interrupted or self.broken) and host == self._speaker)
 
     def _begin(self) -> Mapping[str, Any]:
         return {"changes": len(self.steps)}

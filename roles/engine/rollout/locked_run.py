@@ -76,6 +76,8 @@ class LockedRun:
         self.left_out = [remote.unreachable for remote in fleet.unreachable]
         self.halted = ""
         self.interrupted = False
+        #: It ended by an error that nobody expected, maybe after its last step.
+        self.broken = False
         self._keeper = fleet.lock_host
         self._lock = ClusterLock(fleet.lock_host, info.holder, take_over)
         self._finish = finish
@@ -168,7 +170,7 @@ class LockedRun:
             self.show_left_out("It was not changed; run the same command again once it answers.")
         except Exception as error:
             said = unforeseen_error(error)
-            self.halted = self.halted or said
+            self.broken, self.halted = True, self.halted or said
             show(f"\nthe run ended: {said}")
         finally:
             self._lock.release_or_warn()

@@ -172,6 +172,15 @@ def test_an_interrupted_run_writes_nothing_more() -> None:
     assert run.result("cp1") is False and log == ["one"], "what is in hand ends, and nothing more is begun"
 
 
+def test_a_run_whose_report_breaks_has_failed() -> None:
+    def report(run: NodeRun) -> None:
+        raise KeyError("metadata")
+
+    run = NodeRun(INFO, [], fleet("cp1"), "", report, last=[writes("kubelet-config", [])])
+    assert run.result("cp1") is False and run.last[0].outcome == "confirmed"
+    assert "which is a defect: KeyError: 'metadata'" in run.halted
+
+
 def test_a_run_that_gets_no_number_is_not_begun() -> None:
     log: list[str] = []
     hosts = fleet("cp1", "w1")
