@@ -110,11 +110,10 @@ class Raw:
         plain = path.partition("?")[0].rpartition("/")[2]
         if plain in self._lists:
             return {"items": self._lists[plain]}
-        told = self._lab.run(self.host, f"kubectl --kubeconfig=/etc/kubernetes/admin.conf get --raw '{path}'", check=False)
-        if told.returncode:
-            assert "NotFound" in told.stderr, told.stderr
+        told = self._lab.kubectl("get", "--raw", path, "--ignore-not-found")
+        if not told:
             raise NotFound(self.host, path, "not found", "")
-        found: dict[str, Any] = json.loads(told.stdout)
+        found: dict[str, Any] = json.loads(told)
         return found
 
 

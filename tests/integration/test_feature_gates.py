@@ -45,11 +45,10 @@ def settled(lab: Lab) -> None:
 
 def control_plane_is_whole(lab: Lab, other_than: dict[str, tuple[str, ...]] | None = None) -> bool:
     """All components run and are ready; with `other_than` as other processes than those."""
-    ask = "export KUBECONFIG=/etc/kubernetes/admin.conf; kubectl get --raw /readyz >/dev/null && kubectl get pods -n kube-system -o json"
-    told = lab.run("cp1", ask, check=False)
-    if told.returncode != 0:
+    told = lab.kubectl("get", "pods", "-n", "kube-system", "-o", "json", check=False)
+    if not told or not lab.kubectl("get", "--raw", "/readyz", check=False):
         return False
-    states = [state for pod in json.loads(told.stdout)["items"] for state in pod["status"].get("containerStatuses", [{"ready": False}])]
+    states = [state for pod in json.loads(told)["items"] for state in pod["status"].get("containerStatuses", [{"ready": False}])]
     if not all(state["ready"] for state in states):
         return False
     running = operator.processes(lab, "cp1")

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.lab import binaries, fingerprint, images, reading, registry, rootfs
+from tests.lab import binaries, fingerprint, images, kubectl, registry, rootfs
 from tests.lab.machine import API_PORT, Balancer, Machine, Network, Site, unified, unmount_below
 from tests.lab.tools import (
     STATE,
@@ -257,10 +257,11 @@ class Lab:
                 socket.unlink(missing_ok=True)
 
     def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:
-        """kubectl with the lab's admin rights, run on the first control-plane node; plain reads need no program. What is deleted may be
-        gone already: a command whose connection broke is run twice."""
-        if input is None and (read := reading.get(self.kubeconfig, arguments)) is not None:
-            return read
+        """kubectl with the lab's admin rights, run on the first control-plane node; the most usual commands need no program. What is
+        deleted may be gone already: a command whose connection broke is run twice."""
+        with spent("commands of tests on nodes"):
+            if (told := kubectl.answer(self.kubeconfig, arguments, input, check)) is not None:
+                return told
         again = ["--ignore-not-found"] if arguments[0] == "delete" else []
         words = shlex.join(["kubectl", f"--kubeconfig={ADMIN}", *arguments, *again])
         return self.run(self.control_planes[0], words, input=input, check=check).stdout
