@@ -247,7 +247,7 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
                 self.options.allow_evictions,
                 basis.options.allow_unproven,
                 may_drain=basis.drains.allowed,
-                remote=basis.found.nodes[plan.host].remote,
+                node=basis.found.nodes[plan.host],
             )
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
@@ -338,7 +338,7 @@ def _restarted(
     allow_unproven: bool,
     *,
     may_drain: bool = False,
-    remote: Remote | None = None,
+    node: SurveyedNode | None = None,
 ) -> NodePlan[Undo]:
     """The plan with the other pending edits that a restart of the kubelet applies, as in every other deploy, and with what the old settings
     would do to the node now: the undo can raise thresholds. Raises Refusal."""
@@ -348,9 +348,9 @@ def _restarted(
     state = None
     if undo.settings:
         try:
-            state = state_of(cluster, plan.host, plan.kubelet)
-            if remote is not None and kubelet.drained.DRIVER in undo.settings:
-                state = cgroups.with_runtime(remote, state)
+            state = state_of(cluster, plan.host, plan.kubelet, node=node)
+            if node is not None and kubelet.drained.DRIVER in undo.settings:
+                state = cgroups.with_runtime(node.remote, state)
         except (ApiError, NoApi) as error:
             if not allow_unproven:
                 unread = unreadable_node(plan.host, plan.kubelet.node_name, error)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from roles.engine import control_plane, kubeadm_config, pairs
-from roles.engine.api import ApiError, NotFound
+from roles.engine.api import ApiError, NodeUsage, NotFound
 from roles.engine.kubelet import (
     Kubelet,
     KubeletState,
@@ -35,6 +35,7 @@ from roles.engine.node_changes import (
     ended,
     own_warnings,
     refused_anyway,
+    would_not_start,
 )
 from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode, unmet_fields
 from roles.engine.transaction import Change, Effective, Refusal
@@ -89,7 +90,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
         try:
-            state = state_of(basis.found.reading, node.seen.host, node.kubelet)
+            state = state_of(basis.found.reading, node.seen.host, node.kubelet, node=node)
             if DRIVER in (desired.data.get("kubelet_config") or ()):
                 state = cgroups.with_runtime(node.remote, state)
             return plan_node(basis.run_id, state, desired, may_drain=basis.drains.allowed)
@@ -156,12 +157,24 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
         return rows
 
 
-def state_of(cluster: Cluster, host: str, found: Kubelet, configuration: dict[str, Any] | None = None) -> KubeletState:
-    """The present state of a node, read from the API (also its `configuration`, if None). Raises ApiError or NoApi."""
-    usage = cluster.usage(found.node_name)
+def state_of(
+    cluster: Cluster, host: str, found: Kubelet, configuration: dict[str, Any] | None = None, *, node: SurveyedNode | None = None
+) -> KubeletState:
+    """The present state of a node, read from the API (also its `configuration`, if None). `node`: it is asked why its kubelet gives no
+    usage, before that is waited for: without its runtime it gives none. Raises ApiError or NoApi."""
+    usage = _usage(cluster, found.node_name, node)
     if configuration is None:
         configuration = cluster.configuration(found.node_name)
     return KubeletState(host, found, with_own_reservations(found, configuration), usage.node, usage.pods, usage.summary)
+
+
+def _usage(cluster: Cluster, node_name: str, node: SurveyedNode | None) -> NodeUsage:
+    try:
+        return cluster.usage(node_name, 0) if node is not None else cluster.usage(node_name)
+    except ApiError as error:
+        if node is None or not error.passing or would_not_start(node):
+            raise
+    return cluster.usage(node_name)
 
 
 def unreadable_node(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:

@@ -5,6 +5,7 @@ from roles.engine.node_changes.capability import Basis, Capability, DesiredByHos
 from roles.engine.node_changes.drains import ChangeDrains, Wanted, cordoned_for_change, fate_of, fates_of, judge, together
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
 from roles.engine.node_changes.paired import own_warnings, read_picture
+from roles.engine.node_changes.starts import would_not_start
 from roles.engine.node_changes.step import NodeStep
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "read_picture",
     "refused_anyway",
     "together",
+    "would_not_start",
 ]

@@ -146,6 +146,14 @@ def present_refusals(node: SurveyedNode) -> list[Refusal]:
     return [Refusal(one.host, one.rule, one.way_out) for one in found if one.stops is Stops.start and not one.is_of_record]
 
 
+def would_not_start(node: SurveyedNode) -> bool:
+    """Whether a node would not start again with its present files; False if that is not known."""
+    try:
+        return bool(present_refusals(node))
+    except RemoteError:
+        return False
+
+
 def with_warnings(plan: N, judged: Judged | None) -> N:
     """The plan with what its node's answer warns of (None: it gave none)."""
     return plan if judged is None else replace(plan, warnings=(*plan.warnings, *judged.warnings))

@@ -402,9 +402,9 @@ class Cluster:
         """A node and all pods on it, as the API has them. Raises ApiError or NoApi."""
         return self.query(lambda api: node_with_pods(api, node_name, wait=API_WAIT_SECONDS))
 
-    def usage(self, node_name: str) -> NodeUsage:
-        """The current capacity and usage of a node. Raises ApiError or NoApi."""
-        return self.query(lambda api: node_usage(api, node_name, wait=API_WAIT_SECONDS))
+    def usage(self, node_name: str, wait: float = API_WAIT_SECONDS) -> NodeUsage:
+        """The current capacity and usage of a node; an error that may pass is waited for, for `wait` seconds. Raises ApiError or NoApi."""
+        return self.query(lambda api: node_usage(api, node_name, wait=wait))
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""

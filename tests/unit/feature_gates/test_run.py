@@ -81,7 +81,7 @@ class Running(Cluster):
             raise NoApi("gone")
         return {"staticPodPath": "/etc/kubernetes/manifests", **self.shown}
 
-    def usage(self, node_name: str) -> NodeUsage:
+    def usage(self, node_name: str, wait: float = 0) -> NodeUsage:
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
         pods = [
             {

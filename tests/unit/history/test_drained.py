@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from roles import history
-from roles.engine.bridge.hosts import Remote
 from roles.engine.kubelet.state import KubeletState
 from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.proof.cluster import NoApi
@@ -28,7 +28,7 @@ def given() -> KubeletState:
 
 
 class Away(Now):
-    def usage(self, node_name: str) -> Any:
+    def usage(self, node_name: str, wait: float = 0) -> Any:
         raise NoApi("no control plane")
 
 
@@ -80,7 +80,7 @@ def driver_undone(cluster: Now, runtime: Runtime, allow_unproven: bool = False) 
     change = plan(state(), {"podPidsLimit": 500}).change
     undo = Undo("kubelet", change, settings={"cgroupDriver": "cgroupfs"}, undoes="r0-n1-kubelet")
     whole = NodePlan("n1", cluster.given.kubelet, {}, (undo,))
-    (found,) = history._restarted(cluster, whole, False, allow_unproven, remote=cast(Remote, runtime)).planned
+    (found,) = history._restarted(cluster, whole, False, allow_unproven, node=cast(Any, SimpleNamespace(remote=runtime))).planned
     return found
 
 

@@ -299,7 +299,7 @@ class Asked(Cluster):
         self.reads += 1
         return self.running
 
-    def usage(self, node_name: str) -> NodeUsage:
+    def usage(self, node_name: str, wait: float = 0) -> NodeUsage:
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
         status = {"capacity": amounts, "allocatable": amounts, "nodeInfo": {"kubeletVersion": "v1.36.3"}}
         memory = {"availableBytes": 2**30, "workingSetBytes": 7 * 2**30}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from roles.engine.api.errors import NotFound
+from roles.engine.api.errors import NotFound, Unreachable
 from roles.engine.api.read import NodeUsage
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.editing.kubelet_config import ABSENT
@@ -19,6 +20,7 @@ from roles.engine.node_changes.node_plan import NodePlan, Verdicts
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.survey import Survey
 from roles.engine.rollout.options import Options
+from roles.engine.starting import Holds, node_needs
 from roles.engine.transaction.refusal import Refusal
 from roles.eviction.impact import eviction_impact
 from roles.kubelet_config import carry_out
@@ -255,8 +257,29 @@ class Now(Cluster):
     def configuration(self, node_name: str) -> dict[str, Any]:
         return self.given.configuration
 
-    def usage(self, node_name: str) -> NodeUsage:
+    def usage(self, node_name: str, wait: float = 0) -> NodeUsage:
         return NodeUsage(self.given.summary, self.given.pods, self.given.node)
+
+
+@pytest.mark.parametrize(("kind", "waits"), [("none", 0), ("socket", 1)])
+def test_a_kubelet_without_its_runtime_is_not_waited_for(kind: str, waits: int) -> None:
+    """It gives no usage then. Its node says so at once."""
+    given = state(containerRuntimeEndpoint="unix:///run/containerd/containerd.sock")
+    needs = node_needs(given.kubelet)
+    assert needs is not None
+    (number,) = (place for place, one in enumerate(needs.paths) if one.holds is Holds.socket)
+    remote = SimpleNamespace(name="n1", run=lambda command, stdin, timeout: SimpleNamespace(stdout=[f"start: path {number} {kind} -"]))
+    node = SimpleNamespace(remote=remote, kubelet=given.kubelet, components={})
+    asked: list[float] = []
+
+    class Silent(Now):
+        def usage(self, node_name: str, wait: float = 60) -> NodeUsage:
+            asked.append(wait)
+            raise Unreachable("cp1", "/stats/summary", "the kubelet does not answer", "")
+
+    with pytest.raises(Unreachable):
+        carry_out.state_of(Silent(given), "n1", given.kubelet, node=cast(Any, node))
+    assert asked == [0, *[60] * waits]
 
 
 def test_the_prediction_is_repeated_when_the_nodes_turn_comes() -> None:
