@@ -9,7 +9,7 @@ from roles.audit.model import Severity as Worth
 from roles.audit.view import View
 from roles.engine import pairs
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.node_changes import read_picture
+from roles.engine.node_changes import read_picture, servers
 from roles.engine.pairs import Mismatch, Picture, Severity
 from roles.engine.proof import Cluster
 
@@ -20,14 +20,16 @@ def read_mismatches(fleet: Fleet, cluster: Cluster, views: Sequence[View]) -> tu
     """The pairs that do not fit, and what could not be read of them."""
     remotes: Mapping[str, Remote] = {remote.name: remote for remote in fleet.targets}
     reading = read_picture(fleet, cluster, remotes, pairs.PAIRS, picture_of(views))
-    return pairs.mismatches(reading.picture), [f"settings that must fit each other: {problem}" for problem in reading.problems]
+    found = pairs.mismatches(reading.picture)
+    unread = [*reading.problems, *(pairs.sentence(one) for one in found if not one.is_known)]
+    return [one for one in found if one.is_known], [f"settings that must fit each other: {problem}" for problem in unread]
 
 
 def picture_of(views: Iterable[View]) -> Picture:
     """What the views have: flags, and the fields that the kubelets run with. Pure."""
     known = [view for view in views if view.kubelet is not None]
     return Picture(
-        tuple(pairs.server(one) for view in known for one in view.components.values()),
+        tuple(one for view in known if view.kubelet for one in servers(view.kubelet.seen.host, view.kubelet, view.components)),
         tuple(pairs.kubelet_side(view.kubelet, pairs.FIELDS, view.effective) for view in known if view.kubelet is not None),
     )
 

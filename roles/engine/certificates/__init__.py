@@ -17,7 +17,8 @@ from roles.engine.certificates.approval import (
     request_of,
     requester,
 )
-from roles.engine.certificates.material import Material, parse_material
+from roles.engine.certificates.material import Material, Unread, parse_material, parse_own
+from roles.engine.certificates.pems import parse_pems
 from roles.engine.certificates.x509 import (
     Certificate,
     CertificateError,
@@ -41,6 +42,7 @@ __all__ = [
     "Material",
     "NodeIdentity",
     "SubjectNames",
+    "Unread",
     "claimed_by_others",
     "expected_names",
     "given_up",
@@ -53,6 +55,8 @@ __all__ = [
     "parse_certificates",
     "parse_der",
     "parse_material",
+    "parse_own",
+    "parse_pems",
     "parse_request",
     "request_of",
     "requester",

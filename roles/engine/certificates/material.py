@@ -1,22 +1,40 @@
-"""What a file of certificates and keys holds: the certificates, and the public halves of the keys. Pure."""
+"""What a file of certificates and keys holds: the certificates, the public halves of the keys, and what of it is not known. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key, load_pem_public_key
 
 from roles.engine.certificates.x509 import Certificate, CertificateError, is_issued_by, parse_certificates
+
+_PUBLIC = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
+_PRIVATE = re.compile(rb"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----.*?-----END (?P=kind)-----", re.DOTALL)
+
+
+class Unread(StrEnum):
+    """Why what a file holds is not known; the words for people, with the way out."""
+
+    gone = "it does not exist on the node"
+    no_openssl = "the node has no openssl, which shows the public half of a private key: install openssl there"
+    locked = "openssl shows no public half of its private key: it has a password, or is damaged"
+    no_authority = "it names no CA that can be read, so that of the system may count"
+    other = "it cannot be read as a certificate or a key"
 
 
 @dataclass(frozen=True)
 class Material:
-    """`path`: the file, or several with commas; `keys`: public keys as DER (SubjectPublicKeyInfo), those of private keys too."""
+    """`path`: the file, or several with commas; `keys`: public keys as DER (SubjectPublicKeyInfo), those of private keys too; `unread`: why
+    some of its keys and certificates are not known (None: all are)."""
 
     path: str
     certificates: tuple[Certificate, ...] = ()
     keys: tuple[bytes, ...] = ()
+    unread: Unread | None = None
 
     def __str__(self) -> str:
         return self.path
@@ -28,6 +46,7 @@ class Material:
             ",".join(one.path for one in parts),
             tuple(one for part in parts for one in part.certificates),
             tuple(one for part in parts for one in part.keys),
+            next((part.unread for part in parts if part.unread), None),
         )
 
     @property
@@ -47,13 +66,28 @@ class Material:
         return False
 
 
-def parse_material(path: str, pem: bytes, keys: bytes = b"") -> Material:
+def parse_material(path: str, pem: bytes, keys: bytes = b"", unread: Unread | None = None) -> Material:
     """The content of a file, and the public keys that its node has named. Raises CertificateError."""
-    found = []
-    for block in (pem + b"\n" + keys).split(b"-----BEGIN PUBLIC KEY-----")[1:]:
-        whole = b"-----BEGIN PUBLIC KEY-----" + block.partition(b"-----END PUBLIC KEY-----")[0] + b"-----END PUBLIC KEY-----\n"
-        try:
-            found.append(load_pem_public_key(whole).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-        except ValueError as error:
-            raise CertificateError(f"it has a public key that cannot be read ({error})") from None
-    return Material(path, tuple(parse_certificates(pem)), tuple(found))
+    return Material(path, tuple(parse_certificates(pem)), tuple(map(_public, _PUBLIC.findall(pem + b"\n" + keys))), unread)
+
+
+def parse_own(path: str, content: bytes) -> Material:
+    """A file that is here, with the public halves of its private keys. Raises CertificateError."""
+    found = parse_material(path, content)
+    private = [_public_half(one.group(0)) for one in _PRIVATE.finditer(content)]
+    known = tuple(one for one in private if one is not None)
+    return replace(found, keys=(*found.keys, *known), unread=None if len(known) == len(private) else Unread.locked)
+
+
+def _public(block: bytes) -> bytes:
+    try:
+        return load_pem_public_key(block + b"\n").public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise CertificateError(f"it has a public key that cannot be read ({error})") from None
+
+
+def _public_half(block: bytes) -> bytes | None:
+    try:
+        return load_pem_private_key(block + b"\n", None).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None

@@ -191,6 +191,14 @@ def look(kubelet: Kubelet) -> ControlPlane:
     return ControlPlane(components, refusals, tuple(warnings))
 
 
+def etcd_argv(kubelet: Kubelet) -> tuple[str, ...]:
+    """The command line in the manifest of the node's own etcd, kube-system/etcd as kubeadm names it; () if there is none."""
+    for entry in _entries(kubelet, kubelet.manifests) if kubelet.manifests else ():
+        if entry.identity == "kube-system/etcd":
+            return next(((*one.command, *one.args) for one in entry.runs("etcd")), ())
+    return ()
+
+
 # ---- the directory
 
 

@@ -3,7 +3,7 @@
 from roles.engine.node.logind import MOST_LOCKS, Delay, Inhibitor, Logind, parse_inhibitor
 from roles.engine.node.look import FilesWanted, look
 from roles.engine.node.model import DELETED, File, Observation, Process, Replacement, minor_of
-from roles.engine.node.named_files import parse_files, read_files, read_materials
+from roles.engine.node.named_files import parse_authorities, parse_files, read_files, read_trust
 from roles.engine.node.parse import ObservationError, parse, unreadable
 from roles.engine.node.virtual import MARKS, Mark, version_mark, virtual_mark
 
@@ -24,10 +24,11 @@ __all__ = [
     "look",
     "minor_of",
     "parse",
+    "parse_authorities",
     "parse_files",
     "parse_inhibitor",
     "read_files",
-    "read_materials",
+    "read_trust",
     "unreadable",
     "version_mark",
     "virtual_mark",

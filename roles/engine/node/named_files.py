@@ -4,47 +4,84 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from roles.engine.bridge import Remote, RemoteError
-from roles.engine.certificates import Certificate, CertificateError, Material, parse_material
+from roles.engine.certificates import Certificate, CertificateError, Material, Unread, parse_material, parse_pems
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
 SECONDS = 30
 #: A file may hold a chain; a folder of etcd has five files, or three for each node of the cluster.
 _MOST_BYTES, _MOST_FILES = 65536, 100
+# As certificates.sh.j2 says it.
+_STATES = {"gone": Unread.gone, "no-openssl": Unread.no_openssl, "locked": Unread.locked}
 
 
 def read_files(remote: Remote, paths: Collection[str], folders: Collection[str] = ()) -> dict[str, list[Certificate]]:
     """The certificates of files (of a kubeconfig its client certificate), and of all *.crt and *.pem
     in `folders`, but for *key.pem, by path. Raises RemoteError."""
-    found = read_materials(remote, paths, folders, keys=False)
+    found = parse_files(_asked(remote, paths=paths, folders=folders, keys=False, kubeconfigs=()))
     return {path: list(one.certificates) for path, one in found.items() if one.certificates}
 
 
-def read_materials(remote: Remote, paths: Collection[str], folders: Collection[str] = (), *, keys: bool = True) -> dict[str, Material]:
-    """The same with the public keys in the files (`keys`), and those of private keys if the node has openssl. Raises RemoteError."""
-    template = templates().get_template("certificates.sh.j2")
-    script = template.render(paths=paths, folders=folders, keys=keys, most_bytes=_MOST_BYTES, most_files=_MOST_FILES)
+def read_trust(remote: Remote, paths: Collection[str], kubeconfigs: Collection[str]) -> tuple[dict[str, Material], dict[str, Material]]:
+    """Certificates and public keys in files, those of private keys too, and the CAs that kubeconfigs trust; both by path. What is not known
+    says why. Raises RemoteError."""
+    lines = _asked(remote, paths=paths, folders=(), keys=True, kubeconfigs=kubeconfigs)
+    return parse_files(lines), parse_authorities(lines)
+
+
+def _asked(remote: Remote, **what: object) -> Sequence[str]:
+    script = templates().get_template("certificates.sh.j2").render(**what, most_bytes=_MOST_BYTES, most_files=_MOST_FILES)
     answer = remote.run("sh -s", stdin=script, timeout=patient(SECONDS))
     if answer.code != 0 or "end" not in answer.stdout:
         raise RemoteError(f"{remote.name}: its certificates cannot be read: {' '.join(answer.stderr[-3:]) or 'the answer was cut short'}")
-    return parse_files(answer.stdout)
+    return answer.stdout
 
 
 def parse_files(lines: Iterable[str]) -> dict[str, Material]:
-    """Files that cannot be read as X.509 or as keys are left out."""
+    """By path. What cannot be read as X.509 or as keys says so."""
+    pems: dict[int, bytes] = {}
     found: dict[str, Material] = {}
     for line in lines:
         kind, *fields = line.split(" ")
-        if kind != "certificates" or len(fields) != 3:
-            continue
         try:
-            path, data, keys = (base64.b64decode(text.removesuffix("-"), validate=True) for text in fields)
-            name = path.decode("utf-8", "replace")
-            if (one := parse_material(name, data, keys)) != Material(name):
-                found[name] = one
-        except (CertificateError, binascii.Error, ValueError):
+            if kind == "pems" and len(fields) == 1:
+                pems = parse_pems(_decoded(fields[0]).decode("utf-8", "replace"), _MOST_BYTES)
+            elif kind == "file" and len(fields) == 4:
+                number, name, state, keys = int(fields[0]), _decoded(fields[1]).decode("utf-8", "replace"), fields[2], fields[3]
+                found[name] = _material(name, pems.get(number, b""), _decoded(keys), _STATES.get(state))
+        except (binascii.Error, ValueError):
             continue
     return found
+
+
+def parse_authorities(lines: Iterable[str]) -> dict[str, Material]:
+    """By the kubeconfig that names them."""
+    found: dict[str, Material] = {}
+    for line in lines:
+        kind, *fields = line.split(" ")
+        if kind != "authority" or len(fields) != 3:
+            continue
+        try:
+            name = _decoded(fields[0]).decode("utf-8", "replace")
+            made = _material(name, _decoded(fields[2]), b"", _STATES.get(fields[1]))
+        except (binascii.Error, ValueError):
+            continue
+        found[name] = replace(made, unread=Unread.no_authority) if made.unread is Unread.other else made
+    return found
+
+
+def _decoded(text: str) -> bytes:
+    text = text.rstrip("-=")
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+
+
+def _material(name: str, pem: bytes, keys: bytes, unread: Unread | None) -> Material:
+    try:
+        made = parse_material(name, pem, keys, unread)
+    except CertificateError:
+        return Material(name, unread=Unread.other)
+    return made if made != Material(name) else Material(name, unread=Unread.other)

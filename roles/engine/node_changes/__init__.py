@@ -4,7 +4,7 @@ from roles.engine.node_changes.brought import JudgedVersions, judge_versions
 from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.drains import ChangeDrains, Wanted, cordoned_for_change, fate_of, fates_of, judge, together
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
-from roles.engine.node_changes.paired import own_warnings, read_picture
+from roles.engine.node_changes.paired import own_warnings, read_picture, servers
 from roles.engine.node_changes.starts import would_not_start
 from roles.engine.node_changes.step import NodeStep
 
@@ -32,6 +32,7 @@ __all__ = [
     "own_warnings",
     "read_picture",
     "refused_anyway",
+    "servers",
     "together",
     "would_not_start",
 ]

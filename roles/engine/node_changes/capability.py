@@ -394,6 +394,7 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
             lambda: capability.also_prove(basis, plan, planned),
             watch.proof,
             lambda: _new_pod(basis, plan, planned, watch),
+            lambda: Proof("; ".join(planned.unproven)),
         )
         for more in further:
             if not proof.problems and (found := more()) is not None:

@@ -26,10 +26,10 @@ class ComponentPlan:
     each checkpoint of the change, and `may_be_evicted`, the pods (NAMESPACE/NAME) that may be evicted, with consent. `needs_drain`: why the
     node must be drained for this change (empty: it need not), and `instead`, what an operator can do so that it need not ("": nothing);
     `recreates_pods`: the new kubelet ends the pods that a drain leaves, and must create them again; `recreates_static_pods`: the plan
-    announces that it recreates the node's static pods. For the record: `effective`, the values
-    before and after, and `undoes`, the change that this one undoes. For the re-admission forecast, if they are known: `state`, the node as
-    it is, and `pressures`, the node's pressure conditions after the restart (None: as they are). `lasting` are kubeadm's desired values
-    (None: absent); `write` as in kubeadm_config.ComponentDesired.
+    announces that it recreates the node's static pods; `unproven`: what its proof cannot show, in whole sentences. For the record:
+    `effective`, the values before and after, and `undoes`, the change that this one undoes. For the re-admission forecast, if they are
+    known: `state`, the node as it is, and `pressures`, the node's pressure conditions after the restart (None: as they are). `lasting` are
+    kubeadm's desired values (None: absent); `write` as in kubeadm_config.ComponentDesired.
     """
 
     component: str
@@ -44,6 +44,7 @@ class ComponentPlan:
     instead: str = ""
     recreates_pods: bool = False
     recreates_static_pods: bool = False
+    unproven: tuple[str, ...] = ()
     flags: FlagChanges = field(default_factory=dict)
     may_be_evicted: frozenset[str] = frozenset()
     effective: Effective = field(default_factory=Effective)

@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 from roles.engine import detail, pairs
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, at_once
-from roles.engine.certificates import CertificateError, Material, parse_material
-from roles.engine.node import read_materials, virtual_mark
+from roles.engine.certificates import CertificateError, Material, parse_own
+from roles.engine.control_plane import Component, etcd_argv
+from roles.engine.kubelet import Kubelet
+from roles.engine.node import read_trust, virtual_mark
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.pairs import Handshake, Mismatch, Pair, Picture, Severity
 from roles.engine.proof import ADDRESSES, Cluster, NoApi, Presented, Survey, presented
 from roles.engine.transaction import Refusal
 
+_Files = dict[tuple[str, str], Material]
 N = TypeVar("N", bound=NodePlan[Any])
 #: The key of the consent (roles/engine/rollout/options.py).
 CONSENT = "allow_pairs"
@@ -49,21 +52,22 @@ class _Reader:
         found: Mapping[str, Mapping[str, Any]] | None = self._tried(self.cluster.known_nodes)
         return found if found is None else {name: one for name, one in found.items() if virtual_mark(one) is None}
 
-    def materials(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Material]:
-        by_host: dict[str, list[str]] = {}
-        for host, path in sorted(files):
-            by_host.setdefault(host, []).append(path)
-        remotes = [remote for host, remote in self.remotes.items() if host in by_host]
-        found: dict[tuple[str, str], Material] = {}
-        answers = self.fleet.each(remotes, lambda remote: read_materials(remote, by_host[remote.name]), doing="read the certificates of")
-        for host, answer in answers.items():
+    def files(self, files: Iterable[tuple[str, str]], kubeconfigs: Iterable[tuple[str, str]] = ()) -> tuple[_Files, _Files]:
+        """What files hold, and whom kubeconfigs trust."""
+        named, trusting = _by_host(files), _by_host(kubeconfigs)
+        remotes = [remote for host, remote in self.remotes.items() if host in named or host in trusting]
+        found: _Files = {}
+        trusted: _Files = {}
+        asked = partial(self.fleet.each, remotes, doing="read the certificates of")
+        for host, answer in asked(lambda remote: read_trust(remote, named.get(remote.name, ()), trusting.get(remote.name, ()))).items():
             if isinstance(answer, RemoteError):
                 self.problems.append(str(answer))
             elif isinstance(answer, Exception):
                 raise answer
             else:
-                found |= {(host, path): one for path, one in answer.items()}
-        return found
+                found |= {(host, path): one for path, one in answer[0].items()}
+                trusted |= {(host, path): one for path, one in answer[1].items()}
+        return found, trusted
 
     def handshakes(self, picture: Picture) -> dict[tuple[str, str], Handshake]:
         """What each kubelet serves, by the CA of each API server that demands one."""
@@ -72,6 +76,9 @@ class _Reader:
             path = server.flags.get(_TRUSTS, ("",))[-1]
             material = picture.materials.get((server.host, path))
             if material is None or any(known == path for _, known in found):
+                continue
+            if not material.certificates:
+                self.problems.append(f"{path} of {server.host}: {material.unread}")
                 continue
             authority = "".join(ssl.DER_cert_to_PEM_cert(one.der) for one in material.certificates)
             kinds = tuple(",".join(server.flags.get(_TYPES, ())).split(",")) if _TYPES in server.flags else ADDRESSES
@@ -94,6 +101,13 @@ class _Reader:
             return None
 
 
+def _by_host(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for host, path in sorted(files):
+        found.setdefault(host, []).append(path)
+    return found
+
+
 def read_picture(fleet: Fleet, cluster: Cluster, remotes: Mapping[str, Remote], rows: Sequence[Pair], picture: Picture) -> Reading:
     """What the pairs `rows` need besides flags and fields: objects, files, and handshakes with kubelets."""
     reader = _Reader(fleet, cluster, remotes)
@@ -105,8 +119,8 @@ def read_picture(fleet: Fleet, cluster: Cluster, remotes: Mapping[str, Remote], 
     files = pairs.files_of(picture, sides)
     if live:
         files |= {(one.host, one.flags[_TRUSTS][-1]) for one in picture.of("kube-apiserver") if _TRUSTS in one.flags}
-    materials = {**reader.materials(files - {*picture.materials}), **picture.materials}
-    made = replace(picture, nodes=nodes, objects=objects, materials=materials)
+    read, trusted = reader.files(files - {*picture.materials}, pairs.kubeconfigs_of(picture, sides))
+    made = replace(picture, nodes=nodes, objects=objects, materials={**read, **picture.materials}, authorities=trusted)
     if live:
         made = replace(made, handshakes=reader.handshakes(made))
     return Reading(made, tuple(dict.fromkeys(reader.problems)))
@@ -119,9 +133,14 @@ def picture_of(found: Survey, plans: Iterable[NodePlan[Any]] = ()) -> Picture:
     """The flags and fields of all observed nodes, as they run; of a kubelet whose /configz was read for a plan, that."""
     running = {plan.host: one.state.configuration for plan in plans for one in plan.planned if one.state is not None}
     return Picture(
-        tuple(pairs.server(one) for node in found.observed.values() for one in node.components.values()),
+        tuple(one for host, node in found.observed.items() for one in servers(host, node.kubelet, node.components)),
         tuple(pairs.kubelet_side(node.kubelet, pairs.FIELDS, running.get(host)) for host, node in found.observed.items()),
     )
+
+
+def servers(host: str, kubelet: Kubelet, components: Mapping[str, Component]) -> list[pairs.Server]:
+    """What serves on a control-plane node, with its etcd."""
+    return [*map(pairs.server, components.values()), *(pairs.etcd(host, etcd_argv(kubelet)) if components else ())]
 
 
 def after(picture: Picture, plans: Iterable[NodePlan[Any]]) -> Picture:
@@ -140,7 +159,7 @@ def after(picture: Picture, plans: Iterable[NodePlan[Any]]) -> Picture:
 def _written(host: str, one: ComponentPlan) -> Iterator[tuple[tuple[str, str], Material]]:
     for edit in one.change.files[:-1] if one.change else ():
         try:
-            yield (host, edit.path), parse_material(edit.path, edit.after or b"", edit.after or b"")
+            yield (host, edit.path), parse_own(edit.path, edit.after or b"")
         except CertificateError:
             continue  # the component's own binary says what is wrong with it
 
@@ -167,15 +186,22 @@ def judge(
     reading = read_picture(fleet, found.reading, remotes, rows, then)
     then = reading.picture
     before = replace(
-        before, nodes=then.nodes, objects=then.objects, handshakes=then.handshakes, materials=_before(then, after(before, plans))
+        before,
+        nodes=then.nodes,
+        objects=then.objects,
+        handshakes=then.handshakes,
+        authorities=then.authorities,
+        materials=_before(then, after(before, plans)),
     )
     missing = pairs.files_of(before, [side for pair in rows for side in (pair.here, pair.there)]) - {*before.materials}
-    before = replace(before, materials={**before.materials, **_Reader(fleet, found.reading, remotes).materials(missing)})
-    wrong = pairs.changed(before, then, rows)
+    before = replace(before, materials={**before.materials, **_Reader(fleet, found.reading, remotes).files(missing)[0]})
+    judged = pairs.changed(before, then, rows)
+    wrong = [one for one in judged if one.is_known]
     refused = [one for one in wrong if one.pair.severity is Severity.refuse and one.pair.name not in (allowed or ()) and not undoes]
     warned = [one for one in wrong if one not in refused]
     notes = [f"what must fit a setting of this run elsewhere could not be read: {problem}" for problem in reading.problems]
-    return [_warned(plan, warned, notes) for plan in plans], [refusal(one) for one in refused]
+    unproven = [one for one in judged if not one.is_known]
+    return [_unproven(_warned(plan, warned, notes), unproven) for plan in plans], [refusal(one) for one in refused]
 
 
 def _before(then: Picture, written: Picture) -> dict[tuple[str, str], Material]:
@@ -190,6 +216,19 @@ def _warned(plan: N, wrong: Iterable[Mismatch], notes: Sequence[str]) -> N:
             own = replace(one, here=(plan.host,), there=(plan.host,)) if one.pair.own else one
             found.append(warning(own, plan.host))
     return replace(plan, warnings=(*plan.warnings, *found)) if found else plan
+
+
+def _unproven(plan: N, unproven: Iterable[Mismatch]) -> N:
+    """The plan, which says so in advance; and so does its proof."""
+    own = [one for one in unproven if plan.host in one.here or plan.host in one.there]
+    if not own or not plan.changing:
+        return plan
+
+    def owed(component: str) -> tuple[str, ...]:
+        return tuple(pairs.sentence(one, plan.host) for one in own if component in (one.pair.here.owner, one.pair.there.owner))
+
+    planned = tuple(replace(one, unproven=owed(one.component)) for one in plan.planned)
+    return replace(plan, planned=planned, warnings=(*plan.warnings, *(pairs.sentence(one, plan.host) for one in own)))
 
 
 def warning(one: Mismatch, host: str = "") -> str:

@@ -2,7 +2,19 @@
 
 from roles.engine.pairs.judge import changed, concerned, mismatches, sentence, text
 from roles.engine.pairs.model import Mismatch, Pair, Severity
-from roles.engine.pairs.picture import KUBELET, Handshake, KubeletSide, Picture, Server, Side, files_of, kubelet_side, server
+from roles.engine.pairs.picture import (
+    KUBELET,
+    Handshake,
+    KubeletSide,
+    Picture,
+    Server,
+    Side,
+    etcd,
+    files_of,
+    kubeconfigs_of,
+    kubelet_side,
+    server,
+)
 from roles.engine.pairs.relations import unsigned
 from roles.engine.pairs.table import ELSEWHERE, PAIRS, WAYS, is_way
 
@@ -25,8 +37,10 @@ __all__ = [
     "Side",
     "changed",
     "concerned",
+    "etcd",
     "files_of",
     "is_way",
+    "kubeconfigs_of",
     "kubelet_side",
     "mismatches",
     "sentence",

@@ -1,4 +1,4 @@
-"""Which pairs do not fit: in one state, or after a change. Pure."""
+"""Which pairs do not fit, or are not known to: in one state, or after a change. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LONGEST = 120
 
 
 def mismatches(picture: Picture, pairs: Iterable[Pair] = PAIRS) -> list[Mismatch]:
-    """The pairs that do not fit in one state, as an audit finds it."""
+    """The pairs that do not fit in one state, as an audit finds it, and those of which that is not known."""
     return [one for pair in pairs if not pair.one_way for one in _grouped(pair, _found(pair, picture), set())]
 
 
 def changed(before: Picture, after: Picture, pairs: Iterable[Pair] = PAIRS) -> list[Mismatch]:
-    """The pairs that a change touches and that do not fit after it."""
+    """The pairs that a change touches and that do not fit after it, and those of which that is not known."""
     found: list[Mismatch] = []
     for pair in pairs:
         touched = {("here", place) for place in pair.here.touched(before, after)}
@@ -98,12 +98,15 @@ def text(value: Any) -> str:
 
 
 def sentence(one: Mismatch, host: str = "") -> str:
-    """What does not fit, with both values, and what happens then. `host`: whose sentence it is, which need not be named."""
+    """What does not fit, with both values, and what happens then; or what is not known. `host`: whose sentence it is, which need not be
+    named."""
     sides = []
     for side, places, value in ((one.pair.here, one.here, one.values[0]), (one.pair.there, one.there, one.values[1])):
         named = "" if places in ((host,), (CLUSTER,)) or not places else f" of {detail.listed(places)}"
         shown_value = "" if isinstance(value, dict) and not _plain(value) else f" {text(value)}"
         sides.append(f"{side.label if not isinstance(value, dict) or not _plain(value) else side.owner}{shown_value}{named}")
+    if not one.is_known:
+        return f"NOT PROVEN that {' and '.join(sides)} fit [{one.pair.name}]: {one_line(one.why)}"
     return f"{' and '.join(sides)}: {one.why}: {one.pair.broken} [{one.pair.name}]"
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from roles.engine.pairs.picture import Side
-from roles.engine.pairs.relations import Relation
+from roles.engine.pairs.relations import NotKnown, Relation
 
 
 class Severity(StrEnum):
@@ -56,8 +56,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A pair whose sides do not fit. `here` and `there`: the hosts (or nodes) that have them; `touched`: the change makes one of the two
-    another value."""
+    """A pair whose sides do not fit, or of which that is not known (`is_known`). `here` and `there`: the hosts (or nodes) that have them;
+    `touched`: the change makes one of the two another value."""
 
     pair: Pair
     here: tuple[str, ...]
@@ -65,3 +65,7 @@ class Mismatch:
     values: tuple[Any, Any]
     why: str
     touched: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        return not isinstance(self.why, NotKnown)

@@ -14,7 +14,7 @@ from roles.engine.control_plane import Component
 from roles.engine.editing import FlagChanges, any_flag
 from roles.engine.kubelet import Kubelet, in_effect, lookup, schema, settings, with_fields
 
-KUBELET = "kubelet"
+KUBELET, ETCD = "kubelet", "etcd"
 #: The place of what a cluster has once.
 CLUSTER = "the cluster"
 
@@ -58,13 +58,15 @@ class Handshake:
 @dataclass(frozen=True)
 class Picture:
     """`nodes`: the Node objects by name (None: not read); `objects`: other objects by their path in the API (None: there is none);
-    `materials`: what the files of a host hold, by host and path; `handshakes`: by the name of the node and the path of the CA."""
+    `materials`: what the files of a host hold, by host and path; `authorities`: whom the kubeconfigs there trust; `handshakes`: by the name
+    of the node and the path of the CA."""
 
     servers: tuple[Server, ...] = ()
     kubelets: tuple[KubeletSide, ...] = ()
     nodes: Mapping[str, Mapping[str, Any]] | None = None
     objects: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     materials: Mapping[tuple[str, str], Material] = field(default_factory=dict)
+    authorities: Mapping[tuple[str, str], Material] = field(default_factory=dict)
     handshakes: Mapping[tuple[str, str], Handshake] = field(default_factory=dict)
 
     def of(self, component: str) -> list[Server]:
@@ -100,6 +102,11 @@ def server(component: Component) -> Server:
     return Server(component.host, component.name, any_flag.every(component.process.argv), component.probe_ports)
 
 
+def etcd(host: str, argv: tuple[str, ...]) -> tuple[Server, ...]:
+    """The etcd of a control-plane node, by the command line in its manifest ((): it has none)."""
+    return (Server(host, ETCD, any_flag.every(argv)),) if argv else ()
+
+
 def kubelet_side(found: Kubelet, names: Collection[str], running: Mapping[str, Any] | None = None) -> KubeletSide:
     """A kubelet as pairs see it, with the fields `names`: those of its /configz (`running`), else those of its files and flags."""
     argv = found.process.argv
@@ -124,7 +131,8 @@ def _by_flags(minor: int, argv: tuple[str, ...], names: Iterable[str]) -> Iterab
 @dataclass(frozen=True)
 class Side:
     """One side of a pair: a setting of an `owner` (a component, or what has it), and where the picture has it. `names`: the flags or fields
-    whose change touches it; `reads`: the objects by their path, that it needs; `files`: flags or fields that name files that it needs."""
+    whose change touches it; `reads`: the objects by their path, that it needs; `files`: flags or fields that name files that it needs;
+    `kubeconfig`: it needs to know whom its kubeconfig trusts."""
 
     owner: str
     names: tuple[str, ...]
@@ -132,6 +140,7 @@ class Side:
     label: str
     reads: tuple[str, ...] = ()
     files: bool = False
+    kubeconfig: bool = False
     live: bool = False
 
     def touched(self, before: Picture, after: Picture) -> set[str]:
@@ -244,6 +253,27 @@ def named_by_kubelet(name: str) -> Side:
         return found
 
     return Side(KUBELET, (name,), get, f"{KUBELET} {name}", files=True)
+
+
+def trusted(owner: str) -> Side:
+    """Whom a component or a kubelet trusts that looks for the API: the CA in its kubeconfig."""
+
+    def get(picture: Picture) -> dict[str, Any]:
+        places = {(host, path) for host, path in _kubeconfigs(picture, owner) if (host, path) in picture.authorities}
+        return {host: picture.authorities[host, path] for host, path in places}
+
+    return Side(owner, ("--kubeconfig" if owner == KUBELET else "kubeconfig",), get, f"{owner} CA in --kubeconfig", kubeconfig=True)
+
+
+def _kubeconfigs(picture: Picture, owner: str) -> set[tuple[str, str]]:
+    members: Iterable[Server | KubeletSide] = picture.kubelets if owner == KUBELET else picture.of(owner)
+    return {(one.host, path) for one in members for path in one.flags.get("kubeconfig", ())[-1:]}
+
+
+def kubeconfigs_of(picture: Picture, sides: Iterable[Side]) -> set[tuple[str, str]]:
+    """Host and path of each kubeconfig that these sides need."""
+    found = {place for side in sides if side.kubeconfig for place in _kubeconfigs(picture, side.owner)}
+    return {(host, path) for host, path in found if path.startswith("/") and path.isprintable()}
 
 
 def served(owner_flag: str, component: str) -> Side:

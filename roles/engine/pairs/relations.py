@@ -1,4 +1,5 @@
-"""How two values must fit: each relation returns what is wrong, as a clause of a sentence; None if they fit, or if it cannot tell. Pure.
+"""How two values must fit: each relation returns what is wrong, as a clause of a sentence; None if they fit; NotKnown if a file that it
+needs is not known. Pure.
 
 A relation gets None for a side that is not set.
 """
@@ -12,11 +13,19 @@ from fractions import Fraction
 from typing import Any
 
 from roles.engine.bounds import read_json
-from roles.engine.certificates import Material
+from roles.engine.certificates import Material, Unread
 from roles.engine.kubelet import parse_duration, parse_quantity, parse_threshold
 from roles.engine.pairs.picture import Handshake
 
 Relation = Callable[[Any, Any], str | None]
+
+
+class NotKnown(str):
+    """Why a relation cannot tell, as a clause."""
+
+    __slots__ = ()
+
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: Without the default of a flag these are what Kubernetes uses (cmd/kube-controller-manager/app/core.go).
@@ -215,8 +224,10 @@ def zone(here: Any, there: Any) -> str | None:
 
 def service_has_name(here: Any, there: Any) -> str | None:
     """The range of Services, and the API server's certificate: it has the range's first address, that of the Service kubernetes."""
-    if not isinstance(there, Material) or not there.certificates:
+    if not isinstance(there, Material):
         return None
+    if lacks := _without("certificates", there):
+        return lacks
     for network in networks(here)[:1]:
         first = str(network.network_address + 1)
         if first not in there.certificates[0].names.ips:
@@ -243,15 +254,19 @@ def flannel_network(here: Any, there: Any) -> str | None:
 # ---- certificates and keys
 
 
+def _without(what: str, *sides: Material) -> NotKnown | None:
+    """The first of these files that has none of its `what` (certificates or public_keys)."""
+    lacks = next((one for one in sides if not getattr(one, what)), None)
+    return None if lacks is None else NotKnown(f"{lacks}: {lacks.unread or Unread.other}")
+
+
 def verifies(here: Any, there: Any) -> str | None:
     """The CAs of the file here have signed the certificate there."""
-    if not isinstance(here, Material) or not isinstance(there, Material) or not here.certificates or not there.certificates:
+    if not isinstance(here, Material) or not isinstance(there, Material):
         return None
+    if lacks := _without("certificates", here, there):
+        return lacks
     return None if here.verifies(there) else f"no CA in {here} has signed the certificate in {there}"
-
-
-def verified_by(here: Any, there: Any) -> str | None:
-    return verifies(there, here)
 
 
 def accepts_the_api(here: Any, there: Any) -> str | None:
@@ -263,9 +278,15 @@ def accepts_the_api(here: Any, there: Any) -> str | None:
 
 def same_key(here: Any, there: Any) -> str | None:
     """A public key here belongs to the private key there."""
-    if not isinstance(here, Material) or not isinstance(there, Material) or not here.public_keys or not there.public_keys:
+    if not isinstance(here, Material) or not isinstance(there, Material):
         return None
-    return None if here.public_keys & there.public_keys else f"no key in {here} belongs to the one in {there}"
+    if lacks := _without("public_keys", here, there):
+        return lacks
+    if here.public_keys & there.public_keys:
+        return None
+    if unread := next((one for one in (here, there) if one.unread), None):
+        return NotKnown(f"{unread}: {unread.unread}")
+    return f"no key in {here} belongs to the one in {there}"
 
 
 def proven_to_all(here: Any, there: Any) -> str | None:
@@ -281,8 +302,10 @@ def keeps_its_certificate(here: Any, there: Any) -> str | None:
 
 def allowed_name(here: Any, there: Any) -> str | None:
     """Names, of which an empty list allows all, and the certificate of who must have one."""
-    if not items(here) or not isinstance(there, Material) or not there.certificates:
+    if not items(here) or not isinstance(there, Material):
         return None
+    if lacks := _without("certificates", there):
+        return lacks
     name = there.certificates[0].common_name
     return None if name in items(here) else f"{name!r} is not among them"
 
@@ -457,6 +480,16 @@ def keeps_its_identity(here: Any, there: Any) -> str | None:
     if there.get("rotateCertificates") is True or not there.get("bootstrap"):
         return None
     return f"after {here} it has no valid certificate, and does not renew it"
+
+
+def periods_have_pods(here: Any, there: Any) -> str | None:
+    """shutdownGracePeriodByPodPriority, and the priorities of pods (a list): each entry takes those from its own priority to the next one,
+    the lowest also those below it (groupByPriority)."""
+    starts = sorted(one.get("priority") or 0 for one in here or () if isinstance(one, Mapping))
+    values = [one for one in there or () if isinstance(one, int)]
+    ends = [*starts[1:], 2**31]
+    empty = [start for start, end in zip(starts, ends, strict=True) if start != starts[0] and not any(start <= one < end for one in values)]
+    return f"nothing is in the group of priority {', '.join(map(str, empty))}" if empty else None
 
 
 def pool(here: Any, there: Any) -> str | None:

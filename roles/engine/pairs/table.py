@@ -12,6 +12,7 @@ from roles.engine.control_plane import COMPONENTS
 from roles.engine.pairs import relations as rule
 from roles.engine.pairs.model import Judged, Pair, Severity
 from roles.engine.pairs.picture import (
+    ETCD,
     KUBELET,
     Picture,
     Side,
@@ -25,6 +26,7 @@ from roles.engine.pairs.picture import (
     node,
     of_object,
     served,
+    trusted,
 )
 
 API, MANAGER, SCHEDULER = COMPONENTS
@@ -37,6 +39,7 @@ DNS_SERVICE = "/api/v1/namespaces/kube-system/services/kube-dns"
 COREDNS = "/api/v1/namespaces/kube-system/configmaps/coredns"
 KUBE_PROXY = "/api/v1/namespaces/kube-system/configmaps/kube-proxy"
 FLANNEL = "/api/v1/namespaces/kube-flannel/configmaps/kube-flannel-cfg"
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 METRICS_SERVER = "/apis/apps/v1/namespaces/kube-system/deployments/metrics-server"
 
 
@@ -79,6 +82,11 @@ def _taints(one: Mapping[str, Any]) -> list[str]:
 def _arguments(one: Mapping[str, Any]) -> list[Any]:
     container = _at(one, "spec", "template", "spec", "containers", 0)
     return [*(_at(container, "command") or ()), *(_at(container, "args") or ())]
+
+
+def _priorities(one: Mapping[str, Any]) -> list[Any]:
+    """Those of pods: of the classes, and that of pods without one."""
+    return [0, *(_at(each, "value") for each in one.get("items") or ())]
 
 
 def _probes(component: str) -> Side:
@@ -449,6 +457,49 @@ _TRUST = (
         "pods get this CA (ConfigMap kube-root-ca.crt) and do not trust the API",
         "the CA that signed the API server's certificate",
         "pkg/controller/certificates/rootcacertpublisher",
+    ),
+    *(
+        Pair(
+            f"{owner}-trusts-the-api",
+            trusted(owner),
+            _API_CERTIFICATE,
+            "verifies",
+            rule.verifies,
+            REFUSE,
+            what,
+            "a certificate of the CA that the kubeconfigs have; or first that CA, beside the old one, in every kubeconfig",
+            f"{source}; client-go/tools/clientcmd; no matter if something in between ends TLS",
+            found=WARN,
+        )
+        for owner, what, source in (
+            (KUBELET, "it does not trust the API (x509): its node goes NotReady", "cmd/kubelet/app/server.go, buildKubeletClientConfig"),
+            (MANAGER, "it does not trust the API (x509): no controller works", "cmd/kube-controller-manager/app/options/options.go"),
+            (SCHEDULER, "it does not trust the API (x509): no pod gets a node", "cmd/kube-scheduler/app/options/options.go"),
+        )
+    ),
+    Pair(
+        "etcd-accepts-the-api",
+        named(ETCD, "trusted-ca-file"),
+        named(API, "etcd-certfile"),
+        "verifies",
+        rule.verifies,
+        REFUSE,
+        "the API server reaches no storage, and does not start",
+        "a certificate of etcd's CA",
+        "etcd client/pkg/transport/listener.go, ServerConfig (RequireAndVerifyClientCert)",
+        own=True,
+    ),
+    Pair(
+        "api-trusts-etcd",
+        named(API, "etcd-cafile"),
+        named(ETCD, "cert-file"),
+        "verifies",
+        rule.verifies,
+        REFUSE,
+        "the API server reaches no storage, and does not start",
+        "the CA of etcd's certificate",
+        "apiserver/pkg/storage/storagebackend/factory/etcd3.go, newETCD3Client",
+        own=True,
     ),
     Pair(
         "extensions-trust-the-front-proxy",
@@ -881,6 +932,17 @@ _TIME = (
 
 _NODE = (
     Pair(
+        "shutdown-periods-have-pods",
+        fields("shutdownGracePeriodByPodPriority"),
+        of_object(PRIORITY_CLASSES, "PriorityClasses, and 0 for pods without one", _priorities),
+        "each takes some",
+        rule.periods_have_pods,
+        NOTE,
+        "no pod has such a priority: its seconds only make a shutdown wait, and other pods get the period below it",
+        "the value of a PriorityClass (`kubectl get priorityclasses`)",
+        "pkg/kubelet/nodeshutdown/nodeshutdown_manager.go, groupByPriority",
+    ),
+    Pair(
         "images-go-before-pods",
         fields("imageGCHighThresholdPercent"),
         fields("evictionHard"),
@@ -933,7 +995,7 @@ _NODE = (
     ),
 )
 
-PAIRS = (*_NETWORK, *_TRUST, *_ACCESS, *_TIME, *_NODE)
+PAIRS: tuple[Pair, ...] = (*_NETWORK, *_TRUST, *_ACCESS, *_TIME, *_NODE)
 
 #: Judged where daytwo knows more than two settings.
 ELSEWHERE = (
@@ -990,6 +1052,15 @@ ELSEWHERE = (
         "pods are killed in a shutdown",
         "pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go",
         "the inhibitor lock, in the proof of the change",
+    ),
+    Judged(
+        "processes-of-a-pod",
+        "kubelet podPidsLimit",
+        "kernel.pid_max and kernel.threads-max of the node",
+        "less",
+        "one pod may take every process of the node; above 4194304, no pod starts",
+        "pkg/kubelet/stats/pidlimit/pidlimit_linux.go; the kernel's kernel/cgroup/pids.c",
+        "roles/engine/starting/judge.py",
     ),
     Judged(
         "parallel-pulls",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import ipaddress
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from roles.engine.certificates import parse_pems
 from roles.engine.kubelet import ask
 from roles.engine.scripts import templates
 from roles.engine.starting.cri import read_health
@@ -18,8 +17,6 @@ from roles.engine.timeouts import patient
 _PREFIX = "start: "
 _MARK = "daytwo-start"
 _MOST_BYTES = 16384
-#: A file of pems.sh.j2 by its number, a line of its certificates, or the certificate in a kubeconfig.
-_PEM_LINE = re.compile(r"(\d+)(?:([ :])(.*))?", re.DOTALL)
 # Time limits: of one call to the container runtime, and of the whole question.
 CALL_SECONDS = 10
 SECONDS: Final = 60
@@ -86,13 +83,8 @@ class _Answer:
         self._put("paths", self._path_of(number), _fact(kind, may))
 
     def on_pems(self, data: str) -> None:
-        found: dict[str, bytes] = {}
-        for line in filter(None, ask.decoded(data).split("\n")):
-            number, kind, text = _PEM_LINE.fullmatch(line).groups()  # type: ignore[union-attr]
-            more = b"" if not kind else text.encode() + b"\n" if kind == " " else _from_kubeconfig(text)
-            found[number] = found.get(number, b"") + more
-        for number, pem in found.items():
-            self._put("pems", self._places.get(number) or self._path_of(number), pem[:_MOST_BYTES])
+        for number, pem in parse_pems(ask.decoded(data), _MOST_BYTES).items():
+            self._put("pems", self._places.get(str(number)) or self._path_of(str(number)), pem)
 
     def on_names(self, number: str, key: str, path: str, kind: str, may: str, place: str) -> None:
         named = self._places[place] = ask.decoded(path)
@@ -144,13 +136,6 @@ class _Answer:
 
     def on_end(self) -> None:
         self.found["complete"] = True
-
-
-def _from_kubeconfig(text: str) -> bytes:
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error:
-        return b""
 
 
 def _fact(kind: str, may: str) -> PathFact:

@@ -31,6 +31,8 @@ LEAST_OF_RECORD: Final = 0.25
 LEAST_INODES: Final = 64
 # Threads that a kubelet and the programs around it start at once.
 _THREADS = 64
+# The kernel accepts no more for a cgroup (kernel/cgroup/pids.c: PIDS_MAX; linux/threads.h: PID_MAX_LIMIT on 64 bits).
+_MOST_PIDS = 4194304
 _V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 _V2_CONTROLLERS = ("cpu", "memory")
 # RuntimeConfig must answer from this minor of the kubelet on (KEP-4033).
@@ -367,6 +369,20 @@ def _limits(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         )  # fmt: skip
 
 
+def _processes(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """What a pod may have of the node's processes (pkg/kubelet/stats/pidlimit)."""
+    text = str(needs.settings.get("podPidsLimit"))
+    limit = int(text) if text.lstrip("-").isdigit() else 0
+    made = _Made(host, KUBELET)
+    if limit > _MOST_PIDS:
+        why = f"podPidsLimit is {limit}, and the kernel accepts at most {_MOST_PIDS} for a cgroup"
+        yield made(Cause.limit, Stops.pods, "podPidsLimit", why, "set a smaller podPidsLimit", text, str(_MOST_PIDS))
+    elif facts.tasks is not None and limit >= facts.tasks[1]:
+        why = f"podPidsLimit is {limit}, and the node has at most {facts.tasks[1]} processes: one pod may take them all"
+        way_out = "set a smaller podPidsLimit, or raise kernel.pid_max and kernel.threads-max"
+        yield made(Cause.limit, Stops.note, "podPidsLimit", why, way_out, text, str(facts.tasks[1]))
+
+
 def _runtime(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     health, made = facts.runtime, _Made(host, KUBELET)
     if health is None or not health.asked:
@@ -434,6 +450,6 @@ Rule = Callable[[str, Needs, StartFacts], Iterable[Obstacle]]
 
 #: Every rule, with what it judges: the table in docs/before-a-restart.md.
 RULES: Final[tuple[Rule, ...]] = (
-    _tunables, _paths, _identity, _kubeconfigs, _pairs, _providers, _swap, _cgroups, _listening, _addresses, _limits, _runtime, _new_pods,
-    _dns,
+    _tunables, _paths, _identity, _kubeconfigs, _pairs, _providers, _swap, _cgroups, _listening, _addresses, _limits, _processes,
+    _runtime, _new_pods, _dns,
 )  # fmt: skip

@@ -31,6 +31,7 @@ _SETTINGS: Final[Mapping[str, tuple[str, object]]] = {
     "enableServer": ("enable-server", True),
     "cgroupDriver": ("cgroup-driver", "cgroupfs"),
     "memorySwap.swapBehavior": ("", ""),
+    "podPidsLimit": ("pod-max-pids", -1),
 }
 #: The ports that a kubelet listens on: field, flag, what counts if neither is set, and the field and flag of its address.
 _PORTS: Final = (

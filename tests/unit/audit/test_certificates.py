@@ -133,14 +133,18 @@ def test_what_lies_beside_the_ca_of_etcd_is_etcds_if_that_ca_has_signed_it() -> 
 
 
 def test_an_answer_of_a_node() -> None:
-    def line(path: str, data: bytes) -> str:
-        return f"certificates {base64.b64encode(path.encode()).decode()}- {base64.b64encode(data).decode()}- -"
+    def lines(number: int, path: str, data: bytes) -> list[str]:
+        numbered = "".join(f"{number} {one}\n" for one in data.decode().splitlines())
+        return [
+            f"pems {base64.b64encode(numbered.encode()).decode()}=",
+            f"file {number} {base64.b64encode(path.encode()).decode()}- there -",
+        ]
 
     pem, _ = Authority("ca").issue("a", "127.0.0.1")
-    lines = [line("/pki/a.crt", pem), line("/pki/b.crt", b"no certificate"), "certificates x", "end"]
+    told = [*lines(0, "/pki/b.crt", b"no certificate"), *lines(1, "/pki/a.crt", pem), "file x", "end"]
     found = list(
         named(
-            {path: one.certificates for path, one in parse_files(lines).items()}, make("cp1", **control_plane("--tls-cert-file=/pki/a.crt"))
+            {path: one.certificates for path, one in parse_files(told).items()}, make("cp1", **control_plane("--tls-cert-file=/pki/a.crt"))
         )
     )
     assert [(one.component, one.use) for one in found] == [("kube-apiserver", "serving")]

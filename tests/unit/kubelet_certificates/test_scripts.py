@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.node import parse_files
+from roles.engine.certificates import Unread
+from roles.engine.node import parse_authorities, parse_files
 from roles.engine.scripts import templates
 from roles.kubelet_certificates.facts import parse_names
 from tests.unit.api.world import Authority
@@ -18,8 +19,9 @@ from tests.unit.api.world import Authority
 ADDRESSES = templates().get_template("addresses.sh.j2").render()
 
 
-def certificates(*paths: str, folders: tuple[str, ...] = ()) -> str:
-    return templates().get_template("certificates.sh.j2").render(paths=paths, folders=folders, keys=True, most_bytes=65536, most_files=20)
+def certificates(*paths: str, folders: tuple[str, ...] = (), kubeconfigs: tuple[str, ...] = ()) -> str:
+    template = templates().get_template("certificates.sh.j2")
+    return template.render(paths=paths, folders=folders, keys=True, kubeconfigs=kubeconfigs, most_bytes=65536, most_files=20)
 
 
 @pytest.mark.parametrize("shell", [shell for shell in ("dash", "bash") if shutil.which(shell)])
@@ -56,6 +58,50 @@ def test_only_certificates_leave_a_node(tmp_path: Path, shell: str) -> None:
     assert b"PRIVATE" not in decoded and key[40:80] not in decoded and told.stderr == ""
 
 
+def test_a_key_that_a_node_cannot_read_is_not_known(tmp_path: Path) -> None:
+    """Without openssl there is no public half of a private key, which is not the same as a file without keys."""
+    certificate, key = Authority("ca").issue("node", "192.0.2.11")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("awk", "grep", "sed", "head", "base64"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    files = {"both.pem": certificate + key, "a.key": key, "damaged.key": key[:60] + b"\n-----END PRIVATE KEY-----\n", "empty": b""}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    script = certificates(*(str(tmp_path / name) for name in (*files, "none")))
+
+    def unread(script: str) -> dict[str, Unread | None]:
+        told = subprocess.run(["/bin/sh", "-s"], input=script, capture_output=True, text=True, check=True)
+        return {Path(path).name: one.unread for path, one in parse_files(told.stdout.splitlines()).items()}
+
+    usual = {"both.pem": None, "a.key": None, "damaged.key": Unread.locked, "empty": Unread.other, "none": Unread.gone}
+    assert unread(script) == usual
+    lacking = script.replace("PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", f"PATH={tools}")
+    assert unread(lacking) == usual | dict.fromkeys(("both.pem", "a.key", "damaged.key"), Unread.no_openssl)
+
+
+def test_whom_a_kubeconfig_trusts(tmp_path: Path) -> None:
+    authority = Authority("ca")
+    encoded = base64.b64encode(authority.pem).decode()
+    (tmp_path / "ca.crt").write_bytes(authority.pem)
+    files = {
+        "within.conf": f"clusters:\n- cluster:\n    certificate-authority-data: {encoded}\n    server: https://a\n",
+        "json.conf": json.dumps({"clusters": [{"cluster": {"certificate-authority-data": encoded}}]}),
+        "beside.conf": "clusters:\n- cluster:\n    certificate-authority: 'ca.crt'\n    server: https://a\n",
+        "named.conf": f"clusters:\n- cluster: {{certificate-authority: {tmp_path}/ca.crt, server: https://a}}\n",
+        "open.conf": "clusters:\n- cluster:\n    insecure-skip-tls-verify: true\n    server: https://a\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    script = certificates(kubeconfigs=tuple(str(tmp_path / name) for name in (*files, "none")))
+    told = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, check=True)
+    found = {Path(path).name: one for path, one in parse_authorities(told.stdout.splitlines()).items()}
+    assert {name: one.unread for name, one in found.items()} == {
+        **dict.fromkeys(files), "open.conf": Unread.no_authority, "none": Unread.gone,
+    }  # fmt: skip
+    assert {name for name, one in found.items() if [each.common_name for each in one.certificates] == ["ca"]} == {*files} - {"open.conf"}
+
+
 @pytest.mark.skipif(shutil.which("ip") is None, reason="the program ip is not installed")
 def test_the_addresses_of_this_machine() -> None:
     told = subprocess.run(["sh", "-s"], input=ADDRESSES, capture_output=True, text=True, check=True)
@@ -65,7 +111,7 @@ def test_the_addresses_of_this_machine() -> None:
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-@pytest.mark.parametrize("script", [ADDRESSES, certificates("/a b", folders=("/c",))])
+@pytest.mark.parametrize("script", [ADDRESSES, certificates("/a b", folders=("/c",), kubeconfigs=("/d",))])
 def test_shellcheck_has_nothing_to_say(script: str) -> None:
     done = subprocess.run(["shellcheck", "--shell=sh", "-"], input=script, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from roles.engine.certificates import Material, parse_material
+from roles.engine.certificates import Material, Unread, parse_material, parse_own
 from roles.engine.pairs import (
     PAIRS,
     Handshake,
@@ -24,7 +24,7 @@ from roles.engine.pairs import (
     sentence,
 )
 from roles.engine.pairs.__main__ import PAGE
-from roles.engine.pairs.table import COREDNS, DNS_SERVICE, FLANNEL, KUBE_PROXY, METRICS_SERVER
+from roles.engine.pairs.table import COREDNS, DNS_SERVICE, FLANNEL, KUBE_PROXY, METRICS_SERVER, PRIORITY_CLASSES
 from tests.unit.api.world import Authority
 
 API, MANAGER, SCHEDULER = "kube-apiserver", "kube-controller-manager", "kube-scheduler"
@@ -72,11 +72,12 @@ API_FLAGS = {
     "service-account-signing-key-file": "/pki/sa.key", "service-account-issuer": "https://kubernetes.default",
     "etcd-certfile": "/pki/client.crt", "etcd-keyfile": "/pki/client.key", "authorization-mode": "Node,RBAC",
     "enable-admission-plugins": "NodeRestriction", "secure-port": "6443", "kubelet-preferred-address-types": "InternalIP,ExternalIP,Hostname",
-    "kubelet-certificate-authority": "/pki/ca.crt",
+    "kubelet-certificate-authority": "/pki/ca.crt", "etcd-cafile": "/pki/ca.crt",
 }  # fmt: skip
 MANAGER_FLAGS = {
     "cluster-cidr": "10.244.0.0/16", "allocate-node-cidrs": "true", "service-cluster-ip-range": "10.96.0.0/12", "root-ca-file": "/pki/ca.crt",
     "cluster-signing-cert-file": "/pki/sign.crt", "cluster-signing-key-file": "/pki/sign.key", "service-account-private-key-file": "/pki/sa.key",
+    "kubeconfig": "/etc/manager.conf",
 }  # fmt: skip
 FIELDS: dict[str, Any] = {
     "maxPods": 110, "clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local", "serverTLSBootstrap": True, "rotateCertificates": True,
@@ -98,18 +99,22 @@ def well() -> Picture:
     """Everything fits."""
     return Picture(
         (
-            Server("cp1", API, every(API_FLAGS), (6443,)), Server("cp1", MANAGER, every(MANAGER_FLAGS), (10257,)), Server("cp1", SCHEDULER, {}, (10259,)),
+            Server("cp1", API, every(API_FLAGS), (6443,)), Server("cp1", MANAGER, every(MANAGER_FLAGS), (10257,)),
+            Server("cp1", SCHEDULER, every({"kubeconfig": "/etc/scheduler.conf"}), (10259,)),
+            Server("cp1", "etcd", every({"trusted-ca-file": "/pki/ca.crt", "cert-file": "/pki/serving.crt"})),
         ),
-        (KubeletSide("w1", "node-1", 36, FIELDS, {"bootstrap-kubeconfig": ("/etc/b",)}),),
+        (KubeletSide("w1", "node-1", 36, FIELDS, every({"bootstrap-kubeconfig": "/etc/b", "kubeconfig": "/etc/kubelet.conf"})),),
         {"node-1": NODE, "cp1": {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}},
         {
             DNS_SERVICE: {"spec": {"clusterIPs": ["10.96.0.10"]}},
             COREDNS: {"data": {"Corefile": ".:53 {\n    kubernetes cluster.local in-addr.arpa {\n    }\n}\n"}},
             KUBE_PROXY: {"data": {"config.conf": "clusterCIDR: 10.244.0.0/16\n"}},
             FLANNEL: {"data": {"net-conf.json": '{"Network": "10.244.0.0/16"}'}},
+            PRIORITY_CLASSES: {"items": [{"value": 2000000000}, {"value": 1000}]},
             METRICS_SERVER: {"spec": {"template": {"spec": {"containers": [{"args": ["--metric-resolution=15s"]}]}}}},
         },
         {(host, path): one for host in ("cp1", "w1") for path, one in FILES.items()},
+        {place: held(place[1], CA.pem) for place in (("w1", "/etc/kubelet.conf"), ("cp1", "/etc/manager.conf"), ("cp1", "/etc/scheduler.conf"))},
         {("node-1", "/pki/ca.crt"): Handshake("192.0.2.11:10250")},
     )  # fmt: skip
 
@@ -132,6 +137,8 @@ def kubelet(**flags: str) -> Any:
     return lambda picture: replace(picture, kubelets=tuple(replace(one, flags={**one.flags, **given}) for one in picture.kubelets))
 
 
+TRUSTING = ("kubelet", MANAGER, SCHEDULER)
+PERIODS = [{"priority": 0, "shutdownGracePeriodSeconds": 30}, {"priority": 2000, "shutdownGracePeriodSeconds": 9}]
 BROKEN = [
     ("pods-fit-the-nodes-range", field(maxPods=400), "10.244.1.0/24 has 254 addresses for 400 pods"),
     ("pods-fit-new-ranges", flag(MANAGER, node_cidr_mask_size="26"), "a /26 has 62 addresses for 110 pods"),
@@ -158,6 +165,9 @@ BROKEN = [
     ("controllers-tokens-are-accepted", flag(MANAGER, service_account_private_key_file="/pki/client.key"), "belongs to the one in"),
     ("audience-of-the-issuer", flag(API, api_audiences="vault"), "https://kubernetes.default is not among them"),
     ("pods-trust-the-api", flag(MANAGER, root_ca_file="/pki/other.crt"), "no CA in /pki/other.crt has signed"),
+    *((f"{owner}-trusts-the-api", flag(API, tls_cert_file="/pki/other.crt"), "has signed the certificate in /pki/other.crt") for owner in TRUSTING),
+    ("etcd-accepts-the-api", flag(API, etcd_certfile="/pki/other.crt"), "no CA in /pki/ca.crt has signed the certificate in /pki/other.crt"),
+    ("api-trusts-etcd", flag(API, etcd_cafile="/pki/other.crt"), "no CA in /pki/other.crt has signed"),
     ("extensions-trust-the-front-proxy", flag(API, requestheader_client_ca_file="/pki/other.crt"), "no CA in /pki/other.crt"),
     ("extensions-know-the-front-proxy", flag(API, requestheader_allowed_names="aggregator"), "'front-proxy-client' is not among them"),
     ("serving-key-of-kube-apiserver", flag(API, tls_private_key_file="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
@@ -192,6 +202,7 @@ BROKEN = [
     ("renewals-of-kube-controller-manager", flag(MANAGER, leader_elect_retry_period="9s"), "not more than 1.2 times"),
     ("readiness-within-initialization", flag(MANAGER, horizontal_pod_autoscaler_initial_readiness_delay="6m"), "not longer"),
     ("autoscalers-see-new-metrics", flag(MANAGER, horizontal_pod_autoscaler_sync_period="5s"), "measures each 15s"),
+    ("shutdown-periods-have-pods", field(shutdownGracePeriodByPodPriority=[*PERIODS, {"priority": 2000000000}]), "group of priority 2000"),
     ("images-go-before-pods", field(imageGCHighThresholdPercent=95), "before 95%"),
     ("logs-fit-the-disk", field(containerLogMaxSize="2Gi", containerLogMaxFiles=5), "10240 MiB"),
     ("topology-has-something-to-align", field(topologyManagerPolicy="restricted"), "no manager assigns"),
@@ -222,9 +233,28 @@ def test_both_sides_changed_in_one_run_fit() -> None:
 
 
 def test_what_is_not_known_is_not_judged() -> None:
-    before = replace(well(), nodes=None, objects={}, materials={}, handshakes={})
+    before = replace(well(), nodes=None, objects={}, materials={}, authorities={}, handshakes={})
     for change in (field(maxPods=400), flag(API, client_ca_file="/pki/other.crt"), flag(MANAGER, cluster_cidr="10.240.0.0/12")):
         assert changed(before, change(before)) == []
+
+
+@pytest.mark.parametrize(("path", "name"), [("/pki/serving.key", "serving-key-of-kube-apiserver"), ("/pki/ca.crt", "pods-trust-the-api")])
+def test_a_file_that_cannot_be_read_is_not_known_to_fit(path: str, name: str) -> None:
+    """Neither fine nor wrong."""
+    without = replace(well(), materials={**well().materials, ("cp1", path): Material(path, unread=Unread.no_openssl)})
+    found = {one.pair.name: one for one in mismatches(without)}
+    assert name in found and not any(one.is_known for one in found.values())
+    assert sentence(found[name]).startswith("NOT PROVEN that ") and f"{path}: the node has no openssl" in sentence(found[name])
+    # Of several keys, one may be the right one.
+    keys = (("cp1", "/pki/other.pub"), Material("/pki/other.pub", unread=Unread.no_openssl))
+    several = replace(well(), materials=dict([*well().materials.items(), keys]))
+    after = flag(API, service_account_key_file="/pki/other.pub")(several)
+    assert {one.is_known for one in changed(several, after)} == {False}
+
+
+def test_the_key_in_a_file_of_the_run_is_known_here() -> None:
+    assert parse_own("/k", SERVING_KEY).public_keys == FILES["/pki/serving.crt"].public_keys
+    assert parse_own("/k", b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n").unread is Unread.locked
 
 
 def test_what_a_kubelet_serves_is_asked() -> None:

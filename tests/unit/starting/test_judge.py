@@ -83,6 +83,8 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
     ("", (), {"paths": {"/dev/kmsg": GONE}}, Cause.file, Stops.start, "/dev/kmsg, which does not exist"),
     ("", (), {"paths": {"/usr/bin/kubelet": PathFact("file", True)}}, Cause.file, Stops.start, "which cannot be executed"),
     ("", (), {"tasks": (32760, 32768)}, Cause.limit, Stops.start, "kernel.pid_max"),
+    ("podPidsLimit: 4194305\n", (), {}, Cause.limit, Stops.pods, "the kernel accepts at most 4194304 for a cgroup"),
+    ("", ("--pod-max-pids=32768",), {"tasks": (300, 32768)}, Cause.limit, Stops.note, "has at most 32768 processes: one pod may take them all"),
     ("", (), {"inotify": (60, 10)}, Cause.limit, Stops.start, "fs.inotify.max_user_instances is 10"),
     ("", (), {"inotify": (128, 128)}, Cause.limit, Stops.note, "fs.inotify.max_user_instances is 128"),
 ]  # fmt: skip
