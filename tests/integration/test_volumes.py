@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.lab
 
 RUN = "r20260101-000000-aaaa"
 DISK = f"PersistentVolumeClaim data (volume {NAMESPACE}-data, {DRIVER})"
+ISCSI = "kubernetes.io/iscsi/192.0.2.9:3260:iqn.2026-01.example:disk:1"
 # Each start of a pod adds a line: data that did not follow has too few.
 NOTES = "hostname >> /data/notes; trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
 
@@ -72,6 +74,10 @@ def stored(name: str, claim: str = "data", **more: Any) -> dict[str, Any]:
     mounts = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
     return workload(name, command=NOTES, container=mounts, volumes=volumes, **more)
+
+
+def status_of(lab: Lab, node: str, **status: Any) -> None:
+    lab.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
 
 
 def notes(lab: Lab) -> list[str]:
@@ -129,14 +135,20 @@ def test_alone_the_first_would_wait_for_the_second(lab: Lab, session: Session) -
 
 @pytest.mark.slow
 def test_a_volume_that_stays_attached_is_reported(lab: Lab, session: Session) -> None:
-    """Its replacement needs no detach, so the drain ends; a power-off would not be over for the volume."""
+    """Its replacement needs no detach, so the drain ends; a power-off would not be over for the volume. One without a VolumeAttachment is in
+    the status of its node, where kube-controller-manager notes it."""
     apply(lab, *objects(NAMESPACE, "shared", mode="ReadWriteMany"))
     only_on(lab, "w1", items=[stored("web", "shared")])
     lab.run("w1", f"touch {BUSY}")
     inside = NodeDrain(session, "w1", DrainConsents(seconds=30), RUN, lambda event: None)
     assert not inside.plan().notes
-    told = inside.begin()
-    kept = rf"STILL ATTACHED to w1 after 3\d s: {NAMESPACE}-shared \(the kubelet there unmounts it\); .*out-of-service"
+    noted = get(lab, "node", "w1")["status"].get("volumesAttached") or []
+    status_of(lab, "w1", volumesAttached=[*noted, {"name": ISCSI, "devicePath": ""}])
+    try:
+        told = inside.begin()
+    finally:
+        status_of(lab, "w1", volumesAttached=None)
+    kept = rf"STILL ATTACHED to w1 after 3\d s: {NAMESPACE}-shared \(the kubelet there unmounts it\), {ISCSI} \(kube-c.*; .*out-of-service"
     assert re.search(kept, told), told
     assert "read back" in inside.end()
 

@@ -31,6 +31,7 @@ from roles.engine.object_changes import (
     namespace_and_name,
     uid,
 )
+from roles.engine.placement import own_names
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Stage, table
 from roles.engine.timeouts import Deadline
@@ -197,9 +198,11 @@ class Drainer:
     def _still_attached(self, node: str) -> list[str]:
         """A warning about volumes that stay attached to an emptied node although no pod there uses them; waits for their detach before."""
         deadline = Deadline(min(DETACH, self._consents.seconds), as_given=True)
-        used = {volume.name for one in self._seen.values() if one.fate == "stays" and one.node == node for volume in one.volumes}
+        staying = [one for one in self._seen.values() if one.fate == "stays" and one.node == node]
+        used = {name for one in staying for volume in one.volumes for name in (volume.name, volume.unique)}
+        used |= {name for one in staying for name in own_names(one.pod)}
         while True:
-            found = [one for one in self._evictor.look.attached(time.monotonic()) if one.node == node and one.volume not in used]
+            found = [one for one in self._evictor.look.attached_to(node, time.monotonic()) if one.volume not in used]
             if not found:
                 return []
             if deadline.over:

@@ -15,7 +15,7 @@ from roles.engine.draining.cordon import run_of_mark
 from roles.engine.draining.model import PodWorkload
 from roles.engine.draining.surge import SURGES, mark_of, surges_in
 from roles.engine.object_changes import COLLECTIONS, LOOK_AGAIN, Object, Session, controller, uid
-from roles.engine.placement import Attachment, attachments
+from roles.engine.placement import Attachment, attachments, in_node_status
 from roles.engine.proof import Cluster
 
 #: The kinds that decide about a drain, in addition to those that decide about evictions.
@@ -87,6 +87,11 @@ class Look:
     def attached(self, since: float) -> list[Attachment]:
         """The VolumeAttachments of the cluster."""
         return attachments(self._list(MORE_KINDS["VolumeAttachment"], since))
+
+    def attached_to(self, node: str, since: float) -> list[Attachment]:
+        """All that is attached to a node, also without a VolumeAttachment."""
+        found = self.session.fetch(f"/api/v1/nodes/{quote(node, safe='')}")
+        return [one for one in self.attached(since) if one.node == node] + (in_node_status(found) if found else [])
 
     def wanted(self, workload: PodWorkload, since: float) -> int | None:
         """The number of pods that it should have now; None if it is gone."""

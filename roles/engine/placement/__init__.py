@@ -5,7 +5,7 @@ from roles.engine.placement.findings import Verdict
 from roles.engine.placement.pods import host_ports, is_critical, is_static, requests
 from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
-from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments
+from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments, in_node_status, own_names
 from roles.engine.placement.taints import removed_by, without_passing
 from roles.engine.placement.where import Outcome, Placement, place_all, where
 from roles.engine.placement.world import ClusterView, claims_of
@@ -26,8 +26,10 @@ __all__ = [
     "differs",
     "forecast",
     "host_ports",
+    "in_node_status",
     "is_critical",
     "is_static",
+    "own_names",
     "place_all",
     "rejected_under",
     "removed_by",

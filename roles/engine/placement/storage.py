@@ -71,6 +71,19 @@ _INLINE_ONE_NODE = {
     "portworxVolume": "volumeID",
     "vsphereVolume": "volumePath",
 }
+#: What kube-controller-manager attaches without a VolumeAttachment -> its name in a Node's status, behind that of its plugin
+#: (GetVolumeName of pkg/volume/{iscsi,fc,flexvolume,rbd}); `name`: of the PersistentVolume, or of the volume in the pod.
+_IN_NODE_STATUS: Mapping[str, Callable[[Mapping[str, Any], str], str]] = {
+    "iscsi": lambda one, name: f"kubernetes.io/iscsi/{one.get('targetPortal')}:{one.get('iqn')}:{one.get('lun') or 0}",
+    "fc": lambda one, name: (
+        f"kubernetes.io/fc/[{' '.join(one['targetWWNs'])}]:{one['lun']}"
+        if one.get("targetWWNs") and one.get("lun") is not None
+        else f"kubernetes.io/fc/[{' '.join(one.get('wwids') or ())}]"
+    ),
+    "flexVolume": lambda one, name: f"{one.get('driver')}/{name}",
+    "rbd": lambda one, name: f"kubernetes.io/rbd/{one.get('pool') or 'rbd'}:{one.get('image')}",
+}
+_CSI = "kubernetes.io/csi/"
 _SEVERAL = frozenset(("ReadWriteMany", "ReadOnlyMany"))
 _ONE_POD = "ReadWriteOncePod"
 HOSTNAME = "kubernetes.io/hostname"
@@ -89,7 +102,7 @@ class PodVolume:
 
     `attached`: kube-controller-manager attaches it to nodes and detaches it; `driver`: that of CSI; `modes`: how it may be accessed;
     `only`: the node that has its data (NODE_LOCAL); `topology`: what a node's labels must be, in words; `on`: the nodes that have a
-    VolumeAttachment of it, with the attachment's name.
+    VolumeAttachment of it, with the attachment's name; `unique`: its name in a Node's status, if it gets no VolumeAttachment.
     """
 
     name: str
@@ -101,6 +114,7 @@ class PodVolume:
     only: str = ""
     topology: str = ""
     on: Mapping[str, str] = field(default_factory=dict, hash=False)
+    unique: str = ""
 
     @property
     def key(self) -> str:
@@ -174,7 +188,7 @@ class Storage:
         else:
             move = _by_modes(claimed & {_ONE_POD} | modes, attached)
         there = self._attachments.get(name, {})
-        return PodVolume(name, move, key, attached, driver_of(volume), modes, only or "", _topology(volume), there)
+        return PodVolume(name, move, key, attached, driver_of(volume), modes, only or "", _topology(volume), there, _unique(spec, name))
 
     def _is_attached(self, volume: Object) -> bool:
         """A driver without a CSIDriver object, or with one that says nothing, is attached."""
@@ -249,9 +263,20 @@ def driver_of(volume: Object, *, limited: bool = False) -> str:
     return next((one.driver for kind, one in ATTACHED.items() if kind in spec and (one.limited or not limited)), "")
 
 
+def _unique(source: Mapping[str, Any], name: str) -> str:
+    return next((said(source[kind], name) for kind, said in _IN_NODE_STATUS.items() if isinstance(source.get(kind), Mapping)), "")
+
+
+def own_names(pod: Object) -> set[str]:
+    """The names in a Node's status of the volumes that a pod has without a claim."""
+    found = (_unique(volume, str(volume.get("name"))) for volume in (pod.get("spec") or {}).get("volumes") or ())
+    return {name for name in found if name}
+
+
 @dataclass(frozen=True)
 class Attachment:
-    """A VolumeAttachment. `volume`: its PersistentVolume, "" for a pod's own volume; `progress`: what its detach waits for."""
+    """A VolumeAttachment, or a name in a Node's status. `volume`: its PersistentVolume, or that name; "" for a pod's own volume;
+    `progress`: what its detach waits for."""
 
     name: str
     volume: str
@@ -262,6 +287,20 @@ class Attachment:
 
 def attachments(items: Iterable[Object]) -> list[Attachment]:
     return [_attachment(item) for item in items]
+
+
+def in_node_status(node: Object) -> list[Attachment]:
+    """The volumes that a node has without a VolumeAttachment: attached by kube-controller-manager, or not unmounted by the kubelet yet."""
+    status = node.get("status") or {}
+    used = {str(name) for name in status.get("volumesInUse") or ()}
+    names = {str(one.get("name")) for one in status.get("volumesAttached") or ()} | used
+    progress = {True: "the kubelet there unmounts it", False: "kube-controller-manager detaches it"}
+    host = str(node["metadata"]["name"])
+    return [
+        Attachment(name, name, host, one_line(name.rpartition("/")[0]), progress[name in used])
+        for name in sorted(names)
+        if not name.startswith(_CSI)
+    ]
 
 
 def _attachment(item: Object) -> Attachment:

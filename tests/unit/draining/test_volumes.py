@@ -227,6 +227,42 @@ def test_the_run_moves_them_together_and_says_what_is_still_attached(monkeypatch
     assert "ATTACHED" not in proof.write(lambda fields: None)
 
 
+ISCSI = {"targetPortal": "192.0.2.9:3260", "iqn": "iqn.2026-01.example:disk", "lun": 1}
+FC = {"targetWWNs": ["50060e801049cfd1", "50060e801049cfd2"], "lun": 2}
+
+
+def test_what_has_no_volume_attachment_is_in_the_status_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """iSCSI, Fibre Channel and FlexVolume: kube-controller-manager attaches them, and makes no object of it."""
+    daemons = workload("DaemonSet", "logs")
+    staying = pod("logs-1", daemons, spec={"volumes": [{"name": "x", "iscsi": ISCSI}, *mounts("kept")["volumes"]]})
+    items = (
+        *app("a", "data"),
+        claim("data"),
+        volume("pv-data", fc=FC),
+        daemons,
+        staying,
+        claim("kept"),
+        volume("pv-kept", flexVolume={"driver": "v/d"}),
+    )
+    found = plan(*items, nodes=TWO)
+    cluster = LiveCluster(monkeypatch, *NODES[:2], *items)
+    run = drainer.Drainer(cluster.session, found, DrainConsents(), "r1")
+    moved = [step for stage in run.stages() for step in stage.steps if step.action == drainer.EVICT]
+    cluster.node("w1")["spec"]["unschedulable"] = True
+    for step in moved:
+        step.write(lambda fields: None)
+    (proof,) = run.stages()[-1].steps
+    status = cluster.node("w1")["status"]
+    kept = ["kubernetes.io/iscsi/192.0.2.9:3260:iqn.2026-01.example:disk:1", "v/d/pv-kept"]
+    left = "kubernetes.io/fc/[50060e801049cfd1 50060e801049cfd2]:2"
+    status["volumesAttached"] = [{"name": name} for name in (*kept, left, "kubernetes.io/csi/d^handle")]
+    status["volumesInUse"] = [*kept, "other/disk"]
+    told = proof.write(lambda fields: None)
+    assert f": {left} (kube-controller-manager detaches it), other/disk (the kubelet there unmounts it);" in told
+    status["volumesAttached"], status["volumesInUse"] = [{"name": name} for name in kept], kept
+    assert "ATTACHED" not in proof.write(lambda fields: None)
+
+
 def test_the_documentation_has_a_row_for_each_kind() -> None:
     text = (Path(__file__).parents[3] / "docs/disruption.md").read_text()
     section = text[text.index("### Volumes") :]
