@@ -44,6 +44,16 @@ def hpa(namespace: str, name: str, target: str, *metrics: Item, kind: str = "Dep
     return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": spec}
 
 
+def kind(name: str, group: str, version: str, plural: str, **more: Any) -> Item:
+    """The definition of a kind; `more`: further fields of its version."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    one = {"name": version, "served": True, "storage": True, "schema": schema, **more}
+    names = {"plural": plural, "singular": name.lower(), "kind": name}
+    metadata = {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"}}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [one]}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec}
+
+
 def apply(lab: Lab, *items: Item) -> None:
     lab.kubectl("apply", "--server-side", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}))
 

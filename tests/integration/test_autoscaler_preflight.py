@@ -18,7 +18,7 @@ import pytest
 from tests.integration import operator
 from tests.integration.metrics_api import CUSTOM, RESOURCE, MetricsApi, register, served_in
 from tests.integration.operator import data, pyinfra, wait_for
-from tests.integration.scaling import Item, apply, autoscalers, container, document, hpa, problems, status, workload
+from tests.integration.scaling import Item, apply, autoscalers, container, document, hpa, kind, problems, status, workload
 from tests.lab import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -43,15 +43,6 @@ def hits(name: str) -> Item:
 AMOUNT: Item = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "60m"}}}
 CRD = "scaled.t-preflight.example"
 VPAS = "verticalpodautoscalers.autoscaling.k8s.io"
-
-
-def kind(name: str, group: str, version: str, plural: str, **more: Any) -> Item:
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    one = {"name": version, "served": True, "storage": True, "schema": schema, **more}
-    names = {"plural": plural, "singular": name.lower(), "kind": name}
-    metadata = {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"}}
-    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [one]}
-    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec}
 
 
 def scaled(**more: str) -> Item:

@@ -14,7 +14,7 @@ import pytest
 from tests.integration import operator
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, MetricsApi, register, served_in
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
-from tests.integration.scaling import apply, autoscalers, container, hpa, problems, status, workload
+from tests.integration.scaling import apply, autoscalers, container, hpa, kind, problems, status, workload
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -198,3 +198,75 @@ def test_replicas_leave_the_annotation_of_kubectl_apply(lab: Lab, metrics: Metri
     assert done.code == 0 and "the annotation is as written" in done.out, done.all
     lab.kubectl("apply", "-f", "-", input=json.dumps(plain))
     assert get(lab, "deployment", "kept")["spec"]["replicas"] == 3
+
+
+IDLE = "t-idle"
+#: Who holds a workload at 0 pods: the CRD, and what it owns there.
+SCALED_OBJECTS, KNATIVE = "scaledobjects.keda.sh", "podautoscalers.autoscaling.internal.knative.dev"
+
+
+def disabled(lab: Lab) -> int:
+    """How many autoscalers the controller has found without pods."""
+    items = json.loads(lab.kubectl("get", "hpa", "-n", IDLE, "-o", "json"))["items"]
+    return sum("ScalingDisabled" in json.dumps(one.get("status")) for one in items)
+
+
+def audited() -> set[tuple[str, str]]:
+    """Name and severity of the audit's findings about what is idle."""
+    found = json.loads(pyinfra("audit", *data(format="json")).out)["findings"]
+    return {(one["name"], one["severity"]) for one in found if IDLE in str(one["name"])}
+
+
+def made_by(lab: Lab, kind_: str, api: str, name: str, *items: dict[str, Any]) -> None:
+    """An object of a controller that is not here, and what that controller would have made: owned by it."""
+    owner = {"apiVersion": api, "kind": kind_, "metadata": {"name": name, "namespace": IDLE}, "spec": {"scaleTargetRef": {"name": name}}}
+    made = json.loads(lab.kubectl("create", "-o", "json", "-f", "-", input=json.dumps(owner)))
+    ref = {"apiVersion": api, "kind": kind_, "name": name, "uid": made["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True}
+    apply(lab, *({**item, "metadata": {**item["metadata"], "ownerReferences": [ref]}} for item in items))
+
+
+@pytest.mark.slow
+def test_a_workload_that_is_idle_on_purpose(lab: Lab, metrics: MetricsApi) -> None:
+    """A service that its controller holds at 0 pods works: a note names the object to change, and nothing says to scale by hand."""
+    register(metrics, lab, RESOURCE, EXTERNAL)
+    lab.kubectl("create", "namespace", IDLE)
+    try:
+        apply(lab, kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects"))
+        apply(lab, kind("PodAutoscaler", "autoscaling.internal.knative.dev", "v1alpha1", "podautoscalers"))
+        lab.kubectl("wait", "--for=condition=Established", f"crd/{SCALED_OBJECTS}", f"crd/{KNATIVE}")
+        queue = {"name": "s0-rabbitmq", "selector": {"matchLabels": {"scaledobject.keda.sh/name": "queue"}}}
+        external = {"type": "External", "external": {"metric": queue, "target": {"type": "AverageValue", "averageValue": "5"}}}
+        for name in ("queue", "serving", "asleep", "forgotten"):
+            apply(lab, workload(IDLE, name, container("app", "100m")))
+            lab.kubectl("scale", "-n", IDLE, f"deployment/{name}", "--replicas=0")
+        lab.kubectl("annotate", "-n", IDLE, "deployment/asleep", "downscaler/original-replicas=2")
+        keda = hpa(IDLE, "keda-hpa-queue", "queue", external, minReplicas=1, maxReplicas=10)
+        made_by(lab, "ScaledObject", "keda.sh/v1alpha1", "queue", keda)
+        made_by(lab, "PodAutoscaler", "autoscaling.internal.knative.dev/v1alpha1", "serving", hpa(IDLE, "serving", "serving"))
+        apply(lab, *(hpa(IDLE, name, name) for name in ("asleep", "forgotten")))
+        wait_for(lambda: disabled(lab) == 4, "the controller", every=2)
+        whose = {
+            "keda-hpa-queue": f"ScaledObject {IDLE}/queue",
+            "serving": f"PodAutoscaler {IDLE}/serving",
+            "asleep": "kube-downscaler",
+        }
+        code, found = status(IDLE)
+        said = {name: problems(one)["disabled-at-zero"] for name, one in found.items() if one["works"]}
+        assert code == 0 and set(said) == {*whose, "forgotten"}, found
+        for name, owner in whose.items():
+            one = said[name]
+            assert one["severity"] == "note" and owner in one["why"] and owner in one["way_out"] and "kubectl scale" not in one["way_out"]
+            assert {*problems(found[name])} == {"disabled-at-zero"}
+        assert said["forgotten"]["severity"] == "warning" and "kubectl scale" in said["forgotten"]["way_out"]
+        kept = {(f"HorizontalPodAutoscaler {IDLE}/{name}", "note") for name in whose}
+        assert audited() == {*kept, (f"HorizontalPodAutoscaler {IDLE}/forgotten", "warning")}
+        # A second autoscaler of the same workload would stop both: the one that people wrote goes, not the controller's.
+        refused = autoscalers({f"{IDLE}/deployment/queue": ENTRY}, "--dry")
+        assert refused.code == 1 and f"autoscaler {IDLE}/keda-hpa-queue" in " ".join(refused.all.split()), refused.all
+        # Without that one the audit has nothing but notes.
+        lab.kubectl("delete", "hpa", "-n", IDLE, "forgotten")
+        assert audited() == kept
+    finally:
+        lab.kubectl("delete", "crd", SCALED_OBJECTS, KNATIVE, "--ignore-not-found")
+        lab.kubectl("delete", "namespace", IDLE, "--wait=false")
+        operator.forget(lab)

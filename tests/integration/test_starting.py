@@ -151,16 +151,17 @@ def test_a_change_after_which_it_would_not_start_is_reverted(lab: Lab, protected
     wait_for(lambda: "kubelet" in operator.processes(lab, "w1"), "the kubelet of w1")
 
 
-#: Takes a port as soon as it is free, and ends when it is killed.
-THIEF = """openssl req -x509 -newkey rsa:2048 -nodes -days 9 -subj /CN=thief -keyout /root/thief.key -out /root/thief.crt 2>/dev/null
-while :; do openssl s_server -accept 10250 -key /root/thief.key -cert /root/thief.crt -quiet; [ $? = 1 ] || exit; done"""
+#: Takes a port as soon as it is free, long before a new kubelet asks for it: it tries each millisecond. Answers nothing.
+THIEF = """use IO::Socket::INET;
+until ($taken = IO::Socket::INET->new(LocalAddr => "0.0.0.0", LocalPort => 10250, Listen => 9, ReuseAddr => 1)) { select undef, undef, undef, 0.001 }
+while (1) { close $one if $one = $taken->accept }"""
 #: A state that comes when the change is checked already, how it is undone if no command did that, and what is said of it.
 IN_MID_CHANGE = {
     "tunable drifted": STATES["tunable drifted"],
     "runtime away": ("systemctl stop containerd", "systemctl start containerd", "containerRuntimeEndpoint names"),
     "port taken": (
-        "systemd-run --unit=thief --collect sh -c " + shlex.quote(THIEF) + " && until [ -s /root/thief.crt ]; do sleep 0.1; done",
-        "systemctl stop thief; rm /root/thief.*",
+        "systemd-run --unit=thief --collect perl -e " + shlex.quote(THIEF),
+        "systemctl stop thief",
         "listens on port 10250 already",
     ),
 }
@@ -218,3 +219,31 @@ def test_a_control_plane_whose_pods_start_no_more_is_repaired_as_printed(lab: La
         lab.run("cp1", f"mv /root/config.before {CONFIG}; rm -f {names}; systemctl restart kubelet")
         wait_for(lambda: operator.ready(lab, "cp1"), "the API server")
     assert operator.files(lab, "cp1") == files
+
+
+def flat(told: Outcome) -> str:
+    return " ".join(told.all.split())
+
+
+@pytest.mark.slow
+def test_a_key_on_a_node_without_openssl_is_not_proven(lab: Lab) -> None:
+    """Said by the plan, by the row of the change, and by the audit; and the certificate without it is judged all the same."""
+    key, files = "/etc/kubernetes/pki/again.key", operator.files(lab, "cp1")
+    away = "cp /bin/true /root/no-program && chmod 0644 /root/no-program && mount --bind /root/no-program /usr/bin/openssl"
+    wish = data(control_plane_flags=f"kube-apiserver:tls-private-key-file={key}")
+    told = f"NOT PROVEN that kube-apiserver --tls-cert-file /etc/kubernetes/pki/apiserver.crt and kube-apiserver --tls-private-key-file {key} fit"
+    try:
+        lab.run("cp1", f"cp -a /etc/kubernetes/pki/apiserver.key {key}")
+        with in_state(lab, "cp1", away, "umount /usr/bin/openssl; rm /root/no-program"):
+            audited = pyinfra("audit", *data(format="json"), brief=True)
+            assert any("the node has no openssl" in one and "[signing-key]" in one for one in json.loads(audited.out)["not_known"])
+            other = pyinfra(
+                "control_plane_flags", "--dry", *data(control_plane_flags="kube-apiserver:etcd-cafile=/etc/kubernetes/pki/ca.crt")
+            )
+            assert other.code == 1 and "no CA in /etc/kubernetes/pki/ca.crt has signed the certificate in" in flat(other), other.all
+            done = pyinfra("control_plane_flags", "-y", *wish, brief=True)
+            assert done.code == 0 and flat(done).count(told) == 2 and "install openssl there" in flat(done), done.all
+        back = pyinfra("rollback", "-y", brief=True)
+        assert back.code == 0 and "NOT PROVEN that" not in flat(back) and operator.files(lab, "cp1") == files, back.all
+    finally:
+        lab.run("cp1", f"rm -f {key}")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from roles.engine import disruption
 from roles.engine.bridge import Lock
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
-from roles.engine.draining.cordon import run_of_mark
+from roles.engine.draining.cordon import node_path, run_of_mark
 from roles.engine.draining.model import PodWorkload
 from roles.engine.draining.surge import SURGES, mark_of, surges_in
 from roles.engine.object_changes import COLLECTIONS, LOOK_AGAIN, Object, Session, controller, uid
@@ -90,7 +90,7 @@ class Look:
 
     def attached_to(self, node: str, since: float) -> list[Attachment]:
         """All that is attached to a node, also without a VolumeAttachment."""
-        found = self.session.fetch(f"/api/v1/nodes/{quote(node, safe='')}")
+        found = self.session.fetch(node_path(node))
         return [one for one in self.attached(since) if one.node == node] + (in_node_status(found) if found else [])
 
     def wanted(self, workload: PodWorkload, since: float) -> int | None:
