@@ -22,7 +22,7 @@ from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.pairs import Mismatch
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
-from roles.engine.starting import Obstacle
+from roles.engine.starting import Cause, Obstacle
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
 from roles.feature_gates.model import read_gates
@@ -152,6 +152,7 @@ def _certificates(fleet: Fleet, found: Collected) -> None:
         else:
             found.held[host], obstacles = read
             found.obstacles += obstacles or ()
+            found.not_known += [f"{host}: {one.why}" for one in obstacles or () if one.cause is Cause.unproven]
             if obstacles is None:
                 found.not_known.append(f"{host}: whether its kubelet would start again, and new pods start: it gave no whole answer")
 

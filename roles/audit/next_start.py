@@ -22,9 +22,9 @@ def read_obstacles(remote: Remote, view: View) -> tuple[Obstacle, ...] | None:
 
 
 def findings(obstacles: Iterable[Obstacle]) -> Iterator[Finding]:
-    """The dates of a component's certificates are findings of their own (certificates.py)."""
+    """The dates of a component's certificates are findings of their own (certificates.py); what is not proven is not known."""
     for one in obstacles:
-        if one.cause is not Cause.certificate:
+        if one.cause not in (Cause.certificate, Cause.unproven):
             yield Finding(
                 severity=Severity.note if one.stops is Stops.note else Severity.critical,
                 kind="start",

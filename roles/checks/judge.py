@@ -22,7 +22,7 @@ from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import pending_sentences
 from roles.engine.object_changes import Object
-from roles.engine.starting import Stops
+from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, in_flight
 
 T = TypeVar("T")
@@ -147,7 +147,8 @@ def _components_start(found: Evidence, _: NodeDesired) -> CheckVerdict:
     if found.obstacles is None:
         return CheckVerdict("unknown", "the node gave no whole answer about its next start")
     own = [str(one) for one in found.obstacles if one.stops is Stops.start and one.component in COMPONENTS]
-    return _verdict(own, "the files and certificates that their flags name are there")
+    unproven = [one.why for one in found.obstacles if one.cause is Cause.unproven and one.component in COMPONENTS]
+    return _verdict(own, "; ".join(("the files and certificates that their flags name are there", *unproven)))
 
 
 def _healthy(name: str, found: Evidence, _: NodeDesired) -> CheckVerdict:

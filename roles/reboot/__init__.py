@@ -167,7 +167,7 @@ def _restart(reached: ConnectedCluster, remote: Remote, node: SurveyedNode) -> d
     if left := [one for one in obstacles if one.stops is Stops.start and one.cause not in _OF_THIS_BOOT]:
         raise Refusal(remote.name, "; ".join(str(one) for one in left))
     found = [*kubelet_plan.warnings(kubelet), *ask.rewritten_files(kubelet, said)]
-    found += [str(one) for one in obstacles if one.stops is not Stops.note]
+    found += [str(one) for one in obstacles if one.stops is not Stops.note or one.cause is Cause.unproven]
     if complaint is None:
         found.append("its kubelet could not be asked whether it starts with its present files")
     try:

@@ -17,7 +17,7 @@ from roles.engine.certificates.approval import (
     request_of,
     requester,
 )
-from roles.engine.certificates.material import Material, Unread, parse_material, parse_own
+from roles.engine.certificates.material import UNREAD, Material, Unread, parse_material, parse_own
 from roles.engine.certificates.pems import parse_pems
 from roles.engine.certificates.x509 import (
     Certificate,
@@ -34,6 +34,7 @@ from roles.engine.certificates.x509 import (
 __all__ = [
     "SERVICE",
     "SERVING_SIGNER",
+    "UNREAD",
     "Certificate",
     "CertificateError",
     "CertificateRequest",

@@ -26,6 +26,10 @@ class Unread(StrEnum):
     other = "it cannot be read as a certificate or a key"
 
 
+#: As public_half.sh.j2 and certificates.sh.j2 say it.
+UNREAD = {"gone": Unread.gone, "no-openssl": Unread.no_openssl, "locked": Unread.locked}
+
+
 @dataclass(frozen=True)
 class Material:
     """`path`: the file, or several with commas; `keys`: public keys as DER (SubjectPublicKeyInfo), those of private keys too; `unread`: why

@@ -8,15 +8,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from roles.engine.bridge import Remote, RemoteError
-from roles.engine.certificates import Certificate, CertificateError, Material, Unread, parse_material, parse_pems
+from roles.engine.certificates import UNREAD, Certificate, CertificateError, Material, Unread, parse_material, parse_pems
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
 SECONDS = 30
 #: A file may hold a chain; a folder of etcd has five files, or three for each node of the cluster.
 _MOST_BYTES, _MOST_FILES = 65536, 100
-# As certificates.sh.j2 says it.
-_STATES = {"gone": Unread.gone, "no-openssl": Unread.no_openssl, "locked": Unread.locked}
 
 
 def read_files(remote: Remote, paths: Collection[str], folders: Collection[str] = ()) -> dict[str, list[Certificate]]:
@@ -52,7 +50,7 @@ def parse_files(lines: Iterable[str]) -> dict[str, Material]:
                 pems = parse_pems(_decoded(fields[0]).decode("utf-8", "replace"), _MOST_BYTES)
             elif kind == "file" and len(fields) == 4:
                 number, name, state, keys = int(fields[0]), _decoded(fields[1]).decode("utf-8", "replace"), fields[2], fields[3]
-                found[name] = _material(name, pems.get(number, b""), _decoded(keys), _STATES.get(state))
+                found[name] = _material(name, pems.get(number, b""), _decoded(keys), UNREAD.get(state))
         except (binascii.Error, ValueError):
             continue
     return found
@@ -67,7 +65,7 @@ def parse_authorities(lines: Iterable[str]) -> dict[str, Material]:
             continue
         try:
             name = _decoded(fields[0]).decode("utf-8", "replace")
-            made = _material(name, _decoded(fields[2]), b"", _STATES.get(fields[1]))
+            made = _material(name, _decoded(fields[2]), b"", UNREAD.get(fields[1]))
         except (binascii.Error, ValueError):
             continue
         found[name] = replace(made, unread=Unread.no_authority) if made.unread is Unread.other else made

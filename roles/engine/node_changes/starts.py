@@ -6,16 +6,18 @@ of its proof.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from roles.engine import starting
 from roles.engine.bridge import Remote, RemoteError
+from roles.engine.certificates import CertificateError, parse_own
 from roles.engine.editing import FormatError
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.proof import Proof, SurveyedNode
-from roles.engine.starting import Needs, Obstacle, PathFact, StartFacts, Stops
+from roles.engine.starting import Cause, Needs, Obstacle, PathFact, StartFacts, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal, Repair
 
@@ -79,6 +81,11 @@ class Judged:
         return one.stops is Stops.start or (one.stops is Stops.pods and (starts.manifests or starts.recreates))
 
     @property
+    def unproven(self) -> list[str]:
+        """What the node cannot show, in whole sentences."""
+        return [one.why for one in self.after if one.cause is Cause.unproven]
+
+    @property
     def warnings(self) -> list[str]:
         """What a change may do all the same, and what an operator should know."""
         if not self.facts.complete:
@@ -90,8 +97,8 @@ class Judged:
             if one.key not in then and one.stops is not Stops.note
         ]
         stays = [one for one in self.after if one.key in present and not self._stops(one)]
-        new = [one for one in self.after if one.key not in present and one.stops is Stops.note]
-        return found + [str(one) for one in (*stays, *new) if one in new or one.stops is not Stops.note]
+        new = [one for one in self.after if one.key not in present and one.stops is Stops.note and one.cause is not Cause.unproven]
+        return [*found, *(str(one) for one in (*stays, *new) if one in new or one.stops is not Stops.note), *self.unproven]
 
 
 def _overlaid(facts: StartFacts, written: Mapping[str, bytes | None]) -> StartFacts:
@@ -100,7 +107,13 @@ def _overlaid(facts: StartFacts, written: Mapping[str, bytes | None]) -> StartFa
     # A file that stays a program stays one.
     kept = {path: fact for path, fact in facts.paths.items() if path not in paths or (paths[path].there and fact.kind == "file")}
     pems = {path: data for path, data in written.items() if data is not None and b"-----BEGIN" in data}
-    return replace(facts, paths={**paths, **kept}, pems={**facts.pems, **pems})
+    keys = {}
+    for path, data in pems.items():
+        if b"PRIVATE KEY" in data:
+            # What cannot be read here, its own process refuses.
+            with contextlib.suppress(CertificateError):
+                keys[path] = parse_own(path, data)
+    return replace(facts, paths={**paths, **kept}, pems={**facts.pems, **pems}, keys={**facts.keys, **keys})
 
 
 def starts_of(plan: NodePlan[Any], planned: Collection[ComponentPlan] | None = None) -> Starts | None:
@@ -200,7 +213,7 @@ class StartWatch:
         known = {one.key for one in (self._before.after if self._before else ())}
         # The record has its space since before the change began, and a revert needs none.
         new = [one for one in after.after if one.key not in known and one.stops is not Stops.note and not one.is_of_record]
-        return Proof("would start again", tuple(map(str, new)))
+        return Proof("; ".join(("would start again", *after.unproven)), tuple(map(str, new)))
 
     def blocking(self) -> list[Repair]:
         """After a revert that failed: what keeps the old process from its start now, by its node, and the commands that repair it."""

@@ -19,8 +19,7 @@ the network. Each process reads its own side only, so none of them complains. da
   stops the plan; `warn` and `note` are warnings there. Both sides may be changed in one run, if one deploy changes them. Consent, for the
   first of two steps: `--data allow_pairs=NAME`. An undo is warned, and not refused. What could not be read is said, and not judged.
 - **In the proof**: a pair of which one file is not known is `NOT PROVEN`, in the plan, in the row of the change and in the audit, with the
-  file and the reason. The node's openssl shows the public half of a private key; no private key leaves the node. So without openssl no key
-  is compared with its certificate: install it there, or compare them yourself. Certificates need no openssl.
+  file and the reason. A private key needs the node's openssl ([before a restart](../before-a-restart.md)); certificates do not.
 - **In the audit**: pairs that do not fit now, whoever has changed them.
 
 A default that is not set counts as Kubernetes has it. The first word of each side is the process that reads it.

@@ -28,6 +28,7 @@ from roles.engine.pairs.picture import (
     served,
     trusted,
 )
+from roles.engine.starting import KEYS
 
 API, MANAGER, SCHEDULER = COMPONENTS
 REFUSE, WARN, NOTE = Severity.refuse, Severity.warn, Severity.note
@@ -401,18 +402,6 @@ _TRUST = (
         "pkg/controller/certificates/signer; apiserver/pkg/authentication/request/x509",
     ),
     Pair(
-        "signing-key",
-        _SIGNING_CA,
-        named(MANAGER, "cluster-signing-key-file"),
-        "key of the certificate",
-        rule.same_key,
-        REFUSE,
-        "no certificate that it signs is valid: kubelets cannot renew theirs",
-        "the key of that CA",
-        "pkg/controller/certificates/signer/ca_provider.go",
-        own=True,
-    ),
-    Pair(
         "tokens-are-accepted",
         _SA_KEYS,
         named(API, "service-account-signing-key-file"),
@@ -525,21 +514,6 @@ _TRUST = (
         "apiserver/pkg/server/options/authentication.go, RequestHeaderAuthenticationOptions",
         own=True,
     ),
-    *(
-        Pair(
-            f"serving-key-of-{component}",
-            named(component, "tls-cert-file"),
-            named(component, "tls-private-key-file"),
-            "key of the certificate",
-            rule.same_key,
-            REFUSE,
-            "it does not start",
-            "the key of that certificate",
-            "apiserver/pkg/server/options/serving.go",
-            own=True,
-        )
-        for component in COMPONENTS
-    ),
     Pair(
         "key-for-kubelets",
         _TO_KUBELETS,
@@ -547,45 +521,9 @@ _TRUST = (
         "key of the certificate",
         rule.same_key,
         REFUSE,
-        "the API server does not start",
+        "the API server reaches no kubelet: logs, exec, metrics, and daytwo's own proofs",
         "the key of that certificate",
         "pkg/kubelet/client/kubelet_client.go",
-        own=True,
-    ),
-    Pair(
-        "front-proxy-key",
-        named(API, "proxy-client-cert-file"),
-        named(API, "proxy-client-key-file"),
-        "key of the certificate",
-        rule.same_key,
-        REFUSE,
-        "the API server does not start",
-        "the key of that certificate",
-        "kube-aggregator pkg/apiserver/apiserver.go",
-        own=True,
-    ),
-    Pair(
-        "etcd-client-key",
-        named(API, "etcd-certfile"),
-        named(API, "etcd-keyfile"),
-        "key of the certificate",
-        rule.same_key,
-        REFUSE,
-        "the API server does not start",
-        "the key of that certificate",
-        "apiserver/pkg/storage/storagebackend/factory/etcd3.go",
-        own=True,
-    ),
-    Pair(
-        "kubelet-serving-key",
-        named_by_kubelet("tlsCertFile"),
-        named_by_kubelet("tlsPrivateKeyFile"),
-        "key of the certificate",
-        rule.same_key,
-        REFUSE,
-        "the kubelet does not start",
-        "the key of that certificate",
-        "cmd/kubelet/app/server.go, InitializeTLS",
         own=True,
     ),
     Pair(
@@ -999,6 +937,18 @@ PAIRS: tuple[Pair, ...] = (*_NETWORK, *_TRUST, *_ACCESS, *_TIME, *_NODE)
 
 #: Judged where daytwo knows more than two settings.
 ELSEWHERE = (
+    *(
+        Judged(
+            "key-of-the-certificate",
+            f"{row.component} {row.certificate}",
+            f"{row.component} {row.key}",
+            "key of the certificate" + (", which is alone in its file" if row.alone else ""),
+            "it does not start",
+            row.source,
+            "roles/engine/starting/judge.py",
+        )
+        for row in KEYS
+    ),
     Judged(
         "cgroup-driver",
         "kubelet cgroupDriver",

@@ -8,10 +8,11 @@ from roles.engine.starting.facts import SECONDS, answer, question
 from roles.engine.starting.judge import judge, swap_obstacles
 from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathFact, StartFacts, Stops, Tunable
 from roles.engine.starting.needs import component_needs, kubelet_needs, node_needs, together
-from roles.engine.starting.table import FILES, NEW_PODS, TUNABLES
+from roles.engine.starting.table import FILES, KEYS, NEW_PODS, TUNABLES
 
 __all__ = [
     "FILES",
+    "KEYS",
     "NEW_PODS",
     "SECONDS",
     "TUNABLES",

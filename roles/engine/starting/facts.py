@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from roles.engine.certificates import parse_pems
+from roles.engine.certificates import UNREAD, parse_material, parse_pems
 from roles.engine.kubelet import ask
 from roles.engine.scripts import templates
 from roles.engine.starting.cri import read_health
@@ -41,6 +41,7 @@ def question(needs: Needs) -> str:
             socket=needs.socket,
             provider_config=needs.provider_config,
             provider_folder=needs.provider_folder,
+            keys=needs.keys,
         )
     )
 
@@ -62,7 +63,7 @@ class _Answer:
         self._needs = needs
         self._places: dict[str, str] = {}
         self.found: dict[str, Any] = {
-            key: {} for key in ("tunables", "paths", "names", "pems", "nameservers", "space", "cgroups")
+            key: {} for key in ("tunables", "paths", "names", "pems", "keys", "nameservers", "space", "cgroups")
         } | {"listeners": ()}  # fmt: skip
 
     def add(self, record: list[str]) -> None:
@@ -85,6 +86,10 @@ class _Answer:
     def on_pems(self, data: str) -> None:
         for number, pem in parse_pems(ask.decoded(data), _MOST_BYTES).items():
             self._put("pems", self._places.get(str(number)) or self._path_of(str(number)), pem)
+
+    def on_key(self, number: str, state: str, half: str) -> None:
+        path = self._needs.keys[int(number)].key
+        self._put("keys", path, parse_material(path, b"", ask.decoded(half).encode(), UNREAD.get(state)))
 
     def on_names(self, number: str, key: str, path: str, kind: str, may: str, place: str) -> None:
         named = self._places[place] = ask.decoded(path)

@@ -257,6 +257,24 @@ def _pairs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         )  # fmt: skip
 
 
+def _keys(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """Each certificate and its key belong together: after half a renewal the process with the old ones runs on, and the next one ends."""
+    for need in needs.keys:
+        row, certificates = need.row, _certificates(facts.pems.get(need.certificate, b""))
+        made, halves = _Made(host, row.component), facts.keys.get(need.key)
+        if certificates and halves and halves.public_keys and certificates[0].public_key not in halves.public_keys:
+            why = f"the key in {need.key} ({row.key}) is not that of the certificate in {need.certificate} ({row.certificate})"
+            yield made(Cause.key, Stops.start, need.key, why, "restore the one that fits, or renew both (`kubeadm certs renew`)")
+        elif halves is not None and halves.unread:
+            why = f"NOT PROVEN that {need.key} ({row.key}) is the key of {need.certificate} ({row.certificate}): {halves.unread}"
+            yield made(Cause.unproven, Stops.note, need.key, why, "")
+        if row.alone and len(certificates) > 1:
+            why = f"{need.certificate} ({row.certificate}) has {len(certificates)} certificates, and must have one"
+            yield made(
+                Cause.certificate, Stops.start, need.certificate, why, "name a file with the signing CA alone", str(len(certificates)), "1"
+            )
+
+
 def _providers(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """Each credential provider of the configuration is a program in the directory (pkg/credentialprovider/plugin)."""
     if facts.providers is None or facts.programs is None:
@@ -450,6 +468,6 @@ Rule = Callable[[str, Needs, StartFacts], Iterable[Obstacle]]
 
 #: Every rule, with what it judges: the table in docs/before-a-restart.md.
 RULES: Final[tuple[Rule, ...]] = (
-    _tunables, _paths, _identity, _kubeconfigs, _pairs, _providers, _swap, _cgroups, _listening, _addresses, _limits, _processes,
+    _tunables, _paths, _identity, _kubeconfigs, _pairs, _keys, _providers, _swap, _cgroups, _listening, _addresses, _limits, _processes,
     _runtime, _new_pods, _dns,
 )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from roles.engine.certificates import Material
 from roles.engine.starting.cri import RuntimeHealth
 
 #: The component of needs that are those of a change itself, and of no program of the node.
@@ -30,6 +31,7 @@ class Cause(StrEnum):
     tunable = "kernel tunable"
     file = "file"
     certificate = "certificate"
+    key = "key"
     identity = "identity"
     runtime = "container runtime"
     cgroups = "cgroups"
@@ -42,6 +44,8 @@ class Cause(StrEnum):
     dns = "DNS"
     network = "network plugin"
     sandbox = "sandbox"
+    #: What the node cannot show: it may be well, or not.
+    unproven = "not proven"
 
 
 class Holds(StrEnum):
@@ -91,6 +95,27 @@ class FileRow:
 
 
 @dataclass(frozen=True)
+class KeyRow:
+    """Two fields or flags that name a certificate and its private key, without which a process does not start. `alone`: the file has one
+    certificate, and no other."""
+
+    component: str
+    certificate: str
+    key: str
+    source: str
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class KeyNeed:
+    """The paths of such a pair."""
+
+    row: KeyRow
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True)
 class PathNeed:
     """A path of the node that `named_by` (a field, a flag, a unit's setting, a volume) names. `component` needs it."""
 
@@ -116,7 +141,8 @@ class PortNeed:
 class Needs:
     """What a kubelet and some components of its node need to start. `settings`: the kubelet's values that decide which rules count, by
     their field; `unit`: the kubelet's, whose main process holds what is free after its end; `addresses`: of --node-ip;
-    `cgroups`: those that must be there, by the field that names them; `provider_config` and `provider_folder`: of credential providers."""
+    `cgroups`: those that must be there, by the field that names them; `provider_config` and `provider_folder`: of credential providers;
+    `keys`: certificates and their private keys."""
 
     node_name: str
     paths: tuple[PathNeed, ...] = ()
@@ -130,6 +156,7 @@ class Needs:
     cgroups: Mapping[str, str] = field(default_factory=dict)
     provider_folder: str = ""
     provider_config: str = ""
+    keys: tuple[KeyNeed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,16 +189,17 @@ class Listener:
 @dataclass(frozen=True)
 class StartFacts:
     """What a node answered. What it did not answer is missing, and nothing follows from it. `tunables`: value, and whether it can be
-    written; `names`: the paths that a kubeconfig names, by its own path and the key; `pems`: certificates by path; `space`: free MiB and
-    inodes (None: its file system does not count them) by directory; `tasks`: threads now, and how many there may be; `inotify`: the same of
-    root's inotify instances, if none is left; `providers`: the configuration of credential providers, `programs`: the programs in their
-    directory; `complete`: the answer is whole."""
+    written; `names`: the paths that a kubeconfig names, by its own path and the key; `pems`: certificates by path; `keys`: private keys by
+    path; `space`: free MiB and inodes (None: its file system does not count them) by directory; `tasks`: threads now, and how many there
+    may be; `inotify`: the same of root's inotify instances, if none is left; `providers`: the configuration of credential providers,
+    `programs`: the programs in their directory; `complete`: the answer is whole."""
 
     epoch: int = 0
     tunables: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
     paths: Mapping[str, PathFact] = field(default_factory=dict)
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pems: Mapping[str, bytes] = field(default_factory=dict)
+    keys: Mapping[str, Material] = field(default_factory=dict)
     nameservers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     space: Mapping[str, tuple[float, int | None]] = field(default_factory=dict)
     listeners: tuple[Listener, ...] = ()

@@ -11,8 +11,8 @@ from typing import Any, Final
 from roles.engine.control_plane import Component
 from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, manifest, manifest_parts, unit
 from roles.engine.kubelet import Kubelet, kubelet_plan, lookup
-from roles.engine.starting.model import RECORD, FileRow, Holds, Needs, PathNeed, PortNeed, Stops
-from roles.engine.starting.table import KUBELET, TUNABLES, rows
+from roles.engine.starting.model import RECORD, FileRow, Holds, KeyNeed, KeyRow, Needs, PathNeed, PortNeed, Stops
+from roles.engine.starting.table import KEYS, KUBELET, SERVING_KEY, SNI, TUNABLES, rows
 from roles.engine.transaction import RESOLVERS, Refusal
 
 #: The files of a change, by path; None: it removes the file.
@@ -95,7 +95,9 @@ def kubelet_needs(kubelet: Kubelet, changed: Changed | None = None, argv: Iterab
         kubelet.unit_name,
         tuple(filter(None, node_ip.split(","))),
         dict(_reserved(read)),
-        *((provider, folder) if _plain(provider) and _plain(folder) else ("", "")),
+        folder if _plain(provider) and _plain(folder) else "",
+        provider if _plain(provider) and _plain(folder) else "",
+        _keys(KUBELET, paths),
     )
 
 
@@ -105,13 +107,17 @@ def component_needs(component: Component, data: bytes | None = None) -> Needs:
     argv = manifest.container_argv(data, component.container)
     given = any_flag.every(argv)
     paths: list[PathNeed] = []
+    keys: list[KeyNeed] = []
     for row in rows(component.name):
         for value in given.get(row.flag, ()):
             # A certificate and its key: CERTIFICATE,KEY:NAMES.
-            for part in value.split(":")[0].split(",") if row.flag == "tls-sni-cert-key" else (value,):
-                place = manifest_parts.place_of(data, component.container, part) if part.startswith("/") else None
-                if place is not None and place.source is not None:
-                    paths.append(PathNeed(component.name, row.name, place.source, row.holds, row.stops, row.dates))
+            parts = value.split(":")[0].split(",") if row.flag == SNI else [value]
+            places = [manifest_parts.place_of(data, component.container, part) if part.startswith("/") else None for part in parts]
+            sources = [place.source for place in places if place is not None and place.source is not None]
+            paths += [PathNeed(component.name, row.name, source, row.holds, row.stops, row.dates) for source in sources]
+            if row.flag == SNI and len(sources) == 2:
+                paths[-2] = replace(paths[-2], holds=Holds.certificates)
+                keys.append(KeyNeed(KeyRow(component.name, row.name, row.name, SERVING_KEY), *sources))
     for name, path, kind in manifest_parts.host_paths(data):
         if kind in _TYPES:
             paths.append(PathNeed(component.name, f"volume {name} ({kind})", path, _TYPES[kind], Stops.start))
@@ -120,7 +126,7 @@ def component_needs(component: Component, data: bytes | None = None) -> Needs:
     # What it holds already is its own, whatever its process is by then.
     new = port.isdigit() and int(port) != component.address[1] and manifest_parts.host_network(data)
     ports = (PortNeed(component.name, "--secure-port", int(port), address),) if new else ()
-    return Needs(component.node_name, tuple(_usable(paths)), ports)
+    return Needs(component.node_name, tuple(_usable(paths)), ports, keys=(*_keys(component.name, paths), *keys))
 
 
 def node_needs(kubelet: Kubelet, components: Iterable[Component] = ()) -> Needs | None:
@@ -143,9 +149,17 @@ def together(first: Needs, *others: Needs) -> Needs:
         first,
         paths=tuple(dict.fromkeys(path for one in every for path in one.paths)),
         ports=tuple(dict.fromkeys(port for one in every for port in one.ports)),
+        keys=tuple(dict.fromkeys(key for one in every for key in one.keys)),
         cgroups={name: path for one in reversed(every) for name, path in one.cgroups.items()},
         addresses=tuple(dict.fromkeys(address for one in every for address in one.addresses)),
     )
+
+
+def _keys(component: str, paths: Iterable[PathNeed]) -> tuple[KeyNeed, ...]:
+    """The pairs of which both are named."""
+    named = {one.named_by: one.path for one in _usable(paths)}
+    pairs = ((row, named.get(row.certificate, ""), named.get(row.key, "")) for row in KEYS if row.component == component)
+    return tuple(KeyNeed(row, certificate, key) for row, certificate, key in pairs if certificate and key)
 
 
 class _Values:

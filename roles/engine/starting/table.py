@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from roles.engine.starting.model import FileRow, Holds, Stops, Tunable
+from roles.engine.starting.model import FileRow, Holds, KeyRow, Stops, Tunable
 
 KUBELET: Final = "kubelet"
 APISERVER, MANAGER, SCHEDULER = "kube-apiserver", "kube-controller-manager", "kube-scheduler"
@@ -92,6 +92,24 @@ FILES: Final[tuple[FileRow, ...]] = (
     *_component(SCHEDULER, Holds.identity, "kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig", dates=True),
     *_component(SCHEDULER, Holds.file, "config", "tls-private-key-file", "tls-sni-cert-key"),
     *(row for name in (MANAGER, SCHEDULER) for row in _component(name, Holds.certificates, *_SERVING)),
+)  # fmt: skip
+
+#: A flag with several certificates and their keys.
+SNI: Final = "tls-sni-cert-key"
+SERVING_KEY: Final = "apiserver/pkg/server/dynamiccertificates/dynamic_serving_content.go, loadCertKeyPair"
+#: Every certificate whose private key a process checks when it starts.
+KEYS: Final[tuple[KeyRow, ...]] = (
+    KeyRow(KUBELET, "tlsCertFile", "tlsPrivateKeyFile", "cmd/kubelet/app/server.go, InitializeTLS"),
+    *(KeyRow(name, "--tls-cert-file", "--tls-private-key-file", SERVING_KEY) for name in (APISERVER, MANAGER, SCHEDULER)),
+    KeyRow(APISERVER, "--etcd-certfile", "--etcd-keyfile", "etcd client/pkg/transport/listener.go, baseConfig"),
+    KeyRow(APISERVER, "--proxy-client-cert-file", "--proxy-client-key-file", "kube-aggregator pkg/apiserver/apiserver.go"),
+    *(
+        KeyRow(
+            MANAGER, f"--cluster-signing{one}-cert-file", f"--cluster-signing{one}-key-file",
+            "pkg/controller/certificates/signer/ca_provider.go, newCAProvider, setCA", True,
+        )
+        for one in _SIGNERS
+    ),
 )  # fmt: skip
 
 #: Fields of a kubelet that new pods take their effect from: their proof needs that a new pod starts.

@@ -160,7 +160,6 @@ BROKEN = [
     ("kubelets-trust-the-api", field(authentication__x509__clientCAFile="/pki/other.crt"), "no CA in /pki/other.crt has signed"),
     ("kubelets-trust-the-api", field(authentication__x509__clientCAFile=None), "accepts no certificate of a client"),
     ("api-is-known-where-kubelets-report", flag(API, client_ca_file="/pki/other.crt"), "no CA in /pki/other.crt has signed"),
-    ("signing-key", flag(MANAGER, cluster_signing_key_file="/pki/sa.key"), "no key in /pki/sign.crt belongs to the one in /pki/sa.key"),
     ("tokens-are-accepted", flag(API, service_account_key_file="/pki/client.crt"), "no key in /pki/client.crt belongs"),
     ("controllers-tokens-are-accepted", flag(MANAGER, service_account_private_key_file="/pki/client.key"), "belongs to the one in"),
     ("audience-of-the-issuer", flag(API, api_audiences="vault"), "https://kubernetes.default is not among them"),
@@ -170,11 +169,7 @@ BROKEN = [
     ("api-trusts-etcd", flag(API, etcd_cafile="/pki/other.crt"), "no CA in /pki/other.crt has signed"),
     ("extensions-trust-the-front-proxy", flag(API, requestheader_client_ca_file="/pki/other.crt"), "no CA in /pki/other.crt"),
     ("extensions-know-the-front-proxy", flag(API, requestheader_allowed_names="aggregator"), "'front-proxy-client' is not among them"),
-    ("serving-key-of-kube-apiserver", flag(API, tls_private_key_file="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
     ("key-for-kubelets", flag(API, kubelet_client_key="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
-    ("front-proxy-key", flag(API, proxy_client_key_file="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
-    ("etcd-client-key", flag(API, etcd_keyfile="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
-    ("kubelet-serving-key", field(tlsPrivateKeyFile="/pki/sa.key"), "belongs to the one in /pki/sa.key"),
     ("serving-certificates-are-signed", flag(MANAGER, controllers="*,-csrsigning"), "leaves out the controller that signs"),
     ("client-certificates-are-signed", flag(MANAGER, cluster_signing_cert_file=None, cluster_signing_key_file=None), "it has neither"),
     ("signed-for-as-long-as-renewed", field(rotateCertificates=False), "does not renew it"),
@@ -238,7 +233,7 @@ def test_what_is_not_known_is_not_judged() -> None:
         assert changed(before, change(before)) == []
 
 
-@pytest.mark.parametrize(("path", "name"), [("/pki/serving.key", "serving-key-of-kube-apiserver"), ("/pki/ca.crt", "pods-trust-the-api")])
+@pytest.mark.parametrize(("path", "name"), [("/pki/sa.key", "tokens-are-accepted"), ("/pki/ca.crt", "pods-trust-the-api")])
 def test_a_file_that_cannot_be_read_is_not_known_to_fit(path: str, name: str) -> None:
     """Neither fine nor wrong."""
     without = replace(well(), materials={**well().materials, ("cp1", path): Material(path, unread=Unread.no_openssl)})
@@ -288,7 +283,7 @@ def test_the_rows_are_whole() -> None:
     names = [pair.name for pair in PAIRS]
     assert len(names) == len(set(names)) >= 25
     tried = {name for name, _, _ in BROKEN}
-    alike = {"serving-key-of", "ciphers-of", "probes-of", "lease-of", "renewals-of", "one", "burst"}
+    alike = {"ciphers-of", "probes-of", "lease-of", "renewals-of", "one", "burst"}
     left = {name for name in names if name not in tried and not any(name.startswith(f"{one}-") for one in alike)}
     assert left == {
         "api-trusts-kubelets",

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from roles.engine.certificates import Material, Unread, parse_own
 from roles.engine.starting.judge import judge
 from roles.engine.starting.model import Cause, Listener, PathFact, StartFacts, Stops
 from roles.engine.starting.needs import kubelet_needs
+from tests.unit.api.world import Authority
 from tests.unit.node import node
 from tests.unit.starting.samples import RUNTIME, certificate, kubelet, obstacles, well
 
@@ -27,6 +29,8 @@ def test_a_healthy_node_has_no_obstacle_and_an_unknown_one_neither() -> None:
         assert judge("n1", needs, StartFacts()) == []
 
 
+ONE, OTHER = Authority("one").issue("a"), Authority("other").issue("b")
+SERVES = "tlsCertFile: /k.crt\ntlsPrivateKeyFile: /k.key\n"
 CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
     (PROTECT, (), {"tunables": {"vm.overcommit_memory": (0, True)}}, Cause.tunable, Stops.start,
      "protectKernelDefaults, and vm.overcommit_memory is 0 (needs 1); `sysctl -w vm.overcommit_memory=1`"),
@@ -39,6 +43,10 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
     ("authentication: {x509: {clientCAFile: /ca.crt}}\n", (), {"pems": {"/ca.crt": b""}}, Cause.certificate, Stops.start, "which has no certificate"),
     ("tlsCertFile: /k.crt\ntlsPrivateKeyFile: /k.key\n", (), {"paths": {"/k.key": GONE}}, Cause.file, Stops.start, "tlsPrivateKeyFile names /k.key"),
     ("", ("--tls-cert-file=/k.crt",), {"paths": {"/k.crt": PathFact("directory", True)}}, Cause.file, Stops.start, "which is a directory, not a file with"),
+    (SERVES, (), {"pems": {"/k.crt": ONE[0]}, "keys": {"/k.key": parse_own("/k.key", OTHER[1])}}, Cause.key, Stops.start,
+     "the key in /k.key (tlsPrivateKeyFile) is not that of the certificate in /k.crt (tlsCertFile)"),
+    (SERVES, (), {"pems": {"/k.crt": ONE[0]}, "keys": {"/k.key": Material("/k.key", unread=Unread.no_openssl)}}, Cause.unproven, Stops.note,
+     "NOT PROVEN that /k.key (tlsPrivateKeyFile) is the key of /k.crt (tlsCertFile): the node has no openssl"),
     ("", (), {"paths": {"/etc/resolv.conf": GONE}}, Cause.file, Stops.pods, "resolvConf names /etc/resolv.conf, which does not exist"),
     ("resolvConf: /run/systemd/resolve/resolv.conf\n", (),
      {"paths": {"/run/systemd/resolve/resolv.conf": GONE, "/etc/resolv.conf": PathFact("file", True)}}, Cause.file, Stops.pods,
@@ -94,7 +102,11 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
 def test_each_obstacle(config: str, argv: tuple[str, ...], facts: dict[str, Any], cause: Cause, stops: Stops, text: str) -> None:
     found = obstacles(config, (*CONFIG, *argv) if argv else None, **facts)
     assert [(one.cause, one.stops) for one in found] == [(cause, stops)], found
-    assert text in str(found[0]) and found[0].way_out
+    assert text in str(found[0]) and (found[0].way_out or cause is Cause.unproven)
+
+
+def test_a_key_that_fits_is_no_obstacle() -> None:
+    assert obstacles(SERVES, pems={"/k.crt": ONE[0]}, keys={"/k.key": parse_own("/k.key", ONE[1])}) == []
 
 
 def test_what_is_no_obstacle() -> None:

@@ -7,6 +7,7 @@ from roles.engine.kubelet.facts import find
 from roles.engine.starting.judge import judge
 from roles.engine.starting.model import Holds, PathFact
 from roles.engine.starting.needs import component_needs, kubelet_needs, node_needs, together
+from roles.engine.starting.table import FILES, KEYS
 from tests.unit.node import node
 from tests.unit.starting.samples import certificate, kubelet, well
 
@@ -33,7 +34,7 @@ def test_the_files_of_a_component() -> None:
     assert [(one.named_by, one.path, one.holds) for one in needs.paths] == [
         ("--client-ca-file", "/etc/kubernetes/pki/ca.crt", Holds.certificates),
         ("--etcd-certfile", "/srv/pki/etcd.crt", Holds.certificates),
-        ("--tls-sni-cert-key", "/srv/pki/a.crt", Holds.file),
+        ("--tls-sni-cert-key", "/srv/pki/a.crt", Holds.certificates),
         ("--tls-sni-cert-key", "/srv/pki/a.key", Holds.file),
         ("volume other (Directory)", "/srv/pki", Holds.directory),
     ]
@@ -51,6 +52,25 @@ def test_the_files_of_a_component() -> None:
         "its kube-apiserver would not start again: the certificate in /srv/pki/etcd.crt (--etcd-certfile) expired on 2026-05-29",
         "its kube-apiserver would not start again: --tls-sni-cert-key names /srv/pki/a.key, which does not exist",
     ]
+
+
+def test_each_certificate_with_its_key() -> None:
+    argv = (*ARGV, "--etcd-keyfile=/pki/etcd.key", "--proxy-client-cert-file=/pki/proxy.crt")
+    answer = node.answer(manifests={"kube-apiserver.yaml": manifest(*argv)}, components={"kube-apiserver": argv})
+    (component,) = find_components(find(node.parse("cp1", answer))).values()
+    found = [(one.row.key, one.certificate, one.key) for one in component_needs(component).keys]
+    assert found == [
+        ("--etcd-keyfile", "/srv/pki/etcd.crt", "/srv/pki/etcd.key"),
+        ("--tls-sni-cert-key", "/srv/pki/a.crt", "/srv/pki/a.key"),
+    ]
+    names = {(row.component, one.removeprefix("--")) for row in KEYS for one in (row.certificate, row.key)}
+    assert names <= {(row.component, row.field or row.flag) for row in FILES}
+
+
+def test_the_providers_of_credentials() -> None:
+    words = ("--image-credential-provider-config=/c.yaml", "--image-credential-provider-bin-dir=/b")
+    needs = kubelet_needs(kubelet(), argv=(*node.KUBEADM_ARGV, *words))
+    assert (needs.provider_config, needs.provider_folder) == ("/c.yaml", "/b")
 
 
 def test_what_the_files_say_counts_and_flags_before_them() -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from roles.engine.certificates import Unread, parse_material
 from roles.engine.starting.facts import answer, question
 from roles.engine.starting.judge import judge
-from roles.engine.starting.model import Holds, Needs, PathNeed, PortNeed, StartFacts, Stops
-from roles.engine.starting.table import TUNABLES
+from roles.engine.starting.model import Holds, KeyNeed, Needs, PathNeed, PortNeed, StartFacts, Stops
+from roles.engine.starting.table import KEYS, TUNABLES
+from tests.unit.api.world import Authority
 from tests.unit.starting.samples import certificate
 
 
@@ -82,6 +84,17 @@ def test_what_it_finds(tmp_path: Path, shell: str) -> None:
     server.close()
 
 
+def test_the_public_half_of_a_key(tmp_path: Path) -> None:
+    """What leaves the node of a private key is its public half."""
+    pem, key = Authority("ca").issue("a")
+    (tmp_path / "a.key").write_bytes(key)
+    (tmp_path / "bad.key").write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    keys = tuple(KeyNeed(KEYS[0], "/k.crt", str(tmp_path / name)) for name in ("a.key", "bad.key", "none.key"))
+    found = ask(Needs("n1", keys=keys)).keys
+    assert {Path(path).name: one.unread for path, one in found.items()} == {"a.key": None, "bad.key": Unread.locked}
+    assert found[str(tmp_path / "a.key")].public_keys == {parse_material("/k.crt", pem).certificates[0].public_key}
+
+
 def test_a_node_cannot_break_the_answer(tmp_path: Path) -> None:
     """Records that are cut, odd or forged make unknown facts, and no obstacle."""
     needs = Needs("n1", (need("/x"),), tunables=TUNABLES)
@@ -106,7 +119,7 @@ def test_shellcheck_finds_nothing() -> None:
     ports = (PortNeed("kubelet", "port", 10250, "0.0.0.0"),)
     needs = Needs(
         "n1", paths, ports, TUNABLES, "/run/c.sock", unit="kubelet.service", addresses=("10.0.0.1",), cgroups={"a": "b"},
-        provider_folder="/p", provider_config="/c",
+        provider_folder="/p", provider_config="/c", keys=(KeyNeed(KEYS[0], "/k.crt", "/k.key"),),
     )  # fmt: skip
     inner = question(needs).split("\n", 3)[3].rsplit("daytwo-start", 1)[0]
     done = subprocess.run(["shellcheck", "--shell=sh", "-"], input=inner, text=True, capture_output=True, check=False)
