@@ -18,6 +18,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from roles.engine.draining import CORDONED_BY
+from roles.reboot.plan import MARK, WITHOUT_EFFECT
 from tests.integration import draining, operator
 from tests.integration.draining import STUBBORN, killed
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
@@ -25,7 +26,6 @@ from tests.integration.serving import wrong_answer
 from tests.lab import Lab, images
 
 NAMESPACE = "t-reboot"
-MARK = "daytwo.dev/reboot"
 # An end that a client does not notice: the pod is not Ready from its deletion on, and serves until the last client knows.
 SERVE = "echo ok >/tmp/index.html; httpd -p 8080 -h /tmp; trap 'sleep 4; exit 0' TERM; while :; do sleep 1 & wait $!; done"
 PROTECTED = "after the next boot its kubelet would not start (protectKernelDefaults):"
@@ -107,7 +107,7 @@ def as_found(lab: Lab) -> Iterator[None]:
     for node in lab.nodes:
         lab.run(node, "rm -rf /run/reboot-required* /boot/vmlinuz-*-t")
     lab.kubectl("uncordon", *lab.nodes)
-    lab.kubectl("annotate", "node", "--all", f"{MARK}-", "daytwo.dev/reboot-without-effect-", "daytwo.dev/cordoned-by-")
+    lab.kubectl("annotate", "node", "--all", f"{MARK}-", f"{WITHOUT_EFFECT}-", "daytwo.dev/cordoned-by-")
     lab.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=280s")
 
 
@@ -157,13 +157,15 @@ def test_an_administrators_cordon_stays_and_a_kernel_that_was_not_chosen_halts_t
             assert f"not compared with the running kernel: {newer}" in flat, told.all
             told = reboot(only="w2", force="true")
             assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w2"), told.all
+            marks = set[str]()
         else:
             assert told.code == 1 and "HALTED" in told.out and "the reboot did not do its work" in flat, told.all
             assert "it is well and it keeps the cordon that it had" in flat and "its boot loader chose the old kernel" in flat
             again = reboot(only="w2", dry=True)
             assert again.code == 1 and "rebooted it for this already, and it came back the same" in " ".join(again.all.split()), again.all
+            marks = {WITHOUT_EFFECT}
         assert "it was cordoned before, and stays cordoned" in told.out
-        assert cordon_of(lab, "w2") == (True, set())
+        assert cordon_of(lab, "w2") == (True, marks)
     finally:
         lab.run("w2", f"rm -f /boot/vmlinuz-{newer}")
 

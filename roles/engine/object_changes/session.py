@@ -217,14 +217,16 @@ class ConnectedCluster:
 
 
 def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT) -> ConnectedCluster:
-    """Read all nodes of the inventory that answer, also those that --limit excludes, and open a session to the API, which may be away for
-    `wait` seconds. Raises DeployError."""
+    """Read all nodes of the inventory that answer, also those that --limit excludes (a refused worker of these is left out, with a
+    warning), and open a session to the API, which may be away for `wait` seconds. Raises DeployError."""
     bridge.stop(unreachable(fleet))
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
     skipped = {remote.name for remote in fleet.unreachable}
     found = survey(fleet, [remote for remote in fleet.inventory if remote.name not in skipped and (remote.connected or remote.connect())])
     bridge.stop(found.refusals)
+    for why in found.left_out:
+        bridge.show(f"WARNING --limit leaves this host out, and nothing that it says counts in this run: {why}")
     return ConnectedCluster(
         found,
         open_session(fleet, found, kubeconfig, wait),

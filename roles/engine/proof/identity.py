@@ -13,14 +13,17 @@ from roles.engine.node import Observation
 
 
 def claimed_names(by_host: Mapping[str, str], inventory: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """The hosts whose node's name is not theirs alone, and why. `by_host`: the names of their nodes; `inventory`: all hosts."""
+    """The hosts whose node's name is not theirs alone, and why. `by_host`: the names of their nodes; `inventory`: all hosts; a node
+    named as one of them is that host's, whoever else claims it."""
     hosts: dict[str, list[str]] = {}
     for host, name in by_host.items():
         hosts.setdefault(name, []).append(host)
     for host, name in by_host.items():
+        if name == host and name in inventory:
+            continue
         if others := [other for other in hosts[name] if other != host]:
             yield host, f"its node's name is {one_line(name)}, and so is that of {', '.join(others)}: one of them claims another's"
-        elif name in inventory and name != host:
+        elif name in inventory:
             yield host, f"its node's name is {one_line(name)}, and that is another host of the inventory"
 
 

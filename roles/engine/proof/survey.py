@@ -30,7 +30,8 @@ class SurveyedNode:
 @dataclass
 class Survey:
     """The nodes to change, by host; all observed nodes; the cluster, and the same over kept connections (`reading`), for the plan; the
-    refusals of all nodes; and the processes and files that were ignored."""
+    refusals of all nodes; the processes and files that were ignored. `left_out`: the refusals of workers that --limit excludes: nothing of
+    these is in the survey, and they stop no run."""
 
     nodes: dict[str, SurveyedNode] = field(default_factory=dict)
     observed: dict[str, SurveyedNode] = field(default_factory=dict)
@@ -38,6 +39,12 @@ class Survey:
     reading: Cluster = field(default_factory=Cluster)
     refusals: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def refuse(self, remote: Remote, refusal: Refusal, fleet: Fleet) -> None:
+        """Root on a worker must not stop the runs that leave it out."""
+        matters = remote.is_control_plane or remote in fleet.targets
+        (self.refusals if matters else self.left_out).append(str(refusal))
 
 
 def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubelet.wanted) -> Survey:
@@ -71,13 +78,16 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
             found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.ignored_files(its_kubelet, components)]
             looked.append(ObservedNode(remote, observation, its_kubelet, components))
         except Refusal as refusal:
-            found.refusals.append(str(refusal))
+            found.refuse(remote, refusal, fleet)
             if not isinstance(observation, Exception):
                 found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
     found.reading = found.cluster.kept()
     known = with_versions(found.reading, looked, fleet.each)
-    found.refusals += map(str, _not_its_node(looked, fleet, found.reading.last_nodes()))
+    strangers = dict(_not_its_node(looked, fleet, found.reading.last_nodes()))
     for one in looked:
+        if (stranger := strangers.get(one.remote.name)) is not None:
+            found.refuse(one.remote, stranger, fleet)
+            continue
         # The same as before, now with the versions.
         its_kubelet = kubelet.find(known[one.remote.name])
         components = control_plane.find(its_kubelet)
@@ -98,11 +108,12 @@ def refuse_claim(remote: Remote, components: Mapping[str, Component]) -> None:
         )
 
 
-def _not_its_node(looked: Sequence[ObservedNode], fleet: Fleet, nodes: Mapping[str, Mapping[str, Any]]) -> Iterator[Refusal]:
-    """The hosts that are not the Node that they name. `nodes`: as the API has them; {} if it was not asked."""
+def _not_its_node(looked: Sequence[ObservedNode], fleet: Fleet, nodes: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Refusal]]:
+    """The hosts that are not the Node that they name, and why. `nodes`: as the API has them; {} if it was not asked."""
     names = {one.remote.name: one.kubelet.node_name for one in looked if one.kubelet is not None}
     claimed = dict(claimed_names(names, [remote.name for remote in fleet.inventory]))
     for one in looked:
         host = one.remote.name
         if why := claimed.get(host) or other_machine(one.seen, nodes.get(names.get(host, ""), {})):
-            yield Refusal(host, why, "find out which machine it is; one whose IDs were changed reports them when its kubelet is restarted")
+            way_out = "find out which machine it is; one whose IDs were changed reports them when its kubelet is restarted"
+            yield host, Refusal(host, why, way_out)

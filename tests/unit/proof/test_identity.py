@@ -12,11 +12,11 @@ from roles.drain.model import chosen_nodes
 from roles.engine import control_plane, kubelet
 from roles.engine.api import EtcdError, EtcdHealth
 from roles.engine.api.etcd import EtcdMember
-from roles.engine.bridge.hosts import Remote
+from roles.engine.bridge.hosts import Fleet, Remote
 from roles.engine.node import Observation
 from roles.engine.proof.cluster import Cluster, NoApi, worst_health
 from roles.engine.proof.identity import REPORT_SECONDS, claimed_names, other_machine
-from roles.engine.proof.survey import refuse_claim
+from roles.engine.proof.survey import Survey, refuse_claim
 from roles.engine.transaction import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import file_line, parse
@@ -75,11 +75,13 @@ def test_a_run_refuses_a_host_that_shows_what_the_inventory_does_not_say() -> No
     [
         ({"cp1": "cp1", "w1": "w1"}, []),
         ({"one": "a", "two": "b"}, []),
-        ({"cp1": "cp1", "w1": "cp1", "w2": "w2"}, ["cp1", "w1"]),
+        ({"cp1": "cp1", "w1": "cp1", "w2": "w2"}, ["w1"]),
+        ({"one": "cp1", "two": "cp1"}, ["one", "two"]),
         ({"w1": "w2"}, ["w1"]),
     ],
 )
 def test_a_nodes_name_is_one_hosts_alone(by_host: dict[str, str], claims: list[str]) -> None:
+    """That of a host with this name, if there is one: nobody else's claim takes it away."""
     assert [host for host, _ in claimed_names(by_host, ["cp1", "w1", "w2"])] == claims
 
 
@@ -88,6 +90,16 @@ def test_a_drain_of_a_host_that_claims_anothers_node_is_refused() -> None:
     with pytest.raises(ValueError, match="w1: its node's name is cp1, and so is that of cp1: one of them claims another's"):
         chosen_nodes(("w1",), [], by_host, ["cp1", "w1", "w2"])
     assert chosen_nodes(("w2",), [], by_host, ["cp1", "w1", "w2"]) == ("w2",)
+
+
+def test_a_refused_worker_that_is_left_out_stops_no_run() -> None:
+    cp1, w1, w2 = remote("cp1", True), remote("w1", False), remote("w2", False)
+    left, all_hosts = Survey(), Survey()
+    for one in (cp1, w1):
+        left.refuse(one, Refusal(one.name, "bad"), Fleet([w2], [cp1, w1], [], [cp1, w1, w2]))
+        all_hosts.refuse(one, Refusal(one.name, "bad"), Fleet([cp1, w1, w2], [], [], [cp1, w1, w2]))
+    assert (left.refusals, left.left_out) == (["cp1: bad"], ["w1: bad"])
+    assert (all_hosts.refusals, all_hosts.left_out) == (["cp1: bad", "w1: bad"], [])
 
 
 def machine(machine_id: str = "m1", boot: str = "b1", age: float = 1000.0) -> Observation:
