@@ -79,20 +79,26 @@ class DrainRun(ObjectRun):
 
 
 def rows(run: DrainRun) -> list[list[str]]:
-    """A row for each step; with many, the pods of a workload that ended alike share one."""
+    """A row for each step; with many, the pods of a workload that were moved alike share one, if their proofs differ only in amounts."""
     folds = len(run.steps) > _MOST_ROWS
-    groups: dict[tuple[str, ...], list[ClusterStep]] = {}
+    groups: dict[tuple[object, ...], list[ClusterStep]] = {}
     for step in run.steps:
-        key = (step.summary, step.action, step.outcome) if folds and step.action in _MOVES else (step.name,)
+        alike = folds and step.action in _MOVES
+        key = (step.summary, step.action, step.outcome, *table.wording(_said(step))) if alike else (step.name,)
         groups.setdefault(key, []).append(step)
     return [_row(steps) for steps in groups.values()]
+
+
+def _said(step: ClusterStep) -> str:
+    return step.how or step.why
 
 
 def _row(steps: Sequence[ClusterStep]) -> list[str]:
     step = steps[0]
     seconds = max(one.seconds for one in steps)
     name = step.name if len(steps) == 1 else f"{table.counted(len(steps), 'pod')}: {step.summary}"
-    return [name, step.action, step.outcome, f"{seconds:.0f}" if seconds else "-", table.short(step.how or step.why) or "-"]
+    said = table.short(table.in_common([_said(one) for one in steps]))
+    return [name, step.action, step.outcome, f"{seconds:.0f}" if seconds else "-", said or "-"]
 
 
 def show_end(run: DrainRun) -> None:

@@ -28,6 +28,18 @@ def create_private(folder: Path) -> None:
             one.chmod(_FOLDER_MODE)
 
 
+def keep_newest(folder: Path, pattern: str, most: int) -> None:
+    """Remove the oldest files of a `state_folder`, by the time of their last change, so that `most` are left. What cannot be removed
+    stays: another process may be faster."""
+    found: list[tuple[float, Path]] = []
+    for path in folder.glob(pattern):
+        with suppress(OSError):
+            found.append((path.stat().st_mtime, path))
+    for _, path in sorted(found)[: max(len(found) - most, 0)]:
+        with suppress(OSError):
+            path.unlink()
+
+
 def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
     """Write a file completely or not at all, also if the machine loses power: no reader ever sees a part of it. Other users may write into
     the folder (/tmp), so the temporary file has an unpredictable name, and is never an existing file or link. The umask cuts `mode`.

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiError
-from roles.engine.bounds import moment
 from roles.engine.bridge import Fleet, Remote, show, show_lines
-from roles.engine.inputs import Changes, Declared, NoKeys
+from roles.engine.inputs import Changes, Declared, NoKeys, unmatched
 from roles.engine.kubelet import kubelet_plan
 from roles.engine.node import Observation
 from roles.engine.node_changes import (
@@ -31,13 +30,14 @@ from roles.engine.node_changes import (
 )
 from roles.engine.object_changes import ObjectRun
 from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode
-from roles.engine.rollout import Turns, deploying, no_data, table
+from roles.engine.rollout import Turns, deploying, no_data, one, table
 from roles.engine.timeouts import patient
 from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded, Speaker
-from roles.history.model import RollbackOptions
+from roles.history.listing import age, chosen
+from roles.history.model import ChangesOptions, RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet_config import cgroups, drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
@@ -48,19 +48,25 @@ UNINSTALL_SECONDS = 120
 # ---- deploys/changes.py
 
 
-@deploying("Changes", no_data)
-def changes(fleet: Fleet, _: None) -> None:
-    """List the runs and changes that the nodes have recorded, the newest last. Raises DeployError if a node could not be read."""
+@deploying("Changes", one(ChangesOptions))
+def changes(fleet: Fleet, wanted: ChangesOptions) -> None:
+    """List the runs and changes that the nodes have recorded, the newest last. Raises DeployError if a node could not be read, or if no
+    node has the run that is asked for."""
     history, failures = _ask(fleet, fleet.targets)
-    listed = [change for recorded in history.values() for change in recorded if not change.disbelieved]
-    order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in listed}))}
-    listed.sort(key=lambda change: (order[change.run], change.order, change.host))
+    believed = [change for recorded in history.values() for change in recorded if not change.disbelieved]
+    order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in believed}))}
+    believed.sort(key=lambda change: (order[change.run], change.order, change.host))
+    if wanted.run is not None and not failures:
+        bridge.stop(f"run: {text}" for text in unmatched([wanted.run], order, "no run in the records of these nodes"))
+    listed = chosen(believed, wanted, time.time())
     headers = ["run", "age", "node", "component", "state", "by", "what"]
     rows = table.folded([_row(change) for change in listed], vary=(1,), node=2)
-    show_lines("\n" + table.render(headers, rows) if rows else "\nno changes are recorded on these nodes")
+    show_lines("\n" + table.render(headers, rows) if rows else f"\nno changes are {'listed' if believed else 'recorded on these nodes'}")
     for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
+    if left_out := len(order) - len({change.run for change in listed}):
+        show(f"\n{table.counted(left_out, 'run')} not listed; to list more: --data last={len(order)}, --data since=7d, --data run=NAME")
     for problem in (*_disbelieved(history), *_unusable(listed), *_cut(listed)):
         show(f"\nWARNING: {problem}")
     try:
@@ -132,9 +138,8 @@ def _row(change: Recorded) -> list[str]:
 
 
 def _age(at: str) -> str:
-    if (found := moment(at)) is None:
+    if (seconds := age(at, time.time())) is None:
         return "?"
-    seconds = time.time() - found.timestamp()
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f}{unit}"
@@ -408,6 +413,7 @@ def _uninstall(remote: Remote) -> bool:
 
 
 DATA_KEYS = (
+    Declared(ChangesOptions, ("changes",)),
     Declared(RollbackOptions, ("rollback",), changes=Changes.NODES),
     Declared(ChangeDrains, ("rollback",)),
     Declared(NoKeys, ("uninstall",), changes=Changes.DAYTWO),

@@ -30,6 +30,8 @@ from roles.engine.transaction import (
 QUESTION_SECONDS = 60
 #: No run has more changes, and no count of runs or changes is higher.
 _MOST = 10**9
+#: A node keeps the last 50 changes (roles/engine/transaction/model.py, KEEP), and those that are not over.
+MOST_RECORDS = 1000
 _DISBELIEVED = "disbelieved"
 _MODE = re.compile(r"0?[0-7]{3,4}")
 
@@ -146,6 +148,8 @@ def _parse(host: str, lines: Iterable[str], speaker: Speaker) -> list[Recorded]:
     whole = False
     for line in lines:
         name, *fields = line.split(" ")
+        if len(found) > MOST_RECORDS:
+            raise ValueError(f"it has more than {MOST_RECORDS} records")
         match name:
             case "change":
                 found[fields[0]] = _change(host, speaker, *fields)

@@ -1,4 +1,4 @@
-"""The options of a roll-back: which run to undo, and the consents."""
+"""The options of the list of changes and of a roll-back: which runs, and the consents."""
 
 from __future__ import annotations
 
@@ -21,16 +21,39 @@ def _run(value: object) -> str:
     return text
 
 
+_Run = Annotated[str | None, BeforeValidator(_run), WithJsonSchema({"type": "string", "pattern": _RUN})]
+_SINCE = r"^[1-9]\d{0,4}[mhd]$"
+_SECONDS = {"m": 60, "h": 3600, "d": 86400}
+
+
+def _since(value: object) -> str:
+    if not re.fullmatch(_SINCE, str(value)):
+        raise ValueError(f"since={value} is no age; write a number and m, h or d: 90m, 36h, 7d")
+    return str(value)
+
+
+class ChangesOptions(Frozen):
+    """The data keys of deploys/changes.py, which choose the runs that are listed. What is not over is always listed."""
+
+    run: Annotated[_Run, Field(description="list this run alone", examples=["r20260131-235900-1a2b"])] = None
+    since: Annotated[
+        str | None,
+        BeforeValidator(_since),
+        WithJsonSchema({"type": "string", "pattern": _SINCE}),
+        Field(description="list only runs of this age or younger, in minutes, hours or days", examples=["36h", "7d"]),
+    ] = None
+    last: Annotated[int, Field(ge=1, le=10000, description="list so many runs, the newest", examples=[100])] = 20
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.since is None else int(self.since[:-1]) * _SECONDS[self.since[-1]]
+
+
 class RollbackOptions(Frozen):
     """The data keys of deploys/rollback.py. `run`: None for the newest; `force`: undo also what was changed since; `allow_evictions`:
     undo also if that evicts pods; for runs on API objects `allow_restarts`, and `kubeconfig` for the API."""
 
-    run: Annotated[
-        str | None,
-        BeforeValidator(_run),
-        WithJsonSchema({"type": "string", "pattern": _RUN}),
-        Field(description="the run to undo; default: the newest one", examples=["r20260131-235900-1a2b"]),
-    ] = None
+    run: Annotated[_Run, Field(description="the run to undo; default: the newest one", examples=["r20260131-235900-1a2b"])] = None
     force: Annotated[
         Boolean, Field(description="consent: undo also a file or a field of an object that was changed since", examples=[True])
     ] = False

@@ -247,8 +247,16 @@ def pruned(history: SampleHistory, now: float, living: Collection[str] = ()) -> 
     going_on = sorted((span for span in spans if span.id in living), key=_memory)[-MOST_LIVING:]
     kept = {span.id for span in (*ended, *going_on)}
     spans = [span for span in spans if span.id in kept]
-    kills = sorted((kill for kill in history.kills if kill.at >= oldest), key=lambda kill: kill.at)[-MOST_KILLS:]
-    return SampleHistory(tuple(spans), tuple(kills))
+    return SampleHistory(tuple(spans), _kept_kills(history.kills, oldest))
+
+
+def _kept_kills(kills: Iterable[Kill], oldest: float) -> tuple[Kill, ...]:
+    """The newest ones since `oldest`; and as long as there is one of them, the one at the lowest limit, however old it is. It says where
+    raise after raise began: kills at each new limit must not make it forgotten."""
+    in_order = sorted(kills, key=lambda kill: kill.at)
+    newest = [kill for kill in in_order if kill.at >= oldest][-MOST_KILLS:]
+    lowest = min((kill for kill in in_order if kill.limit is not None), key=lambda kill: kill.limit or 0, default=None)
+    return (lowest, *newest[-MOST_KILLS + 1 :]) if newest and lowest is not None and lowest not in newest else tuple(newest)
 
 
 def _memory(span: Span) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from roles.engine.bounds import read_json
-from roles.engine.files import FILE_MODE, create_private, state_folder, write_whole
+from roles.engine.files import FILE_MODE, create_private, keep_newest, state_folder, write_whole
 from roles.engine.timeouts import Deadline
 from roles.right_size.samples import DAY, KEEP_DAYS, ClockError, Kill, Point, Read, SampleHistory, Span
 from roles.right_size.workloads import SizedWorkload
@@ -30,6 +30,8 @@ FORMAT = 1
 LOCK_SECONDS = 30.0
 #: A larger file is not one that daytwo wrote.
 MOST_BYTES = 64 * 2**20
+#: Of one cluster; whoever may create workloads may create any number.
+MOST_WORKLOADS = 50_000
 _PAUSE = 0.2
 
 
@@ -90,6 +92,8 @@ class Store:
                 new = dict(change(self.read(workload)))
                 containers = {name: _plain(one) for name, one in new.items()}
                 text = json.dumps({"format": FORMAT, "workload": asdict(workload), "containers": containers})
+                if len(text) >= MOST_BYTES:
+                    raise StoreError(f"{self.path(workload)}: its samples would have more than {MOST_BYTES >> 20} MiB: they are not kept")
                 write_whole(self.path(workload), text + "\n", FILE_MODE)
                 return new
         except ClockError as error:
@@ -101,7 +105,8 @@ class Store:
             ) from error
 
     def forget(self, now: float) -> None:
-        """Remove the files of workloads that no run has seen for KEEP_DAYS. Raises StoreError."""
+        """Remove the files of workloads that no run has seen for KEEP_DAYS, and of more than MOST_WORKLOADS the oldest. Raises
+        StoreError."""
         try:
             if not self.folder.is_dir():
                 return
@@ -109,6 +114,7 @@ class Store:
                 for path in self.folder.glob("*.json"):
                     if path.stat().st_mtime < now - KEEP_DAYS * DAY:
                         path.unlink()
+                keep_newest(self.folder, "*.json", MOST_WORKLOADS)
         except OSError as error:
             raise StoreError(f"{self.folder}: old samples could not be removed ({error.strerror or error})") from error
 

@@ -62,14 +62,51 @@ cells = st.sampled_from(["a", "b"])
 
 @given(st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=30))
 def test_each_host_is_in_exactly_one_row_with_its_own_values(values: list[tuple[str, str, str]]) -> None:
-    rows = [[f"w{number}", *cell] for number, cell in enumerate(values)]
+    rows = [[f"w{number}", cell[0], cell[1], f"{number % 3} of {cell[2]}"] for number, cell in enumerate(values)]
     found = table.folded(rows, vary=(3,))
-    assert len({tuple(row[1:3]) for row in found}) == len(found)
+    assert len({(*row[1:3], row[3][-1]) for row in found}) == len(found)
     assert sum(int(row[0].partition(" hosts")[0]) if " hosts: " in row[0] else 1 for row in found) == len(rows)
     for row in found:
-        own = [one for one in rows if one[1:3] == row[1:3]]
+        own = [one for one in rows if (*one[1:3], one[3][-1]) == (*row[1:3], row[3][-1])]
         assert row[0] == detail.hosts([one[0] for one in own])
-        assert row[3] == (own[0][3] if len({one[3] for one in own}) == 1 else "various")
+        numbers = sorted({one[3][0] for one in own})
+        assert row[3] == f"{numbers[0]}{f'-{numbers[-1]}' if len(numbers) > 1 else ''} of {row[3][-1]}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        ("PID 12 is new; 9 pods unharmed", "PID 7 is new; 30 pods unharmed", "PID 7-12 is new; 9-30 pods unharmed"),
+        ("3d", "45s", "45s-3d"),
+        ("at 10.0.0.7 until 2027-01-02T03:04:05Z, 3fa9c1d2", "at 10.0.0.8 until 2027-02-02T03:04:05Z, 4fa9c1d2", "at ... until ..., ..."),
+        ("9 pods unharmed", "9 pods unharmed; GONE: shop/web-1", ""),
+        ("9 pods unharmed", "9 pods unharmed; gone, as announced: shop/web-1", ""),
+        ("gates in /metrics", "NOT PROVEN: /metrics could not be read", ""),
+        (
+            "lease renewed; drained before it (3 pods moved), uncordoned",
+            "lease renewed; drained before it (3 pods moved), ann has cordoned it",
+            "",
+        ),
+        ("v1.36.3", "v1.36.4", ""),
+        ("w1", "w2", ""),
+        ("# pods", "3 pods", ""),
+    ],
+)
+def test_what_varies_in_one_row_are_amounts_and_no_words(one: str, other: str, together: str) -> None:
+    found = [row[1] for row in table.folded([["w1", one], ["w2", other]], vary=(1,))]
+    assert found == ([together] if together else [one, other])
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_texts_of_any_kind_share_a_row_only_if_their_words_are_the_same(one: str, other: str) -> None:
+    assert table.in_common([one, one]) == one
+    if table.wording(one) == table.wording(other):
+        table.in_common([one, other])
+
+
+def test_a_cell_of_any_length_does_not_widen_the_rows_of_others() -> None:
+    text = table.render(["run", "what"], [["r" * 100_000, "x"], *([["r1", "y"]] * 100)])
+    assert len(text) < 150_000
 
 
 @pytest.mark.parametrize(("hosts", "verbose"), [(8, [None]), (1000, [True]), (1000, [None, True])])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.files import write_whole
+from roles.engine.files import keep_newest, write_whole
 
 
 def test_a_file_is_there_whole_with_the_mode_of_the_umask(tmp_path: Path) -> None:
@@ -62,3 +62,16 @@ def test_nothing_is_left_where_it_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
         write_whole(tmp_path / "b", "\udc80")
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_of_many_files_the_newest_stay(tmp_path: Path) -> None:
+    for number in range(9):
+        path = tmp_path / f"r{number}.jsonl"
+        path.touch()
+        os.utime(path, (number, number))
+    (tmp_path / "dangling.jsonl").symlink_to(tmp_path / "nothing")
+    (tmp_path / "other.txt").touch()
+    keep_newest(tmp_path, "*.jsonl", 3)
+    keep_newest(tmp_path, "*.jsonl", 3)
+    keep_newest(tmp_path / "none", "*", 3)
+    assert sorted(os.listdir(tmp_path)) == ["dangling.jsonl", "other.txt", "r6.jsonl", "r7.jsonl", "r8.jsonl"]

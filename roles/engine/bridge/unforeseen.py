@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from roles.engine.bridge.refused import RunRefused
-from roles.engine.files import FILE_MODE, create_private, state_folder, write_whole
+from roles.engine.files import FILE_MODE, create_private, keep_newest, state_folder, write_whole
 from roles.engine.harmless import harmless, one_line
 from roles.engine.transaction import mask_text
 
 _ROOT = Path(__file__).resolve().parents[3]
 _LONGEST = 300
+# Characters of a traceback with the words of others, and files.
+_MOST_KEPT, _MOST_FILES = 1 << 20, 50
 # The same error of many hosts is kept once.
 _kept: dict[str, Path | None] = {}
 
@@ -66,6 +68,7 @@ def _keep(text: str) -> Path | None:
         folder = state_folder("errors")
         create_private(folder)
         path = folder / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}-{len(_kept)}.txt"
-        write_whole(path, harmless(mask_text(text)), FILE_MODE)
+        write_whole(path, harmless(mask_text(text))[-_MOST_KEPT:], FILE_MODE)
+        keep_newest(folder, "*.txt", _MOST_FILES)
         return path
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from roles.engine import detail
 from roles.engine.bridge import show, show_lines
@@ -59,19 +60,9 @@ def _groups(stages: Sequence[Stage[NodeStep]]) -> list[tuple[Stage[NodeStep], li
 
 
 def _shape(step: NodeStep) -> tuple[object, ...]:
-    change, drained = step.change, (step.drain is not None, step.recreates_pods)
-    return (
-        change.component,
-        change.kind,
-        change.summary,
-        change.unit,
-        change.daemon_reload,
-        change.confirm_timeout,
-        change.checkpoints,
-        change.runtime,
-        drained,
-        change.files,
-    )
+    """What the plan must show apart: all of a change but its node, and what only the canary has."""
+    alike = replace(step.change, id="", node="", pod="", soak=0, old_argv=None, new_argv=None, arguments_sha256=None)
+    return alike, step.drain is not None, step.recreates_pods
 
 
 def _cluster_objects(run: NodeRun) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 from roles.engine import detail
@@ -9,43 +10,69 @@ from roles.engine.bridge import end_with, show
 from roles.engine.harmless import one_line
 
 CELL = 160
-#: How a proof says what it does not show; what follows, to its end, is never hidden.
+# What may differ between hosts that share a row, in columns that vary: what is each host's own (addresses, checksums and IDs, times of a
+# clock), and amounts, also with a unit of time. Any other word is an outcome.
+_OWN = r"\d{1,3}(?:\.\d{1,3}){3}|(?=\w*\d)[0-9a-f]{8,}|\d{4}-\d\d-\d\d(?:[T ][\d:.]+Z?)?"
+_VARYING = re.compile(rf"(?<![\w.])({_OWN}|\d+(?:\.\d+)?[smhd]?)(?!\w|\.\d)")
+# A longer row of digits is an ID.
+_LONGEST_AMOUNT = 8
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+#: How a proof says what it does not show.
 NOT_PROVEN = "NOT PROVEN"
 #: The exit status of a run that is done, and whose operator has accepted that not all of it is proven.
 UNPROVEN = 3
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns are as wide as their widest cell; the last column is not padded. A cell is one line, and harmless."""
+    """Columns are as wide as their widest cell, up to CELL; the last column is not padded. A cell is one line, and harmless."""
     cells = [[one_line(cell) for cell in row] for row in (headers, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
+    widths = [min(max(len(row[column]) for row in cells), CELL) for column in range(len(headers))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
 def folded(rows: Sequence[Sequence[str]], vary: Collection[int] = (), node: int = 0) -> list[list[str]]:
     """With many hosts, rows that differ only in the column `node` as one row, in the order of the first of them. Columns of `vary` may
-    differ too, but not in what is NOT PROVEN; the row then has that, or `various`."""
+    differ too, but only in amounts (`wording`)."""
     if not detail.folds():
         return [list(row) for row in rows]
-    alike: dict[tuple[str, ...], list[Sequence[str]]] = {}
+    alike: dict[tuple[object, ...], list[Sequence[str]]] = {}
     for row in rows:
-        key = tuple(_unproven(cell) if column in vary else cell for column, cell in enumerate(row) if column != node)
+        key = tuple(wording(cell) if column in vary else cell for column, cell in enumerate(row) if column != node)
         alike.setdefault(key, []).append(row)
-    return [[_cell(group, column, node) for column in range(len(group[0]))] for group in alike.values()]
+    return [[_cell([row[column] for row in group], column == node) for column in range(len(group[0]))] for group in alike.values()]
 
 
-def _cell(group: Sequence[Sequence[str]], column: int, node: int) -> str:
-    if column == node:
-        return detail.hosts([row[node] for row in group])
-    first = group[0][column]
-    return first if all(row[column] == first for row in group) else _unproven(first) or "various"
+def _cell(cells: Sequence[str], is_node: bool) -> str:
+    return detail.hosts(cells) if is_node else in_common(cells)
 
 
-def _unproven(cell: str) -> str:
-    """From NOT_PROVEN on; "" if the cell does not have it."""
-    place = cell.find(NOT_PROVEN)
-    return cell[place:] if place >= 0 else ""
+def wording(cell: str) -> tuple[str, ...]:
+    """A text without its amounts: what hosts must have in common to share a row."""
+    return tuple(_VARYING.split(cell)[::2])
+
+
+def in_common(cells: Sequence[str]) -> str:
+    """One text for texts of the same `wording`: an amount that differs as `LEAST-MOST`, what is each one's own as `...`."""
+    parts = zip(*(_VARYING.split(cell) for cell in cells), strict=True)
+    return "".join(_part(sorted(set(part))) for part in parts)
+
+
+def _part(different: list[str]) -> str:
+    if len(different) == 1:
+        return different[0]
+    try:
+        least, *_, most = sorted(different, key=_size)
+    except ValueError:
+        return "..."
+    return f"{least}-{most}"
+
+
+def _size(amount: str) -> float:
+    """Raises ValueError for what is no amount."""
+    if amount.isdigit() and len(amount) >= _LONGEST_AMOUNT:
+        raise ValueError(amount)
+    return float(amount.rstrip("smhd")) * _SECONDS.get(amount[-1:], 1)
 
 
 def end_by_consent(proofs: Iterable[str], consents: Collection[str]) -> None:

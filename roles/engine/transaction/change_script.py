@@ -136,9 +136,9 @@ def keep_script(
     change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME, *, append: bool = False
 ) -> str:
     """A script for `sh -s` as root: the node keeps the record of a change of the cluster itself. It replaces the node's record of this
-    change, or appends to it (`append`). `state` is a state of change.sh."""
+    change, or appends to it (`append`), and forgets the oldest ones. `state` is a state of change.sh."""
     record = "\n".join(json.dumps(dict(event), sort_keys=True) for event in events)
-    values = {"id": change_id, "home": home, "holder": holder.lines, "record": record, "state": state, "append": append}
+    values = {"id": change_id, "home": home, "holder": holder.lines, "record": record, "state": state, "append": append, "keep": model.KEEP}
     return templates().get_template("keep.sh.j2").render(values)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from roles.engine.bounds import read_json
-from roles.engine.files import create_private, state_folder
+from roles.engine.files import create_private, keep_newest, state_folder
 from roles.engine.transaction.change_script import Holder
 from roles.engine.transaction.mask import mask_command, mask_text
 from roles.engine.transaction.model import Change, FileEdit
@@ -26,6 +26,8 @@ from roles.engine.transaction.refusal import Refusal
 
 #: The format of new records, stated in their first line. Older records that do not state it have format 0, and can be read too.
 FORMAT = 1
+#: Records that are kept on the operator's machine: the newest ones.
+MOST_RUNS = 5000
 
 
 @dataclass(frozen=True)
@@ -216,8 +218,9 @@ class RunRecord:
             ) from error
 
     def _create(self) -> None:
-        """Create the empty file, and sync the directories above it."""
+        """Create the empty file, and sync the directories above it. The oldest records are forgotten."""
         create_private(self.path.parent)
+        keep_newest(self.path.parent, "*.jsonl", MOST_RUNS - 1)
         if not self.path.exists() or self.path.stat().st_size:
             # An existing file belongs to another run.
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

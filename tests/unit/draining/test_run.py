@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyinfra.api import output
 
 from roles.drain import DrainRun, plan_way_back
+from roles.drain.run import rows
 from roles.engine.bridge import Fleet
 from roles.engine.draining import CORDONED_BY, EVICT, PROVE, DrainConsents, Drainer, plan_drain, reading
 from roles.engine.transaction.object_record import parse
@@ -169,3 +171,21 @@ def test_an_uncordon_that_fails_is_a_warning_with_the_command(host: Host, told: 
     said = "\n".join(told)
     assert cordon(api)[0] and outcomes(run)[0] == ("Node w1", "done")
     assert "WARNING: Node w1 is STILL CORDONED by this run: " in said and "uncordon it: deploys/uncordon.py --data nodes=w1" in said
+
+
+def test_pods_that_ended_in_another_way_have_their_own_row() -> None:
+    def step(number: int, how: str, outcome: str = "done", why: str = "") -> SimpleNamespace:
+        return SimpleNamespace(
+            name=f"pod shop/web-{number}", summary="of web", action=EVICT, outcome=outcome, how=how, why=why, seconds=1.0
+        )
+
+    moved = [step(number, f"evicted; gone; {number} of Deployment shop/web are Ready") for number in range(40)]
+    odd = [
+        step(40, "it was gone already"),
+        step(41, "evicted; gone; its replacement by Job is not proven"),
+        step(42, "", "failed", "the API server refused its eviction for 60 s: a"),
+        step(43, "", "failed", "the API server refused its eviction for 60 s: b"),
+    ]
+    found = rows(SimpleNamespace(steps=[*moved, *odd]))  # type: ignore[arg-type]
+    assert [row[0] for row in found] == ["40 pods: of web", *(f"pod shop/web-{number}" for number in range(40, 44))]
+    assert found[0][-1] == "evicted; gone; 0-39 of Deployment shop/web are Ready"

@@ -107,6 +107,18 @@ def test_what_is_kept_has_a_bound() -> None:
     assert len(kept.kills) == samples.MOST_KILLS
 
 
+def test_kills_at_each_new_limit_do_not_hide_where_the_raises_began() -> None:
+    limits, kept, day = [160, 200, 256, 320, 400, 512], SampleHistory(), 0
+    for limit in limits:
+        for _ in range(samples.MOST_KILLS + 9):
+            day += 1
+            at = START + day * samples.DAY / 6
+            kept = samples.pruned(SampleHistory(kills=(*kept.kills, Kill(f"{day:064x}", at, limit))), at)
+    assert len(kept.kills) == samples.MOST_KILLS and evidence(kept).kill_least == 160
+    after = START + (day / 6 + samples.KEEP_DAYS + 1) * samples.DAY
+    assert samples.pruned(kept, after).kills == (), "a month without a kill: what was before says nothing of the program of today"
+
+
 def test_every_replica_that_runs_is_kept_from_run_to_run() -> None:
     """Else the worst one may be missing from the advice, and no rate would ever be over more than one run."""
     count = samples.MOST_SPANS + 30

@@ -88,7 +88,10 @@ def test_what_is_not_proven_on_one_of_many_nodes_has_its_own_line(many: None) ->
     why = "NOT PROVEN: /metrics could not be read"
     rows = [[f"w{n}", *row[1:], str(n), f"PID {n} is new; {why if n in (7, 8) else 'gates in /metrics'}"] for n in range(1, 13)]
     folded = capability._folded(rows)
-    assert [(one[0], one[-1]) for one in folded] == [("10 hosts: w1-w6, w9-w12", "various"), ("2 hosts: w7-w8", why)]
+    assert [(one[0], one[-1]) for one in folded] == [
+        ("10 hosts: w1-w6, w9-w12", "PID 1-12 is new; gates in /metrics"),
+        ("2 hosts: w7-w8", f"PID 7-8 is new; {why}"),
+    ]
 
 
 def test_plans_that_differ_in_a_mode_are_not_the_same() -> None:

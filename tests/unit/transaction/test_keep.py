@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.scripts import templates
+from roles.engine.transaction import model
 from roles.engine.transaction.change_script import Holder, keep_script
 from roles.engine.transaction.inflight import in_flight
 from roles.engine.transaction.record import RunInfo, cluster_record, end_record
@@ -91,3 +92,21 @@ def test_shellcheck_has_nothing_to_say(append: bool) -> None:
     script = keep_script(NAME, Holder(INFO.id, INFO.who, "pyinfra inv deploy"), "staged", [{"event": "plan"}], append=append)
     told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
     assert told.returncode == 0, told.stdout
+
+
+def test_records_of_runs_of_the_cluster_have_an_end_without_any_change_of_the_node(tmp_path: Path) -> None:
+    others = {"in-flight": ("applied", "change.sh"), "failed": ("revert-failed", "change.sh"), "killed": ("staged", "record.jsonl")}
+    for name, (state, file) in others.items():
+        here = tmp_path / "changes" / name
+        here.mkdir(parents=True)
+        (here / "state").write_text(f"state={state}\n")
+        (here / "number").write_text("0\n")
+        (here / file).touch()
+    (tmp_path / "changes/.being-staged.1").mkdir()
+    for number in range(model.KEEP + 10):
+        name = f"{INFO.id}-{number}-cluster-objects"
+        script = keep_script(name, INFO.holder, "confirmed", [PLANNED], str(tmp_path))
+        assert subprocess.run(["sh", "-s"], input=script, text=True, check=False).returncode == 0
+    left = {path.name for path in (tmp_path / "changes").iterdir()}
+    newest = {f"{INFO.id}-{number}-cluster-objects" for number in range(10, model.KEEP + 10)}
+    assert left == newest | {"in-flight", "failed", ".being-staged.1"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.files import create_private, state_folder
-from roles.engine.transaction import RunRecord, new_run_id, this_run
+from roles.engine.transaction import RunRecord, new_run_id, record, this_run
 from roles.engine.transaction.mask import mask_command
 
 TOKEN = "31ada4fd-adec-460c-809a-9e56ceb75269"
@@ -53,3 +53,14 @@ def test_only_the_user_may_read_it_whatever_the_umask(mask: int, tmp_path: Path,
         os.umask(old)
     modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
     assert len(modes) == 5 and all(mode in (0o700, 0o600) for mode in modes.values()), modes
+
+
+def test_the_records_of_runs_on_the_operators_machine_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(record, "MOST_RUNS", 3)
+    made = [RunRecord(this_run(f"r2026010{number}-000000-aaaa", {})) for number in range(5)]
+    for number, one in enumerate(made):
+        one.write({"event": "begin"})
+        os.utime(one.path, (number, number))
+    assert [one.path.exists() for one in made] == [False, False, True, True, True]
+    assert len(made[-1].path.read_text().splitlines()) == 2

@@ -1,0 +1,66 @@
+"""Which runs deploys/changes.py lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles.engine.bounds import moment
+from roles.engine.inputs import read_host
+from roles.engine.transaction import Refusal
+from roles.history import facts
+from roles.history.facts import HistoryError, Recorded, parse
+from roles.history.listing import chosen
+from roles.history.model import ChangesOptions
+from tests.unit.history.test_history import answer
+
+NOW = 1_770_000_000.0
+
+
+def change(run: str, at: str, state: str = "confirmed", host: str = "w1") -> Recorded:
+    return Recorded(host, f"{run}-{host}", state, "", "", "", {"run": run, "at": at}, None)
+
+
+CHANGES = [
+    change("r1", "2026-01-01T00:00:00Z"),
+    change("r2", "2026-01-20T00:00:00Z", "revert-failed"),
+    change("r3", "2026-01-30T00:00:00Z"),
+    change("r3", "2026-01-30T00:00:00Z", host="w2"),
+    change("r4", "no time"),
+    change("r5", "2026-02-02T00:00:00Z", "reverted"),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "runs"),
+    [
+        ({}, ["r1", "r2", "r3", "r3", "r4", "r5"]),
+        ({"last": 2}, ["r2", "r4", "r5"]),
+        ({"since": "1m"}, ["r2", "r4"]),
+        ({"since": "36h"}, ["r2", "r4", "r5"]),
+        ({"since": "4d"}, ["r2", "r3", "r3", "r4", "r5"]),
+        ({"since": "99999d", "last": 1}, ["r2", "r5"]),
+    ],
+)
+def test_an_age_and_a_number_choose_runs_and_hide_nothing_that_is_not_over(given: dict[str, Any], runs: list[str]) -> None:
+    now = moment("2026-02-02T12:00:00Z")
+    assert now is not None
+    assert [one.run for one in chosen(CHANGES, ChangesOptions(**given), now.timestamp())] == runs
+
+
+def test_one_run_alone() -> None:
+    names = [change("r20260131-235900-1a2b", "2026-01-01T00:00:00Z"), *CHANGES]
+    assert chosen(names, ChangesOptions(run="r20260131-235900-1a2b"), NOW) == names[:1]
+
+
+@pytest.mark.parametrize("given", [{"since": "7"}, {"since": "1w"}, {"since": "-1d"}, {"since": "0d"}, {"last": 0}, {"run": "r1"}])
+def test_what_chooses_nothing_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(Refusal):
+        read_host("w1", lambda key, default=None: given.get(key, default), ChangesOptions, tuple(given))
+
+
+def test_a_node_with_records_without_an_end_is_an_error_of_that_node() -> None:
+    lines = answer(*((f"r{number}-w1-kubelet", "state=reverted\n", "", []) for number in range(facts.MOST_RECORDS + 2)))
+    with pytest.raises(HistoryError, match=r"w1: .* it has more than 1000 records"):
+        parse("w1", lines)
