@@ -20,10 +20,10 @@ from roles.engine.editing import FormatError, unit
 _BACKUP = re.compile(
     r"(~|[.\-_](bak|backup|bkp|old|orig|original|save|saved|copy|prev|previous|tmp|disabled|swp|swo|"
     r"rpmsave|rpmnew|rpmorig|dpkg-(old|new|dist|tmp|bak)|ucf-(old|dist|new)|ansible[._-]?tmp.*)\.?[0-9]*"
-    r"|[.\-_]\d{4}-?\d{2}-?\d{2}([T._-]?\d{2}[:._-]?\d{2}([:._-]?\d{2})?)?| \(?copy\)?.*)\Z",
+    r"|[.\-_][0-9]{4}-?[0-9]{2}-?[0-9]{2}([T._-]?[0-9]{2}[:._-]?[0-9]{2}([:._-]?[0-9]{2})?)?| \(?copy\)?.*)\Z",
     re.IGNORECASE,
 )
-_ROTATED = re.compile(r"\.(ya?ml|json|conf)\.\d{1,3}\Z")
+_ROTATED = re.compile(r"\.(ya?ml|json|conf)\.[0-9]{1,3}\Z")
 _EXTENSIONS = re.compile(r"\.(ya?ml|json|conf)\Z")
 # Files that packages create to keep an empty directory.
 _KEEPERS = frozenset({".kubelet-keep", ".keep", ".gitkeep", ".placeholder"})

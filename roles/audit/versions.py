@@ -37,7 +37,7 @@ def parse_target(value: Any, catalogue: Catalogue) -> int | None:
     """
     if value is None:
         return None
-    found = re.fullmatch(r"v?1\.(\d+)(\.\d+)?", str(value).strip())
+    found = re.fullmatch(r"v?1\.([0-9]+)(\.[0-9]+)?", str(value).strip())
     known = f"the table has v1.{catalogue.minors[0]} to v1.{catalogue.minors[-1]}"
     if found is None:
         raise ValueError(f"target_version is {value!r}; write a minor release: v1.{catalogue.newest}")
@@ -254,7 +254,7 @@ def _files(view: View) -> Iterator[tuple[str, dict[str, Any], Mapping[tuple[str,
 
 
 def _line(lines: Mapping[tuple[str, ...], int], path: str) -> int | None:
-    parts: Sequence[str] = re.sub(r"\[\d+\]", "", path).split(".")
+    parts: Sequence[str] = re.sub(r"\[[0-9]+\]", "", path).split(".")
     for length in range(len(parts), 0, -1):
         if (line := lines.get((*parts[: length - 1], ".".join(parts[length - 1 :])))) or (line := lines.get(tuple(parts[:length]))):
             return line

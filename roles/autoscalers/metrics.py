@@ -14,7 +14,7 @@ from roles.engine.object_changes import did_you_mean
 
 #: The fields of an entry that are metrics.
 METRIC_FIELDS = ("cpu", "memory", "containers", "pods", "object", "external", "metrics")
-_PERCENT = re.compile(r"(\d+)%\Z")
+_PERCENT = re.compile(r"([0-9]{1,9})%\Z")
 _RESOURCES = ("cpu", "memory")
 _WINDOW, _PERIOD = 3600, 1800
 _DIRECTIONS = ("scaleUp", "scaleDown")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from roles.autoscalers.metrics import METRIC_FIELDS, behavior_of, metrics_of
+from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import RESOURCES_OF_KINDS, did_you_mean, kind_name, namespaced_name, object_name
@@ -37,7 +38,7 @@ def target_of(key: str, kinds: Iterable[str]) -> dict[str, str]:
 
 
 def _replicas(value: Any) -> int:
-    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_REPLICAS:
         raise ValueError(f"{value!r} is not a number of pods")
@@ -304,8 +305,8 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
     """One problem, in terms of the data: entry, field, value, rule, way out."""
     key, *rest = [str(part) for part in item["loc"]]
     place = key
-    if rest and rest[0].isdigit() and isinstance(values[key], Mapping):
-        place += f": {list(values[key])[int(rest[0])]}"
+    if rest and (index := digits(rest[0])) is not None and isinstance(values[key], Mapping):
+        place += f": {list(values[key])[index]}"
     field = rest[1] if len(rest) > 1 else ""
     inside = f"{place}: {field}" if field else place
     hidden = ("namespace", "kind", "target", "absent")

@@ -19,7 +19,7 @@ from roles.engine.bounds import read_json
 from roles.engine.object_changes import RESOURCES_OF_KINDS, NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 
-_PATH = re.compile(r"/apis/(apps|autoscaling|autoscaling\.k8s\.io)/v\d/namespaces/[a-z0-9-]+/[a-z]+/[a-z0-9.-]+\Z")
+_PATH = re.compile(r"/apis/(apps|autoscaling|autoscaling\.k8s\.io)/v[0-9]/namespaces/[a-z0-9-]+/[a-z]+/[a-z0-9.-]+\Z")
 
 
 def plan_way_back(record: ObjectsRecord, there: Mapping[str, Object], *, force: bool) -> ObjectPlan[AutoscalerAction]:

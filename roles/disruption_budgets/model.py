@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
+from roles.engine.bounds import digits
 from roles.engine.disruption import ALWAYS_ALLOW, BUDGETS_PATH, IF_HEALTHY, namespaced
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.object_changes import did_you_mean, key_problem, kind_name, label_selector, namespaced_name, object_name, value_problem
@@ -17,7 +18,7 @@ ABSENT = "absent"
 EXAMPLE = "NAMESPACE/NAME, such as shop/web"
 DEFAULT_PROOF_SECONDS = 60
 _INT32 = 2**31 - 1
-_PERCENT = re.compile(r"\d+%\Z")
+_PERCENT = re.compile(r"[0-9]{1,9}%\Z")
 _SPELLINGS = {
     "maxUnavailable": "max_unavailable",
     "minAvailable": "min_available",
@@ -28,7 +29,7 @@ _SELECTOR_FIELDS = ("matchLabels", "matchExpressions")
 
 def _number(value: Any) -> int | str:
     """A number of pods, or a percentage (pkg/apis/apps/validation: ValidatePositiveIntOrPercent, IsNotMoreThan100Percent)."""
-    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{value!r} is neither a number of pods nor a percentage; write 1, or '25%'")
@@ -239,8 +240,8 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
     """One problem, in terms of the data: entry, field, value, rule, way out."""
     key, *rest = [str(part) for part in item["loc"]]
     place = key
-    if key == "disruption_budgets" and rest and rest[0].isdigit() and isinstance(values[key], Mapping):
-        place += f": {list(values[key])[int(rest[0])]}"
+    if key == "disruption_budgets" and rest and (index := digits(rest[0])) is not None and isinstance(values[key], Mapping):
+        place += f": {list(values[key])[index]}"
     field = rest[1] if len(rest) > 1 else ""
     inside = f"{place}: {field}" if field else place
     known = [name for name in Budget.model_fields if name not in ("namespace", "name", "absent")]

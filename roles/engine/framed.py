@@ -70,7 +70,7 @@ class Framed:
             return
         # A terminal between here and there turns each line feed into two characters (termios(3), ONLCR).
         line = line.removesuffix("\r") if self._returns else line
-        if found := re.search(rf"daytwo-end-{self.word} \d+$", line):
+        if found := re.search(rf"daytwo-end-{self.word} [0-9]+$", line):
             self.ended = True
             line = line[: found.start()]
             if not line:

@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from roles.engine import placement
+from roles.engine.bounds import digits
 from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -277,9 +278,9 @@ def minor_of(node: Mapping[str, Any]) -> int:
     """The minor version of the node's kubelet: 36 of v1.36.3. Raises ValueError if the node does not report it."""
     version = str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
     parts = version.removeprefix("v").split(".")
-    if len(parts) < 2 or not parts[1].isdigit():
+    if len(parts) < 2 or (minor := digits(parts[1])) is None:
         raise ValueError(f"status.nodeInfo.kubeletVersion of the node is {version!r}; the kubelet writes it as v1.36.3")
-    return int(parts[1])
+    return minor
 
 
 # ---- thresholds

@@ -98,7 +98,7 @@ def _gate(name: str, facts: Mapping[str, Any], provisional: int) -> dict[str, An
 
 
 def _minor(version: object) -> int:
-    found = re.fullmatch(r"1\.(\d+)", version) if isinstance(version, str) else None
+    found = re.fullmatch(r"1\.([0-9]+)", version) if isinstance(version, str) else None
     if not found:
         raise ValueError(f"{version!r} is not a minor such as 1.36; quote it, or YAML drops a trailing zero")
     return int(found.group(1))

@@ -97,7 +97,7 @@ class Subject:
 def emulated_minor(values: Iterable[str]) -> int | None:
     """The minor of --emulated-version, written as `1.33` or `kube=1.33`; the last one counts; None if it is not set."""
     parts = [part.strip() for value in values for part in value.split(",")]
-    found = [match.group(1) for part in parts if (match := re.fullmatch(r"(?:kube=)?v?1\.(\d+)", part))]
+    found = [match.group(1) for part in parts if (match := re.fullmatch(r"(?:kube=)?v?1\.([0-9]+)", part))]
     return int(found[-1]) if found else None
 
 

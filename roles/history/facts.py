@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from roles.engine.bounds import digits
 from roles.engine.harmless import one_line
 from roles.engine.scripts import templates
 from roles.engine.transaction import (
@@ -188,7 +189,7 @@ def _change(host: str, speaker: Speaker, name: str, state: str, reason: str, rec
         deadline=values.get("deadline", ""),
         plan=plan or {"run": values.get("run", ""), "who": values.get("who", ""), "command": values.get("command", "")},
         end=next((event for event in reversed(events) if event.get("event") == "end"), None),
-        number=_bounded("number", number) if number.isdecimal() else None,
+        number=None if digits(number) is None else _bounded("number", number),
         damaged=record_lines.damaged,
         events=events,
     )

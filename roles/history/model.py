@@ -11,7 +11,7 @@ from roles.engine.bridge import Remote, refusals
 from roles.engine.inputs import Boolean, Frozen, Kubeconfig, read_model
 from roles.engine.transaction import Refusal
 
-_RUN = r"^r\d{8}-\d{6}-[0-9a-f]{4}$"
+_RUN = r"^r[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$"
 
 
 def _run(value: object) -> str:
@@ -22,7 +22,7 @@ def _run(value: object) -> str:
 
 
 _Run = Annotated[str | None, BeforeValidator(_run), WithJsonSchema({"type": "string", "pattern": _RUN})]
-_SINCE = r"^[1-9]\d{0,4}[mhd]$"
+_SINCE = r"^[1-9][0-9]{0,4}[mhd]$"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400}
 
 

@@ -35,7 +35,7 @@ _NOT_THE_NODES = frozenset(("lo", "kube-ipvs0"))
 ENDPOINT = "the endpoint of the API"
 _KUBEADM = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 _ENDPOINT = re.compile(
-    r"""^controlPlaneEndpoint:\s*["']?(?:\[(?P<six>[0-9A-Fa-f:]+)\]|(?P<name>[^\s:"'\[\]]+))(?::\d+)?["']?\s*$""", re.MULTILINE
+    r"""^controlPlaneEndpoint:\s*["']?(?:\[(?P<six>[0-9A-Fa-f:]+)\]|(?P<name>[^\s:"'\[\]]+))(?::[0-9]+)?["']?\s*$""", re.MULTILINE
 )
 
 

@@ -61,5 +61,5 @@ def _notes(state: KubeletState, before: Mapping[str, Any], after: Mapping[str, A
 
 def _old_kernel(state: KubeletState) -> bool:
     info = (state.node.get("status") or {}).get("nodeInfo") or {}
-    found = re.match(r"(\d+)\.(\d+)", str(info.get("kernelVersion") or ""))
+    found = re.match(r"([0-9]+)\.([0-9]+)", str(info.get("kernelVersion") or ""))
     return found is None or (int(found.group(1)), int(found.group(2))) < _NOSWAP_KERNEL

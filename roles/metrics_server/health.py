@@ -149,6 +149,6 @@ def resolution(deployment: Object | None) -> float:
     containers = ((((deployment or {}).get("spec") or {}).get("template") or {}).get("spec") or {}).get("containers") or ()
     for one in containers:
         for word in (*(one.get("command") or ()), *(one.get("args") or ())):
-            if found := re.fullmatch(r"--metric-resolution=(\d+)(s|m)", str(word)):
+            if found := re.fullmatch(r"--metric-resolution=([0-9]+)(s|m)", str(word)):
                 return float(found[1]) * (60 if found[2] == "m" else 1)
     return 60.0

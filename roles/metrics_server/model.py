@@ -18,7 +18,7 @@ _IMAGE = re.compile(
     r"(?P<name>[a-z0-9][a-z0-9.-]*(?::[0-9]+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+)(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:[.+-].*)?")
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:[.+-].*)?")
 _MOST_REPLICAS = 10
 
 

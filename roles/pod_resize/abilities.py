@@ -65,7 +65,7 @@ class Ability:
 
 def minor_of(version: str) -> int:
     """36 of v1.36.3; 0 if the text is not a version."""
-    found = re.match(r"v?1\.(\d+)", version)
+    found = re.match(r"v?1\.([0-9]+)", version)
     return int(found.group(1)) if found else 0
 
 
@@ -103,7 +103,7 @@ def _runtime(node: NodeAbility) -> list[str]:
     if node.system == "windows":
         return [f"{node.name}: it runs Windows, which has no in-place resize"]
     name, _, version = node.runtime.partition("://")
-    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
+    found = re.match(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)", version)
     if name == "containerd" and found and tuple(map(int, found.groups())) < CONTAINERD:
         least = ".".join(map(str, CONTAINERD))
         return [f"{node.name}: containerd {version} does not report the resources of its containers; upgrade it to {least} or later"]

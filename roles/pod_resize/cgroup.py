@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from roles.engine.bounds import digits
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import whole
 from roles.engine.node import ObservationError, unreadable
@@ -43,10 +44,9 @@ class ContainerCgroup:
     def usage(self) -> int | None:
         """Bytes that the kernel cannot reclaim for a lower limit: without inactive page cache, as the kubelet counts the working set."""
         name = "memory.usage_in_bytes" if self.version == "v1" else "memory.current"
-        if not self.files.get(name, "").isdigit():
+        if (used := digits(self.files.get(name, ""))) is None:
             return None
-        inactive = self.files.get("inactive_file", "")
-        return max(0, int(self.files[name]) - (int(inactive) if inactive.isdigit() else 0))
+        return max(0, used - (digits(self.files.get("inactive_file", "")) or 0))
 
     def __str__(self) -> str:
         names = (
@@ -98,9 +98,9 @@ def _cpu_limit(held: ContainerCgroup, limit: str | None) -> Iterable[str]:
         unlimited = "max"
     if limit is None or quantity(limit) == 0:
         return [] if has == unlimited else [_wrong(held, name, unlimited)]
-    if not period.isdigit():
+    if (each := digits(period)) is None:
         return [f"{name}: its period is unknown ({period or '-'})"]
-    expected = quota(whole(quantity(limit) * 1000), int(period))
+    expected = quota(whole(quantity(limit) * 1000), each)
     return [] if has == str(expected) else [_wrong(held, name, str(expected))]
 
 
@@ -108,7 +108,7 @@ def _memory_limit(held: ContainerCgroup, limit: str | None) -> Iterable[str]:
     name = "memory.limit_in_bytes" if held.version == "v1" else "memory.max"
     has = held.files.get(name, "-")
     if limit is None or quantity(limit) == 0:
-        unlimited = has == "max" or (has.isdigit() and int(has) > _NO_MEMORY_LIMIT)
+        unlimited = has == "max" or (digits(has) or 0) > _NO_MEMORY_LIMIT
         return [] if unlimited else [_wrong(held, name, "no limit")]
     # The kernel counts whole pages.
     expected = whole(quantity(limit)) // _PAGE * _PAGE

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
+from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import RESOURCES_OF_KINDS, namespaced_name
@@ -60,9 +61,9 @@ def _of_selector(value: Any) -> str | None:
 
 def _at_once(value: Any) -> int:
     text = str(value).strip()
-    if isinstance(value, bool) or not text.isdigit() or int(text) < 1:
+    if isinstance(value, bool) or (number := digits(text)) is None or number < 1:
         raise ValueError(f"{value!r} is not a number of pods (1, 2, ...)")
-    return int(text)
+    return number
 
 
 _OfWorkload = Annotated[str | None, BeforeValidator(_of_workload), WithJsonSchema({"type": "string", "pattern": "^[^/]+/[^/]+$"})]

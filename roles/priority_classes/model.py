@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
+from roles.engine.bounds import digits
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.object_changes import (
     KINDS,
@@ -161,7 +162,7 @@ def _classes(value: Any) -> Any:
         if isinstance(entry, tuple):
             name, fields = entry
             if isinstance(value, str):
-                if not re.fullmatch(r"[+-]?\d+", fields):
+                if not re.fullmatch(r"[+-]?[0-9]{1,20}", fields):
                     raise ValueError(f"{name}={fields}: the value is not a whole number")
                 fields = int(fields)
             if not isinstance(fields, Mapping):
@@ -312,8 +313,8 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
     """One problem, in terms of the data: entry, field, value, rule, way out."""
     key, *rest = [str(part) for part in item["loc"]]
     place = key
-    if rest and rest[0].isdigit():
-        place += f": {_entry_name(key, values[key], int(rest[0]))}"
+    if rest and (index := digits(rest[0])) is not None:
+        place += f": {_entry_name(key, values[key], index)}"
     field = rest[1] if len(rest) > 1 else ""
     shown = _SHOWN.get(field, field)
     inside = f"{shown}.{'.'.join(rest[2:])}" if len(rest) > 2 else shown

@@ -259,9 +259,9 @@ def _units(text: str) -> dict[str, BootUnit]:
 
 def _seconds(text: str) -> float | None:
     """The sum at the end of a line of systemd-analyze(1): `= 1min 11.3s`; None if it has not ended its boot."""
-    found = re.search(r"= ((?:(?:\d+(?:\.\d+)?)(?:h|min|ms|s) ?)+)", text)
+    found = re.search(r"= ((?:(?:[0-9]+(?:\.[0-9]+)?)(?:h|min|ms|s) ?)+)", text)
     units = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001}
-    parts = re.findall(r"(\d+(?:\.\d+)?)(h|min|ms|s)", found[1]) if found else []
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(h|min|ms|s)", found[1]) if found else []
     return sum(float(number) * units[unit] for number, unit in parts) if parts else None
 
 

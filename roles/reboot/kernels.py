@@ -8,13 +8,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from roles.engine.bounds import digits
+
 # 6.1.0-18-amd64, 6.12.48+deb13-cloud-amd64, 5.15.0-91-generic: the flavour follows the version.
 _DEBIAN = re.compile(r"(?P<version>[0-9].*?)-(?P<flavour>[A-Za-z][A-Za-z0-9_-]*)")
 # 5.14.0-362.8.1.el9_3.x86_64, with +debug, +rt or +64k behind it.
 _RED_HAT = re.compile(r"(?P<version>[0-9].*)\.(?P<flavour>[a-z0-9_]+(?:\+[A-Za-z0-9_-]+)?)")
 _LIKE_RED_HAT = frozenset({"rhel", "fedora", "centos"})
-_RUNS = re.compile(r"\d+|\D+")
-_SEGMENTS = re.compile(r"\d+|[A-Za-z]+|~|\^")
+_RUNS = re.compile(r"[0-9]+|[^0-9]+")
+_SEGMENTS = re.compile(r"[0-9]+|[A-Za-z]+|~|\^")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def compare_debian(one: str, other: str) -> int:
 def _pairs(text: str) -> list[tuple[str, str]]:
     """Text without digits and the number behind it, in turn."""
     runs = _RUNS.findall(text)
-    if runs and runs[0].isdigit():
+    if runs and runs[0][0] in "0123456789":
         runs.insert(0, "")
     runs += [""] * (len(runs) % 2)
     return list(zip(runs[::2], runs[1::2], strict=True))
@@ -117,14 +119,15 @@ def _compare_segments(one: list[str], other: list[str]) -> int:
         if "^" in (first, second):
             # After the end, but before anything else.
             return (-1 if second else 1) if first == "^" else (1 if first else -1)
-        if first.isdigit() and second.isdigit():
-            if int(first) != int(second):
-                return int(first) - int(second)
+        here, there = digits(first), digits(second)
+        if here is not None and there is not None:
+            if here != there:
+                return here - there
             continue
         if not first or not second:
             return 1 if first else -1
         # A number is newer than letters.
-        if first.isdigit() != second.isdigit():
-            return 1 if first.isdigit() else -1
+        if (here is None) != (there is None):
+            return 1 if there is None else -1
         return 1 if first > second else -1
     return 0

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from roles.engine.bounds import digits
 from roles.engine.starting import TUNABLES
 
 #: What the kernel starts with (Documentation/admin-guide/sysctl), where a kubelet checks a tunable.
@@ -184,7 +185,7 @@ def _of_command_line(cmdline: str, name: str) -> Setting | None:
 
 
 def _kernels_own(found: NextBoot, name: str) -> str:
-    built = re.search(rf"^{_BUILT_IN.get(name, '-')}=(-?\d+)$", found.kconfig, re.MULTILINE)
+    built = re.search(rf"^{_BUILT_IN.get(name, '-')}=(-?[0-9]+)$", found.kconfig, re.MULTILINE)
     return built[1] if built else _KERNELS.get(name, "0")
 
 
@@ -237,7 +238,7 @@ def _swap_makers(found: NextBoot, enabled: frozenset[str]) -> Iterator[str]:
         # Units that are generated from /etc/fstab may be of an older one.
         if state.split()[:1] == ["enabled"]:
             yield name
-    if re.search(r"^\s*\[zram\d+\]", found.zram, re.MULTILINE) and "systemd.zram=0" not in found.cmdline.split():
+    if re.search(r"^\s*\[zram[0-9]+\]", found.zram, re.MULTILINE) and "systemd.zram=0" not in found.cmdline.split():
         yield "zram-generator.conf"
     yield from sorted(enabled)
 
@@ -268,7 +269,7 @@ def _cgroups(found: NextBoot, needs: KubeletNeeds) -> Iterator[tuple[str, str]]:
     if found.cgroup == 2 and needs.fails_on_v1 and entries and all(any(word in line for word in _V1) for line in entries):
         rule = "every entry of its boot loader boots with cgroup v1, and its kubelet does not start there (failCgroupV1)"
         yield rule, "remove systemd.unified_cgroup_hierarchy=0 from the kernel's command line"
-    if found.cgroup == 1 and found.systemd.isdigit() and int(found.systemd) >= _ONLY_V2 and _FORCED not in found.cmdline:
+    if found.cgroup == 1 and (digits(found.systemd) or 0) >= _ONLY_V2 and _FORCED not in found.cmdline:
         rule = f"it runs with cgroup v1, and the installed systemd {found.systemd} does not boot with it"
         yield (
             rule,

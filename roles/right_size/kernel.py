@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from roles.engine.bounds import digits
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
 from roles.engine.node import ObservationError, unreadable
@@ -21,7 +22,7 @@ MOST = 3000
 # Larger than any real value: a limit that is not set reads as `max` (v2) or as the largest number of whole pages (v1).
 _NO_LIMIT = 2**60
 # No counter and no clock is higher (2**63; 300 years): a node that says so is broken, or lies.
-_MOST_DIGITS, _MOST_SECONDS = 19, 1e10
+_MOST_SECONDS = 1e10
 _MICRO, _NANO = 1e6, 1e9
 # Of CPU time, the one that counts first.
 _COUNTERS = ("usage_usec", "cpuacct.usage")
@@ -128,8 +129,7 @@ def _time(text: str) -> float:
 
 
 def _number(files: Mapping[str, str], *names: str) -> int | None:
-    texts = [files[name] for name in names if files.get(name, "").isdecimal() and files[name].isascii()]
-    return int(texts[0]) if texts and len(texts[0]) <= _MOST_DIGITS else None
+    return next((found for name in names if (found := digits(files.get(name, ""))) is not None), None)
 
 
 def _seconds(files: Mapping[str, str], name: str) -> float | None:

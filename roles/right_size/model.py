@@ -53,7 +53,7 @@ def _span(value: Any) -> str:
 
 def span_seconds(text: str) -> float:
     """Of days (7d), or of a duration as Go writes it (36h). Raises ValueError."""
-    if days := re.fullmatch(r"(\d{1,4})d", text):
+    if days := re.fullmatch(r"([0-9]{1,4})d", text):
         return float(int(days.group(1)) * DAY)
     try:
         return float(parse_duration(text))

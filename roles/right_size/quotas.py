@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.engine import placement
+from roles.engine.bounds import digits
 from roles.engine.kubelet import amounts, parse_quantity
 from roles.engine.object_changes import Object, is_over, replicas
 from roles.pod_resize import PodStep
@@ -62,9 +63,12 @@ def starts_first(kind: str, item: Object) -> bool:
 
 def _scaled(value: Any, count: int, *, up: bool) -> int:
     text = str(value)
+    share = digits(text.removesuffix("%"))
+    if share is None:
+        return count
     if not text.endswith("%"):
-        return int(text)
-    whole = count * int(text[:-1])
+        return share
+    whole = count * share
     return -(-whole // 100) if up else whole // 100
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
-_LINE = re.compile(rf'^({_CPU}|{_MEMORY})\{{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\}} (\S+)(?: (\d{{1,15}}))?$', re.MULTILINE)
+_LINE = re.compile(rf'^({_CPU}|{_MEMORY})\{{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\}} (\S+)(?: ([0-9]{{1,15}}))?$', re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\\n]|\\.)*)"')
 #: Lines that are read: a node has 2 of them for each container.
 MOST = 20_000

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.engine.bounds import EARLIEST, LATEST, MOST_DEPTH, at_epoch, moment, read_json, span
+from roles.engine.bounds import EARLIEST, LATEST, MOST_DEPTH, at_epoch, digits, moment, read_json, span
 
+ROOT = Path(__file__).resolve().parents[2]
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -95,3 +98,25 @@ def test_depth_is_counted_outside_of_strings() -> None:
     for _ in range(MOST_DEPTH):
         deep = [deep]
     assert pickle.dumps(read_json(json.dumps(deep)))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0", 0), ("007", 7), (str(2**64 - 1), 2**64 - 1), ("", None), ("-1", None), ("+1", None), ("1_0", None), (" 1", None), ("1\n", None)]
+    + [("٣", None), ("³", None), ("9" * 21, None), ("9" * 5000, None)],
+)
+def test_digits_are_ascii_and_no_more_than_64_bits(text: str, found: int | None) -> None:
+    assert digits(text) == found
+
+
+def test_nothing_takes_the_digits_of_other_scripts() -> None:
+    """The API server and the kubelet read ASCII. `\\d` is fine where the pattern says re.ASCII."""
+    loose = re.compile(r"\\d|\.(?:isdigit|isdecimal|isnumeric)\(")
+    places = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for folder in ("roles", "deploys")
+        for path in (ROOT / folder).rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if loose.search(line) and "ASCII" not in line and "isascii" not in line
+    ]
+    assert places == [], "use [0-9], or roles.engine.bounds.digits"

@@ -294,7 +294,7 @@ class Members:
 
     def _curl_failed(self, path: str, text: str) -> errors.ApiError:
         host, lower = self._access.host, text.lower()
-        found = re.search(r"curl: \((\d+)\)", text)
+        found = re.search(r"curl: \(([0-9]+)\)", text)
         code = int(found.group(1)) if found else None
         if code is None and "not found" in lower:
             because = self._forbidden.rule if self._forbidden else "there is no SSH connection to forward through"

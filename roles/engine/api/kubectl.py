@@ -8,6 +8,7 @@ import shlex
 
 from roles.engine.api import errors
 from roles.engine.api.client import CA_WAY_OUT, DONE, TLS_SERVER_NAME, Base, RunCommand, tls_way_out
+from roles.engine.bounds import digits
 
 ADMIN_CONF = "/etc/kubernetes/admin.conf"
 
@@ -144,4 +145,4 @@ def curl_command(timeout: float, *arguments: str) -> str:
 def curl_answer(out: str) -> tuple[int, bytes]:
     """HTTP status and body from the output of `curl_command`; 0 if there is no status."""
     answer, _, status = out.rstrip("\n").rpartition("\n")
-    return int(status) if status.isdigit() else 0, answer.encode("utf-8", "surrogateescape")
+    return digits(status) or 0, answer.encode("utf-8", "surrogateescape")

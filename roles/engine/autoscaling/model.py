@@ -25,7 +25,7 @@ ODD = (ValueError, OverflowError, TypeError, KeyError, AttributeError)
 #: Types whose metric may scale a workload from and to zero.
 ZERO_TYPES = frozenset(("Object", "External"))
 MAX_REPLICAS = 2**31 - 1
-_DECIMAL = re.compile(r"([+-]?\d*)\.?(\d*)(n|u|m|)\Z")
+_DECIMAL = re.compile(r"([+-]?[0-9]{0,100})\.?([0-9]{0,100})(n|u|m|)\Z")
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0}
 
 

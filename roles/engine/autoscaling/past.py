@@ -14,7 +14,7 @@ from roles.engine.object_changes import Object
 
 #: The reason of the event that the controller writes with each change of the count.
 EVENT = "SuccessfulRescale"
-_MESSAGE = re.compile(r"New size: (\d+); reason: (.*)", re.DOTALL)
+_MESSAGE = re.compile(r"New size: ([0-9]{1,10}); reason: (.*)", re.DOTALL)
 #: Times of the API have whole seconds.
 _SECOND = span(1)
 

@@ -7,7 +7,7 @@ import binascii
 import re
 
 #: A file by its number, a line of its certificates, or the certificate in a kubeconfig.
-_LINE = re.compile(r"(\d+)(?:([ :])(.*))?", re.DOTALL)
+_LINE = re.compile(r"([0-9]+)(?:([ :])(.*))?", re.DOTALL)
 
 
 def parse_pems(text: str, most_bytes: int) -> dict[int, bytes]:

@@ -24,7 +24,7 @@ from roles.engine.object_changes.api_object import is_ready
 DELETION_TIMEOUT = span(2 * 60)
 IF_HEALTHY, ALWAYS_ALLOW = "IfHealthyBudget", "AlwaysAllow"
 SYNC_FAILED = "SyncFailed"
-_PERCENT = re.compile(r"(\d+)%\Z")
+_PERCENT = re.compile(r"([0-9]{1,20})%\Z")
 #: Rules that allow no eviction of any number of pods.
 _NONE = (("maxUnavailable", "0"), ("maxUnavailable", "0%"), ("minAvailable", "100%"))
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from roles.engine.bounds import digits
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining.model import COUNTED, PodWorkload
 from roles.engine.object_changes import Object, OwnerRef, controller, is_ending, is_over, namespace_and_name, owner_ref, replicas, uid
@@ -113,7 +114,7 @@ def own_limit(workload: PodWorkload) -> int:
 
 def _scaled(value: Any, total: int) -> int:
     text = str(value)
-    try:
-        return total * int(text[:-1]) // 100 if text.endswith("%") else int(text)
-    except ValueError:
+    share = digits(text.removesuffix("%"))
+    if share is None:
         return 1
+    return total * share // 100 if text.endswith("%") else share

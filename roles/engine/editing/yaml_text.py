@@ -42,6 +42,8 @@ _NULL = frozenset(["", "~", "null", "Null", "NULL"])
 _NO_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 # Go's strconv.ParseInt with base 0, after underscores are removed.
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+#: 64 bits, with the sign and 0b.
+_LONGEST_INTEGER = 67
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _STRING_TAG = "tag:yaml.org,2002:str"
 # Characters that ruamel refuses (YAML 1.2.2, 5.1 c-printable).
@@ -400,9 +402,9 @@ def _scalar(node: YamlNode) -> Any:
     if text[0] not in "+-.0123456789":
         return text
     digits = text if text[0] == "." else text.replace("_", "")
-    if found := _INTEGER.fullmatch(digits):
+    if (found := _INTEGER.fullmatch(digits)) and len(digits) <= _LONGEST_INTEGER:
         sign, number = found.groups()
-        octal = number[0] == "0" and number[1:].isdigit()
+        octal = re.fullmatch(r"0[0-7]+", number) is not None
         value = int(sign + number, 8 if octal else 0)
         # Beyond 64 bits it is a float, or else a string.
         if -(2**63) <= value < (2**63 if sign else 2**64):

@@ -131,7 +131,7 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
     or if it could not be proven to be the node's own."""
     found = {}
     for line in lines:
-        answer = re.match(r"answer (\S+) (\d+) (\S*)=$", line)
+        answer = re.match(r"answer (\S+) ([0-9]+) (\S*)=$", line)
         if answer and int(answer.group(2)) < _NO_ANSWER:
             found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), decoded(answer.group(3)))
     return found
@@ -139,7 +139,7 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
 
 def rewritten_files(kubelet: Kubelet, lines: Iterable[str]) -> list[str]:
     """What the kubelet reads once and somebody has written since it started, as sentences (pending.READ_ONCE)."""
-    found = (re.match(r"written (\d+) (\S+)=$", line) for line in lines)
+    found = (re.match(r"written ([0-9]+) (\S+)=$", line) for line in lines)
     return rewritten(kubelet, {decoded(one.group(2)): int(one.group(1)) for one in found if one})
 
 
@@ -165,7 +165,7 @@ def deprecated(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """What each binary says of deprecated flags among those that it was asked about (pflag, MarkDeprecated), by component."""
     found: dict[str, tuple[str, ...]] = {}
     for line in lines:
-        if answer := re.match(r"answer (\S+) (\d+) (\S*)=$", line):
+        if answer := re.match(r"answer (\S+) ([0-9]+) (\S*)=$", line):
             said = re.findall(r"^Flag (--\S+ has been deprecated.*)$", decoded(answer.group(3)), re.MULTILINE)
             found[answer.group(1)] = tuple(dict.fromkeys(mask_text(one)[:_MOST_SAID] for one in said))
     return found
@@ -175,7 +175,7 @@ def versions(lines: Iterable[str]) -> dict[int, str]:
     """The versions that binaries printed, as v1.36.3, by PID; a binary that printed something else is missing."""
     found: dict[int, str] = {}
     for line in lines:
-        if answer := re.match(r"version (\d+) (\S*)=$", line):
+        if answer := re.match(r"version ([0-9]+) (\S*)=$", line):
             version = as_version(decoded(answer.group(2)).removeprefix(_PRODUCT))
             found |= {int(answer.group(1)): version} if version else {}
     return found
@@ -185,7 +185,7 @@ def replacements(lines: Iterable[str]) -> dict[int, Replacement]:
     """What replaced the running files, by PID. A file that could not be proven to be the node's own has no version."""
     found: dict[int, Replacement] = {}
     for line in lines:
-        if answer := re.match(r"replacement (\d+) (same|other) (\S*)=$", line):
+        if answer := re.match(r"replacement ([0-9]+) (same|other) (\S*)=$", line):
             version = as_version(decoded(answer.group(3)).removeprefix(_PRODUCT))
             found[int(answer.group(1))] = Replacement(version, answer.group(2) == "same")
     return found

@@ -75,7 +75,7 @@ class Kubelet:
     @property
     def minor(self) -> int:
         """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal if its settings are not known."""
-        found = re.match(r"v?1\.(\d+)", self.process.version or "")
+        found = re.match(r"v?1\.([0-9]+)", self.process.version or "")
         minor = int(found.group(1)) if found else 0
         if not schema.OLDEST <= minor <= schema.NEWEST:
             raise Refusal(

@@ -19,7 +19,7 @@ MOST_LOCKS: Final = 100
 # The directories of drop-ins; of files with one name the first one counts.
 _PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib")
 _MAIN = tuple(f"{place}/systemd/logind.conf" for place in _PLACES)
-_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]*)")
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]*)")
 _UNITS = {
     **dict.fromkeys(("usec", "us", "µs"), 1e-6),
     **dict.fromkeys(("msec", "ms"), 1e-3),

@@ -34,7 +34,7 @@ def minor_of(version: str) -> int | None:
     (virtual.py)."""
     if version_mark(version) is not None:
         return None
-    found = re.match(r"v?1\.(\d+)", version)
+    found = re.match(r"v?1\.([0-9]+)", version)
     return int(found.group(1)) if found else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
-from roles.engine.bounds import LATEST
+from roles.engine.bounds import LATEST, digits
 from roles.engine.framed import ADVICE
 from roles.engine.harmless import one_line
 from roles.engine.node.logind import Inhibitor, parse_inhibitor, parse_logind
@@ -20,7 +20,7 @@ from roles.engine.node.model import File, FileKind, Observation, OtherProcess, P
 _POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
 
 
-_MOST_TICKS, _MOST_DIGITS = 10**9, 7
+_MOST_TICKS = 10**9
 
 
 class ObservationError(Exception):
@@ -198,7 +198,7 @@ def _clock(fields: list[str]) -> tuple[float, int, int]:
 
 def _release(text: str) -> str:
     """Of systemd, "" if it is not known. Raises ValueError."""
-    if text and not (text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS):
+    if text and digits(text) is None:
         raise ValueError("systemd has no release of digits")
     return text
 

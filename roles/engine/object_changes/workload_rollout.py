@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.bounds import moment, span
+from roles.engine.bounds import digits, moment, span
 from roles.engine.object_changes.api_object import Object, class_of, controller, is_ending, is_over, owner_ref, replicas, uid
 from roles.engine.transaction import mask_text
 
@@ -121,7 +121,7 @@ def old_pods(kind: str, item: Object, pods: Collection[Object], revisions: Colle
 def _number(revision: Object) -> int:
     """The revision number of a ReplicaSet or ControllerRevision; 0 if it has none."""
     text = str(revision.get("revision") or (revision["metadata"].get("annotations") or {}).get(_REVISION) or "")
-    return int(text) if text.isdecimal() else 0
+    return digits(text) or 0
 
 
 def _hash(item: Object) -> str:

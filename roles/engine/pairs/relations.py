@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.bounds import read_json
+from roles.engine.bounds import digits, read_json
 from roles.engine.certificates import Material, Unread
 from roles.engine.kubelet import parse_duration, parse_quantity, parse_threshold
 from roles.engine.pairs.picture import Handshake
@@ -144,8 +144,8 @@ def masks(values: Mapping[str, Any]) -> dict[int, int]:
     found = dict(DEFAULT_MASK)
     for version in (4, 6):
         text = values.get(f"node-cidr-mask-size-ipv{version}") or (values.get("node-cidr-mask-size") if version == 4 else None)
-        if str(text or "").isdigit():
-            found[version] = int(str(text))
+        if (size := digits(str(text or ""))) is not None:
+            found[version] = size
     return found
 
 
@@ -393,7 +393,7 @@ def ciphers_for_http2(here: Any, there: Any) -> str | None:
 
 def ports_apart(here: Any, there: Any) -> str | None:
     """A range of ports (30000-32767, or 30000+2767), and a port."""
-    found = re.fullmatch(r"(\d+)(?:([-+])(\d+))?", str(here or ""))
+    found = re.fullmatch(r"([0-9]{1,9})(?:([-+])([0-9]{1,9}))?", str(here or ""))
     port = amount(there)
     if found is None or not port:
         return None

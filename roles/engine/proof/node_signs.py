@@ -14,7 +14,7 @@ from roles.engine.scripts import templates
 SECONDS = 60
 _LIMIT = re.compile(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
 # proc_net_tcp(5): the local address and port in hex, the other side, the state, ..., the inode.
-_LISTENS = re.compile(r"^\s*\d+: [0-9A-F]+:([0-9A-F]{4}) \S+ 0A (?:\S+ +){5}(\d+)", re.MULTILINE)
+_LISTENS = re.compile(r"^\s*[0-9]+: [0-9A-F]+:([0-9A-F]{4}) \S+ 0A (?:\S+ +){5}([0-9]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _text(field: str) -> str:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
 
 
 def _file(text: str) -> FileFacts | None:

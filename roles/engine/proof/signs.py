@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
+from roles.engine.bounds import digits
 from roles.engine.certificates import CertificateError, parse_certificates
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import allocatable, amounts, lookup, shutdown_seconds
@@ -138,7 +139,7 @@ def _allocatable(*resources: str) -> Judge:
 def _pod_limit(look: Look, value: Any) -> Found:
     """The limit of all pods: the node's memory without what is reserved; thresholds of evictions and huge pages do not lower it
     (getNodeAllocatableInternalAbsolute). The cgroup of another driver may be left from before."""
-    limits = [int(text) for text in look.node.pod_limits if text.isdigit()]
+    limits = [limit for text in look.node.pod_limits if (limit := digits(text)) is not None]
     if not limits:
         return unknown("the limit of all pods together (memory.max of kubepods): it cannot be read")
     enforced = "pods" in (look.configuration.get("enforceNodeAllocatable") or ())
@@ -323,7 +324,9 @@ def _jwks(look: Look, value: Any) -> Found:
 
 def _served_groups(look: Look, value: Any) -> Found:
     entries = [item.partition("=")[::2] for one in value or () for item in one.split(",")]
-    versions = [(name, on.lower() != "false") for name, on in entries if re.fullmatch(r"(?:[a-z0-9.-]+/)?v\d+(?:(?:alpha|beta)\d+)?", name)]
+    versions = [
+        (name, on.lower() != "false") for name, on in entries if re.fullmatch(r"(?:[a-z0-9.-]+/)?v[0-9]+(?:(?:alpha|beta)[0-9]+)?", name)
+    ]
     if not versions or len(versions) < len(entries):
         return unknown("which APIs it serves: only entries GROUP/VERSION are looked at")
     for name, on in versions:

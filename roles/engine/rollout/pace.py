@@ -20,7 +20,7 @@ class Pace:
 
     def at_once(self, workers: int) -> int:
         """Rounded down, as a Deployment rounds its maxUnavailable, but at least one: a run must make progress."""
-        if found := re.fullmatch(r"(\d+)%", self.max_unavailable):
+        if found := re.fullmatch(r"([0-9]+)%", self.max_unavailable):
             return max(1, workers * int(found.group(1)) // 100)
         return max(1, int(self.max_unavailable))
 
@@ -37,7 +37,7 @@ class Stage(Generic[S]):
 def parse_max_unavailable(value: object) -> str:
     """A number or a percentage. Raises ValueError."""
     text = str(value).strip()
-    if not re.fullmatch(r"[1-9]\d*|[1-9]\d?%|100%", text):
+    if not re.fullmatch(r"[1-9][0-9]*|[1-9][0-9]?%|100%", text):
         raise ValueError(f"max_unavailable: {value!r} must be a number of nodes (1, 2, ...) or a percentage (1% to 100%)")
     return text
 

@@ -12,8 +12,8 @@ from roles.engine.harmless import one_line
 CELL = 160
 # What may differ between hosts that share a row, in columns that vary: what is each host's own (addresses, checksums and IDs, times of a
 # clock), and amounts, also with a unit of time. Any other word is an outcome.
-_OWN = r"\d{1,3}(?:\.\d{1,3}){3}|(?=\w*\d)[0-9a-f]{8,}|\d{4}-\d\d-\d\d(?:[T ][\d:.]+Z?)?"
-_VARYING = re.compile(rf"(?<![\w.])({_OWN}|\d+(?:\.\d+)?[smhd]?)(?!\w|\.\d)")
+_OWN = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|(?=\w*[0-9])[0-9a-f]{8,}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.]+Z?)?"
+_VARYING = re.compile(rf"(?<![\w.])({_OWN}|[0-9]+(?:\.[0-9]+)?[smhd]?)(?!\w|\.[0-9])")
 # A longer row of digits is an ID.
 _LONGEST_AMOUNT = 8
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -70,7 +70,7 @@ def _part(different: list[str]) -> str:
 
 def _size(amount: str) -> float:
     """Raises ValueError for what is no amount."""
-    if amount.isdigit() and len(amount) >= _LONGEST_AMOUNT:
+    if re.fullmatch(f"[0-9]{{{_LONGEST_AMOUNT},}}", amount):
         raise ValueError(amount)
     return float(amount.rstrip("smhd")) * _SECONDS.get(amount[-1:], 1)
 

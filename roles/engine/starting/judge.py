@@ -15,7 +15,7 @@ from datetime import datetime
 from shlex import quote
 from typing import Final
 
-from roles.engine.bounds import at_epoch
+from roles.engine.bounds import at_epoch, digits
 from roles.engine.certificates import Certificate, CertificateError, parse_certificates
 from roles.engine.editing import FormatError, yaml_text
 from roles.engine.harmless import one_line
@@ -390,7 +390,7 @@ def _limits(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
 def _processes(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """What a pod may have of the node's processes (pkg/kubelet/stats/pidlimit)."""
     text = str(needs.settings.get("podPidsLimit"))
-    limit = int(text) if text.lstrip("-").isdigit() else 0
+    limit = digits(text) or 0
     made = _Made(host, KUBELET)
     if limit > _MOST_PIDS:
         why = f"podPidsLimit is {limit}, and the kernel accepts at most {_MOST_PIDS} for a cgroup"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from roles.engine.bounds import digits
 from roles.engine.control_plane import Component
 from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, manifest, manifest_parts, unit
 from roles.engine.kubelet import Kubelet, kubelet_plan, lookup
@@ -124,8 +125,9 @@ def component_needs(component: Component, data: bytes | None = None) -> Needs:
     port = flags.last_flag(argv, "secure-port") or str(component.address[1])
     address = flags.last_flag(argv, "bind-address") or "0.0.0.0"  # noqa: S104 - the component's default
     # What it holds already is its own, whatever its process is by then.
-    new = port.isdigit() and int(port) != component.address[1] and manifest_parts.host_network(data)
-    ports = (PortNeed(component.name, "--secure-port", int(port), address),) if new else ()
+    number = digits(port)
+    new = number is not None and number != component.address[1] and manifest_parts.host_network(data)
+    ports = (PortNeed(component.name, "--secure-port", number or 0, address),) if new else ()
     return Needs(component.node_name, tuple(_usable(paths)), ports, keys=(*_keys(component.name, paths), *keys))
 
 
@@ -212,9 +214,8 @@ def _ports(read: _Values) -> Iterator[PortNeed]:
     for field, flag, default, at, at_flag, usual in _PORTS:
         if field == "port" and read.value("enableServer", "enable-server", True) is False:
             continue
-        port = str(read.value(field, flag, default))
-        if port.isdigit() and int(port):
-            yield PortNeed(KUBELET, field, int(port), str(read.value(at, at_flag, usual) or usual))
+        if port := digits(str(read.value(field, flag, default))):
+            yield PortNeed(KUBELET, field, port, str(read.value(at, at_flag, usual) or usual))
 
 
 def _reserved(read: _Values) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,7 @@ _FILES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 # What keeps the old process from starting -> what is the matter, and the commands; {0}, {1}: what the pattern has found.
 _STARTS: tuple[tuple[str, str, Callable[[re.Match[str]], tuple[str, ...]]], ...] = (
     (
-        r"invalid kernel flag: (\S+?), expected value: (-?\d+)",
+        r"invalid kernel flag: (\S+?), expected value: (-?[0-9]+)",
         "a kernel tunable is not as the kubelet requires it (protectKernelDefaults)",
         lambda found: (f"sysctl -w {found[1].replace('/', '.')}={found[2]}",),
     ),

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 # Process 1. Its unit names end its own lines in a journal that does not say who spoke.
 _SYSTEMD = "systemd"
-_SPOKEN = re.compile(r"(?P<who>[^ \[]+)\[(?P<pid>\d+)\]: (?P<text>.*)")
+_SPOKEN = re.compile(r"(?P<who>[^ \[]+)\[(?P<pid>[0-9]+)\]: (?P<text>.*)")
 _BY_SYSTEMD = re.compile(
     r"(Failed to start |Start(ing|ed) |Stopp(ing|ed) |Dependency failed for |Reload(ing|ed) |Condition check |\S+\.(service|slice)(: | - ))"
 )
 # k8s.io/klog/v2, internal/buffer: severity, month and day, time, thread (klog uses the PID), file and line.
-_KLOG = re.compile(r"(?P<level>[IWEF])\d{4} [\d:.]+ +(?P<pid>\d+) (?P<place>[\w.-]+:\d+)\] (?P<text>.*)")
+_KLOG = re.compile(r"(?P<level>[IWEF])[0-9]{4} [0-9:.]+ +(?P<pid>[0-9]+) (?P<place>[\w.-]+:[0-9]+)\] (?P<text>.*)")
 _CRI = re.compile(r"^\S+Z (stdout|stderr) [FP] ")
 
 # The last word of a process: k8s.io/component-base/cli/run.go, cobra's and Go's own, klog's fatal lines.
@@ -52,7 +52,7 @@ _ENDED_BY_SYSTEMD = tuple(
         r"Watchdog timeout",
         r"(start|start-pre|stop-\S+) operation timed out|State '\S+' timed out",
         r"process exited, code=(killed|dumped)",
-        r"process exited, code=exited, status=2[0-4]\d/",
+        r"process exited, code=exited, status=2[0-4][0-9]/",
         r"Dependency failed for |result 'dependency'",
         r"[Cc]ondition check|start condition|unmet condition|Assertion failed",
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from roles.engine.bounds import digits
+
 # A change that is "staged" has touched nothing yet.
 NOT_IN_FLIGHT = ("staged", "confirmed", "reverted", "refused", "abandoned")
 
@@ -29,6 +31,6 @@ def _how(change: Mapping[str, str], boot: str, uptime: float) -> str:
             return "unconfirmed and its record is gone; its node reverts it at its deadline"
         case state:
             word = "unconfirmed" if state == "applied" else "being applied"
-            if change.get("boot") != boot or not change.get("deadline", "").isdigit():
+            if change.get("boot") != boot or (deadline := digits(change.get("deadline", ""))) is None:
                 return f"{word}, reverts now"
-            return f"{word}, reverts in {max(0, int(change['deadline']) - int(uptime))} s"
+            return f"{word}, reverts in {max(0, deadline - int(uptime))} s"

@@ -47,8 +47,8 @@ _ABOUT = re.compile(
 # Switches without a value: the next word is not their value.
 _SWITCH = frozenset({"use", "same", "no", "ask", "enable", "disable", "allow", "anonymous", "require", "skip"})
 # Go types in messages of client-go: `failed to list *v1.Secret: ...`; settings of systemd that name a file.
-_NO_SECRET = re.compile(r"(?:.*\.)?v\d\w*\.Secret(?:List)?|(?:Load|Import)Credential(?:Encrypted)?")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NO_SECRET = re.compile(r"(?:.*\.)?v[0-9]\w*\.Secret(?:List)?|(?:Load|Import)Credential(?:Encrypted)?")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Values that hide nothing. The name of a gate in a list may look like that of a secret: `CSIServiceAccountTokenSecrets=true,Other=false`.
 PLAIN = re.compile(r"(?:true|false|null|nil|<nil>|~|)", re.IGNORECASE)
 _PLAIN_IN_LIST = re.compile(r"""(?:true|false)(?:,[A-Za-z]\w*=|\|(?:true|false)|[,.:;)\]}]*(?:[\s"'\\]|\Z))""", re.IGNORECASE)

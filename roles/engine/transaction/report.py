@@ -74,7 +74,7 @@ def _short(text: str) -> str:
 
 def log_text(line: str) -> str | None:
     """The text of one log line for a person (`log UPTIME TEXT`), secrets masked; None for any other line."""
-    found = re.match(r"log \d+ (.*)", line)
+    found = re.match(r"log [0-9]+ (.*)", line)
     return mask_text(found.group(1)) if found else None
 
 
@@ -86,7 +86,7 @@ def parse(lines: Iterable[str]) -> Status:
     inside: list[str] = []
     steps: list[tuple[int, str]] = []
     for line in lines:
-        if found := re.match(r"log (\d+) (.*)", line):
+        if found := re.match(r"log ([0-9]+) (.*)", line):
             steps.append((int(found.group(1)), mask_text(found.group(2))))
             continue
         key, separator, value = line.partition("=")

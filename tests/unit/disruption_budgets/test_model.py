@@ -71,6 +71,7 @@ def test_no_data() -> None:
         ({"shop/web": {**WEB, "max_unavailible": 2}}, "unknown field 'max_unavailible', did you mean 'max_unavailable'?"),
         ({"shop/web": {**WEB, "max_unavailable": "half"}}, "neither a number of pods nor a percentage"),
         ({"shop/web": {**WEB, "max_unavailable": "101%"}}, "more than 100%"),
+        ({"shop/web": {**WEB, "max_unavailable": "٣%"}}, "neither a number of pods nor a percentage"),
         ({"shop/web": {**WEB, "max_unavailable": -1}}, "0 or more"),
         ({"shop/web": {**WEB, "max_unavailable": True}}, "neither a number of pods nor a percentage"),
         ({"shop/web": {**WEB, "workload": "web"}}, "'web' is not KIND/NAME"),

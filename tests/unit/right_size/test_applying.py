@@ -204,6 +204,8 @@ def test_a_pod_more_in_the_roll_out_needs_room_too() -> None:
     assert why.startswith("its roll-out starts a new pod before an old one ends (maxUnavailable 0): shop/web-1-new: nowhere"), why
     assert why.endswith("make room on a node, or set template=keep")
     assert list(rollout_problems("Deployment", rolling(), pods, {"app": {"requests": {"cpu": "400m"}}}, view)) == []
+    # The API server accepts a share of any length (ValidatePositiveIntOrPercent).
+    assert list(rollout_problems("Deployment", rolling("9" * 5000 + "%"), pods, wanted, view)) == [why]
 
 
 # ---- the watch
