@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.engine.bounds import digits
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, Names, read_common
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, Names, read_common, registry
 from roles.engine.object_changes import (
     KINDS,
     RESOURCES_OF_KINDS,
@@ -234,6 +234,7 @@ class DesiredClasses(Frozen):
             description="the cluster's PriorityClasses: name to value, or to fields (`value`, `description`, `globalDefault`,"
             " `preemptionPolicy`, `labels`, `annotations`); the same for all hosts",
             examples=[{"web": 1000, "batch": {"value": -10, "preemptionPolicy": "Never"}}, "web=1000,batch=-10"],
+            json_schema_extra={registry.MAY_BE_EMPTY: True},
         ),
     ] = None
     workloads: Annotated[

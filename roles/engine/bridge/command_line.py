@@ -22,7 +22,7 @@ from pyinfra.context import ctx_state
 
 from roles.engine.bounds import read_json
 from roles.engine.bridge.refused import RunRefused
-from roles.engine.inputs import did_you_mean, listing, unmatched
+from roles.engine.inputs import did_you_mean, listing, registry, unmatched
 
 _OWN_PREFIX = "x_"
 _files = 0
@@ -179,7 +179,7 @@ def _data_problem(word: str) -> str:
         return f"--data {key}: it has no value; write --data {key}=VALUE"
     if key.startswith(_OWN_PREFIX):
         return ""
-    if value.strip() in ("", "[]", "{}"):
+    if not value.strip() or (value.strip() in ("[]", "{}") and not registry.may_be_empty(key)):
         return f"--data {key}: the value is empty (is a variable of your shell not set?); give a value, or leave the key out"
     if value.lstrip()[:1] in ("{", "["):
         return _broken(key, value)

@@ -24,6 +24,8 @@ from roles.engine.transaction import ObjectsRecord, Writable, not_writable
 EVERY_DEPLOY = "every deploy"
 #: Where the schema of a key has the deploys that read it.
 READERS = "x-read-by"
+#: In the schema of a key: an empty value is one that an operator may mean, and no variable of a shell that is not set.
+MAY_BE_EMPTY = "x-may-be-empty"
 ROLES = Path(__file__).resolve().parents[2]
 # The file with reference.schema_text; a test checks that it is up to date.
 SCHEMA = ROLES.parent / "docs/reference/data.schema.json"
@@ -192,14 +194,27 @@ def desired_state(*models: type[BaseModel]) -> tuple[str, ...]:
 
 
 @cache
+def _written() -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = read_json(SCHEMA.read_text(encoding="utf-8"))["properties"]
+    return properties
+
+
+@cache
 def written_readers() -> Mapping[str, frozenset[str]]:
     """As `readers`, from the file SCHEMA, without an import of the models: importing all roles takes longer than everything else that a
     deploy does before its first observation. If the file cannot be read, they come from the models."""
     try:
-        properties = read_json(SCHEMA.read_text(encoding="utf-8"))["properties"]
-        return {name: frozenset(found[READERS]) for name, found in properties.items()}
+        return {name: frozenset(found[READERS]) for name, found in _written().items()}
     except (OSError, ValueError, LookupError, TypeError):
         return readers()
+
+
+def may_be_empty(name: str) -> bool:
+    """An empty list or map says something as the value of this key: that none is wanted. By the file SCHEMA."""
+    try:
+        return bool(_written()[name][MAY_BE_EMPTY])
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def written_names() -> frozenset[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from roles.engine.bridge.command_line import data_problems
 from roles.engine.inputs import registry
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -219,3 +220,8 @@ def test_a_command_that_is_stopped_at_its_question_is_not_done(folder: Path, num
         process.send_signal(number)
         rest = process.stderr.read()
         assert (process.wait(), "stopped before anything was changed" in rest) == (128 + number, True), rest
+
+
+def test_an_empty_map_is_a_value_where_it_says_that_none_is_wanted() -> None:
+    assert data_problems(["priority_classes={}", "prune=true"]) == []
+    assert data_problems(["priority_classes="]) and data_problems(["only={}"])
