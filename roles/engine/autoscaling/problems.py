@@ -107,6 +107,21 @@ class _Look:
         """The object whose controller writes the autoscaler, such as a ScaledObject of KEDA."""
         return owner_of(self.item)
 
+    @functools.cached_property
+    def rivals(self) -> tuple[str, ...]:
+        """Other autoscalers of the same pods: those that select some of them, or that scale the same workload, which may have none now."""
+        own = self.item.namespace, self.item.target.group, self.item.target.kind, self.item.target.name
+        others = (one.autoscaler for one in self.world.scenes if one.autoscaler.key != self.item.key)
+        same = (one.key for one in others if (one.namespace, one.target.group, one.target.kind, one.target.name) == own)
+        return tuple(dict.fromkeys((*self.scene.shared_with, *same)))
+
+    @property
+    def keeper(self) -> OwnerRef | None:
+        """Whose controller scales the workload: by this autoscaler, by another one of it, or by the workload itself."""
+        rivals = (owner_of(one.autoscaler) for one in self.world.scenes if one.autoscaler.key in self.rivals)
+        above = owner_ref(self.target.item) if self.target.item else None
+        return self.owner or above or next((one for one in rivals if one), None)
+
     @property
     def in_owner(self) -> str:
         return f"; change the autoscaler in {self.owner}, whose controller writes it" if self.owner else ""
@@ -194,12 +209,15 @@ def _selector(look: _Look) -> Iterator[ScalingProblem]:
             "no-selector", "critical", f"the selector in the scale of {look.workload} {why}, so no pod and no metric is found",
             "set status.selector of its scale (of a CRD: labelSelectorPath), or scale another workload", look.workload,
         )  # fmt: skip
-    if look.scene.shared_with:
-        others = look.scene.shared_with
+    if others := look.rivals:
+        told = _few([f"autoscaler {one}" for one in others])
+        why = (
+            f"{told} also selects pods of {look.workload} ({look.scene.scale.selector}): the controller stops both (AmbiguousSelector)"
+            if look.scene.shared_with
+            else f"{told} also scales {look.workload}: the controller stops both as soon as it has pods (AmbiguousSelector)"
+        )
         yield look.problem(
-            "two-autoscalers", "critical",
-            f"{_few([f'autoscaler {one}' for one in others])} also selects pods of {look.workload} ({look.scene.scale.selector}): the "
-            "controller stops both (AmbiguousSelector)",
+            "two-autoscalers", "critical", why,
             f"keep one: put all metrics into it, and remove the other: {_removal(look)}; or give the workloads selectors that do not "
             "overlap",
             *(f"HorizontalPodAutoscaler {one}" for one in others),
@@ -209,7 +227,7 @@ def _selector(look: _Look) -> Iterator[ScalingProblem]:
 def _removal(look: _Look) -> str:
     """How to remove one of the autoscalers that share pods: one that people wrote, if there is one."""
     owners = {scene.autoscaler.key: owner_of(scene.autoscaler) for scene in look.world.scenes} | {look.item.key: look.owner}
-    keys = (*look.scene.shared_with, look.item.key)
+    keys = (*look.rivals, look.item.key)
     key = next((one for one in keys if owners.get(one) is None), "")
     namespace, _, name = key.partition("/")
     return f"kubectl delete hpa -n {namespace} {name}" if key else f"delete {owners[keys[0]]}"
@@ -429,11 +447,11 @@ def _handled(look: _Look) -> Iterator[ScalingProblem]:
 def _at_zero(look: _Look) -> ScalingProblem:
     """With somebody who scales the workload to 0 and back, this is the normal state of an idle service."""
     why = f"{look.workload} has 0 replicas, so the autoscaler is off (ScalingDisabled)"
-    above = owner_ref(look.target.item) if look.target.item else None
-    if keeper := look.owner or above:
-        which = "autoscaler" if look.owner else "workload"
+    if keeper := look.keeper:
+        above = owner_ref(look.target.item) if look.target.item else None
+        which = "the workload" if keeper == above else "the autoscaler" if keeper == look.owner else "another autoscaler of it"
         return look.problem(
-            "disabled-at-zero", "note", f"{why}: {keeper} owns the {which}, and its controller scales it to 0 and back",
+            "disabled-at-zero", "note", f"{why}: {keeper} owns {which}, and its controller scales it to 0 and back",
             f"if it should run, change {keeper}; more replicas by hand do not last", look.workload, str(keeper),
         )  # fmt: skip
     if tool := sleeper(look.target.item):

@@ -88,7 +88,12 @@ class _Answer:
             self._put("pems", self._places.get(str(number)) or self._path_of(str(number)), pem)
 
     def on_key(self, number: str, state: str, half: str) -> None:
-        path = self._needs.keys[int(number)].key
+        self._key(self._needs.keys[int(number)].key, state, half)
+
+    def on_half(self, path: str, state: str, half: str) -> None:
+        self._key(ask.decoded(path), state, half)
+
+    def _key(self, path: str, state: str, half: str) -> None:
         self._put("keys", path, parse_material(path, b"", ask.decoded(half).encode(), UNREAD.get(state)))
 
     def on_names(self, number: str, key: str, path: str, kind: str, may: str, place: str) -> None:

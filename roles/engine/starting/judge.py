@@ -258,21 +258,29 @@ def _pairs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
 
 
 def _keys(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
-    """Each certificate and its key belong together: after half a renewal the process with the old ones runs on, and the next one ends."""
+    """Each certificate and its key belong together: after half a renewal the process with the old ones runs on, and the next one ends, or
+    is nobody to the API."""
     for need in needs.keys:
-        row, certificates = need.row, _certificates(facts.pems.get(need.certificate, b""))
-        made, halves = _Made(host, row.component), facts.keys.get(need.key)
-        if certificates and halves and halves.public_keys and certificates[0].public_key not in halves.public_keys:
-            why = f"the key in {need.key} ({row.key}) is not that of the certificate in {need.certificate} ({row.certificate})"
-            yield made(Cause.key, Stops.start, need.key, why, "restore the one that fits, or renew both (`kubeadm certs renew`)")
-        elif halves is not None and halves.unread:
-            why = f"NOT PROVEN that {need.key} ({row.key}) is the key of {need.certificate} ({row.certificate}): {halves.unread}"
-            yield made(Cause.unproven, Stops.note, need.key, why, "")
-        if row.alone and len(certificates) > 1:
-            why = f"{need.certificate} ({row.certificate}) has {len(certificates)} certificates, and must have one"
-            yield made(
-                Cause.certificate, Stops.start, need.certificate, why, "name a file with the signing CA alone", str(len(certificates)), "1"
-            )
+        row, made = need.row, _Made(host, need.row.component)
+        yield from _one_pair(made, f"{need.key} ({row.key})", need.key, f"{need.certificate} ({row.certificate})", need.certificate, facts)
+        if row.alone and (count := len(_certificates(facts.pems.get(need.certificate, b"")))) > 1:
+            why = f"{need.certificate} ({row.certificate}) has {count} certificates, and must have one"
+            yield made(Cause.certificate, Stops.start, need.certificate, why, "name a file with the signing CA alone", str(count), "1")
+    for path in needs.paths:
+        names = facts.names.get(path.path, {})
+        if path.holds is Holds.identity and (key := names.get("client-key")) and (certificate := names.get("client-certificate")):
+            made = _Made(host, path.component)
+            yield from _one_pair(made, f"{key} ({path.path})", key, certificate, certificate, facts)
+
+
+def _one_pair(made: _Made, key: str, key_path: str, certificate: str, path: str, facts: StartFacts) -> Iterator[Obstacle]:
+    """`key`, `certificate`: with who names them."""
+    certificates, halves = _certificates(facts.pems.get(path, b"")), facts.keys.get(key_path)
+    if halves is not None and halves.unread:
+        yield made(Cause.unproven, Stops.note, key_path, f"NOT PROVEN that {key} is the key of {certificate}: {halves.unread}", "")
+    elif certificates and halves is not None and halves.public_keys and certificates[0].public_key not in halves.public_keys:
+        why = f"the key in {key} is not that of the certificate in {certificate}"
+        yield made(Cause.key, Stops.start, key_path, why, "restore the one that fits, or renew both (`kubeadm certs renew`)")
 
 
 def _providers(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:

@@ -66,6 +66,7 @@ _STARTS: tuple[tuple[str, str, Callable[[re.Match[str]], tuple[str, ...]]], ...]
     (r"(?:open|stat|lstat) (/[^:\s]+): no such file", "a file that the old configuration names is gone: bring it back", lambda found: ()),
     (r"no space left on device", "a disk is full: make space", lambda found: ()),
     (r"address already in use", "another process has its port: end that process", lambda found: ()),
+    (r"private key does not match public key", "a private key is not that of its certificate: restore the one that fits", lambda found: ()),
     (r"[Cc]ertificate (has expired|.*expired)|x509: ", "a certificate is not accepted: renew it", lambda found: ()),
 )
 

@@ -182,6 +182,21 @@ def test_zero_replicas_on_purpose() -> None:
     assert slept.severity == "note" and "kube-downscaler" in slept.why and "kubectl scale" not in slept.way_out
 
 
+def test_a_second_autoscaler_of_a_workload_that_is_idle() -> None:
+    """No pod shows yet that both select it: the first one would stop both. Whose the other is says who scales the workload."""
+    keda = kept(external(IN_ALL))
+    keda["metadata"] = {**keda["metadata"], "name": "keda-hpa-web"}
+    scenes = tuple(ScalingScene(Autoscaler.of(with_status(item)), LiveScale(0, 0, "app=web"), "", [], [GONE]) for item in (hpa(), keda))
+    world = ScalingWorld(scenes, {one.autoscaler.key: target() for one in scenes})
+    listed = {one.rule: one for one in problems(scenes[0], decide(scenes[0], KCM, NOW), KCM, world)}
+    one = listed["two-autoscalers"]
+    assert one.severity == "critical" and one.objects[1] == "HorizontalPodAutoscaler shop/keda-hpa-web"
+    assert "autoscaler shop/keda-hpa-web also scales Deployment shop/web" in one.why and "kubectl delete hpa -n shop web" in one.way_out
+    idle = listed["disabled-at-zero"]
+    assert (idle.severity, "kubectl scale" in idle.way_out) == ("note", False)
+    assert "ScaledObject shop/web owns another autoscaler of it" in idle.why and "change ScaledObject shop/web" in idle.way_out
+
+
 def test_an_autoscaler_with_an_owner_is_changed_there() -> None:
     assert "change the autoscaler in ScaledObject shop/web" in found(kept(maximum=2), [samples(90, 90)])["at-maximum"].way_out
     assert "ScaledObject" not in found(with_status(hpa(maximum=2)), [samples(90, 90)])["at-maximum"].way_out

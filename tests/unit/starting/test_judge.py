@@ -105,6 +105,16 @@ def test_each_obstacle(config: str, argv: tuple[str, ...], facts: dict[str, Any]
     assert text in str(found[0]) and (found[0].way_out or cause is Cause.unproven)
 
 
+def test_the_key_of_an_identity() -> None:
+    """In files of their own, as a node has them that nobody's tool renews."""
+    names = {"/etc/kubernetes/kubelet.conf": {"client-certificate": "/c.crt", "client-key": "/c.key"}}
+    paths = dict.fromkeys(("/c.crt", "/c.key"), PathFact("file", True))
+    mine = certificate()
+    (one,) = obstacles(names=names, paths=paths, pems={"/c.crt": mine}, keys={"/c.key": parse_own("/c.key", OTHER[1])})
+    assert (one.cause, one.stops) == (Cause.key, Stops.start)
+    assert "the key in /c.key (/etc/kubernetes/kubelet.conf) is not that of the certificate in /c.crt" in one.why
+
+
 def test_a_key_that_fits_is_no_obstacle() -> None:
     assert obstacles(SERVES, pems={"/k.crt": ONE[0]}, keys={"/k.key": parse_own("/k.key", ONE[1])}) == []
 

@@ -90,7 +90,14 @@ def test_the_public_half_of_a_key(tmp_path: Path) -> None:
     (tmp_path / "a.key").write_bytes(key)
     (tmp_path / "bad.key").write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
     keys = tuple(KeyNeed(KEYS[0], "/k.crt", str(tmp_path / name)) for name in ("a.key", "bad.key", "none.key"))
+    (tmp_path / "conf").write_text("  client-certificate: a.crt\n  client-key: a.key\n")
+    (tmp_path / "both").write_text("  client-certificate: a.key\n  client-key: a.key\n")
+    named = ask(Needs("n1", (need(tmp_path / "conf", Holds.identity), need(tmp_path / "both", Holds.identity))))
+    assert [*named.keys] == [str(tmp_path / "a.key")]
     found = ask(Needs("n1", keys=keys)).keys
+    assert named.keys == {str(tmp_path / "a.key"): found[str(tmp_path / "a.key")]}
+    (tmp_path / "conf").unlink()
+    assert ask(Needs("n1", (need(tmp_path / "both", Holds.identity),))).keys == {}
     assert {Path(path).name: one.unread for path, one in found.items()} == {"a.key": None, "bad.key": Unread.locked}
     assert found[str(tmp_path / "a.key")].public_keys == {parse_material("/k.crt", pem).certificates[0].public_key}
 
