@@ -20,6 +20,7 @@ pytestmark = pytest.mark.lab
 
 NAMES = ("kube-scheduler", "kubelet", "k3s", "machined")
 HOSTILE = "/srv/hostile"
+CHANGES = "/var/lib/daytwo/changes"
 # In a pod: a process of any name, whose first word names a program that leaves a line each time it is run. (What busybox is called by tells
 # which of its programs it is.)
 IN_POD = """
@@ -136,6 +137,53 @@ def second_scheduler(lab: Lab) -> Iterator[None]:
         lab.run("cp1", f"rm -f {MANIFESTS}/a-second.yaml /root/second.yaml")
 
 
+def plant_records(lab: Lab, node: str, told: str) -> list[str]:
+    """Root on a worker adds to the run that changed it: a binding that would have been removed, and a value of kubeadm's ConfigMap. The names
+    of the two records."""
+    found = re.search(r"Plan of run (\S+):", told)
+    assert found, told
+    run = found[1]
+    plan = json.loads(lab.run(node, f"head -n 1 {CHANGES}/{run}-{node}-kubelet/record.jsonl").stdout)
+    head = {key: plan[key] for key in ("event", "format", "run", "number", "who", "from", "command", "data", "at", "undoes")} | {"order": 1}
+    binding = {
+        "metadata": {"labels": {}},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"system:node:{node}"}],
+    }
+    removed = {
+        "event": "plan",
+        "run": run,
+        "order": 1,
+        "object": "ClusterRoleBinding planted",
+        "what": "remove",
+        "summary": "remove it",
+        "path": "/x",
+        "uid": "",
+        "kind": "ClusterRoleBinding",
+        "object_name": "planted",
+        "version": "rbac.authorization.k8s.io/v1",
+        "fields": [{"path": ["manifest"], "before": binding, "after": None}],
+    }
+    ended = {"event": "end", "object": removed["object"], "at": plan["at"], "outcome": "done", "why": "", "proof": "", "seconds": 1.0}
+    mode = {"path": ["kube-apiserver", "extraArgs", "authorization-mode"], "before": ["AlwaysAllow"], "after": ["Node,RBAC"]}
+    records: dict[str, list[dict[str, object]]] = {
+        "cluster-objects": [
+            {**head, "kind": "objects", "component": "metrics_server", "about": {"proof_timeout": 1}, "node": node, "summary": "remove it"},
+            removed,
+            ended,
+        ],
+        "cluster-kubeadm-config": [
+            {**head, "kind": "configmap", "component": "kubeadm-config", "node": node, "summary": "kubeadm-config", "fields": [mode]}
+        ],
+    }
+    for number, (name, lines) in enumerate(records.items(), 1000):
+        change = f"{CHANGES}/{run}-{name}"
+        text = "".join(json.dumps({**line, "change": f"{run}-{name}"}) + "\n" for line in lines)
+        files = f"echo state=confirmed >state; echo run={run} >holder; : >reason; echo {number} >number"
+        lab.run(node, f"mkdir -m 700 {change} && cd {change} && cat >record.jsonl; {files}", input=text)
+    return [f"{run}-{name}" for name in records]
+
+
 @pytest.mark.usefixtures("second_scheduler")
 def test_a_change_is_made_and_proven_beside_processes_of_the_same_name(lab: Lab) -> None:
     """And a second scheduler in a static pod is left as it is."""
@@ -149,8 +197,14 @@ def test_a_change_is_made_and_proven_beside_processes_of_the_same_name(lab: Lab)
     assert [GATE in line for line in sorted(own, key=lambda line: "10359" in line)] == [True, False], own
     again = pyinfra("feature_gates", "-y", *wanted)
     assert again.code == 0 and "confirmed" not in again.plan, again.all
+    planted = plant_records(lab, "w1", told.out)
     back = pyinfra("rollback", "-y", brief=True)
     assert back.code == 0, back.all
+    for record in planted:
+        assert re.search(rf"WARNING: w1: .*{record}: NOT BELIEVED, and not undone: it speaks of the cluster's objects", back.out), back.all
+    assert lab.kubectl("get", "clusterrolebinding", "planted", "--ignore-not-found") == ""
+    assert "AlwaysAllow" not in lab.kubectl("get", "configmap", "-n", "kube-system", "kubeadm-config", "-o", "yaml")
+    lab.run("w1", f"cd {CHANGES} && rm -r {' '.join(planted)}")
     assert not operator.effective(lab, "w1", GATE)
     assert lab.run("cp1", f"cmp /root/second.yaml {MANIFESTS}/a-second.yaml").returncode == 0
     assert runs(lab, "w1") == runs(lab, "cp1") == ""

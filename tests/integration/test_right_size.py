@@ -27,7 +27,7 @@ from tests.integration import browser, metrics_api, operator, scaling
 from tests.integration.metrics_api import MetricsApi
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.integration.test_pod_resize import identities, kernel, manifest
-from tests.lab import Lab, loadserver
+from tests.lab import Lab, images, loadserver
 from tests.unit.right_size.test_report import container, judged
 from tests.unit.right_size.world import reads
 
@@ -72,15 +72,41 @@ def of_memory(size: int) -> dict[str, Any]:
     return {"requests": {"memory": f"{size}Mi"}, "limits": {"memory": f"{size}Mi"}}
 
 
+def forged(name: str, limit: str) -> dict[str, Any]:
+    """A busy pod that names a Deployment as its controller, of a group that no server has: the garbage collector lets it be."""
+    owner = {"apiVersion": "no-such.example/v1", "kind": "Deployment", "name": name, "uid": "11111111-1111-1111-1111-111111111111"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "forged", "namespace": SHORT, "ownerReferences": [{**owner, "controller": True}]},
+        "spec": {
+            "nodeName": "w1",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {
+                    "name": "app",
+                    "image": f"{images.REPOSITORY}/app:1",
+                    "imagePullPolicy": "Never",
+                    "command": ["/bin/sh", "-c", "while :; do :; done"],
+                    "resources": {"limits": {"cpu": limit}},
+                }
+            ],
+        },
+    }
+
+
 def test_a_request_is_lowered_in_place_and_comes_back(lab: Lab) -> None:
-    """A pod that does nothing, and a run that sees just enough of it."""
+    """A pod that does nothing, and a run that sees just enough of it. What a pod uses that only claims to be its workload's does not
+    count."""
     was = {"requests": {"cpu": "500m", "memory": "64Mi"}}
     item = deployment("idle", "", "w1", {}, namespace=SHORT)
     item["spec"]["template"]["spec"] = {**manifest(was), "nodeName": "w1"}
     lab.kubectl("create", "namespace", SHORT)
     try:
-        lab.kubectl("create", "-f", "-", input=json.dumps(item))
+        items = [item, forged("idle", "200m")]
+        lab.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         lab.kubectl("rollout", "status", "-n", SHORT, "deployment/idle", "--timeout=280s")
+        lab.kubectl("wait", "-n", SHORT, "pod/forged", "--for=condition=Ready", "--timeout=280s")
         pod = the_pod(lab, "idle", SHORT)
         asked = data(only=f"{SHORT}/deployment/idle", apply="true", template="keep", soak="1", watch="14", interval="2")
         refused = pyinfra("right_size", *asked, *data(watch="0"), "-y")
@@ -89,6 +115,7 @@ def test_a_request_is_lowered_in_place_and_comes_back(lab: Lab) -> None:
         assert told.code == 0 and "0 restarts" in told.all, told.all
         after = the_pod(lab, "idle", SHORT)
         assert after["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "5m" and identities([after]) == identities([pod])
+        assert "Running" in lab.kubectl("get", "pod", "-n", SHORT, "forged"), "it was there all the time"
         undo(run_of(told))
         after = the_pod(lab, "idle", SHORT)
         assert after["spec"]["containers"][0]["resources"] == was and identities([after]) == identities([pod])
