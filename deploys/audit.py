@@ -7,6 +7,12 @@ pyinfra inventories/prod.py deploys/audit.py --data format=json
 pyinfra inventories/prod.py deploys/audit.py --data format=html --data output=audit.html
 """
 
-from roles.audit import audit
+import sys
+from pathlib import Path
+
+if (home := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, home)  # also if pyinfra starts elsewhere: then the run is refused with what to do
+
+from roles.audit import audit  # noqa: E402
 
 audit()

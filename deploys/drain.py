@@ -5,6 +5,12 @@ pyinfra inventories/prod.py deploys/drain.py --data nodes=w1,w2 -y
 pyinfra inventories/prod.py deploys/drain.py --data nodes=w1 --data allow_local_data=true --data surge=shop/web -y
 """
 
-from roles.drain import drain
+import sys
+from pathlib import Path
+
+if (home := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, home)  # also if pyinfra starts elsewhere: then the run is refused with what to do
+
+from roles.drain import drain  # noqa: E402
 
 drain()

@@ -5,6 +5,12 @@ pyinfra inventories/prod.py deploys/eviction_order.py -y --data picture=order.ht
 pyinfra inventories/prod.py deploys/eviction_order.py -y --data format=json
 """
 
-from roles.eviction import eviction_order
+import sys
+from pathlib import Path
+
+if (home := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, home)  # also if pyinfra starts elsewhere: then the run is refused with what to do
+
+from roles.eviction import eviction_order  # noqa: E402
 
 eviction_order()

@@ -4,6 +4,12 @@ pyinfra inventories/prod.py deploys/kubelet_certificates.py --dry
 pyinfra inventories/prod.py deploys/kubelet_certificates.py -y    # run again, it approves renewals
 """
 
-from roles.kubelet_certificates import kubelet_certificates
+import sys
+from pathlib import Path
+
+if (home := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, home)  # also if pyinfra starts elsewhere: then the run is refused with what to do
+
+from roles.kubelet_certificates import kubelet_certificates  # noqa: E402
 
 kubelet_certificates()

@@ -4,6 +4,12 @@ pyinfra inventories/prod.py deploys/metrics_server.py --data metrics_server=regi
 pyinfra inventories/prod.py deploys/metrics_server.py -y
 """
 
-from roles.metrics_server import metrics_server
+import sys
+from pathlib import Path
+
+if (home := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, home)  # also if pyinfra starts elsewhere: then the run is refused with what to do
+
+from roles.metrics_server import metrics_server  # noqa: E402
 
 metrics_server()

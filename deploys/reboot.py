@@ -5,6 +5,12 @@ pyinfra inventories/prod.py deploys/reboot.py -y
 pyinfra inventories/prod.py deploys/reboot.py --data only=w1 --data force=true -y
 """
 
-from roles.reboot import reboot
+import sys
+from pathlib import Path
+
+if (home := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, home)  # also if pyinfra starts elsewhere: then the run is refused with what to do
+
+from roles.reboot import reboot  # noqa: E402
 
 reboot()

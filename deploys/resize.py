@@ -5,6 +5,12 @@ pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data 
 pyinfra inventories/prod.py deploys/rollback.py --data run=r20260131-235900-1a2b -y
 """
 
-from roles.pod_resize import resize
+import sys
+from pathlib import Path
+
+if (home := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, home)  # also if pyinfra starts elsewhere: then the run is refused with what to do
+
+from roles.pod_resize import resize  # noqa: E402
 
 resize()

@@ -8,6 +8,12 @@ pyinfra inventories/prod.py deploys/right_size.py --data only=shop/deployment/we
 pyinfra inventories/prod.py deploys/right_size.py --data only=shop/deployment/web --data apply=true -y
 """
 
-from roles.right_size import right_size
+import sys
+from pathlib import Path
+
+if (home := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, home)  # also if pyinfra starts elsewhere: then the run is refused with what to do
+
+from roles.right_size import right_size  # noqa: E402
 
 right_size()

@@ -30,7 +30,7 @@ def verdict(report: Report) -> str:
         return f"nothing found on {what}"
     counts = [counted(report.count(one), one) for one in SEVERITIES if report.count(one)]
     hit = len({finding.node for finding in report.findings if finding.node})
-    return f"{', '.join(counts)}; on {hit} of {what}"
+    return f"{', '.join(counts)}; {f'on {hit} of' if hit else 'of the cluster itself, none on'} {what}"
 
 
 def counted(number: int, severity: Severity) -> str:

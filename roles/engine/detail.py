@@ -44,6 +44,11 @@ def hosts(names: Sequence[str]) -> str:
     return text
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 change`, `2 changes`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def listed(names: Sequence[str]) -> str:
     """Hosts in a sentence: all of them, unless they are too many."""
     return ", ".join(names) if len(names) <= FEW or not folds() else hosts(names)

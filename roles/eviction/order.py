@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
 from roles.engine.rollout import table
@@ -272,7 +273,7 @@ def order_as_json(found: NodeOrder) -> dict[str, Any]:
 
 def order_as_table(node: NodeOrder) -> str:
     """The table for people: the first columns have each pod's turn for each resource; = marks pods of equal rank."""
-    about = [f"{node.node}: {len(node.rows)} pods"]
+    about = [f"{node.node}: {counted(len(node.rows), 'pod')}"]
     for signal in node.signals:
         if signal in node.readings:
             reading = node.readings[signal]

@@ -8,6 +8,7 @@ from typing import Any
 
 import jinja2
 
+from roles.engine.detail import counted
 from roles.engine.kubelet import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
 from roles.engine.scripts import pages
 from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, Use, amount, reason
@@ -46,7 +47,7 @@ def _node(node: NodeOrder, signals: Sequence[str]) -> dict[str, Any]:
     rows = [_row(row, node.signals, signals, scale) for row in node.rows]
     return {
         "name": node.node,
-        "about": f"{node.version}, {amount(MEMORY, node.memory)} of memory, {len(node.rows)} pods",
+        "about": f"{node.version}, {amount(MEMORY, node.memory)} of memory, {counted(len(node.rows), 'pod')}",
         "first": [min(candidates, key=lambda row: _use(row, signal).place).pod if candidates else "" for signal in signals],
         "gauges": gauges(node),
         "bars": [{"title": SIGNAL_TITLES[signal], "index": signals.index(signal)} for signal in with_bars],

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.kubelet import DEFAULT_HARD, DERIVED, SIGNALS, Amount, parse_duration, parse_reclaim, parse_threshold
+from roles.engine.kubelet import DEFAULT_HARD, DERIVED, PID, SIGNALS, Amount, amounts, parse_duration, parse_reclaim, parse_threshold
 from roles.engine.transaction import Refusal
 from roles.eviction.model import ABSENT, DesiredThresholds, ThresholdTexts
 
@@ -291,11 +291,11 @@ def _sizes(desired: DesiredThresholds, after: Mapping[str, object], capacity: Ma
             )
     for key, field, signals in (("eviction_hard", HARD, desired.eviction_hard), ("eviction_soft", SOFT, desired.eviction_soft)):
         for signal, text in signals.items():
-            amount = parse_threshold(signal, text) if text is not None else None
-            if amount is not None and signal in capacity and amount.of(capacity[signal]) >= capacity[signal]:
+            wanted = parse_threshold(signal, text) if text is not None else None
+            if wanted is not None and signal in capacity and wanted.of(capacity[signal]) >= capacity[signal]:
                 yield (
-                    f"{key}: {signal}={text} is not below the {capacity[signal]} that the node has, so this threshold of {field} would"
-                    " always be met",
+                    f"{key}: {signal}={text} is not below the {_text(signal, capacity[signal])} that the node has, so this threshold of"
+                    f" {field} would always be met",
                     "lower it",
                 )
     yield from _reclaims(desired, after, capacity)
@@ -308,19 +308,24 @@ def _reclaims(desired: DesiredThresholds, after: Mapping[str, object], capacity:
         reclaim = parse_reclaim(signal, text).of(capacity[signal])
         for field in (HARD, SOFT):
             threshold = texts(after, field).get(signal)
-            amount = parse_threshold(signal, threshold) if threshold is not None else None
-            if amount is not None and (end := amount.of(capacity[signal]) + reclaim) > capacity[signal]:
+            least = parse_threshold(signal, threshold) if threshold is not None else None
+            if least is not None and (end := least.of(capacity[signal]) + reclaim) > capacity[signal]:
                 yield (
                     f"eviction_minimum_reclaim: {signal}={text}: with the threshold {threshold} of {field}, pressure would end only when"
-                    f" {end} is free, and the node has {capacity[signal]}",
+                    f" {_text(signal, end)} is free, and the node has {_text(signal, capacity[signal])}",
                     "lower the minimum reclaim",
                 )
+
+
+def _text(signal: str, size: int) -> str:
+    """Exact to a tenth of a MiB: these are compared."""
+    return str(size) if signal == PID or signal.endswith(".inodesFree") else amounts.shown("memory", size)
 
 
 def _on_node(signal: str, soft: Amount, hard: Amount, capacity: Mapping[str, int]) -> str:
     if signal not in capacity or (soft.quantity is None) == (hard.quantity is None):
         return ""
-    return f" ({soft.of(capacity[signal])} and {hard.of(capacity[signal])} on this node)"
+    return f" ({_text(signal, soft.of(capacity[signal]))} and {_text(signal, hard.of(capacity[signal]))} on this node)"
 
 
 def _absences(

@@ -399,7 +399,7 @@ def uninstall(fleet: Fleet, _: None) -> Turns:
     """Remove daytwo from the nodes: its records, its unit at boot. What it configured stays. Refuses a node with a change in flight."""
     history, failures = _ask(fleet, fleet.targets)
     bridge.stop(failures)
-    show(f"\nThis removes the records of {sum(map(len, history.values()))} changes; they cannot be rolled back then.")
+    show(f"\nThis removes the records of {table.counted(sum(map(len, history.values())), 'change')}; they cannot be rolled back then.")
     remotes = bridge.hosts_by_name(fleet.targets)
     return Turns(remotes, lambda name: _uninstall(remotes[name]), "remove every trace of daytwo")
 

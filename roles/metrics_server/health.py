@@ -10,6 +10,7 @@ from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bounds import EARLIEST, moment
+from roles.engine.detail import counted
 from roles.engine.draining import cluster_time
 from roles.engine.harmless import one_line
 from roles.engine.node import virtual_mark
@@ -81,7 +82,7 @@ def judge(nodes: Sequence[Object], metrics: Any, pods: Any, now: datetime, resol
     oldest = max(0.0, max(ages.values(), default=0.0))
     window = one_line(windows[-1]) if windows else "-"
     listed = f"{len(ready)} of {len(ready)} Ready nodes, the oldest sample {oldest:.0f} s old, window up to {window}"
-    return MetricsHealth((), f"APIService available; {listed}; {len(_items(pods))} pods")
+    return MetricsHealth((), f"APIService available; {listed}; {counted(len(_items(pods)), 'pod')}")
 
 
 def _items(answer: Any) -> list[Mapping[str, Any]]:

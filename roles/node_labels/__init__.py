@@ -8,6 +8,7 @@ from typing import Any
 from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
+from roles.engine.detail import counted
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -161,7 +162,7 @@ class NodeWriter(FieldWriter[NodeChange]):
                 names = ", ".join(name for one, name in now.items() if one in left)
                 why = f"not evicted after {deadline.passed:.0f} s; check kube-controller-manager, which evicts for taints"
                 self.warnings.append((change.name, f"{change.name}: {names}: {why}"))
-                return f"{len(left)} pods STILL THERE"
+                return f"{counted(len(left), 'pod')} STILL THERE"
             deadline.pause(LOOK_AGAIN)
         return f"evicted: {', '.join(now.values())}"
 

@@ -321,8 +321,7 @@ def _check(
     was, becomes = pod_resources.qos_of(pod), pod_resources.qos_of(pod, {name: change.after for name, change in changes.items()})
     if was != becomes:
         raise ResizeRefused(
-            f"its QoS class would change from {was} to {becomes}, which a running pod does not allow ({_of_qos(was)}); give requests and "
-            f"limits separately: {', '.join(key for key in AMOUNTS if '_' in key)}; or change the template"
+            f"its QoS class would change from {was} to {becomes}, which a running pod does not allow ({_of_qos(was)}); {_way_out(was)}"
         )
     state = pod_resources.progress(pod)
     if state.state and not again:
@@ -343,6 +342,13 @@ def _check(
     seen = ability.nodes.get(node)
     if seen is not None and (why := abilities.infeasible(seen, pod, {name: (one.before, one.after) for name, one in changes.items()})):
         raise ResizeRefused("; ".join(why))
+
+
+def _way_out(was: str) -> str:
+    if was == "BestEffort":
+        return "set its requests in the template: its controller then creates the pods again"
+    keys = ", ".join(key for key in AMOUNTS if "_" in key)
+    return f"give requests and limits separately, with the keys of deploys/resize.py: {keys}; or change the template"
 
 
 def _of_qos(qos: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError, find_object
 from roles.engine.bridge import Fleet, show
+from roles.engine.detail import counted
 from roles.engine.object_changes import (
     ConnectedCluster,
     Consents,
@@ -242,7 +243,10 @@ def _show_plan(run: ObjectRun, plan: ResizePlan, goal: _Goal, template: Template
     if goal.title:
         show(f"\n{goal.title}")
     at_once = f", at most {desired.max_in_flight} at a time" if count > 1 else ""
-    show(f"\nPlan of run {run.info.id}: {count} pods are resized in place{at_once}, tried on the API server")
+    show(
+        f"\nPlan of run {run.info.id}: {counted(count, 'pod')} {'is' if count == 1 else 'are'} resized in place{at_once}, tried on the API "
+        "server"
+    )
     for number, step in enumerate(plan.steps, 1):
         show(f"[{number}/{count}] {step.where} on {step.node}: {step.summary}")
     if count:
@@ -279,8 +283,8 @@ def _keeps(workload: tuple[str, Object]) -> str:
 def _finish(run: ObjectRun, plan: ResizePlan, workload: tuple[str, Object] | None, session: Session) -> None:
     calls = session.calls
     counts = (
-        f"{len(plan.steps)} pods in {run.seconds:.0f} s; requests to the API: {calls['dry run']} dry runs, {calls['patch']} changes, "
-        f"{calls['look']} reads of all of them, {calls['plan'] + calls['lease']} others"
+        f"{counted(len(plan.steps), 'pod')} in {run.seconds:.0f} s; requests to the API: {calls['dry run']} dry runs, "
+        f"{calls['patch']} changes, {calls['look']} reads of all of them, {calls['plan'] + calls['lease']} others"
     )
     object_report.show_objects_end(run, _rest(plan), [counts])
     actions = {step.action for step in run.steps if step.outcome == run.success}

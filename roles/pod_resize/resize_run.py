@@ -9,6 +9,7 @@ from typing import Any
 
 from roles.engine.api import Conflict
 from roles.engine.bridge import show
+from roles.engine.detail import counted
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     ChangedByOthers,
@@ -168,7 +169,9 @@ class TemplateUpdate:
         wrong = [pod_resources.where(pod) for pod in pods if not template.is_new(pod)]
         if wrong:
             raise NotDone(f"it is rolled out, but the resources of {', '.join(wrong)} differ from it: an admission webhook changes them")
-        return f"rolled out; its {len(pods)} pods have it, read back{'; ' if left else ''}{left}"
+        return (
+            f"rolled out; its {counted(len(pods), 'pod')} {'has' if len(pods) == 1 else 'have'} it, read back{'; ' if left else ''}{left}"
+        )
 
 
 # ---- records of earlier runs

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.api import FIELD_MANAGER
+from roles.engine.detail import counted
 from roles.engine.object_changes import (
     COLLECTIONS,
     Object,
@@ -42,7 +43,7 @@ class Usage:
         if self.workloads:
             parts.append(f"workloads: {', '.join(self.workloads)}")
         if self.pods:
-            parts.append(f"{len(self.pods)} pods: {', '.join(self.pods)}")
+            parts.append(f"{counted(len(self.pods), 'pod')}: {', '.join(self.pods)}")
         return f"used by {'; '.join(parts)}"
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from roles.engine.api import FIELD_MANAGER, Api, Conflict, list_objects
 from roles.engine.bridge import show
+from roles.engine.detail import counted
 from roles.engine.object_changes import (
     API_WAIT,
     COLLECTIONS,
@@ -317,7 +318,8 @@ class Writer:
         if wrong:
             raise NotDone("; ".join(wrong))
         text = priority_class + (f" ({number})" if number is not None else "") if priority_class else "no class of their own"
-        return f"rolled out; its {len(pods)} pods have {text}, read back{'; ' if left else ''}{left}"
+        have = "has" if len(pods) == 1 else "have"
+        return f"rolled out; its {counted(len(pods), 'pod')} {have} {text}, read back{'; ' if left else ''}{left}"
 
 
 def _recreation(item: Object) -> dict[str, Any]:

@@ -154,6 +154,12 @@ def _notes(
         yield "a static pod: only its manifest on the node changes it"
     if any(one.sidecar for one in now):
         yield "a sidecar: only its template changes it"
+    if workload.kind != STATIC and any(one.best_effort for one in now) and any(one.decision == "raise" for one in advices):
+        # A resize never changes the QoS class (pkg/apis/core/validation/validation.go, ValidatePodResize).
+        yield (
+            "its pods are BestEffort: with a request they are Burstable, and evicted later; no running pod can become so: set it in the "
+            "template"
+        )
     if vpa is not None and vpa.mode != "Off":
         yield f"the VerticalPodAutoscaler {vpa.name} ({vpa.mode}) sets its requests: change its bounds, or turn it off first"
     for target in targets:

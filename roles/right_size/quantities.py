@@ -31,7 +31,9 @@ def memory_text(size: int) -> str:
     """For people, and, if it is rounded, a Kubernetes quantity: 96Mi, 2Gi."""
     if size >= GI and size % GI == 0:
         return f"{size // GI}Gi"
-    return f"{math.ceil(size / MI)}Mi" if size >= MI or size == 0 else str(size)
+    if size >= MI or size == 0:
+        return f"{math.ceil(size / MI)}Mi"
+    return f"{math.ceil(size / 1024)}Ki"
 
 
 def span_text(seconds: float) -> str:

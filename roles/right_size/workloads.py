@@ -74,6 +74,7 @@ class ContainerNow:
     kills: tuple[Kill, ...] = ()
     sidecar: bool = False
     guaranteed: bool = False
+    best_effort: bool = False
     critical: bool = False
 
 
@@ -136,6 +137,7 @@ def _of_pod(pod: Object, owners: Mapping[str, Object]) -> Iterator[ContainerNow]
             kills=tuple(_kills(state, limits.memory)),
             sidecar=one in sidecars,
             guaranteed=status.get("qosClass") == "Guaranteed",
+            best_effort=status.get("qosClass") == "BestEffort",
             critical=is_critical(pod),
         )
 

@@ -130,7 +130,7 @@ def test_kubelet_and_runtime_change_together_there_and_back(lab: Lab) -> None:
     done = change()
     assert done.code == 0, done.all
     assert "the files are placed, systemctl restart containerd.service, systemctl start" in done.out, done.out
-    assert f"containerd {version} has cgroupfs, processes of pods only in kubepods" in done.out and "1 pods created again" in done.out, (
+    assert f"containerd {version} has cgroupfs, processes of pods only in kubepods" in done.out and "1 pod created again" in done.out, (
         done.out
     )
     now = configz(lab)

@@ -407,7 +407,7 @@ def test_the_proof_names_the_evicted_pods() -> None:
 def test_a_pod_that_is_not_evicted_is_a_warning() -> None:
     server = Nodes(node(), pod("web"), evicting=False)
     run, _ = carried_out(server, planned(server, node_taints="a=x:NoExecute", allow_evictions="true"))
-    assert run.steps[0].how.endswith("1 pods STILL THERE") and not run.halted
+    assert run.steps[0].how.endswith("1 pod STILL THERE") and not run.halted
     assert [text for _, text in run.warnings] == [
         "Node w1: shop/web: not evicted after 60 s; check kube-controller-manager, which evicts for taints"
     ]

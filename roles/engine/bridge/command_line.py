@@ -25,6 +25,7 @@ from roles.engine.bridge.refused import RunRefused
 from roles.engine.inputs import did_you_mean, listing, registry, unmatched
 
 _OWN_PREFIX = "x_"
+_HOME = Path(__file__).resolve().parents[3]
 _files = 0
 #: As shells have it for a signal, so that an interrupted run never looks like one that is done.
 SIGNALLED = 128
@@ -49,6 +50,17 @@ def guard() -> None:
     cli._set_fail_prompts = lambda state, config: None  # a run that has failed asks nothing; config.py says that it ends
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
+
+
+def require_guard() -> None:
+    """Raises RunRefused in a command of pyinfra that has not read config.py, which pyinfra takes from the folder that it is started in:
+    without it no host key is checked by the rules of the operator's ssh, and nothing else of this package holds."""
+    cli: Any = sys.modules.get("pyinfra_cli.cli")
+    if cli is not None and not hasattr(cli.make_inventory, "guarded"):
+        raise RunRefused(
+            f"pyinfra has not read daytwo's config.py, which checks host keys and what the command line names: start it in {_HOME}, or with"
+            f" --chdir {_HOME}"
+        )
 
 
 _ending = 0

@@ -147,7 +147,7 @@ class Remote:
 
     def connect(self) -> bool:
         """Connect if not connected. For hosts that --limit leaves out but that daytwo must read."""
-        self._host.connect(reason="to read the control plane")
+        self._host.connect(reason="to read the control plane" if self.is_control_plane else "to read all nodes")
         return self.connected
 
     @property
@@ -496,6 +496,7 @@ def run_once(key: str, work: Callable[[Fleet], T]) -> T:
     It runs in its own greenlet, outside pyinfra's bounded host pool, so that it can wait for hosts that have not entered the
     pool yet. A refusal is a DeployError, which stops pyinfra before any operation runs.
     """
+    command_line.require_guard()
     state = context.host.state
     with unforeseen.refused():
         fleet = current_fleet()

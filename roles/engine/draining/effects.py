@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from roles.engine.detail import counted
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining.model import PodFate
 from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name, uid
@@ -114,7 +115,7 @@ def nodes_problem(nodes: Collection[Object], names: Collection[str], homeless: S
     ]
     if homeless and not left:
         found.append(
-            f"no other node is Ready and takes pods: the replacements of {len(homeless)} pods that leave ({homeless[0].name}"
+            f"no other node is Ready and takes pods: the replacements of {counted(len(homeless), 'pod')} that leave ({homeless[0].name}"
             f"{', ...' if len(homeless) > 1 else ''}) would stay Pending; drain fewer nodes, or allow it with --data allow_pending=true"
         )
     return found

@@ -37,7 +37,7 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
             soak = f", watched for {change.soak} s" if change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")
         elif len(stage.steps) > 1 and last == stage.steps[-1].order:
-            show(f"\nThe last {len(stage.steps)} changes run at most {stage.at_once} at a time.")
+            show(f"\nThe last {counted(len(stage.steps), 'change')} run at most {stage.at_once} at a time.")
     _show_cluster_steps("Last, once every node is confirmed" if run.steps else "Last", run.last)
     for note in notes:
         show_lines(f"\n{note}")

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 from roles.engine import bridge
 from roles.engine.api import FIELD_MANAGER, Api, ApiError, Conflict
 from roles.engine.bridge import show, show_lines
+from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import api_object, object_report
 from roles.engine.object_changes.api_object import Object
@@ -51,7 +52,7 @@ def dry_run(writes: Sequence[W], session: Session, ask: Callable[[W, Api], str])
 
 def show_plan(run: ObjectRun, plan: ObjectPlan[W]) -> None:
     """Show the writes with their diffs and notes, and the dropped objects; if there is nothing to do, show the table."""
-    show(f"\nPlan of run {run.info.id}: {len(plan.actions)} changes of the cluster's objects")
+    show(f"\nPlan of run {run.info.id}: {counted(len(plan.actions), 'change')} of the cluster's objects")
     for number, action in enumerate(plan.actions, 1):
         show(f"\n[{number}/{len(plan.actions)}] {action.name}: {action.summary}")
         lines = [*action.shown.splitlines(), *(f"- {one_line(note)}" for note in action.notes)]

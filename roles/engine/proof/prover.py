@@ -11,6 +11,7 @@ from typing import Any
 from roles.engine.api import ApiError, PodStatus
 from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
+from roles.engine.detail import counted
 from roles.engine.editing import FlagChanges, any_flag
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained, idle
@@ -314,7 +315,7 @@ class Prover:
             return "", []
         if _wait(lambda: not not_recreated(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
             number = len(not_recreated(before, before))
-            return f"{number} pods created again" if number else "", []
+            return f"{counted(number, 'pod')} created again" if number else "", []
         left = not_recreated(before, self._cluster.pods(self._owed.node_name))
         return "", [f"pod {one_line(name)} does not run again after {patient(RECREATE_SECONDS):g} s" for name in left]
 
@@ -322,7 +323,7 @@ class Prover:
         """Which of them are recreated depends on their requests. Each that ran before must run, recreated or not."""
         if _wait(lambda: not static_pods_away(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
             number = len(static_pods_away(before, []))
-            return f"{number} static pods run" if number else "", []
+            return f"{counted(number, 'static pod')} {'runs' if number == 1 else 'run'}" if number else "", []
         left = static_pods_away(before, self._cluster.pods(self._owed.node_name))
         return "", [f"static pod {one_line(name)} does not run after {patient(RECREATE_SECONDS):g} s" for name in left]
 

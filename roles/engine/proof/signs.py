@@ -150,8 +150,12 @@ def _pod_limit(look: Look, value: Any) -> Found:
     except (ValueError, KeyError, TypeError):
         return unknown("the limit of all pods together (memory.max of kubepods): the node's capacity cannot be read")
     if not any(abs(limit - wanted) < _ROUNDED for limit in limits):
-        return missing(f"all pods together may use {max(limits)} bytes (memory.max of kubepods), not {wanted}")
-    return shown(f"memory.max of kubepods is {wanted}")
+        return missing(f"all pods together may use {_memory(max(limits))} (memory.max of kubepods), not {_memory(wanted)}")
+    return shown(f"memory.max of kubepods is {_memory(wanted)}")
+
+
+def _memory(size: int) -> str:
+    return amounts.shown("memory", size)
 
 
 def _lease(look: Look, value: Any) -> Found:

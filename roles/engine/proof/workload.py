@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from roles.engine.api import ContainerStatus, PodStatus
+from roles.engine.detail import counted
 
 # The reasons of a kubelet that fails pods by eviction, or does not admit them when it starts (pkg/kubelet/eviction: Reason;
 # pkg/kubelet/preemption; pkg/kubelet/lifecycle/predicate.go).
@@ -86,7 +87,7 @@ class Count:
     missing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"{self.unharmed} pods unharmed"]
+        parts = [f"{counted(self.unharmed, 'pod')} unharmed"]
         if self.completed:
             parts.append(f"completed by themselves: {', '.join(self.completed)}")
         if self.missing:

@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from roles.engine import detail
 from roles.engine.bridge import end_with, show
+from roles.engine.detail import counted
 from roles.engine.harmless import one_line
+
+__all__ = ["CELL", "NOT_PROVEN", "UNPROVEN", "counted", "end_by_consent", "folded", "in_common", "render", "short", "wording"]
 
 CELL = 160
 # What may differ between hosts that share a row, in columns that vary: what is each host's own (addresses, checksums and IDs, times of a
@@ -86,8 +89,3 @@ def end_by_consent(proofs: Iterable[str], consents: Collection[str]) -> None:
 def short(text: str, most: int = CELL) -> str:
     """Shorten a text for a cell; the full text is shown elsewhere."""
     return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def counted(number: int, thing: str) -> str:
-    """`1 change`, `2 changes`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -256,9 +256,9 @@ SOFT_NOW = DEFAULTS | {SOFT: {"memory.available": "300Mi"}, GRACE: {"memory.avai
         ({"eviction_minimum_reclaim": "pid.available=100"}, DEFAULTS, "pid.available has no threshold on this node, and nothing would be reclaimed"),
         ({"eviction_soft": "memory.available=100Mi"}, SOFT_NOW, "the soft threshold 100Mi is not above the hard one 100Mi, so it would never have an effect; raise the soft"),
         ({"eviction_hard": "memory.available=1Gi"}, SOFT_NOW, "the soft threshold 300Mi is not above the hard one 1Gi"),
-        ({"eviction_hard": "memory.available=50%"}, SOFT_NOW, "the soft threshold 300Mi is not above the hard one 50% (314572800 and 2147483648 on this node)"),
-        ({"eviction_hard": "memory.available=4Gi"}, DEFAULTS, "eviction_hard: memory.available=4Gi is not below the 4294967296 that the node has, so this threshold of evictionHard would always be met; lower it"),
-        ({"eviction_minimum_reclaim": "memory.available=4000Mi"}, DEFAULTS, "with the threshold 100Mi of evictionHard, pressure would end only when 4299161600 is free, and the node has 4294967296"),
+        ({"eviction_hard": "memory.available=50%"}, SOFT_NOW, "the soft threshold 300Mi is not above the hard one 50% (300.0Mi and 2048.0Mi on this node)"),
+        ({"eviction_hard": "memory.available=4Gi"}, DEFAULTS, "eviction_hard: memory.available=4Gi is not below the 4096.0Mi that the node has, so this threshold of evictionHard would always be met; lower it"),
+        ({"eviction_minimum_reclaim": "memory.available=4000Mi"}, DEFAULTS, "with the threshold 100Mi of evictionHard, pressure would end only when 4100.0Mi is free, and the node has 4096.0Mi"),
     ],
 )  # fmt: skip
 def test_settings_that_are_invalid_on_this_node(data: dict[str, Any], now: dict[str, Any], message: str) -> None:

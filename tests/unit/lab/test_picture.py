@@ -20,7 +20,7 @@ def test_what_a_terminal_shows_is_recorded(tmp_path: Path) -> None:
 
 
 def test_pyinfras_own_lines_are_left_out() -> None:
-    shown = ["--> Loading", "x", "", "Plan of run r1: 1 changes", "", "[1/1] w1: kubelet: A=true", "    +A", "    [w1]  Ready", ""]
+    shown = ["--> Loading", "x", "", "Plan of run r1: 1 change", "", "[1/1] w1: kubelet: A=true", "    +A", "    [w1]  Ready", ""]
     assert picture.cut(shown) == ["x", "[1/1] w1: kubelet: A=true", "    +A"]
 
 

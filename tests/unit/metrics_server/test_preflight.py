@@ -342,7 +342,7 @@ def test_the_metrics_api_works() -> None:
     virtual = node("virtual-1")
     virtual["metadata"]["labels"] = {"type": "virtual-kubelet"}  # no kubelet, so no metrics of one
     found = health([node("w1"), node("w2"), node("w3", "Unknown"), virtual], [metrics("w1"), metrics("w2", 25)], [{}], NOW, 15)
-    assert found.problems == () and "2 of 2 Ready nodes, the oldest sample 25 s old, window up to 15.012s; 1 pods" in found.proof
+    assert found.problems == () and "2 of 2 Ready nodes, the oldest sample 25 s old, window up to 15.012s; 1 pod" in found.proof
 
 
 @pytest.mark.parametrize(

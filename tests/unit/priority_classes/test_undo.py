@@ -107,7 +107,7 @@ def test_a_roll_out_that_fails_is_undone() -> None:
     server = Cluster("high")
     step = assign(server).steps[0]
     assert (step.outcome, server.has) == ("reverted", "low"), step.why
-    assert "reverted: rolled out; its 1 pods have low" in step.why
+    assert "reverted: rolled out; its 1 pod has low" in step.why
 
 
 @pytest.mark.parametrize("error", LOST)

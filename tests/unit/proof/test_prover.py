@@ -67,7 +67,7 @@ def test_a_pod_that_vanished_is_told_and_not_counted_as_unharmed() -> None:
     assert prover.ready() is None
     found = prover.prove(APPLIED)
     assert found.problems == ()
-    assert "1 pods unharmed; GONE: default/app (nothing replaces it)" in found.how
+    assert "1 pod unharmed; GONE: default/app (nothing replaces it)" in found.how
 
 
 def test_a_value_that_is_not_in_effect() -> None:
@@ -308,7 +308,7 @@ class Looks(Node):
 def test_pods_that_the_new_kubelet_creates_again_are_no_harm_and_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
     new = replace(APP, containers=(ContainerStatus("c", "id2", True, 1, datetime(2026, 1, 1, tzinfo=UTC)),))
     found = recreated(monkeypatch, [APP], [replace(APP, containers=())], [new])
-    assert found.problems == () and "1 pods created again; 0 pods unharmed" in found.how
+    assert found.problems == () and "1 pod created again; 0 pods unharmed" in found.how
     assert recreated(monkeypatch, [APP]).problems == ("pod default/app does not run again after 0.2 s",)
     # One that fails is harm: it does not run again.
     assert recreated(monkeypatch, [replace(APP, phase="Failed", reason="OutOfcpu", containers=())]).problems
@@ -331,7 +331,7 @@ def test_static_pods_that_a_gate_recreates_are_no_harm_and_must_run(monkeypatch:
         return made.prove(APPLIED)
 
     found = proven([replace(etcd, containers=()), APP], [APP], [replace(new, deleted=True), APP], [between, APP])
-    assert found.problems == () and "1 static pods run; 1 pods unharmed" in found.how
+    assert found.problems == () and "1 static pod runs; 1 pod unharmed" in found.how
     assert proven([new, APP]).problems == proven([etcd, APP]).problems == ()
     assert (
         proven([APP]).problems

@@ -89,13 +89,13 @@ WEB = replace(APP, name="web-1", uid="w1", controller="ReplicaSet/web", controll
 
 def test_pods_that_are_as_they_were_are_counted() -> None:
     assert count([APP, WEB, STATIC], [APP, WEB, STATIC], ()) == Count(3)
-    assert str(count([APP], [APP, WEB], ())) == "1 pods unharmed", "one that came is no matter"
+    assert str(count([APP], [APP, WEB], ())) == "1 pod unharmed", "one that came is no matter"
 
 
 def test_a_pod_that_vanished_is_named_and_is_not_unharmed() -> None:
     found = count([APP, WEB], [WEB], ())
     assert found == Count(1, (), ("default/app (nothing replaces it)",))
-    assert str(found) == "1 pods unharmed; GONE: default/app (nothing replaces it)"
+    assert str(found) == "1 pod unharmed; GONE: default/app (nothing replaces it)"
     assert count([APP], [], ()) == Count(0, (), ("default/app (nothing replaces it)",))
     assert count([replace(APP, deleted=True)], [], ()).missing == ("default/app (its deletion had begun before)",)
     assert harmed_pods([APP], [], ()) == [], "anybody may delete a pod at any time"

@@ -144,3 +144,12 @@ def test_hostile_names_are_shown_and_do_nothing() -> None:
 
 def test_nothing_to_show() -> None:
     assert "No container runs" in page.page([], made="now")
+
+
+def test_a_pod_without_any_request_is_told_what_one_would_make_of_it() -> None:
+    [one] = judged((container("web", None, None, best_effort=True), reads(120, 5)))
+    assert one.memory.decision == "raise" and any(
+        "its pods are BestEffort: with a request they are Burstable" in note for note in one.notes
+    )
+    [other] = judged((container("web", None, None), reads(120, 5)))
+    assert not any("BestEffort" in note for note in other.notes)
