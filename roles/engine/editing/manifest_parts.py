@@ -12,7 +12,7 @@ import copy
 import hashlib
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,12 @@ def place_of(data: bytes, container: str, path: str) -> Place | None:
     host = volume.get("hostPath")
     kind = str((host.get("type") if isinstance(host, dict) else next((key for key in volume if key != "name"), "")) or "")
     return Place(_source(content, mount, above, path), kind, mount.get("readOnly") is True or kind in _READ_ONLY, alone)
+
+
+def on_node(data: bytes, container: str, paths: Iterable[str]) -> dict[str, str]:
+    """Paths of a container that are on the node, and where they are there. Raises FormatError."""
+    found = {path: place_of(data, container, path) for path in paths}
+    return {path: one.source for path, one in found.items() if one is not None and one.source is not None}
 
 
 def writable_directories(data: bytes, container: str) -> list[str]:

@@ -74,7 +74,7 @@ class _Reader:
         found: dict[tuple[str, str], Handshake] = {}
         for server in picture.of("kube-apiserver"):
             path = server.flags.get(_TRUSTS, ("",))[-1]
-            material = picture.materials.get((server.host, path))
+            material = picture.materials.get((server.host, server.on_node(path)))
             if material is None or any(known == path for _, known in found):
                 continue
             if not material.certificates:
@@ -118,7 +118,7 @@ def read_picture(fleet: Fleet, cluster: Cluster, remotes: Mapping[str, Remote], 
     objects = reader.objects(wanted - {"nodes"})
     files = pairs.files_of(picture, sides)
     if live:
-        files |= {(one.host, one.flags[_TRUSTS][-1]) for one in picture.of("kube-apiserver") if _TRUSTS in one.flags}
+        files |= {(one.host, one.on_node(one.flags[_TRUSTS][-1])) for one in picture.of("kube-apiserver") if _TRUSTS in one.flags}
     read, trusted = reader.files(files - {*picture.materials}, pairs.kubeconfigs_of(picture, sides))
     made = replace(picture, nodes=nodes, objects=objects, materials={**read, **picture.materials}, authorities=trusted)
     if live:
@@ -151,9 +151,15 @@ def after(picture: Picture, plans: Iterable[NodePlan[Any]]) -> Picture:
             if one.component == KUBELET:
                 picture = picture.with_settings(plan.host, one.settings)
             else:
-                picture = picture.with_flags(plan.host, one.component, one.flags)
+                picture = picture.with_flags(plan.host, one.component, one.flags, *_manifest(plan, one))
                 materials |= dict(_written(plan.host, one))
     return replace(picture, materials=materials)
+
+
+def _manifest(plan: NodePlan[Any], one: ComponentPlan) -> tuple[bytes, str]:
+    """The new one, and the container in it."""
+    assert one.change is not None
+    return one.change.files[-1].after or b"", plan.components[one.component].container
 
 
 def _written(host: str, one: ComponentPlan) -> Iterator[tuple[tuple[str, str], Material]]:

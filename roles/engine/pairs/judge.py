@@ -44,7 +44,7 @@ def _set(side: Side, before: Picture, after: Picture) -> bool:
         if (
             side.files
             and one.component == side.owner
-            and any((one.host, path) in after.materials for name in side.names for path in other.flags.get(name, ()))
+            and any((one.host, other.on_node(path)) in after.materials for name in side.names for path in other.flags.get(name, ()))
         ):
             return True
     return any(

@@ -11,7 +11,7 @@ from typing import Any
 
 from roles.engine.certificates import Material
 from roles.engine.control_plane import Component
-from roles.engine.editing import FlagChanges, any_flag
+from roles.engine.editing import FlagChanges, FormatError, any_flag, manifest_parts
 from roles.engine.kubelet import Kubelet, in_effect, lookup, schema, settings, with_fields
 
 KUBELET, ETCD = "kubelet", "etcd"
@@ -21,12 +21,17 @@ CLUSTER = "the cluster"
 
 @dataclass(frozen=True)
 class Server:
-    """One control-plane component of one node. `flags`: its command line; `probes`: the ports that its manifest's probes ask."""
+    """One control-plane component of one node. `flags`: its command line; `probes`: the ports that its manifest's probes ask; `places`:
+    where the node has the files that its flags name, if its container has them at another path."""
 
     host: str
     component: str
     flags: Mapping[str, tuple[str, ...]]
     probes: tuple[int, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def on_node(self, path: str) -> str:
+        return self.places.get(path, path)
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,14 @@ class Picture:
         hosts = {one.name: one.host for one in self.kubelets}
         return {hosts.get(name, name): node for name, node in (self.nodes or {}).items()}
 
-    def with_flags(self, host: str, component: str, changes: FlagChanges) -> Picture:
-        """The picture after a change of a component's flags (None: removed)."""
+    def with_flags(self, host: str, component: str, changes: FlagChanges, manifest: bytes = b"", container: str = "") -> Picture:
+        """The picture after a change of a component's flags (None: removed); `manifest`: as it is then."""
 
         def changed(one: Server) -> Server:
             if (one.host, one.component) != (host, component):
                 return one
-            return replace(one, flags={name: values for name, values in {**one.flags, **changes}.items() if values is not None})
+            flags = {name: values for name, values in {**one.flags, **changes}.items() if values is not None}
+            return replace(one, flags=flags, places=_places(manifest, container, flags) if manifest else one.places)
 
         return replace(self, servers=tuple(map(changed, self.servers)))
 
@@ -99,7 +105,18 @@ class Picture:
 
 def server(component: Component) -> Server:
     """A running component as pairs see it."""
-    return Server(component.host, component.name, any_flag.every(component.process.argv), component.probe_ports)
+    flags = any_flag.every(component.process.argv)
+    return Server(component.host, component.name, flags, component.probe_ports, _places(component.data, component.container, flags))
+
+
+def _places(manifest: bytes, container: str, flags: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Those that the node has elsewhere; {} if the manifest cannot be read."""
+    paths = {value for values in flags.values() for value in values if value.startswith("/")}
+    try:
+        found = manifest_parts.on_node(manifest, container, paths)
+    except FormatError:
+        return {}
+    return {path: there for path, there in found.items() if path != there}
 
 
 def etcd(host: str, argv: tuple[str, ...]) -> tuple[Server, ...]:
@@ -232,8 +249,8 @@ def named(component: str, name: str) -> Side:
             paths = one.flags.get(name)
             if not paths:
                 found[one.host] = None
-            elif all((one.host, path) in picture.materials for path in paths):
-                found[one.host] = Material.joined([picture.materials[one.host, path] for path in paths])
+            elif all((one.host, one.on_node(path)) in picture.materials for path in paths):
+                found[one.host] = Material.joined([picture.materials[one.host, one.on_node(path)] for path in paths])
         return found
 
     return Side(component, (name,), get, f"{component} --{name}", files=True)
@@ -266,8 +283,9 @@ def trusted(owner: str) -> Side:
 
 
 def _kubeconfigs(picture: Picture, owner: str) -> set[tuple[str, str]]:
-    members: Iterable[Server | KubeletSide] = picture.kubelets if owner == KUBELET else picture.of(owner)
-    return {(one.host, path) for one in members for path in one.flags.get("kubeconfig", ())[-1:]}
+    if owner == KUBELET:
+        return {(one.host, path) for one in picture.kubelets for path in one.flags.get("kubeconfig", ())[-1:]}
+    return {(one.host, one.on_node(path)) for one in picture.of(owner) for path in one.flags.get("kubeconfig", ())[-1:]}
 
 
 def kubeconfigs_of(picture: Picture, sides: Iterable[Side]) -> set[tuple[str, str]]:
@@ -296,7 +314,7 @@ def files_of(picture: Picture, sides: Iterable[Side]) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for side in (one for one in sides if one.files):
         for name in side.names:
-            found |= {(one.host, path) for one in picture.of(side.owner) for path in one.flags.get(name, ())}
+            found |= {(one.host, one.on_node(path)) for one in picture.of(side.owner) for path in one.flags.get(name, ())}
             if side.owner == KUBELET:
                 found |= {(one.host, str(one.value(name))) for one in picture.kubelets if one.value(name)}
     return {(host, path) for host, path in found if path.startswith("/") and path.isprintable()}

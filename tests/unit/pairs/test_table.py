@@ -9,6 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from roles.engine.certificates import Material, Unread, parse_material, parse_own
+from roles.engine.control_plane.facts import find as components
+from roles.engine.kubelet.facts import find
 from roles.engine.pairs import (
     PAIRS,
     Handshake,
@@ -18,14 +20,17 @@ from roles.engine.pairs import (
     Severity,
     changed,
     concerned,
+    files_of,
     is_way,
     mismatches,
     reference,
     sentence,
+    server,
 )
 from roles.engine.pairs.__main__ import PAGE
 from roles.engine.pairs.table import COREDNS, DNS_SERVICE, FLANNEL, KUBE_PROXY, METRICS_SERVER, PRIORITY_CLASSES
 from tests.unit.api.world import Authority
+from tests.unit.node import node
 
 API, MANAGER, SCHEDULER = "kube-apiserver", "kube-controller-manager", "kube-scheduler"
 CA, OTHER = Authority("ca"), Authority("other")
@@ -245,6 +250,25 @@ def test_a_file_that_cannot_be_read_is_not_known_to_fit(path: str, name: str) ->
     several = replace(well(), materials=dict([*well().materials.items(), keys]))
     after = flag(API, service_account_key_file="/pki/other.pub")(several)
     assert {one.is_known for one in changed(several, after)} == {False}
+
+
+def test_a_file_is_where_its_node_has_it() -> None:
+    """The container of the API server has it at another path."""
+    argv = ("kube-apiserver", "--client-ca-file=/in/ca.crt", "--tls-cert-file=/pki/serving.crt", "--audit-log-path=/in/the/image")
+    mounts = b"    volumeMounts:\n    - {mountPath: /in, name: pki}\n  volumes:\n  - {name: pki, hostPath: {path: /srv/pki}}\n"
+    manifest = node.manifest(*argv).replace(b"  hostNetwork: true\n", mounts + b"  hostNetwork: true\n")
+    (component,) = components(
+        find(node.parse("cp1", node.answer(manifests={"a.yaml": manifest}, components={"kube-apiserver": argv})))
+    ).values()
+    one = server(component)
+    assert one.on_node("/in/ca.crt") == "/srv/pki/ca.crt" and one.on_node("/pki/serving.crt") == "/pki/serving.crt"
+    (pair,) = (pair for pair in PAIRS if pair.name == "api-is-known-where-kubelets-report")
+    picture = Picture((one,))
+    assert files_of(picture, [pair.here]) == {("cp1", "/srv/pki/ca.crt")}
+    held_there = replace(picture, materials={("cp1", "/srv/pki/ca.crt"): FILES["/pki/ca.crt"]})
+    assert pair.here.get(held_there) == {"cp1": Material("/pki/ca.crt", FILES["/pki/ca.crt"].certificates)}
+    moved = held_there.with_flags("cp1", API, {}, manifest.replace(b"/srv/pki", b"/etc/pki"), component.container)
+    assert moved.servers[0].on_node("/in/ca.crt") == "/etc/pki/ca.crt"
 
 
 def test_the_key_in_a_file_of_the_run_is_known_here() -> None:
