@@ -17,6 +17,8 @@ _DRAWN_AS_NOTHING = frozenset(
     [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10)]
     + [*range(0xE0100, 0xE01F0)]
 )
+#: Of a value of others: an annotation may have 256 KiB.
+MOST_CHARACTERS = 10_000
 _ASCII = re.compile(r"[^ -~]")
 # click.style's sequences for colours and bold, and their end; no colour that could hide text on its background.
 _COLOUR = re.compile(r"(\x1b\[(?:0|1|3[1-6])m)")
@@ -24,11 +26,19 @@ _COLOUR = re.compile(r"(\x1b\[(?:0|1|3[1-6])m)")
 
 def harmless(text: str) -> str:
     """Several lines: line feeds and tabs stay. For text that daytwo formats; values in it must go through `one_line` first."""
-    return "\n".join("\t".join(one_line(part) for part in line.split("\t")) for line in text.split("\n"))
+    return "\n".join("\t".join(_line(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
 def one_line(text: str) -> str:
-    """One line, or a part of one: line feeds and tabs are escaped, too. No value can look like a separate line."""
+    """One line, or a part of one: line feeds and tabs are escaped, too. No value can look like a separate line, or fill the screen: of
+    more than MOST_CHARACTERS it has the first ones, and how many there are."""
+    shown = _line(text[:MOST_CHARACTERS])
+    if len(text) > MOST_CHARACTERS or len(shown) > MOST_CHARACTERS:
+        shown = f"{shown[: MOST_CHARACTERS - 60]}... (cut: it has {len(text)} characters)"
+    return shown
+
+
+def _line(text: str) -> str:
     if text.isascii():
         return _ASCII.sub(lambda found: _escaped(found[0]), text)
     return "".join(_escaped(character) for character in text)

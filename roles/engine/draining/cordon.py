@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from roles.engine.api import FIELD_MANAGER
 from roles.engine.draining.model import NodeFate
+from roles.engine.inputs import listing
 from roles.engine.object_changes import (
     ChangedByOthers,
     FieldChange,
@@ -35,6 +36,8 @@ MARK: ObjectPath = ("metadata", "annotations", CORDONED_BY)
 # The mark on a node that is cordoned for a change: unlike that of deploys/drain.py, it is removed once the change is over.
 _FOR_CHANGE = " (change)"
 _A_MARK = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}( \(change\))?")
+# Of any number of field managers.
+_MOST_NAMED = 5
 # How often a cordon is looked at again that somebody changes at the same moment.
 _TRIES = 3
 
@@ -79,10 +82,10 @@ def node_fate(node: Object) -> NodeFate:
     if UNSCHEDULABLE not in now:
         return NodeFate(node)
     names, others = cordoners(node), _others(node)
-    if MARK in now and names and not others:
+    if names and not others and _A_MARK.fullmatch(str(now.get(MARK, ""))):
         return NodeFate(node, "ours", now[MARK])
-    # daytwo alone, and without a mark: someone has removed the mark, or a roll-back has restored the cordon of someone.
-    return NodeFate(node, "theirs", ", ".join(others) or "someone")
+    # daytwo alone, and without a mark: someone has removed or changed it, or a roll-back has restored the cordon of someone.
+    return NodeFate(node, "theirs", listing(others, _MOST_NAMED) if others else "someone")
 
 
 def cordon_change(node: NodeFate, run: str) -> FieldChange | None:

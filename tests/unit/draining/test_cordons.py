@@ -52,6 +52,7 @@ def there(who: str, run: str = RUN) -> dict[str, Any]:
         "an administrator, with our mark": node("w1", manager="kubectl-cordon", mark=run),
         "an administrator beside us": beside(node("w1", manager="daytwo", mark=run)),
         "someone who has removed our mark": node("w1", manager="daytwo"),
+        "someone with a mark of any text": node("w1", manager="daytwo", mark="x" * 200_000),
     }[who]
 
 
@@ -68,6 +69,7 @@ def state(item: dict[str, Any]) -> tuple[bool, str]:
 FREE, THEIRS = (False, ""), (True, "")
 #: Who has cordoned the node when the run ends; what was there before the run; what is there after its end.
 ENDS = [
+    ("someone with a mark of any text", "", (True, "x" * 200_000)),
     ("this run", "", FREE),
     ("this run", OLD, (True, OLD)),
     ("this run", mark(OLD), (True, mark(OLD))),
@@ -232,3 +234,11 @@ def test_uncordon_and_its_undo_leave_what_others_have_set() -> None:
     assert {one.path[-1]: one.after for one in again.actions[0].fields} == {"unschedulable": True, CORDONED_BY: OLD}
     since = plan_cordon_again(done, {W1: there("an administrator")}, force=True)
     assert not since.actions and "that cordon stays" in since.unchanged[0][1]
+
+
+def test_the_names_of_those_who_cordoned_a_node_are_few() -> None:
+    item = node("w1", manager="kubectl-cordon")
+    item["metadata"]["managedFields"] += [
+        {"manager": f"m{number}" * 30, "operation": "Apply", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}} for number in range(9000)
+    ]
+    assert node_fate(item).cordon == "theirs" and len(node_fate(item).by) < 1000

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from roles.engine.harmless import as_json, coloured, harmless, in_list, one_line
+from roles.engine.harmless import MOST_CHARACTERS, as_json, coloured, harmless, in_list, one_line
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 
@@ -42,6 +42,13 @@ def test_no_character_at_all_that_controls_or_hides_comes_through() -> None:
         if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
             shown = one_line(f"x{character}y")
             assert shown.isascii() and shown.isprintable() and character not in shown, hex(number)
+
+
+@pytest.mark.parametrize("text", ["x" * 300_000, "\x1b" * 9000, "\U000e0041" * 10_001])
+def test_no_value_fills_the_screen(text: str) -> None:
+    shown = one_line(text)
+    assert len(shown) <= MOST_CHARACTERS and shown.endswith(f"... (cut: it has {len(text)} characters)") and one_line(shown) == shown
+    assert one_line("x" * MOST_CHARACTERS) == "x" * MOST_CHARACTERS
 
 
 def test_a_value_has_no_line_of_its_own() -> None:
