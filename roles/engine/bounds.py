@@ -87,6 +87,24 @@ def digits(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
+def misshaped(found: Any, shape: Any, path: str = "") -> str:
+    """Where a document is not of a shape: the path and what is there; "" if it is. A shape is `int` (0 to 64 bits), `str`, `bool`, a list
+    with the shape of its items, or a map with the shapes of some of its fields (`*`: of all others). What is missing or null fits."""
+    if found is None:
+        return ""
+    if isinstance(shape, dict):
+        if not isinstance(found, dict):
+            return f"{path} is no map"
+        parts = ((shape.get(key, shape.get("*")), value, f"{path}.{key}" if path else str(key)) for key, value in found.items())
+        return next((why for of, value, name in parts if of is not None and (why := misshaped(value, of, name))), "")
+    if isinstance(shape, list):
+        if not isinstance(found, list) or None in found:
+            return f"{path} is no list of values"
+        return next((why for number, one in enumerate(found) if (why := misshaped(one, shape[0], f"{path}[{number}]"))), "")
+    fits = type(found) is shape and (shape is not int or 0 <= found < 1 << 64)
+    return "" if fits else f"{path} is no {'number of 64 bits' if shape is int else shape.__name__}"
+
+
 def _is_deep(data: bytes) -> bool:
     """Without a parser, and without a Python function for each character: a list of all pods has 100 MiB."""
     if data.count(b"[") + data.count(b"{") <= MOST_DEPTH:

@@ -12,7 +12,8 @@ from urllib.parse import quote, urlencode
 from roles.engine.api.client import TIMEOUT, Api
 from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
-from roles.engine.bounds import moment
+from roles.engine.bounds import misshaped, moment
+from roles.engine.harmless import one_line
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 MIRROR = "kubernetes.io/config.mirror"
@@ -21,6 +22,38 @@ PAGE = 500
 #: Of one collection: above what Kubernetes supports (150,000 pods: kubernetes.io/docs/setup/best-practices/cluster-large).
 MOST_OBJECTS = 1_000_000
 _MOST_PAGES = MOST_OBJECTS // PAGE
+# What a kubelet says of itself, as far as daytwo reads it (k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go; config/v1beta1/types.go). Root
+# on its node can make it say anything, and then this node is not readable: no other one is concerned.
+_SPACE = dict.fromkeys(("availableBytes", "capacityBytes", "usedBytes", "inodesFree", "inodes", "inodesUsed"), int)
+_MEMORY = dict.fromkeys(("availableBytes", "usageBytes", "workingSetBytes", "rssBytes"), int)
+_SUMMARY = {
+    "node": {
+        "nodeName": str,
+        "systemContainers": [{"name": str, "memory": _MEMORY}],
+        "memory": _MEMORY,
+        "fs": _SPACE,
+        "runtime": {"imageFs": _SPACE, "containerFs": _SPACE},
+        "rlimit": {"maxpid": int, "curproc": int},
+    },
+    "pods": [
+        {
+            "podRef": {"name": str, "namespace": str, "uid": str},
+            "memory": _MEMORY,
+            "process_stats": {"process_count": int},
+            "containers": [{"name": str, "memory": _MEMORY, "rootfs": _SPACE, "logs": _SPACE}],
+            "volume": [{"name": str, **_SPACE}],
+            "ephemeral-storage": _SPACE,
+        }
+    ],
+}
+_CONFIGZ = {
+    "featureGates": {"*": bool},
+    **{key: {"*": str} for key in ("evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim")},
+    **{key: {"*": str} for key in ("systemReserved", "kubeReserved", "qosReserved", "cpuManagerPolicyOptions")},
+    **{key: [str] for key in ("enforceNodeAllocatable", "allowedUnsafeSysctls", "clusterDNS", "tlsCipherSuites")},
+    **{key: {} for key in ("memorySwap", "authentication", "authorization", "logging", "crashLoopBackOff", "tracing")},
+    **{key: [{}] for key in ("reservedMemory", "registerWithTaints", "shutdownGracePeriodByPodPriority")},
+}
 
 
 @dataclass(frozen=True)
@@ -116,7 +149,7 @@ def kubelet_config(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float
     found = api.get_json(path, timeout, wait=wait).get("kubeletconfig")
     if not isinstance(found, dict):
         raise Unusable(api.host, path, "the answer has no kubeletconfig", "is enableDebuggingHandlers false on the node?")
-    return found
+    return _shaped(api, path, found, _CONFIGZ)
 
 
 def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeLease:
@@ -204,8 +237,14 @@ def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
     summary = api.get_json(path, timeout, wait=wait)
     if not isinstance(summary.get("node"), dict):
         raise Unusable(api.host, path, "the answer has no node", "is enableDebuggingHandlers false on the node?")
-    pods = api.get_json(f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}", timeout, wait=wait)
-    return NodeUsage(summary, list(pods.get("items") or ()), api.get_json(f"/api/v1/nodes/{_part(node)}", timeout, wait=wait))
+    if not all(one.get("podRef") for one in _shaped(api, path, summary, _SUMMARY).get("pods") or ()):
+        raise Unusable(api.host, path, "the answer has a pod without podRef", "look at what answers at the kubelet's port there")
+    listed = f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}"
+    try:
+        pods = _objects(api.get_json(listed, timeout, wait=wait).get("items") or [])
+    except TypeError as error:
+        raise _odd(api, listed, error) from error
+    return NodeUsage(summary, pods, api.get_json(f"/api/v1/nodes/{_part(node)}", timeout, wait=wait))
 
 
 def _pod(item: dict[str, Any]) -> PodStatus:
@@ -250,6 +289,15 @@ def _container(entry: dict[str, Any]) -> ContainerStatus:
 
 def _part(name: str) -> str:
     return quote(name, safe="")
+
+
+def _shaped(api: Api, path: str, found: dict[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises Unusable."""
+    if why := misshaped(found, shape):
+        raise Unusable(
+            api.host, path, f"the answer is not a kubelet's: {one_line(why)}", "look at what answers at the kubelet's port there"
+        )
+    return found
 
 
 def _odd(api: Api, path: str, error: Exception) -> Unusable:

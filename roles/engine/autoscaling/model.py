@@ -21,7 +21,7 @@ from roles.engine.object_changes import Object, namespace_and_name
 HPA = "HorizontalPodAutoscaler"
 MetricType = Literal["Resource", "ContainerResource", "Pods", "Object", "External"]
 #: What an object of another shape than the API's raises where it is read or judged.
-ODD = (ValueError, OverflowError, TypeError, KeyError, AttributeError)
+ODD = (ValueError, ArithmeticError, TypeError, LookupError, AttributeError)
 #: Types whose metric may scale a workload from and to zero.
 ZERO_TYPES = frozenset(("Object", "External"))
 MAX_REPLICAS = 2**31 - 1

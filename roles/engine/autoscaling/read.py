@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from roles.engine.api import Api, ApiConnectionLost, ApiError, Invalid, NotFound, find_object, list_objects
 from roles.engine.autoscaling.decide import ScalingScene, shared
-from roles.engine.autoscaling.model import Autoscaler, LiveScale, MetricSpec, NoReading, Reading, Ref, ScalingController
+from roles.engine.autoscaling.model import ODD, Autoscaler, LiveScale, MetricSpec, NoReading, Reading, Ref, ScalingController
 from roles.engine.autoscaling.parse import (
     API_OF,
     CUSTOM,
@@ -67,7 +67,7 @@ def read_autoscalers(
     for raw in sorted(listed, key=namespace_and_name):
         try:
             autoscaler = Autoscaler.of(raw)
-        except ValueError as error:
+        except ODD as error:
             reader.not_known.append(f"HorizontalPodAutoscaler {'/'.join(namespace_and_name(raw))}: it cannot be read: {error}")
             continue
         scene, targets[autoscaler.key] = reader.scene(autoscaler)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine.api import Api, ApiConnectionLost, ApiError, NotFound, find_object, list_objects
-from roles.engine.autoscaling.model import Autoscaler, time_of
+from roles.engine.autoscaling.model import ODD, Autoscaler, time_of
 from roles.engine.autoscaling.parse import selector_text
 from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH
 from roles.engine.autoscaling.vertical import VPA, Vertical, VerticalScene
@@ -107,7 +107,7 @@ def read_verticals(
     for raw in sorted(listed, key=namespace_and_name):
         try:
             verticals.append(Vertical.of(raw))
-        except ValueError as error:
+        except ODD as error:
             reading.not_known.append(f"{VPA} {'/'.join(namespace_and_name(raw))}: it cannot be read: {error}")
     if not verticals:
         return VerticalWorld((), True, tuple(reading.not_known))
@@ -128,6 +128,6 @@ def _horizontal(items: Sequence[Object]) -> list[Autoscaler]:
     for raw in items:
         try:
             found.append(Autoscaler.of(raw))
-        except ValueError:
+        except ODD:
             continue
     return found

@@ -191,8 +191,8 @@ class Canned:
 
 
 def test_what_is_asked_of_the_api() -> None:
-    api = Canned(summary={"node": {}, "pods": []}, pods={"items": [{"kind": "Pod"}]}, node={"kind": "Node"})
-    assert node_usage(api, "a node") == NodeUsage({"node": {}, "pods": []}, [{"kind": "Pod"}], {"kind": "Node"})
+    api = Canned(summary={"node": {}, "pods": []}, pods={"items": [{"metadata": {}}]}, node={"kind": "Node"})
+    assert node_usage(api, "a node") == NodeUsage({"node": {}, "pods": []}, [{"metadata": {}}], {"kind": "Node"})
     assert api.asked == [
         "/api/v1/nodes/a node/proxy/stats/summary",
         "/api/v1/pods?fieldSelector=spec.nodeName=a node",
@@ -203,3 +203,39 @@ def test_what_is_asked_of_the_api() -> None:
 def test_no_summary() -> None:
     with pytest.raises(Unusable, match="enableDebuggingHandlers"):
         node_usage(Canned(summary={}, pods={}, node={}), "n1")
+
+
+@pytest.mark.parametrize(
+    ("summary", "where"),
+    [
+        ({"node": {"memory": 7}}, "node.memory is no map"),
+        ({"node": {"fs": {"availableBytes": "x"}}}, "node.fs.availableBytes is no number"),
+        ({"node": {"fs": {"availableBytes": -1}}}, "node.fs.availableBytes is no number"),
+        ({"node": {"rlimit": {"maxpid": 2**64}}}, "node.rlimit.maxpid is no number"),
+        ({"node": {"systemContainers": [None]}}, "node.systemContainers is no list"),
+        ({"node": {}, "pods": {"a": 1}}, "pods is no list"),
+        ({"node": {}, "pods": [{"podRef": 7}]}, r"pods\[0\].podRef is no map"),
+        ({"node": {}, "pods": [{"memory": {}}]}, "a pod without podRef"),
+        ({"node": {}, "pods": [{"podRef": {}, "containers": [{"rootfs": []}]}]}, r"pods\[0\].containers\[0\].rootfs is no map"),
+    ],
+)
+def test_a_kubelet_that_says_odd_things_is_not_readable_by_its_name(summary: dict[str, Any], where: str) -> None:
+    with pytest.raises(Unusable, match=where) as error:
+        node_usage(Canned(summary=summary, pods={"items": []}, node={}), "w1")
+    assert "/api/v1/nodes/w1/proxy/stats/summary" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"evictionHard": 7},
+        {"evictionHard": {"memory.available": 100}},
+        {"featureGates": {"A": "true"}},
+        {"enforceNodeAllocatable": "pods"},
+        {"reservedMemory": [7]},
+        {"memorySwap": "x"},
+    ],
+)
+def test_a_kubelets_configuration_has_the_types_of_one(found: dict[str, Any]) -> None:
+    with pytest.raises(Unusable, match="the answer is not a kubelet's"):
+        kubelet_config(Told({"/api/v1/nodes/w1/proxy/configz": {"kubeletconfig": found}}), "w1")

@@ -52,6 +52,25 @@ def mutated(random: Random, tree: Any) -> Any:
     return found
 
 
+ANY = (None, 7, -1, 2**70, 1.5, True, "x", [], {}, [None], {"a": 1})
+
+
+def anything(random: Random, tree: Any) -> Any:
+    """A copy in which one value may be of any type: what no schema of the API's own checks."""
+    found = copy.deepcopy(tree)
+    places = list(_all(found))
+    if places and random.random() < 0.8:
+        parent, key = random.choice(places)
+        parent[key] = copy.deepcopy(random.choice(ANY))
+    return found
+
+
+def _all(tree: Any) -> Any:
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        yield tree, key
+        yield from _all(value)
+
+
 def _places(tree: Any, name: str) -> Any:
     pairs = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, value in pairs:

@@ -6,9 +6,11 @@ the boundary of the bridge (tests/unit/bridge/test_unforeseen.py).
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,25 +18,58 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from roles.audit.certificates import waiting
 from roles.engine import control_plane, kubelet
+from roles.engine.api import ApiError, node_usage
+from roles.engine.api.read import kubelet_config
+from roles.engine.autoscaling.decide import ScalingScene
+from roles.engine.autoscaling.judge import judge
+from roles.engine.autoscaling.model import ODD, Autoscaler, LiveScale
+from roles.engine.autoscaling.read import ScalingWorld
+from roles.engine.certificates import claimed_by_others
 from roles.engine.disruption.budgets import read_status
 from roles.engine.draining import DrainConsents, plan_drain
 from roles.engine.inputs import read_host
 from roles.engine.inputs.registry import every_model
+from roles.engine.kubelet.thresholds import effective
 from roles.engine.node import ObservationError
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.record import parse_events
+from roles.eviction import predict
+from roles.kubelet_certificates.facts import services_claims
 from roles.reboot.plan import read_mark
 from roles.right_size.workloads import containers
+from tests.unit.autoscaling.world import IN_ALL, KCM, average, hpa, object_metric, pods_metric, samples, utilization
+from tests.unit.autoscaling.world import NOW as SCALED_NOW
+from tests.unit.autoscaling.world import pods as scaled_pods
+from tests.unit.certificates import requests as certificate
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, states, world
 from tests.unit.draining.test_plan import NODES
-from tests.unit.fuzz.mutation import TEXTS, mutated, mutated_line
+from tests.unit.eviction.pods import node as used_node
+from tests.unit.eviction.pods import pod as used_pod
+from tests.unit.eviction.pods import stats, summary
+from tests.unit.fuzz.mutation import TEXTS, anything, mutated, mutated_line
 from tests.unit.node import node
 from tests.unit.right_size.world import REPLICA_SET
 from tests.unit.right_size.world import pod as sized_pod
 
 MODEST, MANY = 60, 3400
 SEEDS = st.integers(0, 2**32)
+CONFIGURATION = {"evictionHard": {"memory.available": "100Mi"}, "featureGates": {"A": True}, "enforceNodeAllocatable": ["pods"],
+                 "systemReserved": {"cpu": "100m"}, "memorySwap": {"swapBehavior": "NoSwap"}}  # fmt: skip
+SERVICE = {
+    "metadata": {"name": "a", "namespace": "shop"},
+    "spec": {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "externalIPs": ["192.0.2.4"], "loadBalancerIP": "192.0.2.5"},
+    "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.5"}, {"hostname": "x.example"}]}},
+}
+REQUEST = {
+    "metadata": {"name": "csr-1", "creationTimestamp": "2026-03-01T11:00:00Z", "uid": "x"},
+    "spec": {
+        "request": base64.b64encode(certificate.pem()).decode(), "signerName": "kubernetes.io/kubelet-serving",
+        "usages": list(certificate.USAGES), "username": "system:node:w1", "groups": ["system:nodes"],
+    },
+    "status": {"conditions": [{"type": "Approved", "status": "True", "lastUpdateTime": "2026-03-01T11:00:00Z"}]},
+}  # fmt: skip
 
 
 def drain(random: Random) -> None:
@@ -123,7 +158,56 @@ def values(random: Random) -> None:
         read_host("w1", lambda key, default=None: given_values.get(key, default), declared.fields, keys)
 
 
-PLANS = (drain, sizes, marks, nodes, files, values)
+def usage(random: Random) -> None:
+    """What a kubelet says of itself: root on its node can make it say any JSON."""
+    answers = {
+        "stats/summary": anything(random, summary(stats("a", memory=5, rootfs=4, logs=3, volumes={"v": 1}, inodes=4))),
+        "configz": anything(random, {"kubeletconfig": CONFIGURATION}),
+    }
+    api = Kubelet(answers, [mutated(random, used_pod("a", requests={"memory": "1Mi"}))])
+    with contextlib.suppress(ApiError):
+        configuration = kubelet_config(api, "w1")  # type: ignore[arg-type]
+        found = node_usage(api, "w1")  # type: ignore[arg-type]
+        with contextlib.suppress(ValueError):  # quantities, as its docstring says
+            predict.predict(found.summary, found.pods, found.node, effective(configuration))
+
+
+class Kubelet:
+    """An API that passes on what a kubelet says."""
+
+    host = "cp1"
+
+    def __init__(self, answers: Mapping[str, Any], pods: list[Any]) -> None:
+        self.answers, self.pods = answers, pods
+
+    def get_json(self, path: str, timeout: float = 0, *, wait: float = 0.0) -> dict[str, Any]:
+        said = next((answer for end, answer in self.answers.items() if path.endswith(end)), None)
+        if said is not None:
+            return said if isinstance(said, dict) else {}
+        return {"items": self.pods} if "/pods" in path else used_node(memory="8Gi")
+
+
+def scaled(random: Random) -> None:
+    world = ScalingWorld((ScalingScene(Autoscaler.of(hpa()), None, "", scaled_pods(2), []),), {}, {}, (), (), ())
+    with contextlib.suppress(*ODD):  # the reader names the autoscaler
+        item = Autoscaler.of(mutated(random, hpa(utilization(), average(), pods_metric(), object_metric(IN_ALL))))
+        live = LiveScale(3, 3, "app=web")
+        readings = [samples(10, 20, None)] * 4
+        scene = ScalingScene(item, live, "", [mutated(random, one) for one in scaled_pods(3)], readings)
+        world = replace(world, scenes=(scene,))
+    judge(world, KCM, SCALED_NOW)
+
+
+def requests(random: Random) -> None:
+    item = mutated(random, REQUEST)
+    if random.random() < 0.5:
+        item.pop("status", None)
+    list(waiting([item, REQUEST], NOW, {}))
+    services = [mutated(random, SERVICE)]
+    claimed_by_others("w1", [mutated(random, NODES[0])], {}, services_claims(services, ["shop"]))
+
+
+PLANS = (drain, sizes, marks, nodes, files, values, usage, scaled, requests)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.__name__)
