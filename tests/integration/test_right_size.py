@@ -103,9 +103,9 @@ def test_a_request_is_lowered_in_place_and_comes_back(lab: Lab) -> None:
     item["spec"]["template"]["spec"] = {**manifest(was), "nodeName": "w1"}
     lab.kubectl("create", "namespace", SHORT)
     try:
-        items = [item, forged("idle", "200m")]
-        lab.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        lab.kubectl("create", "-f", "-", input=json.dumps(item))
         lab.kubectl("rollout", "status", "-n", SHORT, "deployment/idle", "--timeout=280s")
+        lab.kubectl("create", "-f", "-", input=json.dumps(forged("idle", "200m")))
         lab.kubectl("wait", "-n", SHORT, "pod/forged", "--for=condition=Ready", "--timeout=280s")
         pod = the_pod(lab, "idle", SHORT)
         asked = data(only=f"{SHORT}/deployment/idle", apply="true", template="keep", soak="1", watch="14", interval="2")
