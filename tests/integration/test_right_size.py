@@ -108,10 +108,10 @@ def test_a_request_is_lowered_in_place_and_comes_back(lab: Lab) -> None:
         lab.kubectl("create", "-f", "-", input=json.dumps(forged("idle", "200m")))
         lab.kubectl("wait", "-n", SHORT, "pod/forged", "--for=condition=Ready", "--timeout=280s")
         pod = the_pod(lab, "idle", SHORT)
-        asked = data(only=f"{SHORT}/deployment/idle", apply="true", template="keep", soak="1", watch="14", interval="2")
+        asked = data(only=f"{SHORT}/deployment/idle", apply="true", template="keep", soak="1", interval="2")
         refused = pyinfra("right_size", *asked, *data(watch="0"), "-y")
         assert refused.code == 1 and "too few rates" in refused.all, refused.all
-        told = pyinfra("right_size", *asked, *data(min_span="0"), "-y")
+        told = pyinfra("right_size", *asked, *data(watch="14", min_span="0"), "-y")
         assert told.code == 0 and "0 restarts" in told.all, told.all
         after = the_pod(lab, "idle", SHORT)
         assert after["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "5m" and identities([after]) == identities([pod])
