@@ -140,7 +140,7 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach, wanted: Fi
     try:
         cluster.api()
     except (NoApi, RemoteError) as error:
-        no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be read"
+        no_api = str(error)
     names = [remote.name for remote in remotes]
     asked = bridge.at_once([partial(evidence.with_api, seen[name], cluster, no_api) for name in names])
     return Gathered(bridge.whole(dict(zip(names, asked, strict=True))), cluster, no_api)

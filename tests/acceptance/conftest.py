@@ -14,12 +14,14 @@ import testinfra
 from testinfra.host import Host
 
 from roles.checks import gather, judge
+from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import NodeDesired, of_the_cluster, read_desired
 from roles.engine import control_plane
 from roles.engine.bridge.hosts import Answer, Fleet, Remote, open_inventory, pyinfra_keys
 from roles.engine.harmless import harmless
 from roles.engine.proof.cluster import Cluster
+from roles.engine.proof.survey import refuse_claim
 from roles.engine.rollout.data_keys import refused_keys
 from roles.engine.transaction.refusal import Refusal
 
@@ -55,9 +57,10 @@ class _Connection:
     transport = None
     uses_ssh = False
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, is_control_plane: bool) -> None:
         self._host = host
         self.name = str(host.backend.hostname)
+        self.is_control_plane = is_control_plane
 
     def ensure_connected(self, within: float = 0) -> None:
         """testinfra connects for each command."""
@@ -93,6 +96,13 @@ class Nodes:
         self.without_api = False
         self._fleet: Fleet | None = None
         self._results: dict[str, dict[str, Result]] | None = None
+        self._failed: BaseException | None = None
+        self._control_plane = [name for text in config.getoption("control_plane") for name in text.split(",") if name]
+        if self._control_plane and (self._inventory or not self._hosts):
+            raise pytest.UsageError("--control-plane belongs to --hosts alone: an inventory has its group control_plane")
+        names = [str(host.backend.hostname) for host in self._hosts]
+        if other := [name for name in self._control_plane if name not in names]:
+            raise pytest.UsageError(f"--control-plane={','.join(other)}: no such host in --hosts, which has {', '.join(names)}")
         if self._inventory:
             self._fleet = open_inventory(self._inventory, str(ROOT), connect=False)
             if problems := refused_keys(self._fleet.inventory, pyinfra_keys()):
@@ -104,8 +114,14 @@ class Nodes:
 
     def result(self, target: str, check: str) -> Result | None:
         """None if the node could not be read, so this check has no result."""
+        if self._failed is not None:
+            raise self._failed  # the nodes are not asked again for each test
         if self._results is None:
-            self._results = self._look()
+            try:
+                self._results = self._look()
+            except BaseException as error:
+                self._failed = error
+                raise
         return self._results[target].get(check)
 
     def is_out_of_reach(self, check: str) -> bool:
@@ -133,7 +149,9 @@ class Nodes:
         results = []
         cluster = Cluster()
         if self._hosts:
-            found = gather([cast(Remote, _Connection(host)) for host in self._hosts], cluster, _at_once)
+            found = gather(connections := self._connections(data), cluster, _at_once)
+            for one in connections:
+                self._refuse_claim(one, found.nodes[one.name])
         else:
             fleet = open_inventory(cast(str, self._inventory), str(ROOT))
             results = [Result(remote.name, "looked-at", "unknown", "unreachable") for remote in fleet.unreachable]
@@ -142,6 +160,22 @@ class Nodes:
         for name, evidence in found.nodes.items():
             results += judge.node(evidence, wanted[name])
         return results + judge.cluster(desired, found.live(desired))
+
+    def _connections(self, data: Mapping[str, Remote]) -> list[Remote]:
+        """Of --hosts. Who is control plane says the inventory; without one the operator, and never what runs on a host."""
+        names = [str(host.backend.hostname) for host in self._hosts]
+        known = {name: data[name].is_control_plane if name in data else name in self._control_plane for name in names}
+        return [cast(Remote, _Connection(host, known[name])) for host, name in zip(self._hosts, names, strict=True)]
+
+    def _refuse_claim(self, remote: Remote, evidence: Evidence) -> None:
+        """Raises Refusal, pytest.UsageError."""
+        if self._fleet:
+            refuse_claim(remote, evidence.components)
+        elif evidence.components and not remote.is_control_plane:
+            raise pytest.UsageError(
+                f"{remote.name}: it runs {', '.join(evidence.components)} as static pods; if it is a control-plane node, say so with "
+                f"--control-plane={remote.name}, and if it is none, find out who runs these there"
+            )
 
     def _data(self) -> dict[str, Remote]:
         """The inventory's hosts, whose data has the desired state. Raises pytest.UsageError if one of --hosts is not among them."""
@@ -170,6 +204,13 @@ def nodes(config: pytest.Config) -> Nodes:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("daytwo")
     group.addoption("--inventory", metavar="FILE", help="an inventory of pyinfra: which nodes, and what they should run with")
+    group.addoption(
+        "--control-plane",
+        action="append",
+        default=[],
+        metavar="HOST,...",
+        help="with --hosts and no inventory: which of them are control-plane nodes, and may speak for the cluster",
+    )
     group.addoption(
         "--gate",
         action="append",

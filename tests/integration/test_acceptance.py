@@ -37,6 +37,7 @@ def acceptance(lab: Lab, folder: Path, nodes: str, *options: str) -> Result:
     report.unlink(missing_ok=True)
     hosts = ",".join(f"ssh://{node}" for node in nodes.split())
     command = [sys.executable, "-m", "pytest", "tests/acceptance", f"--hosts={hosts}", f"--ssh-config={lab.ssh_config}"]
+    command += [f"--control-plane={node}" for node in nodes.split() if node in lab.control_planes]
     done = subprocess.run(
         [*command, f"--junit-xml={report}", "-p", "no:cacheprovider", *options],
         cwd=ROOT,
