@@ -22,9 +22,8 @@ from pyinfra.context import ctx_state
 
 from roles.engine.bounds import read_json
 from roles.engine.bridge.refused import RunRefused
-from roles.engine.inputs import did_you_mean, listing, registry, unmatched
+from roles.engine.inputs import OWN_PREFIX, did_you_mean, listing, registry, unmatched
 
-_OWN_PREFIX = "x_"
 _HOME = Path(__file__).resolve().parents[3]
 _files = 0
 #: As shells have it for a signal, so that an interrupted run never looks like one that is done.
@@ -189,7 +188,7 @@ def _data_problem(word: str) -> str:
         return f"--data ={'...' if value else ''}: there is no key before the equals sign; write --data KEY=VALUE"
     if not equals:
         return f"--data {key}: it has no value; write --data {key}=VALUE"
-    if key.startswith(_OWN_PREFIX):
+    if key.startswith(OWN_PREFIX):
         return ""
     if not value.strip() or (value.strip() in ("[]", "{}") and not registry.may_be_empty(key)):
         return f"--data {key}: the value is empty (is a variable of your shell not set?); give a value, or leave the key out"
