@@ -15,7 +15,7 @@ from roles.engine.control_plane import Component
 from roles.engine.editing import flags
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import FilesWanted, Observation, ObservationError, look, unreadable
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster, NoApi, refuse_claim
 from roles.engine.scripts import templates
 from roles.engine.starting import Obstacle
 from roles.engine.timeouts import patient
@@ -107,12 +107,21 @@ def of_node(remote: Remote, wanted: FilesWanted = kubelet.wanted) -> Evidence:
     """What the node itself shows. Watches the kubelet long enough to see whether it is stable. `wanted`: the files to read."""
     try:
         seen = look(remote, wanted)
-        found = of_observation(seen)
+        found = _unclaimed(remote, of_observation(seen))
         if found.why_not:
             return found
         return replace(found, **_watched(remote, found))
     except (ObservationError, RemoteError) as error:
         return Evidence(remote.name, why_not=str(error).removeprefix(f"{remote.name}: "))
+
+
+def _unclaimed(remote: Remote, found: Evidence) -> Evidence:
+    """The same; but a host that runs a control plane that the inventory does not give it has none that could pass."""
+    try:
+        refuse_claim(remote, found.components)
+    except Refusal as refusal:
+        return replace(found, control_plane_refused=refusal.text)
+    return found
 
 
 def of_observation(seen: Observation) -> Evidence:

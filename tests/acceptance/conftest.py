@@ -21,7 +21,6 @@ from roles.engine import control_plane
 from roles.engine.bridge.hosts import Answer, Fleet, Remote, open_inventory, pyinfra_keys
 from roles.engine.harmless import harmless
 from roles.engine.proof.cluster import Cluster
-from roles.engine.proof.survey import refuse_claim
 from roles.engine.rollout.data_keys import refused_keys
 from roles.engine.transaction.refusal import Refusal
 
@@ -168,10 +167,8 @@ class Nodes:
         return [cast(Remote, _Connection(host, known[name])) for host, name in zip(self._hosts, names, strict=True)]
 
     def _refuse_claim(self, remote: Remote, evidence: Evidence) -> None:
-        """Raises Refusal, pytest.UsageError."""
-        if self._fleet:
-            refuse_claim(remote, evidence.components)
-        elif evidence.components and not remote.is_control_plane:
+        """Raises pytest.UsageError. With an inventory its check says the same."""
+        if evidence.components and not remote.is_control_plane and not self._fleet:
             raise pytest.UsageError(
                 f"{remote.name}: it runs {', '.join(evidence.components)} as static pods; if it is a control-plane node, say so with "
                 f"--control-plane={remote.name}, and if it is none, find out who runs these there"

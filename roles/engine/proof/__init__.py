@@ -8,7 +8,7 @@ from roles.engine.proof.presented import ADDRESSES, Presented, address_of, hands
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.proof.skew import Restarts, Running, SkewJudgement, judge_skew, outside, problems, running_of
-from roles.engine.proof.survey import Survey, SurveyedNode, survey
+from roles.engine.proof.survey import Survey, SurveyedNode, refuse_claim, survey
 from roles.engine.proof.versions import ObservedNode, with_versions
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "outside",
     "presented",
     "problems",
+    "refuse_claim",
     "running_of",
     "survey",
     "unmet_fields",

@@ -6,11 +6,14 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from roles.checks.evidence import KUBELET, Health, of_node, of_observation, parse, with_api
+from roles.checks import judge
+from roles.checks.evidence import KUBELET, Health, _unclaimed, of_node, of_observation, parse, with_api
+from roles.checks.model import NodeDesired
 from roles.engine.api.errors import Unreachable
 from roles.engine.bridge.hosts import Answer
 from roles.engine.node.parse import ObservationError
@@ -102,6 +105,15 @@ def test_only_healthy_processes_are_asked_through_the_api() -> None:
 def test_an_api_that_does_not_answer_is_reported_and_raises_nothing(error: Exception) -> None:
     made = with_api(evidence(), Cluster(error), "")
     assert made.configuration == made.node == made.effective[KUBELET] == str(error)
+
+
+@pytest.mark.parametrize("in_group", [True, False])
+def test_a_control_plane_that_the_inventory_does_not_know_fails(in_group: bool) -> None:
+    remote: Any = SimpleNamespace(name="w1", is_control_plane=in_group)
+    found = _unclaimed(remote, evidence(components={"kube-apiserver": APISERVER}))
+    result = next(one for one in judge.node(found, NodeDesired()) if one.check == "control-plane-runs")
+    assert result.outcome == ("pass" if in_group else "fail")
+    assert in_group or "it runs kube-apiserver as static pods, and the inventory does not have it in the group control_plane" in result.why
 
 
 def test_without_an_api_none_is_asked() -> None:
