@@ -544,10 +544,14 @@ def test_killed_in_mid_drain_resumed_and_a_pod_that_arrives(lab: Lab) -> None:
     assert re.search(r"t-drain/slow +ending +- +it is being deleted already", told.out), told.all
     assert on(lab, "w1") == [] and cordon_of(lab, "w1") == (True, run_of(told.out))
     assert f"cordoned already by run {first}: this run takes it over and continues" in told.out
-    other = pyinfra("rollback", *data(run=first), "-y")
-    assert other.code == 0 and "has taken its cordon over" in other.out and cordon_of(lab, "w1")[0], other.all
+    # Undone, it leaves what was there before: the cordon of the first run. That is undone, too, unless an administrator has set it again.
     back = pyinfra("rollback", *data(run=run_of(told.out)), "-y")
-    assert back.code == 0 and cordon_of(lab, "w1") == (False, ""), back.all
+    assert back.code == 0 and cordon_of(lab, "w1") == (True, first), back.all
+    lab.kubectl("uncordon", "w1")
+    lab.kubectl("cordon", "w1")
+    back = pyinfra("rollback", *data(run=first), "-y")
+    assert back.code == 0 and re.search(r"kubectl .*has cordoned it since: that cordon stays", back.out), back.all
+    assert cordon_of(lab, "w1") == (True, "")
 
 
 def test_a_budget_that_refuses_for_now_halts_after_the_timeout_and_uncordons(lab: Lab) -> None:
@@ -574,15 +578,19 @@ def test_a_budget_that_refuses_for_now_halts_after_the_timeout_and_uncordons(lab
     assert f"\nMoved until then, and not coming back: t-drain/{free}\n" in told.out, told.all
     assert cordon_of(lab, "w1") == (False, "") and "Node w1: uncordoned, since the run halted: read back" in told.out, told.all
 
-    told = drain(nodes="w1", drain_timeout="5")
-    assert told.code == 1 and "NOT NOW" in told.out and "the API server refused its eviction for" in told.out, told.all
-    assert cordon_of(lab, "w1") == (False, "") and "uncordoned, since the run halted" in told.out, told.all
     run = Started("drain", *data(nodes="w1", keep_cordon="true"), "-y")
     run.wait_for(": waits: The disruption budget web needs 2 healthy pods and has 2 currently")
     run.send(signal.SIGINT)
     told = run.end()
     assert told.code == 1 and "interrupted by the operator" in told.out and "stay cordoned" in told.out, told.all
-    assert cordon_of(lab, "w1") == (True, run_of(told.out)) and on(lab, "w1") == there
+    kept = (True, run_of(told.out))
+    assert cordon_of(lab, "w1") == kept and on(lab, "w1") == there
+
+    # The cordon of that run is there again after another one.
+    told = drain(nodes="w1", drain_timeout="5")
+    assert told.code == 1 and "NOT NOW" in told.out and "the API server refused its eviction for" in told.out, told.all
+    assert f"Node w1: given back to run {kept[1]}, since the run halted: read back" in told.out, told.all
+    assert cordon_of(lab, "w1") == kept and on(lab, "w1") == there
 
 
 def test_what_a_webhook_and_a_controller_let_go_later_is_waited_for(lab: Lab, session: Session, tmp_path: Path) -> None:
