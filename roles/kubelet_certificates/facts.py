@@ -21,6 +21,7 @@ from roles.engine.certificates import (
     parse_der,
     usual_addresses,
 )
+from roles.engine.editing import flag_values
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import namespace_and_name
 from roles.engine.proof import Cluster, NoApi, Presented, address_of, handshake, presented
@@ -155,6 +156,14 @@ def endpoint(kubeadm: Mapping[str, Any] | None) -> list[str]:
     return [(found["six"] or found["name"]).lower()] if found else []
 
 
+def flag_names(argv: Sequence[str]) -> dict[str, str]:
+    """The names that an API server's flags give it: --external-hostname, and the patterns of --tls-sni-cert-key (`CERT,KEY:NAME,*.NAME`;
+    a pattern with a star names nobody)."""
+    patterns = [text.partition(":")[2].split(",") for text in flag_values(argv, "tls-sni-cert-key")]
+    names = [*flag_values(argv, "external-hostname"), *(one for some in patterns for one in some)]
+    return {name.strip().lower(): "a name of the API server, by its flags" for name in names if name.strip() and "*" not in name}
+
+
 def services_claims(services: Iterable[Mapping[str, Any]], namespaces: Iterable[str]) -> dict[str, str]:
     """What Services have: their addresses, also those of load balancers, and the names by which pods reach them. `namespaces`: all names of
     two labels that end in one of them are those of Services, also of ones to come."""
@@ -199,6 +208,7 @@ __all__ = [
     "api_names",
     "certified_names",
     "endpoint",
+    "flag_names",
     "identity",
     "inventory_names",
     "parse_names",

@@ -131,7 +131,8 @@ class ServingCertificates(KubeletFields):
                 requests, services = facts.read_requests(cluster), facts.service_claims(cluster, _service_ranges(basis))
                 certified = facts.certified_names(cluster)
                 api, hosts = facts.api_names(cluster, certified), facts.inventory_names(basis.fleet.inventory)
-                found = ClusterFacts(cluster.nodes(), {}, api, requests, services, certified, hosts)
+                flags = {name: what for argv in _api_servers(basis) for name, what in facts.flag_names(argv).items()}
+                found = ClusterFacts(cluster.nodes(), {}, {**flags, **api}, requests, services, certified, hosts)
                 remotes = [one.remote for one in basis.found.observed.values()]
                 found.seen |= bridge.whole(basis.fleet.each(remotes, facts.seen_names, doing="read the addresses of"))
                 self.known.cluster, self.known.read = found, True
@@ -249,10 +250,14 @@ class ServingCertificates(KubeletFields):
         return replace(one, presented=shown).text
 
 
+def _api_servers(basis: Basis) -> list[Sequence[str]]:
+    """Their command lines."""
+    return [node.components["kube-apiserver"].process.argv for node in basis.found.observed.values() if "kube-apiserver" in node.components]
+
+
 def _service_ranges(basis: Basis) -> list[str]:
     """--service-cluster-ip-range of the API servers."""
-    servers = [node.components["kube-apiserver"] for node in basis.found.observed.values() if "kube-apiserver" in node.components]
-    return [found for one in servers if (found := last_flag(one.process.argv, "service-cluster-ip-range"))]
+    return [found for argv in _api_servers(basis) if (found := last_flag(argv, "service-cluster-ip-range"))]
 
 
 def _asks(node: SurveyedNode) -> bool:

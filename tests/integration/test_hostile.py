@@ -210,10 +210,26 @@ def test_a_change_is_made_and_proven_beside_processes_of_the_same_name(lab: Lab)
     assert runs(lab, "w1") == runs(lab, "cp1") == ""
 
 
+WELL = "until curl -fs http://127.0.0.1:10248/healthz >/dev/null; do sleep 0.2; done"
+
+
+def test_a_host_that_claims_another_node_is_refused_and_others_may_leave_it_out(lab: Lab) -> None:
+    """Its kubelet has the credential of w1 only, so it changes nothing of the node cp1 meanwhile."""
+    claims = "/etc/default/kubelet"
+    lab.run("w1", f"echo KUBELET_EXTRA_ARGS=--hostname-override=cp1 >{claims}; systemctl restart kubelet; {WELL}")
+    try:
+        told = pyinfra("drain", "--dry", *data(nodes="w1"))
+        assert told.code == 1 and "w1: its node's name is cp1, and so is that of cp1" in told.all, told.all
+        assert "cp1: its node's name" not in told.all, told.all
+        told = pyinfra("drain", "--dry", "--limit", "w2")
+        assert told.code == 0 and "WARNING --limit leaves this host out" in told.out and ": drain w2\n" in told.out, told.all
+    finally:
+        lab.run("w1", f"rm {claims}; systemctl restart kubelet; {WELL}")
+
+
 WRAPPED_RUNS = "/run/kubelet-runs"
 WRAPPER = "/usr/local/bin/kubelet-wrapper"
 WORDS = "--config=/etc/kubernetes-node/kubelet.yaml --kubeconfig=/etc/kubernetes-node/kubeconfig"
-WELL = "until curl -fs http://127.0.0.1:10248/healthz >/dev/null; do sleep 0.2; done"
 
 
 @contextmanager

@@ -114,6 +114,8 @@ def _not_its_node(looked: Sequence[ObservedNode], fleet: Fleet, nodes: Mapping[s
     claimed = dict(claimed_names(names, [remote.name for remote in fleet.inventory]))
     for one in looked:
         host = one.remote.name
-        if why := claimed.get(host) or other_machine(one.seen, nodes.get(names.get(host, ""), {})):
+        if why := claimed.get(host):
+            yield host, Refusal(host, why, "correct its --hostname-override, or the address that the inventory has for it")
+        elif why := other_machine(one.seen, nodes.get(names.get(host, ""), {})):
             way_out = "find out which machine it is; one whose IDs were changed reports them when its kubelet is restarted"
             yield host, Refusal(host, why, way_out)

@@ -19,6 +19,7 @@ from roles.kubelet_certificates.facts import (
     SeenNames,
     address_of,
     endpoint,
+    flag_names,
     identity,
     parse_names,
     services_claims,
@@ -268,3 +269,12 @@ def test_data() -> None:
     assert CertificateKeys(serving_names="203.0.113.7,n.example.com").vouched == {"203.0.113.7", "n.example.com"}  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match="no wildcard"):
         CertificateKeys(serving_names=("*.example.com",))
+
+
+def test_the_names_that_an_api_servers_flags_give_it() -> None:
+    argv = (
+        "kube-apiserver", "--external-hostname=API.example.com", "--tls-sni-cert-key=/a.crt,/a.key:k8s.example.com,*.example.org",
+        "--tls-sni-cert-key=/b.crt,/b.key",
+    )  # fmt: skip
+    assert sorted(flag_names(argv)) == ["api.example.com", "k8s.example.com"]
+    assert flag_names(("kube-apiserver",)) == {}
