@@ -122,6 +122,25 @@ def test_a_node_gets_its_certificate_and_a_foreign_name_none(lab: Lab, first: Ou
     assert lab.kubectl("get", "--raw", "/api/v1/nodes/w1/proxy/configz")
 
 
+def test_an_address_of_the_api_is_no_workers(lab: Lab) -> None:
+    """Also if the worker has it, over SSH and in its Node object, as a load balancer's that root there has put on an interface."""
+    where = ("configmap", "kubeadm-config", "-n", "kube-system")
+    before = json.loads(lab.kubectl("get", *where, "-o", "json"))["data"]["ClusterConfiguration"]
+    now, times = re.subn(r"(?m)^controlPlaneEndpoint: .*$", f"controlPlaneEndpoint: {lab.address('w2')}:6443", before)
+    assert times == 1, before
+
+    def put(text: str) -> None:
+        lab.kubectl("patch", *where, "--type=merge", "-p", json.dumps({"data": {"ClusterConfiguration": text}}))
+
+    put(now)
+    try:
+        refused = pyinfra("kubelet_certificates", *data(only="w2"), "--dry")
+    finally:
+        put(before)
+    words = f"its Node object lists {lab.address('w2')} (InternalIP), which is the endpoint of the API"
+    assert refused.code == 1 and words in " ".join(refused.all.split()), refused.all
+
+
 def shorten(lab: Lab) -> None:
     """Of each kind the same certificate of the same key, for five days."""
     for name, (authority, _) in SHORT.items():
