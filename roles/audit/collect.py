@@ -21,7 +21,7 @@ from roles.engine.draining import read_places, with_places
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.pairs import Mismatch
-from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, with_versions
 from roles.engine.starting import Cause, Obstacle
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
@@ -69,6 +69,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
                 found.failures.append(str(one))
             continue
         cluster.add(remote, one.seen, dict(one.components))
+        found.not_known += claims(remote, one.components)
         if remote in fleet.targets:
             views[remote.name] = one
             found.desired[remote.name] = _desired(remote)

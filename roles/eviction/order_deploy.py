@@ -17,7 +17,7 @@ from roles.engine.harmless import as_json
 from roles.engine.inputs import TEXT, Frozen, file_path
 from roles.engine.kubelet import Threshold, effective
 from roles.engine.node import Observation, ObservationError, look
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster, NoApi, refuse_claim
 from roles.engine.rollout import deploying, one
 from roles.engine.transaction import Refusal
 from roles.eviction import picture, usage
@@ -116,7 +116,9 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
 def _add(cluster: Cluster, remote: Remote, seen: Observation) -> str:
     """The node's name in the cluster. Raises Refusal."""
     its_kubelet = kubelet.find(seen)
-    cluster.add(remote, seen, control_plane.find(its_kubelet))
+    components = control_plane.find(its_kubelet)
+    refuse_claim(remote, components)
+    cluster.add(remote, seen, components)
     return its_kubelet.node_name
 
 

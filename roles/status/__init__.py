@@ -14,7 +14,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet import Kubelet, shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fate_of
-from roles.engine.proof import Cluster, NoApi, ObservedNode, unmet_gates, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, unmet_gates, with_versions
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
 
@@ -45,6 +45,7 @@ def status(fleet: Fleet, _: None) -> None:
             control = control_plane.look(node.kubelet)
             node.components = control.components
             cluster.add(remote, seen, node.components)
+            warnings += claims(remote, node.components)
             missing = [refusal for name, refusal in control.refusals.items() if name not in control.components]
             failures += map(str, missing)
             others = [warning for warning in control.warnings if not any(refusal.message in warning for refusal in missing)]

@@ -115,7 +115,8 @@ def test_a_request_is_lowered_in_place_and_comes_back(lab: Lab) -> None:
         assert told.code == 0 and "0 restarts" in told.all, told.all
         after = the_pod(lab, "idle", SHORT)
         assert after["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "5m" and identities([after]) == identities([pod])
-        assert "Running" in lab.kubectl("get", "pod", "-n", SHORT, "forged"), "it was there all the time"
+        phase = lab.kubectl("get", "pod", "-n", SHORT, "forged", "-o", "jsonpath={.status.phase}")
+        assert phase == "Running", "it was there all the time"
         undo(run_of(told))
         after = the_pod(lab, "idle", SHORT)
         assert after["spec"]["containers"][0]["resources"] == was and identities([after]) == identities([pod])

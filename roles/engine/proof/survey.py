@@ -108,6 +108,15 @@ def refuse_claim(remote: Remote, components: Mapping[str, Component]) -> None:
         )
 
 
+def claims(remote: Remote, components: Mapping[str, Component]) -> list[str]:
+    """The same for a deploy that only reads: what it would be refused for."""
+    try:
+        refuse_claim(remote, components)
+    except Refusal as refusal:
+        return [str(refusal)]
+    return []
+
+
 def _not_its_node(looked: Sequence[ObservedNode], fleet: Fleet, nodes: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Refusal]]:
     """The hosts that are not the Node that they name, and why. `nodes`: as the API has them; {} if it was not asked."""
     names = {one.remote.name: one.kubelet.node_name for one in looked if one.kubelet is not None}

@@ -16,7 +16,7 @@ from roles.engine.bridge.hosts import Fleet, Remote
 from roles.engine.node import Observation
 from roles.engine.proof.cluster import Cluster, NoApi, worst_health
 from roles.engine.proof.identity import REPORT_SECONDS, claimed_names, other_machine
-from roles.engine.proof.survey import Survey, refuse_claim
+from roles.engine.proof.survey import Survey, claims, refuse_claim
 from roles.engine.transaction import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import file_line, parse
@@ -68,10 +68,11 @@ def test_a_run_refuses_a_host_that_shows_what_the_inventory_does_not_say() -> No
         refuse_claim(remote("w1", False), components)
     refuse_claim(remote("cp1", True), components)
     refuse_claim(remote("w1", False), {})
+    assert [len(claims(remote("w1", False), of)) for of in (components, {})] == [1, 0], "what deploys say that only read"
 
 
 @pytest.mark.parametrize(
-    ("by_host", "claims"),
+    ("by_host", "claimed"),
     [
         ({"cp1": "cp1", "w1": "w1"}, []),
         ({"one": "a", "two": "b"}, []),
@@ -80,9 +81,9 @@ def test_a_run_refuses_a_host_that_shows_what_the_inventory_does_not_say() -> No
         ({"w1": "w2"}, ["w1"]),
     ],
 )
-def test_a_nodes_name_is_one_hosts_alone(by_host: dict[str, str], claims: list[str]) -> None:
+def test_a_nodes_name_is_one_hosts_alone(by_host: dict[str, str], claimed: list[str]) -> None:
     """That of a host with this name, if there is one: nobody else's claim takes it away."""
-    assert [host for host, _ in claimed_names(by_host, ["cp1", "w1", "w2"])] == claims
+    assert [host for host, _ in claimed_names(by_host, ["cp1", "w1", "w2"])] == claimed
 
 
 def test_a_drain_of_a_host_that_claims_anothers_node_is_refused() -> None:
