@@ -37,7 +37,7 @@ _SCHEME = "unix://"
 # gRPC: OK and UNIMPLEMENTED (google.golang.org/grpc/codes).
 _OK, _UNIMPLEMENTED = "0", "12"
 _NO_ANSWER = "-"
-_HANDLER = re.compile(r'("(?:[^"\\]|\\.)*"):\{"runtimeType":("[^"]*").*?"options":(null|\{[^{}]*\})', re.DOTALL)
+_HANDLER = re.compile(r'("(?:[^"\\]|\\.)*"):\{"runtimeType":("[^"]*").{0,4000}?"options":(null|\{[^{}]*\})', re.DOTALL)
 _RUNC = "io.containerd.runc."
 _OPTION = "SystemdCgroup"
 

@@ -42,7 +42,8 @@ _SERVICE = "[Service]\n"
 # The value of an environment variable in YAML or JSON text; not `--x=value:y`.
 _ENV_VALUE = re.compile(r"""(?:^[ \t#;+?-]*|[{,]\s*)\\*["']?value(?:\\*["']\s*:|[ \t]*:(?=\s|$)|[ \t]+:)""", re.MULTILINE)
 _ESCAPED_JSON = re.compile(r"\s*[\[{][^\\]*\\")
-_YAML_COMMENT = re.compile(r"(#[#; \t]*)(?=[^\n]*value)([^\n]*)")
+# The second form passes over the rest of a line, which is looked at once.
+_YAML_COMMENT = re.compile(r"(#[#; \t]*+)(?=[^\n]*value)([^\n]*)|#[^\n]*")
 _COMMENT_BEHIND = re.compile(r"[ \t]+#[^\n]*")
 _ONLY_COMMENT = re.compile(r"\s*:[ \t]+(#[^\n]*)")
 _NAME = re.compile(r"[\w./-]+")
@@ -124,7 +125,7 @@ def _put_together(text: str, parts: Iterable[_Part], between: Callable[[str], st
 def _commented(comment: re.Pattern[str], read: Callable[[str], str], text: str) -> str:
     """Text between values: a comment that looks like a line of the file is masked like that line. A private key may span several lines."""
     keys = [found.span() for found in PRIVATE_KEY.finditer(text)]
-    lines = [line for line in comment.finditer(text) if not any(_goes_on(line, *key) for key in keys)]
+    lines = [line for line in comment.finditer(text) if line[2] is not None and not any(_goes_on(line, *key) for key in keys)]
     return _put_together(text, [(*line.span(2), read(line[2])) for line in lines], mask_text)
 
 
