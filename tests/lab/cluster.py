@@ -105,7 +105,7 @@ def shape(name: str) -> Shape:
 SHAPES = ("small", "wide", "older")
 
 
-LOOK = f"export KUBECONFIG={ADMIN}; kubectl get --raw /readyz >/dev/null && kubectl get nodes,pods,leases --all-namespaces -o json"
+LOOK = ("get", "nodes,pods,leases", "--all-namespaces", "-o", "json")
 EVIDENCE = {
     "kubelet.log": "journalctl -u kubelet --no-pager -o short-precise --lines 5000",
     "journal.log": "journalctl --no-pager -o short-precise --lines 10000",
@@ -462,10 +462,8 @@ class Lab:
         if stopped:
             return f"{', '.join(stopped)} is off"
         try:
-            told = self.run(self.control_planes[0], LOOK, check=False, timeout=15)
-            if told.returncode != 0:
-                return f"the API does not answer: {told.stderr.strip()[-200:]}"
-            return "; ".join(self.unready(json.loads(told.stdout)["items"], {}, []))
+            items = self._look()
+            return "the API does not answer" if items is None else "; ".join(self.unready(items, {}, []))
         except (LabError, ValueError) as error:
             return str(error)
 
@@ -714,14 +712,11 @@ class Lab:
         """All nodes are Ready, all static pods of the control planes run, and the leases of `renewed` were renewed by the
         kubelets that run now: a node stays Ready for 40 s after its kubelet died."""
         leases: dict[str, str] = {}
-        first = self.control_planes[0]
         wrong = ["the API does not answer"]
 
         def look() -> bool:
-            told = self.run(first, LOOK, check=False)
-            if told.returncode != 0:
+            if (items := self._look()) is None:
                 return False
-            items = json.loads(told.stdout)["items"]
             for item in items:
                 if item["kind"] == "Lease" and item["metadata"]["namespace"] == "kube-node-lease":
                     leases.setdefault(item["metadata"]["name"], item["spec"]["renewTime"])
@@ -732,6 +727,13 @@ class Lab:
             wait_until(f"all of {', '.join(self.nodes)} to be Ready", look, 180 + 30 * len(self.nodes))
         except LabError as error:
             raise LabError(f"{error}: {'; '.join(wrong)}") from error
+
+    def _look(self) -> list[dict[str, Any]] | None:
+        """Nodes, pods and leases; None where the API does not answer, or is not ready."""
+        if kubectl.answer(self.kubeconfig, ("get", "--raw", "/readyz")) is None or (told := kubectl.answer(self.kubeconfig, LOOK)) is None:
+            return None
+        items: list[dict[str, Any]] = json.loads(told)["items"]
+        return items
 
     def unready(self, items: list[dict[str, Any]], old_leases: dict[str, str], renewed: list[str]) -> list[str]:
         """What is not yet as it should be, from a list of nodes, pods and leases."""

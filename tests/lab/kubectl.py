@@ -205,8 +205,14 @@ def _get(api: _Api, words: Words, _: str | None, check: bool) -> str:
         if status not in (200, 404) or (status == 404 and "lenient" not in words.given):
             raise OtherwiseError
         return body if status == 200 else ""
-    ((kind, name),) = api.targets(words)
     output = words.given.get("output", "")
+    if len(targets := api.targets(words)) > 1:
+        if output != "json" or any(name for _, name in targets):
+            raise OtherwiseError
+        lists = [_listed(api.good("GET", kind.path(words.namespace) + words.selected)) for kind, _ in targets]
+        items = [item for one in lists for item in one]
+        return _printed({"kind": "List", "items": items}, "managed" in words.given)
+    ((kind, name),) = targets
     status, found = api.ask("GET", kind.path(words.namespace, name) + words.selected)
     if status == 404 and (not check or "lenient" in words.given):
         return ""
@@ -237,14 +243,17 @@ def _by_path(found: Any, output: str) -> str:
     return found if isinstance(found, str) else json.dumps(found, separators=(",", ":"))
 
 
+def _listed(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The items of a list; each says what it is."""
+    return [{"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List"), **item} for item in found["items"]]
+
+
 def _printed(found: dict[str, Any], managed: bool) -> str:
-    """As kubectl prints it: each item of a list says what it is."""
-    items = found.get("items")
-    if items is not None:
-        kind, version = found["kind"].removesuffix("List"), found["apiVersion"]
-        items = [{"apiVersion": version, "kind": kind, **item} for item in items]
+    """As kubectl prints it."""
+    if "items" in found:
+        items = _listed(found) if found["kind"] != "List" else found["items"]
         found = {"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}
-    for one in [found] if items is None else items:
+    for one in found.get("items", [found]):
         if not managed:
             one["metadata"].pop("managedFields", None)
     return json.dumps(found, indent=4) + "\n"
