@@ -107,18 +107,22 @@ DANGERS = (
 @dataclass(frozen=True)
 class Limit:
     """A flag with a number that is dangerous in one direction: `above` its value now, or below it. `default`: that of Kubernetes, for a
-    flag that is not set."""
+    flag that is not set. `fine`: a value up to which none is dangerous; "": there is none."""
 
     flag: str
     default: str
     why: str
     component: str
     above: bool = False
+    fine: str = ""
 
     def passed(self, before: FlagValues, after: FlagValues) -> bool:
         """True also for a value that daytwo cannot read."""
         old, new = (_number(values[-1] if values else self.default) for values in (before, after))
-        return new is None or (old is not None and (new > old if self.above else new < old))
+        return new is None or (old is not None and self._worse(new, old) and self._worse(new, _number(self.fine)))
+
+    def _worse(self, one: float, other: float | None) -> bool:
+        return other is None or (one > other if self.above else one < other)
 
 
 LIMITS = (
@@ -177,6 +181,39 @@ LIMITS = (
         "pods",
         API_SERVER,
     ),
+    *(
+        Limit(flag, default, "it asks the API so seldom that what it should do takes hours, or never comes", component, fine=fine)
+        for component, flag, default, fine in (
+            (CONTROLLER_MANAGER, "kube-api-qps", "20", "10"),
+            (CONTROLLER_MANAGER, "kube-api-burst", "30", "15"),
+            (SCHEDULER, "kube-api-qps", "50", "25"),
+            (SCHEDULER, "kube-api-burst", "100", "50"),
+        )
+    ),
+    Limit(
+        "node-monitor-period",
+        "5s",
+        "so seldom does it look which nodes do not report: their pods stay lost",
+        CONTROLLER_MANAGER,
+        True,
+        "30s",
+    ),
+    *(
+        Limit(f"horizontal-pod-autoscaler-{flag}", default, "autoscalers may then never scale", CONTROLLER_MANAGER, True, fine)
+        for flag, default, fine in (
+            ("sync-period", "15s", "2m"),
+            ("tolerance", "0.1", "0.5"),
+            ("downscale-stabilization", "5m", "1h"),
+            ("cpu-initialization-period", "5m", "1h"),
+            ("initial-readiness-delay", "30s", "10m"),
+        )
+    ),
+    Limit("event-ttl", "1h", "events fill etcd, whose database has a limit: when it is full, nobody can write", API_SERVER, True, "24h"),
+    # client-go, transport/round_trippers.go: from 8 on it logs the bodies of requests and answers.
+    *(
+        Limit("v", "0", "it then logs the bodies of requests and answers, Secrets too, for whoever can read its log", component, True, "7")
+        for component in (API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
+    ),
 )
 _PLUGINS = ("enable-admission-plugins", "disable-admission-plugins")
 #: Plugins that refuse nothing which a usual cluster accepts: those that are on by default (pkg/kubeapiserver/options/plugins.go,
@@ -212,7 +249,7 @@ USUAL_PLUGINS = frozenset(
 #: Flags whose change harms nobody who uses the cluster, as long as the component is well, which each change proves. Any flag that is in no
 #: table needs consent: also one of a later version.
 HARMLESS = re.compile(
-    r"v|vmodule|logging-format|log-.*|text-.*|json-.*|profiling|tracing-config-file|event-ttl|enable-aggregator-routing|config"
+    r"v|logging-format|log-.*|text-.*|json-.*|profiling|tracing-config-file|event-ttl|enable-aggregator-routing|config"
     r"|audit-policy-file|audit-log-(?!mode).*|audit-webhook-(?!mode).*|horizontal-pod-autoscaler-.*|kube-api-(?:qps|burst)"
     r"|show-hidden-metrics-for-version|disabled-metrics|allow-metric-labels.*|node-monitor-period"
 )
