@@ -18,6 +18,8 @@ from roles.engine.harmless import one_line
 MOST_BEFORE = 1 << 20
 # Characters of an answer: a host that prints without an end would fill the memory of the operator's machine.
 MOST_ANSWERED = 1 << 28
+# Of complaints nobody reads so many.
+MOST_COMPLAINED = 1 << 24
 _MOST_SHOWN = 3
 
 # What exported variables and options of a login shell change in a POSIX sh or in a program that it starts (bash(1), SHELLOPTS, TMOUT).
@@ -57,6 +59,8 @@ class Framed:
     before: list[str] = field(default_factory=list)
     begun: bool = False
     ended: bool = False
+    #: Characters of the answer that are read.
+    most: int = MOST_ANSWERED
     _skipped: int = 0
     _answered: int = 0
     _returns: bool = False
@@ -104,7 +108,11 @@ class Framed:
     @property
     def too_long(self) -> bool:
         """The answer is longer than any that daytwo asks for."""
-        return self._answered > MOST_ANSWERED
+        return self._answered > self.most
+
+    @property
+    def endless(self) -> bool:
+        return self.too_much or self.too_long
 
 
 def not_begun(printed: Iterable[str], complained: Iterable[str], code: int | None = None) -> str:

@@ -47,7 +47,7 @@ from roles.engine.bridge import command_line, host_keys, progress, sudo, termina
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
-from roles.engine.framed import Framed, frame, not_begun
+from roles.engine.framed import MOST_COMPLAINED, Framed, frame, not_begun
 from roles.engine.harmless import in_list, one_line
 from roles.engine.inputs import names
 from roles.engine.transaction import mask_text
@@ -226,7 +226,7 @@ class Remote:
         """
         self.commands += 1
         text, word = frame(script)
-        said, complained = Framed(word, on_line or (lambda line: None)), Framed(word)
+        said, complained = Framed(word, on_line or (lambda line: None)), Framed(word, most=MOST_COMPLAINED)
         arguments, _ = pop_global_arguments(self._host.state, self._host, {})
         connector_arguments = {key: value for key, value in arguments.items() if key in CONNECTOR_ARGUMENT_KEYS}
         for key in ("_timeout", "_stdin", "_success_exit_codes", "_get_pty"):
@@ -283,7 +283,7 @@ class Remote:
             channel = from_stdout.channel
             raw: list[OutputLine] = []
             begun = Event()
-            errors = spawn(_read, channel.makefile_stderr("rb"), complained, raw, "stderr")
+            errors = spawn(_read, channel.makefile_stderr("rb"), complained, raw, channel.close)
             feeder = spawn(_pour, password, begun, stdin or "", feed, to_stdin)
             try:
                 for _ in _lines(channel.makefile("rb"), said, raw, "stdout"):
@@ -291,8 +291,10 @@ class Remote:
                         begun.set()
                     elif said.too_much:
                         raise RemoteError(f"{self.name}: {not_begun(said.before, ())}")
-                    if said.too_long or complained.too_long:
-                        raise RemoteError(f"{self.name}: the answer of a command has no end; look at what runs there")
+                    if said.too_long:
+                        break
+                if said.too_long or complained.endless:
+                    raise RemoteError(f"{self.name}: the answer of a command has no end; look at what runs there")
                 errors.get()
                 # The status arrives after the last output; a channel that is closed earlier never gets it.
                 code = channel.recv_exit_status()
@@ -358,9 +360,12 @@ def _lines(source: Any, framed: Framed, raw: list[OutputLine], kind: str) -> Ite
         yield
 
 
-def _read(source: Any, framed: Framed, raw: list[OutputLine], kind: str) -> None:
-    for _ in _lines(source, framed, raw, kind):
-        pass
+def _read(source: Any, framed: Framed, raw: list[OutputLine], give_up: Callable[[], None]) -> None:
+    """Read the complaints of a command; `give_up` if they have no end, which ends its other output, too."""
+    for _ in _lines(source, framed, raw, "stderr"):
+        if framed.endless:
+            give_up()
+            return
 
 
 def _pour(password: str, begun: Event, first: str, feed: Feed | None, to_stdin: Any) -> None:

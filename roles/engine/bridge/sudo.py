@@ -79,4 +79,5 @@ def asks_once(askpass: str) -> str:
     wrong answer counts for a lock."""
     once = shlex.quote(f"{askpass}.once")
     lines = " ".join(map(shlex.quote, ("#!/bin/sh", 'rm -f "$0"', f"exec {shlex.quote(askpass)}")))
-    return f"(umask 077; printf '%s\\n' {lines} >{once} && chmod 700 {once}) || exit 1; SUDO_ASKPASS={once}"
+    # The folder is open to all, as a rule: never write through what somebody has put there (sh(1), noclobber: O_EXCL).
+    return f"(umask 077; rm -f {once}; set -C; printf '%s\\n' {lines} >{once} && chmod 700 {once}) || exit 1; SUDO_ASKPASS={once}"

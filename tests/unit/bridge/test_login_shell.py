@@ -54,6 +54,7 @@ NEVER = {
     "echo 'No entry'; exit 1": r"did not start there \(exit status 1\): it printed `No entry`; .*bashrc",
     "exit 7": r"did not start there \(exit status 7\); .*bashrc",
     "yes $(seq -s - 500) | head -c 2000000": "has not started the command: it printed `1-2-3.*bashrc",
+    "exec yes complaint >&2": "the answer of a command has no end",
     "echo 'Who are you?'; read -r name": r"no answer within 2 s; the login shell there has not started .* printed `Who are you\?`; .*bashrc",
 }
 
