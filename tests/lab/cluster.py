@@ -240,7 +240,9 @@ class Lab:
                 return done
             # ssh says nothing when the connection that it shares ends under it.
             lost = done.returncode == 255 and not done.stderr.strip()
-            if lost and run(*ssh, "-o", path, "-O", "check", node, check=False).returncode != 0:
+            # On a busy machine it ends between the look at its socket and the first word: the command has not begun.
+            unbegun = done.returncode == 255 and done.stderr.startswith("muxclient: master hello exchange failed")
+            if unbegun or (lost and run(*ssh, "-o", path, "-O", "check", node, check=False).returncode != 0):
                 say(f"the connection to {node} was lost; running the command again")
                 return once(check=True)
             raise failed([*ssh, node, command], done)
