@@ -24,7 +24,9 @@ def imported(path: Path) -> Iterator[str]:
 
 def test_a_deploy_imports_one_role() -> None:
     found = {path.stem: list(imported(path)) for path in sorted((ROOT / "deploys").glob("*.py"))}
-    assert [name for name, modules in found.items() if [module.count(".") for module in modules] != [1]] == []
+    # The first two find roles/ from another folder.
+    others = {name: [module for module in modules if module not in ("sys", "pathlib")] for name, modules in found.items()}
+    assert [name for name, modules in others.items() if [module.count(".") for module in modules] != [1]] == []
 
 
 def test_no_role_imports_a_deploy_or_a_test() -> None:

@@ -390,7 +390,7 @@ def test_amounts_as_text() -> None:
     assert [cpu_text(one) for one in (0, 5, 250, 1000, 1500)] == ["0m", "5m", "250m", "1", "1500m"]
     assert [memory_text(one) for one in (0, 1000, 96 * MI, 2048 * MI, 1536 * MI, 96 * MI - 1)] == [
         "0Mi",
-        "1000",
+        "1Ki",
         "96Mi",
         "2Gi",
         "1536Mi",
