@@ -182,7 +182,7 @@ LIMITS = (
         API_SERVER,
     ),
     *(
-        Limit(flag, default, "it asks the API so seldom that what it should do takes hours, or never comes", component, fine=fine)
+        Limit(flag, default, "it then asks the API so rarely that its work takes hours, or never ends", component, fine=fine)
         for component, flag, default, fine in (
             (CONTROLLER_MANAGER, "kube-api-qps", "20", "10"),
             (CONTROLLER_MANAGER, "kube-api-burst", "30", "15"),
@@ -193,7 +193,7 @@ LIMITS = (
     Limit(
         "node-monitor-period",
         "5s",
-        "so seldom does it look which nodes do not report: their pods stay lost",
+        "it then checks so rarely which nodes are lost that nothing replaces their pods",
         CONTROLLER_MANAGER,
         True,
         "30s",

@@ -29,6 +29,24 @@ class Unbounded(ValueError):
     """JSON outside of the bounds."""
 
 
+class Twice(ValueError):
+    """JSON with an object that has a key twice."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"it has {key} twice")
+        self.key = key
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `read_json`: an object whose keys occur once. Raises Twice."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Twice(key)
+        found[key] = value
+    return found
+
+
 def moment(text: object) -> datetime | None:
     """A time as Kubernetes writes it (RFC 3339), in UTC, between EARLIEST and LATEST; None for anything that is no time with a zone.
 

@@ -124,7 +124,6 @@ def answer(kubeconfig: Path, arguments: Sequence[str], input: str | None = None,
         words = parse(arguments)
         return _DONE[words.verb](_Api(kubeconfig), words, input, check)
     except (OtherwiseError, OSError, http.client.HTTPException, ValueError, LookupError):
-        _kept.__dict__.pop(str(kubeconfig), None)
         return None
 
 

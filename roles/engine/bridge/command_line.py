@@ -20,7 +20,7 @@ import gevent
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_state
 
-from roles.engine.bounds import read_json
+from roles.engine.bounds import once, read_json
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.inputs import OWN_PREFIX, did_you_mean, listing, registry, unmatched
 
@@ -198,12 +198,6 @@ def _data_problem(word: str) -> str:
 
 
 def _broken(key: str, value: str) -> str:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-            raise ValueError(f"it has {', '.join(twice)} twice")
-        return dict(pairs)
-
     try:
         read_json(value, pairs=once)
     except json.JSONDecodeError as error:
@@ -229,7 +223,7 @@ def _confirming(confirm: Callable[[str], bool]) -> Callable[[str], bool]:
                 "nothing was changed: nobody can answer the question, since standard input is at its end; -y answers it, --dry only plans"
             ) from None
         if not agreed:
-            raise RunRefused("nothing was changed: the answer was not a bare Enter")
+            raise RunRefused("nothing was changed: Enter alone means yes, and something else was typed")
         return True
 
     return confirmed

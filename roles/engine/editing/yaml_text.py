@@ -30,7 +30,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from roles.engine.bounds import read_json
+from roles.engine.bounds import Twice, once, read_json
 from roles.engine.editing.errors import FormatError
 
 # (start, end, replacement) in characters of the text.
@@ -173,16 +173,10 @@ def tops(text: str) -> list[YamlNode]:
 
 
 def _json(text: str) -> dict[str, Any]:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in seen:
-                raise FormatError("a key occurs twice in one mapping", value=key, way_out="remove one of them")
-            seen[key] = value
-        return seen
-
     try:
-        content: dict[str, Any] = read_json(text, pairs=unique)
+        content: dict[str, Any] = read_json(text, pairs=once)
+    except Twice as error:
+        raise FormatError("a key occurs twice in one mapping", value=error.key, way_out="remove one of them") from None
     except json.JSONDecodeError as error:
         raise FormatError(f"begins as JSON, but is not JSON: {error.msg}", line=error.lineno, way_out=_CORRECT) from None
     except ValueError as error:

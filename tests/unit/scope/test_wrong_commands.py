@@ -190,7 +190,7 @@ def test_the_exit_status_says_what_became_of_the_run(folder: Path) -> None:
         (("operation.py", "-y"), "", 0, 3, "Success"),
         (("operation.py",), "\n", 0, 3, "Success"),
         (("operation.py",), "", 1, 0, "-y answers it, --dry only plans"),
-        (("operation.py",), "n\n", 1, 0, "nothing was changed: the answer was not a bare Enter"),
+        (("operation.py",), "n\n", 1, 0, "nothing was changed: Enter alone means yes, and something else was typed"),
         (("nothing.py",), "", 0, 0, "Results"),
         (("exit2.py", "operation.py", "-y"), "", 2, 0, ""),
         (("exit0.py", "operation.py", "-y"), "", 0, 3, "Success"),
