@@ -200,7 +200,7 @@ def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str
                 whole = True
         except ValueError as error:
             raise unreadable(host, number, line) from error
-    if not whole:
+    if not whole or not moments:
         raise ObservationError(f"{host}: the node's answer is incomplete; try again")
     return tuple(moments), health
 

@@ -105,22 +105,40 @@ def digits(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
+_NAMES = {int: "no number of 64 bits", str: "no text", bool: "neither true nor false"}
+
+
 def misshaped(found: Any, shape: Any, path: str = "") -> str:
     """Where a document is not of a shape: the path and what is there; "" if it is. A shape is `int` (0 to 64 bits), `str`, `bool`, a list
-    with the shape of its items, or a map with the shapes of some of its fields (`*`: of all others). What is missing or null fits."""
+    with the shape of its items, a map with the shapes of some of its fields (`*`: of all others), or a function that reads a text and
+    raises ValueError. What is missing or null fits, but for a value of a list, or of a map with a `*`."""
     if found is None:
         return ""
     if isinstance(shape, dict):
         if not isinstance(found, dict):
             return f"{path} is no map"
+        if "*" in shape and None in found.values():
+            return f"{path} has a null"
         parts = ((shape.get(key, shape.get("*")), value, f"{path}.{key}" if path else str(key)) for key, value in found.items())
         return next((why for of, value, name in parts if of is not None and (why := misshaped(value, of, name))), "")
     if isinstance(shape, list):
         if not isinstance(found, list) or None in found:
             return f"{path} is no list of values"
         return next((why for number, one in enumerate(found) if (why := misshaped(one, shape[0], f"{path}[{number}]"))), "")
+    if shape not in _NAMES:
+        return _unread(found, shape, path)
     fits = type(found) is shape and (shape is not int or 0 <= found < 1 << 64)
-    return "" if fits else f"{path} is no {'number of 64 bits' if shape is int else shape.__name__}"
+    return "" if fits else f"{path} is {_NAMES[shape]}"
+
+
+def _unread(found: Any, read: Callable[[str], object], path: str) -> str:
+    if not isinstance(found, str):
+        return f"{path} is no text"
+    try:
+        read(found)
+    except ValueError as error:
+        return f"{path}: {error}"
+    return ""
 
 
 def _is_deep(data: bytes) -> bool:

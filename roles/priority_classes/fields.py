@@ -40,6 +40,8 @@ def expected(action: Action) -> dict[ObjectPath, Any]:
 
 def as_class(name: str, fields: Mapping[ObjectPath, Any]) -> PriorityClass:
     """The class with these fields. Raises ValueError (pydantic) if the API would refuse it."""
+    if VALUE not in fields:
+        raise ValueError("the record does not say its value; restore it by hand")
     policy = fields.get(POLICY)
     return PriorityClass(
         name=name,

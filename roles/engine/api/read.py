@@ -14,6 +14,7 @@ from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.engine.bounds import misshaped, moment
 from roles.engine.harmless import one_line
+from roles.engine.kubelet import SHAPE
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 MIRROR = "kubernetes.io/config.mirror"
@@ -22,8 +23,8 @@ PAGE = 500
 #: Of one collection: above what Kubernetes supports (150,000 pods: kubernetes.io/docs/setup/best-practices/cluster-large).
 MOST_OBJECTS = 1_000_000
 _MOST_PAGES = MOST_OBJECTS // PAGE
-# What a kubelet says of itself, as far as daytwo reads it (k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go; config/v1beta1/types.go). Root
-# on its node can make it say anything, and then this node is not readable: no other one is concerned.
+# What a kubelet says of itself, as far as daytwo reads it (k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go). Root on its node can make it
+# say anything, and then this node is not readable: no other one is concerned.
 _SPACE = dict.fromkeys(("availableBytes", "capacityBytes", "usedBytes", "inodesFree", "inodes", "inodesUsed"), int)
 _MEMORY = dict.fromkeys(("availableBytes", "usageBytes", "workingSetBytes", "rssBytes"), int)
 _SUMMARY = {
@@ -45,14 +46,6 @@ _SUMMARY = {
             "ephemeral-storage": _SPACE,
         }
     ],
-}
-_CONFIGZ = {
-    "featureGates": {"*": bool},
-    **{key: {"*": str} for key in ("evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim")},
-    **{key: {"*": str} for key in ("systemReserved", "kubeReserved", "qosReserved", "cpuManagerPolicyOptions")},
-    **{key: [str] for key in ("enforceNodeAllocatable", "allowedUnsafeSysctls", "clusterDNS", "tlsCipherSuites")},
-    **{key: {} for key in ("memorySwap", "authentication", "authorization", "logging", "crashLoopBackOff", "tracing")},
-    **{key: [{}] for key in ("reservedMemory", "registerWithTaints", "shutdownGracePeriodByPodPriority")},
 }
 
 
@@ -149,7 +142,7 @@ def kubelet_config(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float
     found = api.get_json(path, timeout, wait=wait).get("kubeletconfig")
     if not isinstance(found, dict):
         raise Unusable(api.host, path, "the answer has no kubeletconfig", "is enableDebuggingHandlers false on the node?")
-    return _shaped(api, path, found, _CONFIGZ)
+    return _shaped(api, path, found, SHAPE)
 
 
 def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeLease:

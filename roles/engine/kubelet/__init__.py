@@ -30,6 +30,7 @@ from roles.engine.kubelet.pending import (
     with_own_reservations,
 )
 from roles.engine.kubelet.settings import as_value
+from roles.engine.kubelet.shape import SHAPE
 from roles.engine.kubelet.state import KubeletState
 from roles.engine.kubelet.thresholds import (
     ALLOCATABLE_MEMORY,
@@ -77,6 +78,7 @@ __all__ = [
     "RESERVED",
     "RESERVED_CPUS",
     "SECRETS",
+    "SHAPE",
     "SIGNALS",
     "ZERO_COUNTS",
     "Amount",

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+from roles.engine.bounds import misshaped
 from roles.engine.editing import FormatError, flags, kubelet_config, unit
+from roles.engine.harmless import one_line
 from roles.engine.kubelet import schema
+from roles.engine.kubelet.shape import SHAPE
 from roles.engine.node import Observation, Process
 from roles.engine.transaction import Refusal
 
@@ -261,6 +264,9 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
             raise error.in_file(configured) from None
     main = seen.data(config_path) if config_path else None
     configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])
+    if why := misshaped(configuration, SHAPE):
+        files = " and ".join(one for one in (config_path, *dropin_paths) if one)
+        raise Refusal(seen.host, f"{files}: {one_line(why)}; the kubelet would not start again", "correct it first")
     places = filter(None, (seen.unit.name, config_path, *dropin_paths))
     name = flags.last_flag(process.argv, "hostname-override") or seen.hostname
     kubeadm = any(posixpath.basename(file.path) == _KUBEADM_FLAGS for file in service.environment_files)

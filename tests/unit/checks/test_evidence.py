@@ -35,7 +35,9 @@ def test_moments_and_health() -> None:
     assert health == {"kubelet": Health("200", "ok"), "x": Health("000", "")}
 
 
-@pytest.mark.parametrize("lines", [[], ["moment 1 2 ="], ["moment x 2 =", "end"], ["health kubelet 200", "end"]])
+@pytest.mark.parametrize(
+    "lines", [[], ["end"], ["health x 200 =", "end"], ["moment 1 2 ="], ["moment x 2 =", "end"], ["health kubelet 200", "end"]]
+)
 def test_an_incomplete_or_invalid_answer_is_refused(lines: list[str]) -> None:
     with pytest.raises(ObservationError, match="w1: "):
         parse("w1", lines)

@@ -30,6 +30,9 @@ TIMES = (
     "2026-03-01T12:00:00-23:59", "2300-01-01T00:00:00Z", None, "",
 )  # fmt: skip
 QUANTITIES = ("0", "100E", "9223372036854775807Ei", "1e30", "1n", "999999999999Ti", "0.0000001", "1")
+#: What the API refuses an object without (pkg/apis/core/validation/validation.go, validateNodeTaints).
+_REQUIRED = frozenset(("key", "effect"))
+NUMBERS = ("0", "-0.0", "nan", "inf", "1e999", "1e308", "1_0", "٣")
 WHOLE = (0, 1, 2**31 - 1, 2**63 - 1)
 #: What the schema wants, or what says which object it is.
 _KEPT = frozenset(
@@ -45,7 +48,7 @@ def mutated(random: Random, tree: Any) -> Any:
         if not places:
             break
         parent, key, value, name = random.choice(places)
-        if isinstance(parent, dict) and random.random() < 0.2 and name not in _KEPT:
+        if isinstance(parent, dict) and random.random() < 0.2 and name not in _KEPT | _REQUIRED:
             del parent[key]
         else:
             parent[key] = _other(random, name, value)
@@ -99,7 +102,7 @@ def mutated_line(random: Random, line: str) -> str:
     place = random.randrange(len(fields))
     match random.randrange(4):
         case 0:
-            fields[place] = random.choice(TEXTS).replace("\n", "")
+            fields[place] = random.choice((*TEXTS, *NUMBERS)).replace("\n", "")
         case 1:
             fields.insert(place, fields[place])
         case 2:

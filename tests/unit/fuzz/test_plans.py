@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -45,9 +45,9 @@ from tests.unit.autoscaling.world import pods as scaled_pods
 from tests.unit.certificates import requests as certificate
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, states, world
 from tests.unit.draining.test_plan import NODES
-from tests.unit.eviction.pods import node as used_node
 from tests.unit.eviction.pods import pod as used_pod
 from tests.unit.eviction.pods import stats, summary
+from tests.unit.fuzz import objects
 from tests.unit.fuzz.mutation import TEXTS, anything, mutated, mutated_line
 from tests.unit.node import node
 from tests.unit.right_size.world import REPLICA_SET
@@ -164,27 +164,12 @@ def usage(random: Random) -> None:
         "stats/summary": anything(random, summary(stats("a", memory=5, rootfs=4, logs=3, volumes={"v": 1}, inodes=4))),
         "configz": anything(random, {"kubeletconfig": CONFIGURATION}),
     }
-    api = Kubelet(answers, [mutated(random, used_pod("a", requests={"memory": "1Mi"}))])
+    api = objects.Kubelet(answers, [mutated(random, used_pod("a", requests={"memory": "1Mi"}))])
     with contextlib.suppress(ApiError):
         configuration = kubelet_config(api, "w1")  # type: ignore[arg-type]
         found = node_usage(api, "w1")  # type: ignore[arg-type]
         with contextlib.suppress(ValueError):  # quantities, as its docstring says
             predict.predict(found.summary, found.pods, found.node, effective(configuration))
-
-
-class Kubelet:
-    """An API that passes on what a kubelet says."""
-
-    host = "cp1"
-
-    def __init__(self, answers: Mapping[str, Any], pods: list[Any]) -> None:
-        self.answers, self.pods = answers, pods
-
-    def get_json(self, path: str, timeout: float = 0, *, wait: float = 0.0) -> dict[str, Any]:
-        said = next((answer for end, answer in self.answers.items() if path.endswith(end)), None)
-        if said is not None:
-            return said if isinstance(said, dict) else {}
-        return {"items": self.pods} if "/pods" in path else used_node(memory="8Gi")
 
 
 def scaled(random: Random) -> None:
@@ -207,7 +192,7 @@ def requests(random: Random) -> None:
     claimed_by_others("w1", [mutated(random, NODES[0])], {}, services_claims(services, ["shop"]))
 
 
-PLANS = (drain, sizes, marks, nodes, files, values, usage, scaled, requests)
+PLANS = (drain, sizes, marks, nodes, files, values, usage, scaled, requests, *objects.PLANS)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.__name__)

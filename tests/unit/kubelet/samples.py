@@ -47,6 +47,8 @@ def limits(quantity: object) -> dict[str, Any]:
 
 # A map whose names are read further on.
 _KEYS = {"featureGates": "ContextualLogging"}
+# Texts that are read when the kubelet starts.
+_THRESHOLDS = ("evictionHard", "evictionSoft", "evictionMinimumReclaim")
 
 
 def good(field: KubeletField) -> Any:
@@ -60,6 +62,8 @@ def _good(field: KubeletField, kind: str) -> Any:
         return [_good(field, inner.removesuffix("]"))]
     if outer == "map":
         return {next(iter(field.keys), _KEYS.get(field.path, "name")): _good(field, inner.removesuffix("]"))}
+    if field.path in _THRESHOLDS:
+        return "1Gi"
     if kind == "string":
         return next((value for value in field.values if value), _GOOD[field.text or kind])
     return _GOOD[kind]
