@@ -18,7 +18,7 @@ from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.autoscaling.room import alive, has_node, limit_problems, quota_problems
-from roles.engine.autoscaling.strays import sleeper, strays
+from roles.engine.autoscaling.strays import INJECTED, sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
 from roles.engine.disruption import Stray, by_owner
 from roles.engine.object_changes import Object, OwnerRef, namespace_and_name, owner_ref
@@ -308,11 +308,20 @@ def _requests(look: _Look, metric: MetricSpec) -> Iterator[ScalingProblem]:
             continue
         yield look.problem(
             "missing-request", "critical" if in_pods else "warning", why,
-            f"set requests.{metric.name} of container {name} in {look.template}"
+            _where_to_request(look, metric.name, name)
             + ("" if metric.container else ", or measure one container only (ContainerResource), or use an average value instead of "
             "a percentage") + look.in_owner,
             look.workload,
         )  # fmt: skip
+
+
+def _where_to_request(look: _Look, resource: str, container: str) -> str:
+    template = _template(look.target.item)
+    if template is None or container in [one.get("name") for one in requesting_containers(template)]:
+        return f"set requests.{resource} of container {container} in {look.template}"
+    mark = INJECTED.get(container, {}).get(resource)
+    how = f"set its request by the annotation {mark} in {look.template}" if mark else "set its request in the configuration of that webhook"
+    return f"{look.template} has no such container: an admission webhook adds it to new pods, or an earlier template had it; {how}"
 
 
 def _without_container(

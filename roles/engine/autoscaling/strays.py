@@ -18,8 +18,24 @@ _CONTROLS_PODS = {
     "ReplicaSet": "ReplicaSet",
     "StatefulSet": "StatefulSet",
     "ReplicationController": "ReplicationController",
+    # Argo Rollouts, OpenShift
+    "Rollout": "ReplicaSet",
+    "DeploymentConfig": "ReplicationController",
 }
-_HASH = "pod-template-hash"
+#: What is never scaled, so that its pods are of no target, of whatever kind that is.
+_NEVER_SCALED = ("Job", "DaemonSet", "Node")
+_HASHES = ("pod-template-hash", "rollouts-pod-template-hash")
+#: Containers that an admission webhook adds to a pod, and how a pod's template sets their request: annotations by resource.
+INJECTED = {
+    "istio-proxy": {"cpu": "sidecar.istio.io/proxyCPU", "memory": "sidecar.istio.io/proxyMemory"},
+    "linkerd-proxy": {"cpu": "config.linkerd.io/proxy-cpu-request", "memory": "config.linkerd.io/proxy-memory-request"},
+    "daprd": {"cpu": "dapr.io/sidecar-cpu-request", "memory": "dapr.io/sidecar-memory-request"},
+    "vault-agent": {"cpu": "vault.hashicorp.com/agent-requests-cpu", "memory": "vault.hashicorp.com/agent-requests-mem"},
+    "consul-dataplane": {
+        "cpu": "consul.hashicorp.com/sidecar-proxy-cpu-request",
+        "memory": "consul.hashicorp.com/sidecar-proxy-memory-request",
+    },
+}
 #: The annotation that a tool writes on a workload which it scales to 0 on purpose, and the tool.
 SLEEPS = {
     "downscaler/original-replicas": "kube-downscaler",
@@ -33,17 +49,17 @@ def strays(pods: Sequence[Object], target: Ref) -> list[Stray]:
 
 
 def _may_control(target: Ref, pod: Object) -> bool:
-    kind = _CONTROLS_PODS.get(target.kind)
+    kind, ref = _CONTROLS_PODS.get(target.kind), owner_ref(pod)
     if kind is None:
-        return True
-    ref = owner_ref(pod)
+        return ref is None or ref.kind not in _NEVER_SCALED
     if ref is None or ref.kind != kind:
         return False
     if kind == target.kind:
         return ref.name == target.name
-    # The name of a Deployment's ReplicaSet: pkg/controller/deployment/sync.go (getNewReplicaSet).
-    suffix = f"-{(pod['metadata'].get('labels') or {}).get(_HASH)}"
-    return not ref.name.endswith(suffix) or ref.name.removesuffix(suffix) == target.name
+    # The name of a Deployment's ReplicaSet: pkg/controller/deployment/sync.go (getNewReplicaSet); a Rollout's is made like it.
+    labels = pod["metadata"].get("labels") or {}
+    suffixes = [f"-{labels[name]}" for name in _HASHES if name in labels]
+    return not suffixes or any(not ref.name.endswith(one) or ref.name.removesuffix(one) == target.name for one in suffixes)
 
 
 def sleeper(item: Object | None) -> str:

@@ -135,7 +135,7 @@ def _reserved(configuration: Mapping[str, Any]) -> list[tuple[str, dict[str, Fra
         # They replace the cpu of both.
         for _, amounts in found:
             amounts.pop("cpu", None)
-        found.append(("reservedSystemCPUs", {"cpu": Fraction(len(_cpus(str(cpus))))}))
+        found.append(("reservedSystemCPUs", {"cpu": Fraction(len(cpu_set(str(cpus))))}))
     return found
 
 
@@ -143,10 +143,10 @@ def reserved_cpus(configuration: Mapping[str, Any]) -> tuple[int, frozenset[int]
     """How many whole CPUs the static CPU manager keeps for the system, and which, if that is set (else the kubelet chooses). Raises
     ValueError."""
     amounts = [amounts["cpu"] for _, amounts in _reserved(configuration) if "cpu" in amounts]
-    return math.ceil(sum(amounts, Fraction(0))), _cpus(str(configuration.get("reservedSystemCPUs") or ""))
+    return math.ceil(sum(amounts, Fraction(0))), cpu_set(str(configuration.get("reservedSystemCPUs") or ""))
 
 
-def _cpus(text: str) -> frozenset[int]:
+def cpu_set(text: str) -> frozenset[int]:
     """The CPUs of a list such as 0-3,8. Raises ValueError."""
     found: set[int] = set()
     for part in text.split(",") if text else ():

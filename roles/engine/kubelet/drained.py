@@ -50,6 +50,10 @@ class Rule:
     note: str = ""
 
 
+#: The field with the policy of each checkpoint.
+FIELD: Final = MappingProxyType({name: field for name, (field, _) in _POLICY.items()})
+
+
 def policy(configuration: Configuration, checkpoint: str) -> str:
     """The policy that a kubelet with this configuration writes into a checkpoint."""
     name, default = _POLICY[checkpoint]

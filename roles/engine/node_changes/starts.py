@@ -140,7 +140,9 @@ def _changed_kubelet(plan: NodePlan[Any], planned: ComponentPlan) -> Needs:
     assert change is not None
     runtime = change.runtime.path if change.runtime else ""
     changed = {edit.path: edit.after for edit in change.files if edit.path != runtime}
-    return starting.kubelet_needs(plan.kubelet, changed, change.new_argv)
+    needs = starting.kubelet_needs(plan.kubelet, changed, change.new_argv)
+    # What the change removes cannot stop the new kubelet.
+    return replace(needs, checkpoints={path: policy for path, policy in needs.checkpoints.items() if path not in change.checkpoints})
 
 
 def _changed_component(plan: NodePlan[Any], planned: ComponentPlan) -> Needs:

@@ -17,7 +17,17 @@ PASSING: tuple[tuple[str, str], ...] = (
     (r"node\.kubernetes\.io/(memory|disk|pid)-pressure", "kube-controller-manager, when the kubelet reports no pressure"),
     (r"node\.kubernetes\.io/network-unavailable", "kube-controller-manager, when the network plugin has set up the node"),
     (r"node\.cloudprovider\.kubernetes\.io/(uninitialized|shutdown)", "the cloud-controller-manager"),
-    (r"(ToBeDeletedBy|DeletionCandidateOf)ClusterAutoscaler|cluster-autoscaler\.kubernetes\.io/.+", "the cluster autoscaler"),
+    (
+        r"(ToBeDeletedBy|DeletionCandidateOf)ClusterAutoscaler|((ignore|status)-taint\.)?cluster-autoscaler\.kubernetes\.io/.+",
+        "the cluster autoscaler",
+    ),
+    (r"k8s\.ovn\.org/network-unavailable", "OVN-Kubernetes, when it has set up the node"),
+    (
+        r"(kubevirt|medik8s)\.io/drain|medik8s\.io/(remediation|fence-agents-remediation)",
+        "the operator of the node's maintenance or repair",
+    ),
+    (r"cloud\.google\.com/impending-node-termination", "the cloud, with the node"),
+    (r"UpdateInProgress|machineconfiguration\.openshift\.io/.+", "the Machine Config Operator"),
     (r"karpenter\.sh/.+|node\.karpenter\..+", "Karpenter"),
     (r"node\.cluster\.x-k8s\.io/(uninitialized|outdated-revision)", "Cluster API"),
     (r"aws-node-termination-handler/.+|node\.ocean\.spot\.io/.+", "the handler of the cloud's interruptions"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from roles.engine.certificates import UNREAD, parse_material, parse_pems
-from roles.engine.kubelet import ask
+from roles.engine.kubelet import allocatable, ask
 from roles.engine.scripts import templates
 from roles.engine.starting.cri import read_health
 from roles.engine.starting.model import Listener, Needs, PathFact, StartFacts
@@ -42,6 +42,7 @@ def question(needs: Needs) -> str:
             provider_config=needs.provider_config,
             provider_folder=needs.provider_folder,
             keys=needs.keys,
+            checkpoints=list(enumerate(needs.checkpoints)),
         )
     )
 
@@ -63,7 +64,7 @@ class _Answer:
         self._needs = needs
         self._places: dict[str, str] = {}
         self.found: dict[str, Any] = {
-            key: {} for key in ("tunables", "paths", "names", "pems", "keys", "nameservers", "space", "cgroups")
+            key: {} for key in ("tunables", "paths", "names", "pems", "keys", "nameservers", "space", "cgroups", "checkpoints")
         } | {"listeners": ()}  # fmt: skip
 
     def add(self, record: list[str]) -> None:
@@ -114,6 +115,12 @@ class _Answer:
 
     def on_cgroup(self, number: str, there: str) -> None:
         self._put("cgroups", list(self._needs.cgroups)[int(number)], there == "yes")
+
+    def on_checkpoint(self, number: str, content: str) -> None:
+        self._put("checkpoints", list(self._needs.checkpoints)[int(number)], ask.decoded(content))
+
+    def on_cpus(self, online: str) -> None:
+        self.found["cpus"] = allocatable.cpu_set(online)
 
     def on_listens(self, port: str, address: str, pid: str, name: str) -> None:
         one = Listener(int(port), _address(address), int(pid), ask.decoded(name).strip())

@@ -15,13 +15,14 @@ from datetime import datetime
 from shlex import quote
 from typing import Final
 
-from roles.engine.bounds import at_epoch, digits
+from roles.engine.bounds import at_epoch, digits, read_json
 from roles.engine.certificates import Certificate, CertificateError, parse_certificates
 from roles.engine.editing import FormatError, yaml_text
 from roles.engine.harmless import one_line
+from roles.engine.kubelet import allocatable
 from roles.engine.starting import cri
 from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathNeed, PortNeed, StartFacts, Stops
-from roles.engine.starting.needs import RECORDS
+from roles.engine.starting.needs import PLAIN_CHECKPOINTS, RECORDS, UNIT_STATE
 from roles.engine.starting.table import KUBELET
 from roles.engine.transaction import RESOLVERS, bring_resolver, restart_runtime
 
@@ -33,6 +34,10 @@ LEAST_INODES: Final = 64
 _THREADS = 64
 # The kernel accepts no more for a cgroup (kernel/cgroup/pids.c: PIDS_MAX; linux/threads.h: PID_MAX_LIMIT on 64 bits).
 _MOST_PIDS = 4194304
+# Bytes of a checkpoint that are read.
+_MOST_STATE = 65536
+_STATIC = "static"
+_NEW_STATE = "drain the node, then `rm {path}`: the kubelet makes a new one"
 _V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 _V2_CONTROLLERS = ("cpu", "memory")
 # RuntimeConfig must answer from this minor of the kubelet on (KEP-4033).
@@ -48,7 +53,10 @@ _KINDS = {
     Holds.socket: ("socket",),
     Holds.device: ("device",),
     Holds.written: ("directory",),
+    Holds.existing: ("file", "directory", "socket", "device", "other"),
 }
+#: Files that may be empty.
+_MAY_BE_EMPTY = ("--token-auth-file", "--cloud-config", "--authorization-policy-file", "--allow-metric-labels-manifest", "resolvConf")
 
 
 class _Made:
@@ -71,6 +79,14 @@ def judge(host: str, needs: Needs, facts: StartFacts) -> list[Obstacle]:
     found = [obstacle for rule in RULES for obstacle in rule(host, needs, facts)]
     order = list(Stops)
     return sorted(dict.fromkeys(found), key=lambda one: order.index(one.stops))
+
+
+def _unit(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    if (state := str(needs.settings.get(UNIT_STATE))).startswith("masked"):
+        runtime = " --runtime" if state == "masked-runtime" else ""
+        command = f"systemctl unmask{runtime} {needs.unit}"
+        why = f"{needs.unit} is masked: systemd starts it no more"
+        yield _Made(host, KUBELET)(Cause.unit, Stops.start, needs.unit, why, f"`{command}`", state, "not masked", command)
 
 
 def _tunables(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
@@ -109,10 +125,19 @@ def _paths(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
                 Cause.file, need.stops, need.path, f"{names}, which cannot be executed", f"`chmod +x {need.path}`", "no x", "program",
                 f"chmod +x {quote(need.path)}",
             )  # fmt: skip
+        elif fact.empty and _must_have_content(need):
+            yield made(Cause.file, need.stops, need.path, f"{names}, which is empty", "restore it", "0 bytes", need.holds)
         elif need.holds is Holds.certificates and need.path in facts.pems and not _certificates(facts.pems[need.path]):
             yield made(Cause.certificate, need.stops, need.path, f"{names}, which has no certificate", "restore it", "none", "certificates")
         elif need.dates and need.holds is Holds.certificates:
             yield from _expired(made, need, facts)
+
+
+def _must_have_content(need: PathNeed) -> bool:
+    """A disk that was full, or power that failed, leaves files without a byte. A volume of type File may be one."""
+    of_unit = "FileNotEmpty= of " in need.named_by
+    row = need.named_by.startswith("--") or ("/" not in need.named_by and " " not in need.named_by)
+    return need.holds in (Holds.file, Holds.identity) and (of_unit or (row and need.named_by not in _MAY_BE_EMPTY))
 
 
 def _replaced_identity(need: PathNeed) -> bool:
@@ -200,8 +225,11 @@ def _identity_problems(need: PathNeed, facts: StartFacts) -> Iterator[tuple[str,
     """Why a kubeconfig that exists is no valid identity."""
     names = facts.names.get(need.path, {})
     for key, path in names.items():
-        if (fact := facts.paths.get(path)) is not None and fact.kind != "file":
+        fact = facts.paths.get(path)
+        if fact is not None and fact.kind != "file":
             yield f"{need.path} names the {key} {path}, which does not exist", Cause.file
+        elif fact is not None and (fact.empty or (key == "client-certificate" and not _certificates(facts.pems.get(path, b"x")))):
+            yield f"{need.path} names the {key} {path}, which {'is empty' if fact.empty else 'has no certificate'}", Cause.file
     pem = facts.pems.get(names.get("client-certificate", need.path), b"")
     if (end := _expiry(pem, facts)) is not None:
         yield f"its client certificate ({names.get('client-certificate', need.path)}) expired on {end:%Y-%m-%d}", Cause.certificate
@@ -217,7 +245,9 @@ def _identity(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     bootstrap = next((one.path for one in needs.paths if one.named_by == "--bootstrap-kubeconfig"), "")
     there = facts.paths.get(bootstrap)
     problems = (
-        [(f"{need.path} ({need.named_by}) does not exist", Cause.file)] if fact.kind != "file" else list(_identity_problems(need, facts))
+        [(f"{need.path} ({need.named_by}) {'is empty' if fact.kind == 'file' else 'does not exist'}", Cause.file)]
+        if fact.kind != "file" or fact.empty
+        else list(_identity_problems(need, facts))
     )
     if problems and not (there is not None and there.kind == "file"):
         why = "; ".join(text for text, _ in problems)
@@ -335,16 +365,81 @@ def _cgroups(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     for name, there in facts.cgroups.items():
         if not there:
             group = needs.cgroups.get(name, "")
-            why = f"enforceNodeAllocatable needs the cgroup /{group} ({name}), which does not exist"
+            by = "" if name == "cgroupRoot" else "enforceNodeAllocatable needs "
+            why = f"{by}the cgroup /{group} ({name}){', which' if by else ''} does not exist"
             yield made(
                 Cause.cgroups,
                 Stops.start,
                 name,
                 why,
-                "create it (a slice of systemd), or take it out of enforceNodeAllocatable",
+                f"create it (a slice of systemd), or {'take it out of enforceNodeAllocatable' if by else 'correct cgroupRoot'}",
                 "none",
                 group,
             )
+
+
+def _checkpoints(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """What the kubelet has assigned, in files of its own: it ends if one cannot be read, has another policy, or other CPUs."""
+    made = _Made(host, KUBELET)
+    plain = [one.path for one in needs.paths if posixpath.basename(one.path) in PLAIN_CHECKPOINTS]
+    read = {path: _state(text) for path, text in facts.checkpoints.items() if path in needs.checkpoints and len(text) <= _MOST_STATE}
+    empty = [path for path in plain if (fact := facts.paths.get(path)) is not None and fact.kind == "file" and fact.empty]
+    for path in (*(path for path, state in read.items() if state is None), *empty):
+        why = f"{path}, where it keeps what its pods have, is {'cut off' if facts.checkpoints.get(path) else 'empty'}"
+        yield made(Cause.checkpoint, Stops.start, path, why, _NEW_STATE.format(path=path))
+    for path, state in read.items():
+        wanted = needs.checkpoints[path]
+        if state and (has := state.get("policyName")) != wanted:
+            why = f"{path} has the policy {has}, and its configuration {wanted}"
+            yield made(Cause.checkpoint, Stops.start, path, why, _NEW_STATE.format(path=path), str(has), wanted)
+        elif state and has == _STATIC and "strict-cpu-reservation" not in str(needs.settings.get("cpuManagerPolicyOptions")):
+            yield from _other_cpus(made, path, state, facts)
+    yield from _offline(made, needs, facts)
+
+
+def _state(text: str) -> Mapping[str, object] | None:
+    """None if a kubelet cannot read it."""
+    try:
+        found = read_json(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, Mapping) else None
+
+
+def _other_cpus(made: _Made, path: str, state: Mapping[str, object], facts: StartFacts) -> Iterator[Obstacle]:
+    """pkg/kubelet/cm/cpumanager/policy_static.go, validateState."""
+    default, entries = state.get("defaultCpuSet"), state.get("entries") or {}
+    if facts.cpus is None or not default or not isinstance(entries, Mapping) or state.get("podEntries"):
+        return
+    try:
+        sets = [str(one) for containers in entries.values() for one in containers.values()]
+        known = frozenset[int]().union(*(allocatable.cpu_set(one) for one in (str(default), *sets)))
+    except (ValueError, AttributeError):
+        return
+    if known != facts.cpus:
+        has, online = _cpus(known), _cpus(facts.cpus)
+        why = f"{path} is of the CPUs {has}, and the node has {online}"
+        yield made(Cause.checkpoint, Stops.start, path, why, f"bring those CPUs back, or {_NEW_STATE.format(path=path)}", has, online)
+
+
+def _offline(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """cmd/kubelet/app/server.go, getReservedCPUs."""
+    text = str(needs.settings.get("reservedSystemCPUs") or "")
+    try:
+        missing = allocatable.cpu_set(text) - (facts.cpus or frozenset())
+    except ValueError:
+        return  # its binary refuses it
+    if facts.cpus is not None and missing:
+        why = f"reservedSystemCPUs is {text}, and the node has no CPU {_cpus(missing)}"
+        way_out = "bring them back (/sys/devices/system/cpu/cpuN/online), or correct reservedSystemCPUs"
+        yield made(Cause.limit, Stops.start, "reservedSystemCPUs", why, way_out, _cpus(facts.cpus), text)
+
+
+def _cpus(found: frozenset[int]) -> str:
+    """As Linux writes a list of CPUs."""
+    starts = sorted(one for one in found if one - 1 not in found)
+    ends = sorted(one for one in found if one + 1 not in found)
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def _listening(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
@@ -476,6 +571,6 @@ Rule = Callable[[str, Needs, StartFacts], Iterable[Obstacle]]
 
 #: Every rule, with what it judges: the table in docs/before-a-restart.md.
 RULES: Final[tuple[Rule, ...]] = (
-    _tunables, _paths, _identity, _kubeconfigs, _pairs, _keys, _providers, _swap, _cgroups, _listening, _addresses, _limits, _processes,
-    _runtime, _new_pods, _dns,
+    _unit, _tunables, _paths, _identity, _kubeconfigs, _pairs, _keys, _providers, _swap, _cgroups, _checkpoints, _listening, _addresses,
+    _limits, _processes, _runtime, _new_pods, _dns,
 )  # fmt: skip

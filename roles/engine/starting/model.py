@@ -28,11 +28,13 @@ class Stops(StrEnum):
 class Cause(StrEnum):
     """Why."""
 
+    unit = "unit"
     tunable = "kernel tunable"
     file = "file"
     certificate = "certificate"
     key = "key"
     identity = "identity"
+    checkpoint = "checkpoint"
     runtime = "container runtime"
     cgroups = "cgroups"
     swap = "swap"
@@ -57,6 +59,7 @@ class Holds(StrEnum):
     identity = "kubeconfig"
     directory = "directory"
     anything = "file or directory"
+    existing = "path that exists"
     program = "program"
     socket = "socket"
     device = "device"
@@ -142,7 +145,7 @@ class Needs:
     """What a kubelet and some components of its node need to start. `settings`: the kubelet's values that decide which rules count, by
     their field; `unit`: the kubelet's, whose main process holds what is free after its end; `addresses`: of --node-ip;
     `cgroups`: those that must be there, by the field that names them; `provider_config` and `provider_folder`: of credential providers;
-    `keys`: certificates and their private keys."""
+    `keys`: certificates and their private keys; `checkpoints`: files in which the kubelet keeps what a policy assigned, and that policy."""
 
     node_name: str
     paths: tuple[PathNeed, ...] = ()
@@ -157,6 +160,7 @@ class Needs:
     provider_folder: str = ""
     provider_config: str = ""
     keys: tuple[KeyNeed, ...] = ()
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,8 @@ class StartFacts:
     written; `names`: the paths that a kubeconfig names, by its own path and the key; `pems`: certificates by path; `keys`: private keys by
     path; `space`: free MiB and inodes (None: its file system does not count them) by directory; `tasks`: threads now, and how many there
     may be; `inotify`: the same of root's inotify instances, if none is left; `providers`: the configuration of credential providers,
-    `programs`: the programs in their directory; `complete`: the answer is whole."""
+    `programs`: the programs in their directory; `checkpoints`: their content by path; `cpus`: those that are online; `complete`: the answer
+    is whole."""
 
     epoch: int = 0
     tunables: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
@@ -214,6 +219,8 @@ class StartFacts:
     cgroup2: bool | None = None
     providers: str | None = None
     programs: frozenset[str] | None = None
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
+    cpus: frozenset[int] | None = None
     complete: bool = False
 
 

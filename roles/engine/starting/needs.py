@@ -11,7 +11,7 @@ from typing import Any, Final
 from roles.engine.bounds import digits
 from roles.engine.control_plane import Component
 from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, manifest, manifest_parts, unit
-from roles.engine.kubelet import Kubelet, kubelet_plan, lookup
+from roles.engine.kubelet import Kubelet, drained, kubelet_plan, lookup
 from roles.engine.starting.model import RECORD, FileRow, Holds, KeyNeed, KeyRow, Needs, PathNeed, PortNeed, Stops
 from roles.engine.starting.table import KEYS, KUBELET, SERVING_KEY, SNI, TUNABLES, rows
 from roles.engine.transaction import RESOLVERS, Refusal
@@ -33,6 +33,8 @@ _SETTINGS: Final[Mapping[str, tuple[str, object]]] = {
     "cgroupDriver": ("cgroup-driver", "cgroupfs"),
     "memorySwap.swapBehavior": ("", ""),
     "podPidsLimit": ("pod-max-pids", -1),
+    "reservedSystemCPUs": ("reserved-cpus", ""),
+    "cpuManagerPolicyOptions": ("", {}),
 }
 #: The ports that a kubelet listens on: field, flag, what counts if neither is set, and the field and flag of its address.
 _PORTS: Final = (
@@ -50,6 +52,21 @@ _TYPES: Final = {
 }
 _DEVICE = "/dev/kmsg"
 _ROOTLESS = "KubeletInUserNamespace"
+#: Files in the kubelet's root directory in which it keeps what a policy assigned: the flag of that policy. It starts only with one that it
+#: can read and that has the same policy (pkg/kubelet/cm/cpumanager, memorymanager: state/state_checkpoint.go, policy_static.go).
+_CHECKPOINTS: Final = {drained.CPU: "cpu-manager-policy", drained.MEMORY: "memory-manager-policy"}
+#: Those of which only an empty one is looked for (pkg/kubelet/allocation/state, pkg/kubelet/cm/dra/state).
+PLAIN_CHECKPOINTS: Final = ("allocated_pods_state", "actuated_pods_state", "dra_manager_state")
+#: Settings of a unit without which systemd does not start it (systemd.unit(5), systemd.exec(5)), and what must be there.
+_OF_UNIT: Final = {
+    **{f"{kind}PathExists": Holds.existing for kind in ("Condition", "Assert")},
+    **{f"{kind}PathIsDirectory": Holds.directory for kind in ("Condition", "Assert")},
+    **{f"{kind}FileNotEmpty": Holds.file for kind in ("Condition", "Assert")},
+    **{f"{kind}FileIsExecutable": Holds.program for kind in ("Condition", "Assert")},
+    "WorkingDirectory": Holds.directory,
+}
+#: Among the settings: the state of the kubelet's unit file.
+UNIT_STATE: Final = "UnitFileState"
 #: What daytwo itself writes to.
 RECORDS: Final = "/var/lib/daytwo"
 
@@ -71,13 +88,16 @@ def kubelet_needs(kubelet: Kubelet, changed: Changed | None = None, argv: Iterab
     gates = {**(configuration.get("featureGates") or {}), **flags.effective_gates(words)}
     rootless = gates.get(_ROOTLESS) is True
     found[_ROOTLESS] = rootless
+    found[UNIT_STATE] = kubelet.seen.unit.first(UNIT_STATE) if kubelet.seen.unit else ""
     paths = [*_paths(rows(KUBELET), read), *_of_unit(kubelet, changed)]
     if not rootless:
         paths.append(PathNeed(KUBELET, "the kubelet itself", _DEVICE, Holds.device, Stops.start))
     paths.append(PathNeed(RECORD, "the record of a change", RECORDS, Holds.written, Stops.start))
     # Only looked at: nothing names them.
     folder = next((one.path for one in paths if one.named_by == "--cert-dir"), "")
+    root = next((one.path for one in paths if one.named_by == "--root-dir"), "")
     others = [*RESOLVERS, *([f"{folder}/kubelet.crt", f"{folder}/kubelet.key"] if folder else [])]
+    others += [f"{root}/{name}" for name in PLAIN_CHECKPOINTS if root]
     paths += [PathNeed("", "", path, Holds.file, Stops.note) for path in others if path not in {one.path for one in paths}]
     endpoint = next((one.path for one in paths if one.named_by == "containerRuntimeEndpoint"), "")
     if not endpoint and minor is not None and minor >= _CONTAINERD_SINCE:
@@ -99,6 +119,7 @@ def kubelet_needs(kubelet: Kubelet, changed: Changed | None = None, argv: Iterab
         folder if _plain(provider) and _plain(folder) else "",
         provider if _plain(provider) and _plain(folder) else "",
         _keys(KUBELET, paths),
+        dict(_checkpoints(read, root)),
     )
 
 
@@ -164,6 +185,13 @@ def _keys(component: str, paths: Iterable[PathNeed]) -> tuple[KeyNeed, ...]:
     return tuple(KeyNeed(row, certificate, key) for row, certificate, key in pairs if certificate and key)
 
 
+def _checkpoints(read: _Values, root: str) -> Iterator[tuple[str, str]]:
+    for name, flag in _CHECKPOINTS.items():
+        field = drained.FIELD[name]
+        if root and _plain(root):
+            yield f"{root}/{name}", str(read.value(field, flag, "") or drained.policy({}, name))
+
+
 class _Values:
     """The values of a kubelet: flags override its configuration (cmd/kubelet/app/server.go, NewKubeletCommand)."""
 
@@ -199,15 +227,25 @@ def _paths(table: Iterable[FileRow], read: _Values) -> Iterator[PathNeed]:
 def _of_unit(kubelet: Kubelet, changed: Changed) -> Iterator[PathNeed]:
     """The programs that systemd must find to start the unit (systemd.service(5)). Its environment files were read already."""
     yield PathNeed(KUBELET, f"ExecStart= of {kubelet.unit_name}", kubelet.process.binary, Holds.program, Stops.start)
+    needed: dict[str, list[PathNeed]] = {}
     for file in (kubelet.sources.fragment, *kubelet.sources.dropins):
         data = changed.get(file.path, file.data)
         for entry in unit.entries(unit.UnitFile(file.path, data)) if data is not None else ():
             words = entry.value.string.split()
+            if (holds := _OF_UNIT.get(entry.key)) is not None:
+                # An empty one takes back those before it; `|` makes one of several enough, `!` turns it round, `%` is a specifier.
+                kept = needed.setdefault(entry.key, [])
+                if not words or entry.key == "WorkingDirectory":
+                    kept.clear()
+                if words and words[0].startswith("/") and "%" not in words[0]:
+                    kept.append(PathNeed(KUBELET, f"{entry.key}= of {file.path}", words[0], holds, Stops.start))
             # With a dash it may fail.
             if (entry.section, entry.key) == ("Service", "ExecStartPre") and words and "-" not in words[0][:3] and "%" not in words[0]:
                 program = words[0].lstrip("@:+!")
                 if program.startswith("/"):
                     yield PathNeed(KUBELET, f"ExecStartPre= of {file.path}", program, Holds.program, Stops.start)
+    for kept in needed.values():
+        yield from kept
 
 
 def _ports(read: _Values) -> Iterator[PortNeed]:
@@ -219,7 +257,8 @@ def _ports(read: _Values) -> Iterator[PortNeed]:
 
 
 def _reserved(read: _Values) -> Iterator[tuple[str, str]]:
-    """The cgroups that must be there (pkg/kubelet/cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups), by their field."""
+    """The cgroups that must be there, by their field (pkg/kubelet/cm: node_container_manager_linux.go,
+    enforceNodeAllocatableCgroups; container_manager_linux.go, NewContainerManager)."""
     enforced = read.value("enforceNodeAllocatable", "enforce-node-allocatable", ["pods"])
     keys = enforced.split(",") if isinstance(enforced, str) else enforced
     for key, field, flag in (
@@ -229,6 +268,9 @@ def _reserved(read: _Values) -> Iterator[tuple[str, str]]:
         name = str(read.value(field, flag, "") or "").strip("/")
         if name and _plain(name) and any(str(one).removesuffix("-compressible") == key for one in keys or ()):
             yield field, name
+    root = str(read.value("cgroupRoot", "cgroup-root", "") or "").strip("/")
+    if root and _plain(root) and read.value("cgroupsPerQOS", "cgroups-per-qos", True) is not False:
+        yield "cgroupRoot", root
 
 
 def _plain(path: str) -> bool:

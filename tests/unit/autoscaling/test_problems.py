@@ -244,9 +244,40 @@ def test_whose_a_pod_is(one: dict[str, Any], whose: str | None) -> None:
     assert (listed.objects[1] if listed else None) == whose
 
 
-def test_a_target_of_another_kind_may_control_any_pod() -> None:
-    item = hpa(scaleTargetRef={"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"})
-    assert "foreign-pods" not in found(with_status(item), of=[pod("x", owner=("Game", "y"))], readings=[samples(50)])
+@pytest.mark.parametrize(
+    ("kind", "one", "whose"),
+    [
+        ("Game", pod("x", owner=("Game", "y")), None),
+        ("Game", pod("x", owner=None), None),
+        ("Game", pod("x", owner=JOB), "Job shop/web-migrate"),
+        ("Game", pod("x", owner=("DaemonSet", "agent")), "DaemonSet shop/agent"),
+        ("Rollout", pod("x", owner=("ReplicaSet", "web-5d4f"), labels={"rollouts-pod-template-hash": "5d4f"}), None),
+        ("Rollout", pod("x", owner=("ReplicaSet", "api-5d4f"), labels={"rollouts-pod-template-hash": "5d4f"}), "ReplicaSet shop/api-5d4f"),
+        ("Rollout", pod("x", owner=JOB), "Job shop/web-migrate"),
+        ("DeploymentConfig", pod("x", owner=("ReplicationController", "web-3")), None),
+        ("DeploymentConfig", pod("x", owner=("Pod", "web-3-deploy")), "Pod shop/web-3-deploy"),
+    ],
+)
+def test_a_target_of_another_kind(kind: str, one: dict[str, Any], whose: str | None) -> None:
+    """It may control any pod but those of what is never scaled."""
+    item = hpa(scaleTargetRef={"apiVersion": "example.com/v1", "kind": kind, "name": "web"})
+    listed = found(with_status(item), of=[one], readings=[samples(50)]).get("foreign-pods")
+    assert (listed.objects[1] if listed else None) == whose
+
+
+def test_a_container_that_a_webhook_adds() -> None:
+    """The template has no such container: no request can be set there as for its own."""
+    proxy = container("istio-proxy", cpu=None)
+    one = found(of=pods(2, container("app"), proxy), of_target=target(container("app")))["missing-request"]
+    assert "the template of Deployment shop/web has no such container: an admission webhook adds it" in one.way_out
+    assert "by the annotation sidecar.istio.io/proxyCPU" in one.way_out and "set requests.cpu of container" not in one.way_out
+    assert "ContainerResource" in one.way_out
+    other = found(of=pods(2, container("app"), container("agent", cpu=None)), of_target=target(container("app")))["missing-request"]
+    assert "set its request in the configuration of that webhook" in other.way_out
+    assert (
+        "set requests.cpu of container app in the template"
+        in found(of=pods(2, container("app", cpu=None)), of_target=target(container("app", cpu=None)))["missing-request"].way_out
+    )
 
 
 def test_equal_bounds_never_scale() -> None:

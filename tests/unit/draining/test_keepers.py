@@ -362,10 +362,19 @@ def test_a_taint_that_stays_halts_and_evicts_nothing() -> None:
         "node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/network-unavailable",
         "node.cloudprovider.kubernetes.io/uninitialized", "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted",
         "node.cilium.io/agent-not-ready", "ebs.csi.aws.com/agent-not-ready", "node.cluster.x-k8s.io/uninitialized", "cni.istio.io/not-ready",
+        "k8s.ovn.org/network-unavailable", "ignore-taint.cluster-autoscaler.kubernetes.io/csi", "medik8s.io/remediation", "kubevirt.io/drain",
+        "cloud.google.com/impending-node-termination", "UpdateInProgress",
     ],
 )  # fmt: skip
 def test_taints_of_controllers(key: str) -> None:
     assert removed_by({"key": key})
+
+
+@pytest.mark.parametrize(
+    "key", ["dedicated", "nvidia.com/gpu", "node-role.kubernetes.io/control-plane", "kubernetes.azure.com/scalesetpriority"]
+)
+def test_taints_of_people(key: str) -> None:
+    assert not removed_by({"key": key})
 
 
 # ---- the documentation

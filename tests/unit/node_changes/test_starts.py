@@ -18,6 +18,8 @@ from roles.engine.proof.prover import Proof
 from roles.engine.starting.model import PathFact, StartFacts
 from tests.unit.control_plane_flags.test_plan import plan as plan_flags
 from tests.unit.kubelet_config.test_carry_out import node_plan, state
+from tests.unit.kubelet_config.test_drained import drained as only_drained
+from tests.unit.kubelet_config.test_drained import plan as plan_drained
 from tests.unit.starting.samples import RUNTIME, well
 
 GONE = PathFact("none", makeable=True)
@@ -53,6 +55,18 @@ def test_a_healthy_node(monkeypatch: pytest.MonkeyPatch) -> None:
     # Without an answer nothing is refused.
     assert starts(made({"maxPods": 50}, PROTECTS)).judged([]).refusals == []
     assert starts_of(made({}, PROTECTS)) is None
+
+
+def test_a_checkpoint_that_the_change_removes_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/var/lib/kubelet/cpu_manager_state"
+    (refused,), _ = judged(monkeypatch, made({"maxPods": 50}), checkpoints={path: ""})
+    assert f"{path}, where it keeps what its pods have, is empty" in refused
+    drained = plan_drained(
+        only_drained(state(SOCKET, **YAML(typ="safe").load(SOCKET))), {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "500m"}}
+    )
+    stored = '{"policyName":"none","defaultCpuSet":""}'
+    assert judged(monkeypatch, drained, checkpoints={path: stored})[0] == []
+    assert judged(monkeypatch, drained, checkpoints={path: ""})[0] == []
 
 
 def test_a_change_that_has_nothing_to_do_with_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

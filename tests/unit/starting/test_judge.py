@@ -16,7 +16,13 @@ from tests.unit.node import node
 from tests.unit.starting.samples import RUNTIME, certificate, kubelet, obstacles, well
 
 GONE = PathFact("none", makeable=True)
+FILE, EMPTY = PathFact("file", True, True), PathFact("file", True, True, empty=True)
 PROTECT = "protectKernelDefaults: true\n"
+STATIC = "cpuManagerPolicy: static\n"
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+CPUS, MEMORY = "/var/lib/kubelet/cpu_manager_state", "/var/lib/kubelet/memory_manager_state"
+NONE = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
+OF_FOUR = '{"policyName":"static","defaultCpuSet":"0-2","entries":{"u":{"app":"3"}},"checksum":1}'
 CONFIG = (*node.KUBEADM_ARGV,)
 
 
@@ -93,6 +99,21 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
     ("", (), {"tasks": (32760, 32768)}, Cause.limit, Stops.start, "kernel.pid_max"),
     ("podPidsLimit: 4194305\n", (), {}, Cause.limit, Stops.pods, "the kernel accepts at most 4194304 for a cgroup"),
     ("", ("--pod-max-pids=32768",), {"tasks": (300, 32768)}, Cause.limit, Stops.note, "has at most 32768 processes: one pod may take them all"),
+    ("", (), {"paths": {KUBECONFIG: EMPTY}, "pems": {KUBECONFIG: b""}}, Cause.identity, Stops.start, f"{KUBECONFIG} (--kubeconfig) is empty"),
+    ("", (), {"names": {KUBECONFIG: {"client-certificate": "/c.pem"}}, "paths": {"/c.pem": FILE}, "pems": {"/c.pem": b""}}, Cause.identity,
+     Stops.start, "names the client-certificate /c.pem, which has no certificate, and its bootstrap"),
+    (SERVES, (), {"paths": {"/k.key": EMPTY}}, Cause.file, Stops.start, "tlsPrivateKeyFile names /k.key, which is empty"),
+    ("", (), {"checkpoints": {CPUS: ""}}, Cause.checkpoint, Stops.start, f"{CPUS}, where it keeps what its pods have, is empty; drain the node, then"),
+    ("", (), {"checkpoints": {CPUS: '{"policyName":"none","de'}}, Cause.checkpoint, Stops.start, "is cut off"),
+    ("", (), {"checkpoints": {CPUS: "[]"}}, Cause.checkpoint, Stops.start, "is cut off"),
+    (STATIC, (), {"checkpoints": {CPUS: NONE}}, Cause.checkpoint, Stops.start, "has the policy none, and its configuration static"),
+    ("", ("--memory-manager-policy=Static",), {"checkpoints": {MEMORY: '{"policyName":"None"}'}}, Cause.checkpoint, Stops.start,
+     "memory_manager_state has the policy None, and its configuration Static"),
+    (STATIC, (), {"checkpoints": {CPUS: OF_FOUR}, "cpus": frozenset(range(6))}, Cause.checkpoint, Stops.start,
+     f"{CPUS} is of the CPUs 0-3, and the node has 0-5; bring those CPUs back, or drain the node"),
+    ("reservedSystemCPUs: 0-1,4\n", (), {"cpus": frozenset({0, 1, 2, 3})}, Cause.limit, Stops.start, "the node has no CPU 4"),
+    ("", (), {"paths": {"/var/lib/kubelet/allocated_pods_state": EMPTY}}, Cause.checkpoint, Stops.start, "allocated_pods_state, where it keeps"),
+    ("cgroupRoot: /pods\n", (), {"cgroups": {"cgroupRoot": False}}, Cause.cgroups, Stops.start, "the cgroup /pods (cgroupRoot) does not exist"),
     ("", (), {"inotify": (60, 10)}, Cause.limit, Stops.start, "fs.inotify.max_user_instances is 10"),
     ("", (), {"inotify": (128, 128)}, Cause.limit, Stops.note, "fs.inotify.max_user_instances is 128"),
 ]  # fmt: skip
@@ -117,6 +138,35 @@ def test_the_key_of_an_identity() -> None:
 
 def test_a_key_that_fits_is_no_obstacle() -> None:
     assert obstacles(SERVES, pems={"/k.crt": ONE[0]}, keys={"/k.key": parse_own("/k.key", ONE[1])}) == []
+
+
+def test_checkpoints_that_fit() -> None:
+    assert obstacles(checkpoints={CPUS: NONE, MEMORY: '{"policyName":"None"}'}, cpus=frozenset(range(8))) == []
+    assert obstacles(STATIC, checkpoints={CPUS: OF_FOUR}, cpus=frozenset(range(4))) == []
+    # Unknown CPUs, one with strict reservation, whose default set lacks them, one of a form that is not known, and one that is not whole.
+    assert obstacles(STATIC, checkpoints={CPUS: OF_FOUR}) == []
+    strict = STATIC + "cpuManagerPolicyOptions: {strict-cpu-reservation: 'true'}\nreservedSystemCPUs: '0'\n"
+    assert obstacles(strict, checkpoints={CPUS: OF_FOUR}, cpus=frozenset(range(5))) == []
+    for text in ('{"policyName":"static","defaultCpuSet":"x"}', '{"policyName":"static","defaultCpuSet":"0","entries":3}', "x" * 65537):
+        assert obstacles(STATIC, checkpoints={CPUS: text}, cpus=frozenset({1})) == []
+
+
+def test_a_unit_that_systemd_would_not_start() -> None:
+    masked = kubelet()
+    assert masked.seen.unit is not None
+    unit = replace(masked.seen.unit, properties={**masked.seen.unit.properties, "UnitFileState": ["masked-runtime"]})
+    needs = kubelet_needs(replace(masked, seen=replace(masked.seen, unit=unit)))
+    (one,) = judge("n1", needs, well(needs))
+    assert one.commands == ("systemctl unmask --runtime kubelet.service",) and "is masked" in one.why
+    dropin = "/etc/systemd/system/kubelet.service.d/50.conf"
+    text = (
+        b"[Unit]\nConditionPathExists=/gone\nConditionPathExists=\nConditionPathExists=/k\nConditionPathExists=|/a\nAssertPathExists=!/b\n"
+    )
+    needs = kubelet_needs(kubelet(dropins={dropin: text + b"[Service]\nWorkingDirectory=-/c\nWorkingDirectory=/d\n"}))
+    found = judge("n1", needs, well(needs, paths={**well(needs).paths, "/k": GONE, "/d": GONE}))
+    assert [one.why for one in found] == [
+        f"ConditionPathExists= of {dropin} names /k, which does not exist", f"WorkingDirectory= of {dropin} names /d, which does not exist"
+    ]  # fmt: skip
 
 
 def test_what_is_no_obstacle() -> None:

@@ -84,6 +84,18 @@ def test_what_it_finds(tmp_path: Path, shell: str) -> None:
     server.close()
 
 
+def test_the_checkpoints_of_a_kubelet(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "it's").write_bytes(b'{"policyName":"none"}\xff')
+    (tmp_path / "long").write_text("x" * 70000)
+    names = {str(tmp_path / name): "none" for name in ("empty", "it's", "none", "long")}
+    found = ask(Needs("n1", checkpoints=names))
+    assert {Path(path).name: text[:22] for path, text in found.checkpoints.items()} == {
+        "empty": "", "it's": '{"policyName":"none"}\ufffd', "long": "x" * 22,
+    }  # fmt: skip
+    assert len(found.checkpoints[str(tmp_path / "long")]) > 65536 and found.cpus and 0 in found.cpus
+
+
 def test_the_public_half_of_a_key(tmp_path: Path) -> None:
     """What leaves the node of a private key is its public half."""
     pem, key = Authority("ca").issue("a")
@@ -126,6 +138,7 @@ def test_shellcheck_finds_nothing() -> None:
     ports = (PortNeed("kubelet", "port", 10250, "0.0.0.0"),)
     needs = Needs(
         "n1", paths, ports, TUNABLES, "/run/c.sock", unit="kubelet.service", addresses=("10.0.0.1",), cgroups={"a": "b"},
+        checkpoints={"/s": "none"},
         provider_folder="/p", provider_config="/c", keys=(KeyNeed(KEYS[0], "/k.crt", "/k.key"),),
     )  # fmt: skip
     inner = question(needs).split("\n", 3)[3].rsplit("daytwo-start", 1)[0]
