@@ -187,6 +187,8 @@ def _needs(kubelet: Kubelet, configuration: Mapping[str, Any]) -> KubeletNeeds:
         bool(configuration.get("protectKernelDefaults")),
         configuration.get("failSwapOn") is not False,
         bool(configuration.get("failCgroupV1", minor >= 35)),
+        tuple(file.path for file in (kubelet.sources.fragment, *kubelet.sources.dropins))
+        + tuple(filter(None, (kubelet.config_path, *kubelet.dropins({})))),
     )
 
 

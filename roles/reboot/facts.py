@@ -128,7 +128,15 @@ def facts_script(kubelet_unit: str, root_directory: str = "/var/lib/kubelet") ->
         templates()
         .get_template("boot_facts.sh.j2")
         .render(
-            units=[kubelet_unit, *RUNTIMES, *SSH, *next_boot.NETWORKS, *next_boot.WITH_THE_NODE, *next_boot.SWAP_UNITS],
+            units=[
+                kubelet_unit,
+                *RUNTIMES,
+                *SSH,
+                *next_boot.NETWORKS,
+                *next_boot.WITH_THE_NODE,
+                *next_boot.FIREWALLS,
+                *next_boot.SWAP_UNITS,
+            ],
             most=MOST,
             most_locks=MOST_LOCKS,
             seconds=SIGN_SECONDS,

@@ -39,6 +39,9 @@ SYSCTLS = (
     PodsNeed("fs.inotify.max_user_watches", "", "programs in pods that watch files fail beyond it"),
     PodsNeed("vm.max_map_count", "65530", "databases such as Elasticsearch do not start below their minimum"),
     PodsNeed("net.netfilter.nf_conntrack_max", "", "new connections are dropped when the table is full"),
+    PodsNeed("vm.nr_hugepages", "0", "pods that request hugepages have none, and the node reports fewer"),
+    PodsNeed("net.ipv4.neigh.default.gc_thresh3", "1024", "a node of a large cluster does not find all others"),
+    PodsNeed("user.max_user_namespaces", "", "pods with a user namespace do not start without it"),
 )
 MODULES = (
     PodsNeed("br_netfilter", "", "without it Services do not work between pods of one bridge"),
@@ -64,6 +67,17 @@ WITH_THE_NODE = (
     "haproxy.service", "chrony.service", "chronyd.service", "ntpd.service", "systemd-timesyncd.service", "iscsid.service",
     "multipathd.service", "openvswitch-switch.service", "nvidia-persistenced.service", "nvidia-fabricmanager.service",
 )  # fmt: skip
+#: Those that somebody may have stopped by hand, and that a boot starts again.
+FIREWALLS = (
+    "firewalld.service",
+    "ufw.service",
+    "nftables.service",
+    "iptables.service",
+    "ip6tables.service",
+    "netfilter-persistent.service",
+)
+#: Where units are that no boot finds again, unless a program writes them (systemd.unit(5), `systemctl edit --runtime`, set-property).
+_UNTIL_THE_BOOT = ("/run/systemd/system/", "/run/systemd/system.control/", "/run/systemd/transient/", "/tmp/", "/dev/shm/")
 #: Directories of a node that must be the same after a boot; the kubelet's own is added.
 DIRECTORIES = ("/var/lib/etcd", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker")
 # systemd boots only cgroup v2 from this version on, unless the kernel's command line says this (its NEWS).
@@ -86,8 +100,8 @@ class Mounted:
 class NextBoot:
     """What a node answered. `sysctls` and `modules` are of the running kernel; `files` those of sysctl.d, path and content, in the order of
     their directories; `loads` is the text of modules-load.d, `modprobes` what units load; `provides`: the modules of each installed kernel;
-    `cgroup` 1 or 2; `loader`: the command lines of the boot loader's entries; `systemd`: the version of its file. `container`: the node has
-    no kernel of its own."""
+    `cgroup` 1 or 2; `loader`: the command lines of the boot loader's entries; `systemd`: the version of its file. `selinux`: 0 or 1,
+    whether it enforces now ("": there is none), and what its configuration sets; `container`: the node has no kernel of its own."""
 
     container: bool = False
     files: tuple[tuple[str, str], ...] = ()
@@ -106,15 +120,17 @@ class NextBoot:
     mounts: tuple[Mounted, ...] = ()
     cgroup: int = 0
     systemd: str = ""
+    selinux: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
 class KubeletNeeds:
-    """What the configuration that the boot starts with asks for."""
+    """What the configuration that the boot starts with asks for; `files`: those that its unit and its command line name."""
 
     protects_kernel_defaults: bool = False
     fails_on_swap: bool = True
     fails_on_v1: bool = False
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,7 +211,7 @@ def _kernels_own(found: NextBoot, name: str) -> str:
 def refusals(found: NextBoot, needs: KubeletNeeds, enabled: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
     """What would keep the kubelet from starting after the next boot, or give it other directories: rule and way out. `enabled`: units of
     SWAP_UNITS that the boot starts."""
-    told = [*_tunables(found, needs)]
+    told = [*_tunables(found, needs), *_volatile(needs)]
     if not found.container:
         told += [*_swap(found, needs, enabled), *_mounts(found), *_cgroups(found, needs)]
     return told
@@ -219,6 +235,12 @@ def _tunables(found: NextBoot, needs: KubeletNeeds) -> Iterator[tuple[str, str]]
             f"after the next boot its kubelet would not start (protectKernelDefaults): {'; '.join(missing)}",
             f"write {', '.join(wanted)} into the last file of /etc/sysctl.d, one on each line",
         )
+
+
+def _volatile(needs: KubeletNeeds) -> Iterator[tuple[str, str]]:
+    if gone := [path for path in needs.files if path.startswith(_UNTIL_THE_BOOT)]:
+        rule = f"{', '.join(gone)}: the boot removes this, and its kubelet would start without it, or not at all"
+        yield rule, "move it to where it stays (/etc/systemd/system for units, else /etc/kubernetes)"
 
 
 def _swap(found: NextBoot, needs: KubeletNeeds, enabled: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -291,6 +313,7 @@ def warnings(found: NextBoot, kernel: str) -> list[str]:
             told.append(f"{one.name} is {now} now, and for the next boot {by}: {one.why}")
     if found.container:
         return told
+    told += _selinux(found)
     loaded = {word.replace("-", "_") for word in re.findall(r"(?m)^\s*([A-Za-z0-9_-]+)", found.loads)}
     loaded |= {word.replace("-", "_") for line in found.modprobes.splitlines() for word in line.split()}
     loaded |= {
@@ -304,6 +327,15 @@ def warnings(found: NextBoot, kernel: str) -> list[str]:
         elif one.name not in loaded:
             told.append(f"the module {one.name} is loaded now, and nothing in modules-load.d loads it at the next boot: {one.why}")
     return told
+
+
+def _selinux(found: NextBoot) -> Iterator[str]:
+    """selinux(8): /etc/selinux/config, and the kernel's command line before it."""
+    now, boot = found.selinux
+    words = found.cmdline.split()
+    if now != "1" and boot == "enforcing" and not {"selinux=0", "enforcing=0"} & {*words}:
+        is_now = "permissive" if now == "0" else "off"
+        yield f"SELinux is {is_now} now, and the next boot enforces it (/etc/selinux/config): kubelet, runtime and pods may be denied files"
 
 
 def lost(before: NextBoot, after: NextBoot, *, with_pods: bool) -> list[str]:
@@ -344,4 +376,5 @@ def parse(one: Mapping[str, Sequence[str]], many: Mapping[str, Sequence[Sequence
         mounts=tuple(Mounted(*(str(text(part)) for part in fields)) for fields in many.get("mount", ())),
         cgroup=int(one["cgroup"][0]) if "cgroup" in one else 0,
         systemd=first("systemd"),
+        selinux=(first("enforces").strip(), first("selinux").strip()),
     )

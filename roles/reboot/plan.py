@@ -187,7 +187,7 @@ def reasons(facts: BootFacts, newest: str, *, force: bool) -> list[str]:
     found = []
     for sign in judge_signs(facts.signs, facts.family).asking:
         packages = f" ({_some(facts.packages)})" if facts.packages and sign.key == "reboot-required" else ""
-        found.append(f"it has {sign.shown}{packages}" if sign.shown.startswith(("/", "a ")) else f"{sign.shown} says so")
+        found.append(f"it has {sign.shown}{packages}" if sign.shown.startswith(("/", "a ", "another ", "no ")) else f"{sign.shown} says so")
     if newest:
         found.append(f"kernel {newest} is installed, {facts.boot.kernel} runs")
     if not found and force:
@@ -206,6 +206,11 @@ def _warnings(one: Candidate, others: str, newest: str) -> list[str]:
         f"{name} runs, and the next boot would not start it: {why}"
         for name in next_boot.WITH_THE_NODE
         if one.facts.unit(name).is_active and (why := one.facts.unit(name).why_not_at_boot)
+    ]
+    found += [
+        f"{name} does not run, and the next boot starts it: its rules may stop traffic of the node and of pods"
+        for name in next_boot.FIREWALLS
+        if not one.facts.unit(name).is_active and one.facts.unit(name).load == "loaded" and not one.facts.unit(name).why_not_at_boot
     ]
     if others:
         found.append(others)

@@ -36,6 +36,10 @@ SIGNS: tuple[Sign, ...] = (
         "needs-restarting(1) of yum-utils, dnf4-needs-restarting(8), dnf5-needs-restarting(8): 1",
     ),
     Sign("ostree", "a staged deployment of ostree", ("fedora", "rhel"), "ostree-admin-deploy(1), rpm-ostree(1), bootc(8)"),
+    Sign("nixos", "another system than the booted one (/run/current-system)", ("nixos",), "nixos-rebuild(8): kernel, initrd, modules"),
+    Sign(
+        "modules-gone", "no modules of the running kernel any more (/lib/modules)", ("arch", "alpine"), "pacman, apk: one kernel at a time"
+    ),
     Sign("update-engine", "`update_engine_client -status`", ("flatcar", "coreos"), "UPDATE_STATUS_UPDATED_NEED_REBOOT"),
 )
 

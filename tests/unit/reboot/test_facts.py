@@ -79,6 +79,7 @@ class Node:
             "/etc/sysctl.d/",
             "/etc/modules-load.d/",
             "/etc/fstab",
+            "/etc/selinux/",
             "/etc/os-release",
         ):
             script = script.replace(path, f"{self.root}{path}")

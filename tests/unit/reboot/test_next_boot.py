@@ -139,6 +139,33 @@ def test_what_pods_need_is_a_warning() -> None:
     assert all("module" not in text for text in warnings(replace(found, container=True), "6.1"))
 
 
+@pytest.mark.parametrize(
+    ("now", "boot", "cmdline", "words"),
+    [
+        ("0", "enforcing", "", "SELinux is permissive now"), ("", "enforcing", "quiet selinux=1", "SELinux is off now"), ("1", "enforcing", "", ""),
+        ("0", "permissive", "", ""), ("0", "enforcing", "enforcing=0", ""), ("", "", "", ""),
+    ],
+)  # fmt: skip
+def test_a_boot_that_enforces_selinux(now: str, boot: str, cmdline: str, words: str) -> None:
+    told = warnings(files(selinux=(now, boot), cmdline=cmdline), "6.1")
+    assert len(told) == bool(words) and words in "".join(told)
+    assert warnings(files(selinux=(now, boot), container=True), "6.1") == []
+
+
+def test_what_a_boot_removes() -> None:
+    paths = ("/usr/lib/systemd/system/kubelet.service", "/run/systemd/system/kubelet.service.d/x.conf", "/var/lib/kubelet/config.yaml")
+    ((rule, out),) = refusals(NextBoot(), KubeletNeeds(files=paths))
+    assert rule.startswith("/run/systemd/system/kubelet.service.d/x.conf: the boot removes this") and "/etc/systemd/system" in out
+    assert refusals(NextBoot(), KubeletNeeds(files=paths[::2])) == []
+
+
+def test_huge_pages_that_a_hand_has_reserved() -> None:
+    assert [text.partition(":")[0] for text in warnings(files(sysctls={"vm.nr_hugepages": "512"}), "6.1")] == [
+        "vm.nr_hugepages is 512 now, and for the next boot no file that systemd-sysctl reads sets it"
+    ]
+    assert warnings(files(sysctls={"vm.nr_hugepages": "0"}), "6.1") == []
+
+
 def test_the_plan_has_all_of_it() -> None:
     one = replace(candidate(signs=ASKS, next=files(sysctls=NOW)), needs=PROTECTS)
     made = plan(one)
@@ -165,9 +192,11 @@ def test_a_node_is_asked(node: Node) -> None:  # noqa: F811
     (node.root / "etc/sysctl.d/60-masked.conf").symlink_to("/dev/null")
     node.write("usr/lib/sysctl.d/60-masked.conf", "kernel.panic=0\n")
     node.write("etc/modules-load.d/k8s.conf", "br_netfilter\n")
+    node.write("etc/selinux/config", "# SELINUX= can take one of these\nSELINUX=enforcing\nSELINUXTYPE=targeted\n")
     found = parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).next
     assert boot_sysctl(found, "kernel.panic") == next_boot.Setting("10", f"{node.root}/etc/sysctl.d/50-a.conf")
     assert "br_netfilter" in found.loads and found.sysctls["vm.overcommit_memory"] in "012" and found.cgroup in (1, 2)
+    assert found.selinux[1] == "enforcing"
 
 
 def test_the_tables_in_the_documents() -> None:

@@ -135,7 +135,15 @@ def test_a_runtime_that_does_not_run_need_not_start() -> None:
 def test_warnings() -> None:
     one = candidate(signs=ASKS, fstab=None, units={k: v for k, v in AT_BOOT.items() if k != "ssh.service"})
     one = replace(one, restart=("a restart applies maxPods",), facts=replace(one.facts, boot=replace(one.facts.boot, offset=-61.2)))
+    stopped = {
+        name: BootUnit(name, "loaded", state, active)
+        for name, state, active in (
+            ("firewalld.service", "enabled", "inactive"), ("ufw.service", "enabled", "active"), ("nftables.service", "disabled", "inactive"),
+        )
+    }  # fmt: skip
+    one = replace(one, facts=replace(one.facts, units={**(one.facts.units or {}), **stopped}))
     text = "\n".join(plan(one).warnings)
+    assert "firewalld.service does not run, and the next boot starts it" in text and "ufw" not in text and "nftables" not in text
     assert "a restart applies maxPods" in text and "by -61 s" in text and "fstab is not checked" in text and "SSH" in text
 
 

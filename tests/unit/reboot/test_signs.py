@@ -31,6 +31,9 @@ SUSE, RED_HAT = 'opensuse-leap\n"suse opensuse"\n', '"rocky"\n"rhel centos fedor
         ({"needs-restarting": False}, RED_HAT, True, []),
         ({"needs-restarting": True}, RED_HAT, True, ["needs-restarting"]),
         ({"ostree": True, "needs-restarting": False}, "fedora\n", True, ["ostree"]),
+        ({"nixos": True}, "nixos\n", True, ["nixos"]),
+        ({"nixos": False}, "nixos\n", True, []),
+        ({"modules-gone": True}, "arch\n", True, ["modules-gone"]),
         ({"update-engine": True}, "flatcar\ncoreos\n", True, ["update-engine"]),
         ({}, "arch\n", False, []),
         ({}, "photon\n", False, []),
@@ -93,6 +96,34 @@ def test_the_programs_that_are_asked(node: Node, program: str, script: str, said
 def test_the_files_that_are_looked_for(node: Node, path: str, said: dict[str, bool]) -> None:  # noqa: F811
     node.write(path, "")
     assert parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs == said
+
+
+@pytest.mark.parametrize("part", ["kernel", "initrd", "kernel-modules"])
+def test_another_system_of_nixos(node: Node, part: str) -> None:  # noqa: F811
+    for system in ("booted", "current"):
+        for name in ("kernel", "initrd", "kernel-modules"):
+            node.write(f"store/{name}", "")
+            (node.root / f"run/{system}-system").mkdir(exist_ok=True)
+            (node.root / f"run/{system}-system/{name}").symlink_to(node.root / f"store/{name}")
+    assert parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs == {"nixos": False}
+    (node.root / "run/current-system" / part).unlink()
+    (node.root / "run/current-system" / part).symlink_to(node.root / "store")
+    assert parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs == {"nixos": True}
+
+
+@pytest.mark.parametrize(("container", "loaded", "said"), [("1", "x", {"modules-gone": True}), ("0", "x", {}), ("1", "", {})])
+def test_modules_that_the_running_kernel_has_lost(node: Node, container: str, loaded: str, said: dict[str, bool]) -> None:  # noqa: F811
+    """A container has those of its host; a kernel that has loaded none may have none."""
+    node.write("bin/systemd-detect-virt", f"#!/bin/sh\nexit {container}\n")
+    (node.root / "bin/systemd-detect-virt").chmod(0o755)
+    node.write("proc/modules", loaded)
+    script = facts.facts_script("kubelet.service").replace("/proc/modules", f"{node.root}/proc/modules")
+    assert parse_facts("w1", node.run(script)).signs == {}
+    node.write("lib/modules/9.9.9-arch1-1/modules.dep", "x")
+    assert parse_facts("w1", node.run(script)).signs == said
+    running = Path("/proc/sys/kernel/osrelease").read_text().strip()
+    (node.root / "lib/modules" / running).mkdir()
+    assert parse_facts("w1", node.run(script)).signs == {}
 
 
 def test_the_table_of_signs_in_the_documents() -> None:
