@@ -275,10 +275,12 @@ def _unauthorized_by_rbac(host: str, path: str, refusal: RbacRefusal, said: str)
         )  # fmt: skip
         error.passing = True
         return error
+    who = "RBAC and another authorizer" if refusal.elsewhere else "RBAC"
+    place = "where the other authorizer says it, or with a (Cluster)Role" if refusal.elsewhere else "with a (Cluster)Role"
     error = Forbidden(
         host, path,
-        f"403 Forbidden: RBAC: {refusal.identity!r} may not {refusal.verb} {refusal.resource} {refusal.scope} ({said})",
-        f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} with a (Cluster)Role, or use {_ADMIN}",
+        f"403 Forbidden: {who}: {refusal.identity!r} may not {refusal.verb} {refusal.resource} {refusal.scope} ({said})",
+        f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} {place}, or use {_ADMIN}",
     )  # fmt: skip
     error.refusal = refusal
     return error

@@ -180,7 +180,20 @@ FORMS: tuple[Form, ...] = (
         )
         for frame in ("", "internal")
     ),
+    # apiserver/pkg/admission/plugin/webhook/*/dispatcher.go: all webhooks together took too long
+    _form(
+        Speaker.WEBHOOK, "internal", r"(?P<words>admission plugin \"[^\"]*\" failed to complete (?:mutation|validation) in .*)",
+        f"see which of them is slow, and shorten its timeoutSeconds ({_HOOKS})", passing=True, does="does not answer the API server",
+    ),
+    _form(
+        Speaker.QUOTA, "internal", r"(?P<words>resource quota evaluation timed out)", _OF_QUOTA, passing=True,
+        does="was not counted in time",
+    ),
     # etcd: etcdserver/api/v3rpc/rpctypes/error.go
+    _form(
+        Speaker.STORAGE, "", r"(?P<words>etcdserver: request is too large|rpc error: code = ResourceExhausted desc = .*larger than max.*)",
+        "the object is too large for etcd: give it less", does="does not take an object of that size",
+    ),
     _form(
         Speaker.STORAGE, "", r"(?P<words>etcdserver: mvcc: database space exceeded.*)",
         "etcd is full and takes no writes: compact and defragment it, then `etcdctl alarm disarm`", does="takes no writes",
@@ -194,12 +207,14 @@ FORMS: tuple[Form, ...] = (
 
 @dataclass(frozen=True)
 class RbacRefusal:
-    """The parts of an RBAC refusal: identity, verb, resource with its API group (as in a Role), scope."""
+    """The parts of an RBAC refusal: identity, verb, resource with its API group (as in a Role), scope. `elsewhere`: what another authorizer
+    says, such as the identity management of a cloud: it gives the right, too, and a Role may not be the place."""
 
     identity: str
     verb: str
     resource: str
     scope: str
+    elsewhere: str = ""
 
 
 # apiserver/pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage)
@@ -217,7 +232,10 @@ def rbac_refusal(text: str) -> RbacRefusal | None:
     if found is None:
         return None
     resource = found["path"] or found["resource"] + (f".{found['group']}" if found["group"] else "")
-    return RbacRefusal(found["user"], found["verb"], resource, found["scope"] or "as a path")
+    reason = inner[found.end() :].removeprefix(": ") if inner[found.end() :].startswith(": ") else ""
+    # RBAC's own reasons begin so (pkg/auth/authorizer/rbac: RBACAuthorizer.Authorize), the Node authorizer's so.
+    elsewhere = "" if reason.startswith(("RBAC: ", "no relationship found", "unknown node", "can only ")) else reason
+    return RbacRefusal(found["user"], found["verb"], resource, found["scope"] or "as a path", elsewhere)
 
 
 @dataclass(frozen=True)
