@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.control_plane_flags.reserved import reserved
+from roles.engine.bounds import Twice, once
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import FlagValues
 from roles.engine.inputs import LIST_OR_TEXT, MAP_OR_TEXT, Data, Frozen, Names, names, read_host
@@ -57,7 +58,11 @@ def _flags(value: Any) -> dict[str, dict[str, FlagValues]]:
         name = _component("control_plane_flags", component)
         if not isinstance(wanted, Mapping) or not wanted:
             raise ValueError(f"control_plane_flags: {component} has no flags; write {{FLAG: VALUE}}")
-        found.setdefault(name, {}).update((_flag(name, flag), _values(f"{name} --{flag}", one)) for flag, one in wanted.items())
+        try:
+            pairs = [(_flag(name, flag), _values(f"{name} --{flag}", one)) for flag, one in wanted.items()]
+            found[name] = once([*found.get(name, {}).items(), *pairs])
+        except Twice as error:
+            raise ValueError(f"control_plane_flags: {name}: {error}; keep one") from None
     return found
 
 
@@ -65,9 +70,13 @@ def _one(text: str) -> dict[str, dict[str, str]]:
     """`COMPONENT:FLAG=VALUE`, as --data has it."""
     component, colon, rest = text.partition(":")
     flag, equals, value = rest.partition("=")
-    if not colon or not equals:
+    if not colon or not equals or _SEVERAL.search(value):
         raise ValueError(f"control_plane_flags={text}: write COMPONENT:FLAG=VALUE, or JSON for several flags")
     return {component.strip(): {flag.strip(): value}}
+
+
+#: `COMPONENT:FLAG=` once more, behind a comma: no value of a flag has this form.
+_SEVERAL = re.compile(rf",\s*(?:{'|'.join((*COMPONENTS, *_ALIASES))}):[\w-]+=")
 
 
 def _component(key: str, name: Any) -> str:
@@ -89,7 +98,7 @@ def _flag(component: str, name: Any) -> str:
 
 
 def _values(where: str, value: Any) -> FlagValues:
-    if value is None or value == ABSENT:
+    if value == ABSENT:
         return None
     items = list(value) if isinstance(value, list | tuple) else [value]
     if not items:
@@ -112,7 +121,7 @@ def _value(where: str, value: Any) -> str:
 def _files(value: Any) -> dict[str, DesiredFile | None]:
     if not isinstance(value, Mapping):
         raise ValueError("control_plane_files is not a map; write {PATH: {content: TEXT, mode: '0600'}}, or {PATH: absent}")
-    return {_path(path): None if wanted in (None, ABSENT) else _file(str(path), wanted) for path, wanted in value.items()}
+    return {_path(path): None if wanted == ABSENT else _file(str(path), wanted) for path, wanted in value.items()}
 
 
 def _path(path: Any) -> str:

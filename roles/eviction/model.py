@@ -20,12 +20,16 @@ from roles.engine.kubelet import (
     CONTAINERFS_INODES,
     DERIVED,
     DISABLING,
+    IMAGEFS,
+    MEMORY,
+    NODEFS,
     SIGNALS,
     parse_duration,
     parse_fraction,
     parse_quantity,
     parse_reclaim,
     parse_threshold,
+    without_unit,
 )
 
 ABSENT = "absent"
@@ -152,6 +156,8 @@ def _quantity(key: str, signal: str, text: str) -> None:
     if quantity.denominator != 1:
         meant = f"; did you mean {text[:-1]}Mi?" if text.endswith("m") else "; write a whole number, with a suffix such as Mi"
         raise ValueError(f"{key}: {signal}: {text} is {float(quantity):g}, not a whole number of bytes, inodes or processes{meant}")
+    if signal in (MEMORY, NODEFS, IMAGEFS) and (why := without_unit(text)):
+        raise ValueError(f"{key}: {signal}: {why}")
     if quantity >= 2**63:
         raise ValueError(f"{key}: {signal}: {text} is more than a node can have (2^63); write a smaller quantity, or a percentage")
 

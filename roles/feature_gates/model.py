@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from roles.engine.bounds import Twice, once
 from roles.engine.control_plane import COMPONENTS as CONTROL_PLANE
 from roles.engine.editing import FormatError, flags
 from roles.engine.inputs import LIST_OR_TEXT, Boolean, Data, Frozen, Names, names, read_host
 
+T = TypeVar("T")
 ABSENT = "absent"
 COMPONENTS = (*CONTROL_PLANE, "kubelet")
 _ALIASES = {name.removeprefix("kube-"): name for name in CONTROL_PLANE}
@@ -21,10 +23,18 @@ _NAME = re.compile(r"(?:kube:)?[A-Za-z][A-Za-z0-9]*\Z")
 def _gates(value: Any) -> dict[str, bool | None]:
     """{"A": True, "B": "absent"}, or the flag's own form `A=true,B=absent`. Raises ValueError."""
     if isinstance(value, str):
-        value = dict(_pair(item) for item in value.split(",") if item.strip())
+        value = _without_repeats([_pair(item) for item in value.split(",") if item.strip()])
     if not isinstance(value, dict) or not value:
         raise ValueError("feature_gates is empty; name at least one gate: NAME=true, NAME=false or NAME=absent")
-    return {_name(name): _wanted(str(name), wanted) for name, wanted in value.items()}
+    return _without_repeats([(_name(name), _wanted(str(name), wanted)) for name, wanted in value.items()])
+
+
+def _without_repeats(pairs: list[tuple[str, T]]) -> dict[str, T]:
+    try:
+        once([(name.removeprefix(flags.KUBE), wanted) for name, wanted in pairs])
+    except Twice as error:
+        raise ValueError(f"feature_gates: {error}; keep one") from None
+    return dict(pairs)
 
 
 def _pair(item: str) -> tuple[str, str]:

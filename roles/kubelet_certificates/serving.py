@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from roles.engine import bridge, pairs
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Lock, Remote, RemoteError
-from roles.engine.certificates import ExpectedNames, expected_names, request_of
+from roles.engine.certificates import ExpectedNames, expected_names, request_of, usual_addresses
+from roles.engine.detail import listed
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.engine.inputs import read_model
@@ -39,7 +40,24 @@ class WantedCertificate(FieldsRequest):
 
 def read_wanted(fleet: Fleet) -> DesiredByHost[Any]:
     """Raises DeployError."""
-    return from_data(fleet, _request, _NOTHING)
+    found: DesiredByHost[Any] = from_data(fleet, _request, _NOTHING)
+    bridge.stop(shared_names({host: one.vouched for host, one in found.by_host.items()}))
+    return found
+
+
+def shared_names(vouched: Mapping[str, frozenset[str]]) -> list[Refusal]:
+    """Names that `serving_names` gives to several hosts of the run, as --data does without --limit: they are no one host's own."""
+    hosts: dict[str, list[str]] = {}
+    for host, names in vouched.items():
+        for name in {next(iter(usual_addresses([one])), one.lower()) for one in names}:
+            hosts.setdefault(name, []).append(host)
+    return [
+        Refusal(
+            listed(several), f"serving_names: all of them have {one_line(name)}", "give it to one host alone: in its data, or with --limit"
+        )
+        for name, several in sorted(hosts.items())
+        if len(several) > 1
+    ]
 
 
 def _request(remote: Remote) -> WantedCertificate:

@@ -29,6 +29,8 @@ def _fields(value: Any) -> dict[str, Any]:
         raise ValueError(f"kubelet_config: {written(value)} must be a mapping of fields; write FIELD=VALUE, such as maxPods=200")
     if not value:
         raise ValueError("kubelet_config is empty; name at least one field: maxPods=200")
+    if nothing := [str(name) for name, wanted in value.items() if wanted is None]:
+        raise ValueError(f"kubelet_config: {', '.join(nothing)} has no value; write it, or {ABSENT} to remove the field")
     return {str(name): wanted for name, wanted in value.items()}
 
 

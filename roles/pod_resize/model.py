@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
-from roles.engine.kubelet import parse_quantity
+from roles.engine.kubelet import parse_quantity, without_unit
 from roles.engine.object_changes import RESOURCES_OF_KINDS, namespaced_name
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import Refusal
@@ -67,6 +67,16 @@ def _at_once(value: Any) -> int:
 
 
 _OfWorkload = Annotated[str | None, BeforeValidator(_of_workload), WithJsonSchema({"type": "string", "pattern": "^[^/]+/[^/]+$"})]
+
+
+def _memory(value: Any) -> str | None:
+    text = _amount(value)
+    if text is not None and (why := without_unit(text)):
+        raise ValueError(why)
+    return text
+
+
+_Memory = Annotated[str | None, BeforeValidator(_memory), WithJsonSchema({"type": ["string", "number"]})]
 _Amount = Annotated[str | None, BeforeValidator(_amount), WithJsonSchema({"type": ["string", "number"]})]
 _ResizeTimeout = Annotated[
     int, Field(ge=5, le=86400, description="seconds for each pod until its cgroups have the new amounts", examples=[300])
@@ -97,11 +107,11 @@ class DesiredResources(Frozen):
         Field(description="the pods that are resized, by their labels: NAMESPACE/SELECTOR", examples=["shop/app=web"]),
     ] = None
     cpu: Annotated[_Amount, Field(description="the CPU request, and the limit if the container has one", examples=["300m", 2])] = None
-    memory: Annotated[_Amount, Field(description="the memory request, and the limit if the container has one", examples=["600Mi"])] = None
+    memory: Annotated[_Memory, Field(description="the memory request, and the limit if the container has one", examples=["600Mi"])] = None
     cpu_request: Annotated[_Amount, Field(description="only the CPU request", examples=["300m"])] = None
     cpu_limit: Annotated[_Amount, Field(description="only the CPU limit", examples=["500m"])] = None
-    memory_request: Annotated[_Amount, Field(description="only the memory request", examples=["400Mi"])] = None
-    memory_limit: Annotated[_Amount, Field(description="only the memory limit", examples=["600Mi"])] = None
+    memory_request: Annotated[_Memory, Field(description="only the memory request", examples=["400Mi"])] = None
+    memory_limit: Annotated[_Memory, Field(description="only the memory limit", examples=["600Mi"])] = None
     container: Annotated[
         Names,
         Field(

@@ -190,16 +190,21 @@ def _data_problem(word: str) -> str:
         return f"--data {key}: it has no value; write --data {key}=VALUE"
     if key.startswith(OWN_PREFIX):
         return ""
-    if not value.strip() or (value.strip() in ("[]", "{}") and not registry.may_be_empty(key)):
-        return f"--data {key}: the value is empty (is a variable of your shell not set?); give a value, or leave the key out"
+    # pyinfra reads `null` as None, and a key with None counts as one that is not given: the run would be wider than was meant.
+    if value.strip() in ("", "null"):
+        return _EMPTY.format(key=key, what=value.strip() or "empty")
     if value.lstrip()[:1] in ("{", "["):
-        return _broken(key, value)
+        return _json_problem(key, value)
     return ""
 
 
-def _broken(key: str, value: str) -> str:
+_EMPTY = "--data {key}: the value is {what} (is a variable of your shell not set?); give a value, or leave the key out"
+
+
+def _json_problem(key: str, value: str) -> str:
     try:
-        read_json(value, pairs=once)
+        if not read_json(value, pairs=once) and not registry.may_be_empty(key):
+            return _EMPTY.format(key=key, what="empty")
     except json.JSONDecodeError as error:
         quotes = "; JSON has double quotes: put the whole in single ones for the shell" if '"' not in value else ""
         return f"--data {key}: broken JSON: {error.msg}, at character {error.pos + 1} of the value{quotes}"

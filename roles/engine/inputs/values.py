@@ -19,7 +19,7 @@ def names(value: Any) -> tuple[str, ...] | None:
         raise ValueError(f"{written(value)} is not a list of names; separate them with commas: w1,w2")
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
     found = tuple(str(item).strip() for item in items if str(item).strip())
-    if isinstance(value, str) and not found:
+    if not found and value not in ([], ()):
         raise ValueError(f"{value!r} names nothing")
     return found
 

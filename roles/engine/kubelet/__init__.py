@@ -57,6 +57,7 @@ from roles.engine.kubelet.thresholds import (
     shutdown_seconds,
     whole,
     with_containerfs,
+    without_unit,
 )
 from roles.engine.kubelet.values import RESERVED, RESERVED_CPUS, SECRETS, in_effect, lookup, same_setting, shown, without_replaced
 
@@ -123,4 +124,5 @@ __all__ = [
     "with_fields",
     "with_own_reservations",
     "without_replaced",
+    "without_unit",
 ]

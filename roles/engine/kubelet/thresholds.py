@@ -129,6 +129,14 @@ def _float32(value: Fraction) -> Fraction:
     return round(value / step) * step
 
 
+def without_unit(text: str) -> str:
+    """Why an amount of memory or of a disk, as an operator wrote it, has too few bytes to be meant: 500 instead of 500Mi; "" if it has not.
+    Raises ValueError if it is no quantity."""
+    if not 0 < parse_quantity(text) < 2**20:
+        return ""
+    return f"{text} is less than a mebibyte; is the unit missing" + (f", as in {text}Mi?" if text.isdigit() else "?")
+
+
 def parse_threshold(signal: str, text: str) -> Amount | None:
     """The value of a threshold; None if it disables the signal. Raises ValueError if the kubelet would not start with it."""
     if text in DISABLING:

@@ -110,6 +110,64 @@ SINGLE = [
     Wrong("no value", ("feature_gates", "-y", "--data", "feature_gates"), ("--data feature_gates: it has no value; write --data",)),
     Wrong("an empty value", ("reboot", "-y", "--data", "only="), ("--data only: the value is empty",)),
     Wrong("an empty list", ("drain", "-y", "--data", "nodes=[]"), ("--data nodes: the value is empty",)),
+    Wrong("an empty list with a space", ("drain", "-y", "--data", "nodes=[ ]"), ("--data nodes: the value is empty",)),
+    Wrong("a list of nothing", ("drain", "-y", "--data", 'nodes=[""]'), ("names nothing",)),
+    Wrong("null for hosts", ("reboot", "-y", *data(only="null", force="true")), ("--data only: the value is null",)),
+    Wrong("null for a run", ("rollback", "-y", "--data", "run= null"), ("--data run: the value is null",)),
+    Wrong(
+        "null for a part",
+        ("feature_gates", "-y", *data(feature_gates="A=true", components="null")),
+        ("--data components: the value is null",),
+    ),
+    Wrong(
+        "null for a flag",
+        ("control_plane_flags", "-y", *data(control_plane_flags='{"kube-apiserver": {"v": null}}')),
+        ("--v=None is not a value",),
+    ),
+    Wrong(
+        "null for a file",
+        ("control_plane_flags", "-y", *data(control_plane_files='{"/etc/kubernetes/x": null}')),
+        ("/etc/kubernetes/x: write",),
+    ),
+    Wrong(
+        "null for a field",
+        ("kubelet_config", "-y", *data(kubelet_config='{"maxPods": null}')),
+        ("maxPods has no value; write it, or absent",),
+    ),
+    Wrong(
+        "a gate twice", ("feature_gates", "-y", *data(feature_gates="A=true,B=true,A=false")), ("feature_gates: it has A twice; keep one",)
+    ),
+    Wrong("a gate by two names", ("feature_gates", "-y", *data(feature_gates="A=true,kube:A=false")), ("feature_gates: it has A twice",)),
+    Wrong(
+        "a flag by two names",
+        ("control_plane_flags", "-y", *data(control_plane_flags='{"scheduler": {"v": 4, "--v": 5}}')),
+        ("it has v twice",),
+    ),
+    Wrong(
+        "a component by two names",
+        ("control_plane_flags", "-y", *data(control_plane_flags='{"scheduler": {"v": 4}, "kube-scheduler": {"v": 5}}')),
+        ("control_plane_flags: kube-scheduler: it has v twice; keep one",),
+    ),
+    Wrong(
+        "two flags in a text",
+        ("control_plane_flags", "-y", *data(control_plane_flags="kube-apiserver:v=4,kube-scheduler:v=5")),
+        ("write COMPONENT:FLAG=VALUE, or JSON for several flags",),
+    ),
+    Wrong(
+        "a threshold without a unit",
+        ("eviction", "-y", *data(eviction_hard="memory.available=500")),
+        ("is the unit missing, as in 500Mi?",),
+    ),
+    Wrong(
+        "memory without a unit",
+        ("resize", "-y", *data(deployment="shop/web", memory_request="512")),
+        ("is the unit missing, as in 512Mi?",),
+    ),
+    Wrong(
+        "one name for all certificates",
+        ("kubelet_certificates", "-y", *data(serving_names="203.0.113.7")),
+        ("serving_names: all of them have 203.0.113.7; give it to one host alone",),
+    ),
     Wrong("only commas", ("reboot", "-y", "--data", "only=,"), ("only: ',' names nothing",)),
     Wrong("no key", ("status", "-y", "--data", "=w1"), ("there is no key",)),
     Wrong("twice", ("drain", "-y", "--data", "nodes=w1", "--data", "nodes=w2"), ("--data nodes is given 2 times",)),
