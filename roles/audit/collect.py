@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from roles.engine.draining import read_places, with_places
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.pairs import Mismatch
-from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, with_versions
 from roles.engine.starting import Cause, Obstacle
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
@@ -74,17 +74,21 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
             views[remote.name] = one
             found.desired[remote.name] = _desired(remote)
     cluster = cluster.kept()
-    found.views += _with_versions(fleet, cluster, views)
-    _ask(fleet, cluster, found, with_order)
+    made, not_theirs = _with_versions(fleet, cluster, views)
+    found.views += made
+    found.not_known += map(str, not_theirs.values())
+    _ask(fleet, cluster, found, with_order, not_theirs)
     _certificates(fleet, found)
     return found
 
 
-def _with_versions(fleet: Fleet, cluster: Cluster, views: Mapping[str, View]) -> list[View]:
-    """The views with the versions of the processes, which decide what fields and flags mean."""
+def _with_versions(fleet: Fleet, cluster: Cluster, views: Mapping[str, View]) -> tuple[list[View], dict[str, Refusal]]:
+    """The views with the versions of the processes, which decide what fields and flags mean; the hosts that are not the Node that they
+    name."""
     looked = [ObservedNode(remote, one.seen, one.kubelet, one.components) for remote in fleet.targets if (one := views.get(remote.name))]
     known = with_versions(cluster, looked, fleet.each)
-    return [view(known[host], one.groups) for host, one in views.items()]
+    not_theirs = not_their_node(looked, fleet.inventory, cluster.last_nodes())
+    return [view(known[host], one.groups) for host, one in views.items()], not_theirs
 
 
 def _groups(remote: Remote) -> list[str]:
@@ -108,8 +112,8 @@ def _desired(remote: Remote) -> HostDesired:
     return HostDesired(gates, fields, eviction, tuple(dict.fromkeys(problems)))
 
 
-def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> None:
-    """What the running processes report, if the API can be asked."""
+def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool, not_theirs: Collection[str]) -> None:
+    """What the running processes report, if the API can be asked; `not_theirs`: hosts about which it says nothing."""
     if not any(one.kubelet for one in found.views):
         return
     try:
@@ -117,7 +121,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
     except (NoApi, RemoteError) as error:
         found.not_known.append(f"effective values, kubeadm's ConfigMaps, pods that differ from their template, and disruption: {error}")
         return
-    nodes = {one.host: one for one in found.views if one.kubelet is not None}
+    nodes = {one.host: one for one in found.views if one.kubelet is not None and one.host not in not_theirs}
     remotes = [remote for remote in fleet.targets if remote.name in nodes]
     asked = whole(fleet.each(remotes, lambda remote: _running(cluster, nodes[remote.name])))
     for number, one in enumerate(found.views):

@@ -17,7 +17,7 @@ from roles.engine.harmless import as_json
 from roles.engine.inputs import TEXT, Frozen, file_path
 from roles.engine.kubelet import Threshold, effective
 from roles.engine.node import Observation, ObservationError, look
-from roles.engine.proof import Cluster, NoApi, refuse_claim
+from roles.engine.proof import Cluster, NoApi, ObservedNode, not_their_node, refuse_claim
 from roles.engine.rollout import deploying, one
 from roles.engine.transaction import Refusal
 from roles.eviction import picture, usage
@@ -84,8 +84,7 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
     # With --limit the control plane is read as well, since usage comes from the API.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     seen = fleet.each([*fleet.targets, *helpers], lambda remote: look(remote, kubelet.wanted))
-    cluster = Cluster()
-    names: dict[str, str] = {}
+    cluster, looked = Cluster(), list[ObservedNode]()
     for remote in (*fleet.targets, *helpers):
         found = seen[remote.name]
         # Even if the node cannot be shown: these processes may be the reason.
@@ -94,7 +93,7 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
         try:
             if isinstance(found, Exception):
                 raise Refusal(remote.name, str(found).removeprefix(f"{remote.name}: "))
-            names[remote.name] = _add(cluster, remote, found)
+            looked.append(_add(cluster, remote, found))
         except Refusal as refusal:
             if remote in fleet.targets:
                 problems.append(str(refusal))
@@ -102,6 +101,9 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
         api = cluster.api()
     except NoApi as error:
         raise bridge.refuse("no node could be shown:", (f"usage is read through the API: {error}", *problems)) from None
+    not_theirs = not_their_node(looked, fleet.inventory, _nodes_of(cluster))
+    problems += [str(refusal) for host, refusal in not_theirs.items() if host in {remote.name for remote in fleet.targets}]
+    names = {one.remote.name: one.kubelet.node_name for one in looked if one.kubelet is not None and one.remote.name not in not_theirs}
     targets = [remote for remote in fleet.targets if remote.name in names]
     processes = fleet.each(targets, usage.look)
     nodes = []
@@ -113,13 +115,20 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
     return nodes
 
 
-def _add(cluster: Cluster, remote: Remote, seen: Observation) -> str:
-    """The node's name in the cluster. Raises Refusal."""
+def _nodes_of(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    try:
+        return cluster.nodes()
+    except (ApiError, NoApi):
+        return {}
+
+
+def _add(cluster: Cluster, remote: Remote, seen: Observation) -> ObservedNode:
+    """Raises Refusal."""
     its_kubelet = kubelet.find(seen)
     components = control_plane.find(its_kubelet)
     refuse_claim(remote, components)
     cluster.add(remote, seen, components)
-    return its_kubelet.node_name
+    return ObservedNode(remote, seen, its_kubelet, components)
 
 
 def node_order(api: Api, name: str, processes: Sequence[usage.ContainerProcess] | Exception) -> NodeOrder:

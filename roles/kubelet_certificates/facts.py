@@ -34,6 +34,9 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _NOT_THE_NODES = frozenset(("lo", "kube-ipvs0"))
 
 ENDPOINT = "the endpoint of the API"
+#: Where one CA signs for all, who has a certificate for this name passes for etcd.
+ETCD = "an endpoint of etcd"
+_URL_HOST = re.compile(r"^\s*https?://(?:\[([0-9A-Fa-f:.]+)\]|([^\s/:]+))")
 _KUBEADM = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 _ENDPOINT = re.compile(
     r"""^controlPlaneEndpoint:\s*["']?(?:\[(?P<six>[0-9A-Fa-f:]+)\]|(?P<name>[^\s:"'\[\]]+))(?::[0-9]+)?["']?\s*$""", re.MULTILINE
@@ -75,7 +78,7 @@ class ClusterFacts:
         # Some installers put the names of all API servers into each certificate; no host has the endpoint alone.
         alone = frozenset(name for name in (seen.addresses if seen is not None else ()) if self.api.get(name) != ENDPOINT)
         own = self.certified.get(host, frozenset()) - (elsewhere - mine - alone) if control_plane else frozenset()
-        api = {name: what for name, what in self.api.items() if name not in own}
+        api = {name: what for name, what in self.api.items() if name not in own and not (what == ETCD and _as_compared(name) in mine)}
         inventory = {name: f"of {one} in the inventory" for one, names in self.hosts.items() if one != host for name in names - mine}
         # Programs like node-local DNS put the address of a Service on nodes; it is no node's all the same.
         return claimed_by_others(node_name, self.nodes.values(), others, {**inventory, **self.services, **api})
@@ -158,10 +161,18 @@ def endpoint(kubeadm: Mapping[str, Any] | None) -> list[str]:
 
 def flag_names(argv: Sequence[str]) -> dict[str, str]:
     """The names that an API server's flags give it: --external-hostname, and the patterns of --tls-sni-cert-key (`CERT,KEY:NAME,*.NAME`;
-    a pattern with a star names nobody)."""
+    a pattern with a star names nobody); and those of its etcd."""
     patterns = [text.partition(":")[2].split(",") for text in flag_values(argv, "tls-sni-cert-key")]
+    servers = [*flag_values(argv, "etcd-servers"), *flag_values(argv, "etcd-servers-overrides")]
     names = [*flag_values(argv, "external-hostname"), *(one for some in patterns for one in some)]
-    return {name.strip().lower(): "a name of the API server, by its flags" for name in names if name.strip() and "*" not in name}
+    flags = {name.strip().lower(): "a name of the API server, by its flags" for name in names if name.strip() and "*" not in name}
+    return dict.fromkeys((name for text in servers for name in _hosts(text)), ETCD) | flags
+
+
+def _hosts(text: str) -> list[str]:
+    """The hosts in the URLs of --etcd-servers (with commas) or --etcd-servers-overrides (GROUP/RESOURCE#URL;URL)."""
+    found = [_URL_HOST.search(url) for url in re.split("[,;#]", text)]
+    return [(one[1] or one[2]).lower() for one in found if one is not None]
 
 
 def services_claims(services: Iterable[Mapping[str, Any]], namespaces: Iterable[str]) -> dict[str, str]:
@@ -192,9 +203,12 @@ def inventory_names(remotes: Iterable[Remote]) -> dict[str, frozenset[str]]:
     """By host, its name in the inventory, and the name or address by which it is reached."""
     found = {}
     for remote in remotes:
-        names = {remote.name.lower(), remote.address.lower()}
-        found[remote.name] = frozenset(next(iter(usual_addresses([name])), name) for name in names)
+        found[remote.name] = frozenset(map(_as_compared, (remote.name, remote.address)))
     return found
+
+
+def _as_compared(name: str) -> str:
+    return next(iter(usual_addresses([name])), name.lower())
 
 
 __all__ = [

@@ -14,7 +14,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet import Kubelet, shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fate_of
-from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, unmet_gates, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, unmet_gates, with_versions
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
 
@@ -56,8 +56,10 @@ def status(fleet: Fleet, _: None) -> None:
                 # A change in flight can be the cause.
                 failures += [f"{remote.name}: {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime)]
     cluster = cluster.kept()
-    _versions(fleet, nodes, cluster)
-    notes = _effective(fleet, nodes, cluster)
+    not_theirs = _versions(fleet, nodes, cluster)
+    warnings += map(str, not_theirs.values())
+    own = [node for node in nodes if node.seen.host not in not_theirs]
+    notes = _effective(fleet, own, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
     show_lines(table.render(headers, table.folded([row for node in nodes for row in _components(node)], vary=(4, 5))))
@@ -68,7 +70,7 @@ def status(fleet: Fleet, _: None) -> None:
     show_lines(_lasting(nodes, cluster, notes))
     show("\nSources")
     show_lines(table.render(["node", "path", "mode", "sha256"], table.folded([row for node in nodes for row in _sources(node)])))
-    for warning in [*warnings, *_cordons(nodes, cluster)]:
+    for warning in [*warnings, *_cordons(own, cluster)]:
         show(f"\n{warning}")
     for line in [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
         show(f"\n{line}")
@@ -78,8 +80,8 @@ def status(fleet: Fleet, _: None) -> None:
         raise bridge.refuse("not all nodes could be read:", failures)
 
 
-def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> None:
-    """Fill in the versions of the processes."""
+def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> dict[str, Refusal]:
+    """Fill in the versions of the processes. Returns the hosts that are not the Node that they name."""
     remotes = {remote.name: remote for remote in fleet.targets}
     looked = [ObservedNode(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
     known = with_versions(cluster, looked, fleet.each)
@@ -87,6 +89,7 @@ def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> None:
         node.seen = known[node.seen.host]
         node.kubelet = kubelet.find(node.seen)
         node.components = control_plane.look(node.kubelet).components
+    return not_their_node(looked, fleet.inventory, cluster.last_nodes())
 
 
 def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode]) -> list[str]:

@@ -8,7 +8,7 @@ from roles.engine.proof.presented import ADDRESSES, Presented, address_of, hands
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.proof.skew import Restarts, Running, SkewJudgement, judge_skew, outside, problems, running_of
-from roles.engine.proof.survey import Survey, SurveyedNode, claims, refuse_claim, survey
+from roles.engine.proof.survey import Survey, SurveyedNode, claims, not_their_node, refuse_claim, survey
 from roles.engine.proof.versions import ObservedNode, with_versions
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "handshake",
     "judge_skew",
     "look_at",
+    "not_their_node",
     "outside",
     "presented",
     "problems",

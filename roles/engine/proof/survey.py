@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,9 +83,9 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
                 found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
     found.reading = found.cluster.kept()
     known = with_versions(found.reading, looked, fleet.each)
-    strangers = dict(_not_its_node(looked, fleet, found.reading.last_nodes()))
+    not_theirs = not_their_node(looked, fleet.inventory, found.reading.last_nodes())
     for one in looked:
-        if (stranger := strangers.get(one.remote.name)) is not None:
+        if (stranger := not_theirs.get(one.remote.name)) is not None:
             found.refuse(one.remote, stranger, fleet)
             continue
         # The same as before, now with the versions.
@@ -117,14 +117,19 @@ def claims(remote: Remote, components: Mapping[str, Component]) -> list[str]:
     return []
 
 
-def _not_its_node(looked: Sequence[ObservedNode], fleet: Fleet, nodes: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Refusal]]:
-    """The hosts that are not the Node that they name, and why. `nodes`: as the API has them; {} if it was not asked."""
+def not_their_node(
+    looked: Sequence[ObservedNode], inventory: Iterable[Remote], nodes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Refusal]:
+    """The hosts that are not the Node that they name, and why. `nodes`: as the API has them; {} if it was not asked. What the API says of
+    that Node is nothing about such a host, also for a deploy that only reads."""
     names = {one.remote.name: one.kubelet.node_name for one in looked if one.kubelet is not None}
-    claimed = dict(claimed_names(names, [remote.name for remote in fleet.inventory]))
+    claimed = dict(claimed_names(names, [remote.name for remote in inventory]))
+    found = {}
     for one in looked:
         host = one.remote.name
         if why := claimed.get(host):
-            yield host, Refusal(host, why, "correct its --hostname-override, or the address that the inventory has for it")
+            found[host] = Refusal(host, why, "correct its --hostname-override, or the address that the inventory has for it")
         elif why := other_machine(one.seen, nodes.get(names.get(host, ""), {})):
             way_out = "find out which machine it is; one whose IDs were changed reports them when its kubelet is restarted"
-            yield host, Refusal(host, why, way_out)
+            found[host] = Refusal(host, why, way_out)
+    return found

@@ -278,3 +278,16 @@ def test_the_names_that_an_api_servers_flags_give_it() -> None:
     )  # fmt: skip
     assert sorted(flag_names(argv)) == ["api.example.com", "k8s.example.com"]
     assert flag_names(("kube-apiserver",)) == {}
+
+
+def test_an_endpoint_of_etcd_is_no_workers_unless_it_is_that_host() -> None:
+    """Where one CA signs for all, such a certificate would pass for etcd's. A worker that the inventory reaches there has that etcd."""
+    argv = (
+        "kube-apiserver", "--etcd-servers=https://192.0.2.60:2379,https://[2001:db8::60]:2379", "--etcd-servers=https://ETCD1.example.com:2379",
+        "--etcd-servers-overrides=/events#https://192.0.2.61:2379;http://192.0.2.62:2379,x/y#bad",
+    )  # fmt: skip
+    names = flag_names(argv)
+    assert sorted(names) == ["192.0.2.60", "192.0.2.61", "192.0.2.62", "2001:db8::60", "etcd1.example.com"]
+    for address, etcd in (("192.0.2.9", True), ("192.0.2.60", False)):
+        cluster = ClusterFacts({"w1": node("w1", ("InternalIP", "192.0.2.60"))}, {}, names, hosts={"w1": frozenset({"w1", address})})
+        assert ("192.0.2.60" in cluster.taken("w1", "w1", control_plane=False)) is etcd

@@ -16,7 +16,8 @@ from roles.engine.bridge.hosts import Fleet, Remote
 from roles.engine.node import Observation
 from roles.engine.proof.cluster import Cluster, NoApi, worst_health
 from roles.engine.proof.identity import REPORT_SECONDS, claimed_names, other_machine
-from roles.engine.proof.survey import Survey, claims, refuse_claim
+from roles.engine.proof.survey import Survey, claims, not_their_node, refuse_claim
+from roles.engine.proof.versions import ObservedNode
 from roles.engine.transaction import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import file_line, parse
@@ -101,6 +102,20 @@ def test_a_refused_worker_that_is_left_out_stops_no_run() -> None:
         all_hosts.refuse(one, Refusal(one.name, "bad"), Fleet([cp1, w1, w2], [], [], [cp1, w1, w2]))
     assert (left.refusals, left.left_out) == (["cp1: bad"], ["w1: bad"])
     assert (all_hosts.refusals, all_hosts.left_out) == (["cp1: bad", "w1: bad"], [])
+
+
+def test_hosts_that_are_not_the_node_that_they_name_are_no_ground_for_a_word_of_the_api() -> None:
+    """Also for deploys that only read: two machines with one host name would both show what one of them is."""
+    seen = {name: replace(machine(), host=name) for name in ("w1", "w2", "w3")}
+    looked = [
+        ObservedNode(remote(name, False), one, replace(kubelet.find(one), node_name="w2" if name == "w1" else name), {})
+        for name, one in seen.items()
+    ]
+    inventory = [one.remote for one in looked]
+    assert list(not_their_node(looked, inventory, {})) == ["w1"]
+    assert list(not_their_node(looked[2:], inventory, {"w3": reported("m2")})) == ["w3"]
+    assert list(not_their_node(looked[:1], inventory, {})) == ["w1"], "also if the other one is not read"
+    assert not_their_node(looked[1:], inventory, {"w2": reported(), "w3": reported()}) == {}
 
 
 def machine(machine_id: str = "m1", boot: str = "b1", age: float = 1000.0) -> Observation:
