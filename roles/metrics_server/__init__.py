@@ -68,13 +68,19 @@ def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
         if installed is not None:
             return _adopted(session, installed, needs, desired)
         if desired is None:
-            raise bridge.refuse(
-                "the cluster has no metrics API, and no host has metrics_server in its data; set it in group_data/all.py, or with"
-                " --data metrics_server=registry.example.com/metrics-server:v0.9.0"
-            )
+            raise bridge.refusals(unasked(judge(needs, None, datetime.now(UTC))))
         return _own(fleet, options, desired, session, needs)
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
+
+
+def unasked(judged: Preflight) -> list[str]:
+    """What to say if no data asks for metrics-server: also what the cluster lacks for it, so that the first look shows all."""
+    return [
+        "the cluster has no metrics API, and no host has metrics_server in its data; set it in group_data/all.py, or with"
+        " --data metrics_server=registry.example.com/metrics-server:v0.9.0",
+        *judged.refusals,
+    ]
 
 
 def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Session, needs: ClusterNeeds) -> Turns | int:

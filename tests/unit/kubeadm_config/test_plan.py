@@ -209,3 +209,13 @@ def test_several_runs_are_undone_as_one() -> None:
     records = [[field.recorded for field in edited.fields] for edited in (two, one)]
     for now in (two.after, one.after, KUBELET_TEXT.encode()):
         assert plan.undo(KUBELET, plan.undoing(records), False)(now).after == KUBELET_TEXT.encode()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "hidden"), [("v", "4", False), ("audit-log-maxage", "30", False), ("oidc-client-secret", "hunter2", True)]
+)
+def test_the_diff_of_the_configmap_hides_only_secrets(flag: str, value: str, hidden: bool) -> None:
+    before = b"apiServer:\n  extraArgs: []\n"
+    after = f'apiServer:\n  extraArgs:\n  - name: {flag}\n    value: "{value}"\n'.encode()
+    shown = plan.diff("kubeadm-config", before, after)
+    assert (f'+    value: "{value}"' not in shown) is hidden, shown

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
 from roles.engine.proof import Presented
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from roles.metrics_server import unasked
 from roles.metrics_server.health import Installed, remarks, resolution, unavailable
 from roles.metrics_server.health import judge as health
 from roles.metrics_server.manifests import WantedServer, differing, kept, objects, own_pod, requests
@@ -395,3 +396,9 @@ def test_what_is_said_about_an_installation_of_somebody_else() -> None:
     assert "no PodDisruptionBudget" in remarks(Installed("helm", "kube-system/m", good), 2, False)[0]
     assert "no Deployment" in remarks(Installed("helm", "kube-system/m", None), 2, False)[0]
     assert (resolution(deployment("--metric-resolution=30s")), resolution(deployment()), resolution(None)) == (30, 60, 60)
+
+
+def test_without_data_it_says_what_the_cluster_lacks_too() -> None:
+    said = unasked(Preflight(refusals=["cp1: its kube-apiserver has no requestheader-client-ca-file"]))
+    assert "no host has metrics_server in its data" in said[0]
+    assert said[1:] == ["cp1: its kube-apiserver has no requestheader-client-ca-file"]
