@@ -243,9 +243,9 @@ USUAL_PLUGINS = frozenset(
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionWebhook",
         "NodeRestriction",
-        "AlwaysPullImages",
     ]
 )
+_PULLS = "AlwaysPullImages"
 #: Flags whose change harms nobody who uses the cluster, as long as the component is well, which each change proves. Any flag that is in no
 #: table needs consent: also one of a later version.
 HARMLESS = re.compile(
@@ -298,6 +298,8 @@ def _plugins_off(name: str, before: FlagValues, after: FlagValues) -> str | None
     if off:
         return f"it turns off {', '.join(off)}: what these refuse or set is then accepted as it is, from everybody"
     on = sorted((old - new if name.startswith("disable") else new - old) - USUAL_PLUGINS)
+    if on == [_PULLS]:
+        return f"with {_PULLS} every pod from now on pulls its images: none starts whose registry does not answer, or has no such image"
     return f"it turns on {', '.join(on)}: the API may then refuse, or change, what it accepted before, from everybody" if on else None
 
 

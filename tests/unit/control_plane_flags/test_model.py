@@ -120,7 +120,9 @@ def test_files_that_are_refused(path: str, file: Any, words: str) -> None:
         ("kube-controller-manager", "horizontal-pod-autoscaler-downscale-stabilization", None, ("2m",), False),
         ("kube-scheduler", "config", None, ("/x",), False),
         # A plugin that is on, and then is not.
-        ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction",), ("NodeRestriction,AlwaysPullImages",), False),
+        ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction",), ("NodeRestriction,AlwaysPullImages",), True),
+        ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction,AlwaysPullImages",), ("NodeRestriction,PodSecurity",), True),
+        ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction",), ("NodeRestriction,PodSecurity",), False),
         ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction,A",), ("A",), True),
         ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction",), None, True),
         ("kube-apiserver", "disable-admission-plugins", None, ("ResourceQuota",), True),
