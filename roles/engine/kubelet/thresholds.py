@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from roles.engine.bounds import digits
+
 MEMORY = "memory.available"
 ALLOCATABLE_MEMORY = "allocatableMemory.available"
 NODEFS = "nodefs.available"
@@ -134,7 +136,7 @@ def without_unit(text: str) -> str:
     Raises ValueError if it is no quantity."""
     if not 0 < parse_quantity(text) < 2**20:
         return ""
-    return f"{text} is less than a mebibyte; is the unit missing" + (f", as in {text}Mi?" if text.isdigit() else "?")
+    return f"{text} is less than a mebibyte; is the unit missing" + (f", as in {text}Mi?" if digits(text) is not None else "?")
 
 
 def parse_threshold(signal: str, text: str) -> Amount | None:
