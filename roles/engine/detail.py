@@ -49,6 +49,11 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
+def once_each(parts: Iterable[str]) -> str:
+    """The parts of one cell, each once, without empty ones: one cause may stop several checks, and each would name it."""
+    return "; ".join(dict.fromkeys(filter(None, parts)))
+
+
 def listed(names: Sequence[str]) -> str:
     """Hosts in a sentence: all of them, unless they are too many."""
     return ", ".join(names) if len(names) <= FEW or not folds() else hosts(names)

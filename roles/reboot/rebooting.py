@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from roles.engine import detail
 from roles.engine.api import ApiError, node_lease
 from roles.engine.bridge import Remote, RemoteError, show
 from roles.engine.object_changes import NotDone, Object, ObjectRun, RevertFailed, Session, Undone, uid
@@ -257,8 +258,8 @@ class NodeReboots:
                 return _proven(plan, boot)
             if deadline.over:
                 if self._options.allow_unproven and not missing:
-                    return f"{_proven(plan, boot)}; NOT PROVEN: {'; '.join(passing)}"
-                raise NotBack(f"not proven after {deadline.passed:.0f} s: {'; '.join([*missing, *passing])}")
+                    return f"{_proven(plan, boot)}; NOT PROVEN: {detail.once_each(passing)}"
+                raise NotBack(f"not proven after {deadline.passed:.0f} s: {detail.once_each([*missing, *passing])}")
             deadline.pause(LOOK_AGAIN)
 
     def _look(self, plan: RebootPlan) -> tuple[Object | None, datetime | None, list[dict[str, Any]]]:
@@ -312,7 +313,7 @@ class NodeReboots:
         with_pods = any(not (pod.get("spec") or {}).get("hostNetwork") for pod in self._pods(plan))
         while lost := next_boot.lost(plan.candidate.facts.next, self._facts(plan, remote).next, with_pods=with_pods):
             if deadline.over and self._options.allow_unproven:
-                return f"; NOT PROVEN: {'; '.join(lost)}"
+                return f"; NOT PROVEN: {detail.once_each(lost)}"
             if deadline.over:
                 raise NotBack("; ".join(lost))
             deadline.pause(LOOK_AGAIN)

@@ -171,3 +171,8 @@ def test_the_line_of_progress_is_as_wide_as_the_terminal(monkeypatch: pytest.Mon
     assert texts[-1] == "read 340 of " and len("    - " + texts[-1]) < 20
     doing("")
     assert texts[-1] == "0% (0/9)"
+
+
+def test_a_cell_says_each_part_once() -> None:
+    away = "NOT PROVEN: cp1: the API gives no answer"
+    assert detail.once_each(["PID 7 is new", away, "", away, "soaked"]) == f"PID 7 is new; {away}; soaked"

@@ -389,16 +389,16 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         if first.problems:
             return first
         proof = prover.prove(status)
-        proof = replace(proof, how="; ".join(filter(None, (proof.how, first.how))))
+        proof = replace(proof, how=detail.once_each((proof.how, first.how)))
         further: tuple[Callable[[], Proof | None], ...] = (
             lambda: capability.also_prove(basis, plan, planned),
             watch.proof,
             lambda: _new_pod(basis, plan, planned, watch),
-            lambda: Proof("; ".join(planned.unproven)),
+            lambda: Proof(detail.once_each(planned.unproven)),
         )
         for more in further:
             if not proof.problems and (found := more()) is not None:
-                proof = Proof("; ".join(filter(None, (proof.how, found.how))), found.problems)
+                proof = Proof(detail.once_each((proof.how, found.how)), found.problems)
         return proof
 
     return NodeStep(

@@ -11,7 +11,7 @@ from typing import Any
 from roles.engine.api import ApiError, PodStatus
 from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
-from roles.engine.detail import counted
+from roles.engine.detail import counted, once_each
 from roles.engine.editing import FlagChanges, any_flag
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained, idle
@@ -167,12 +167,12 @@ class Prover:
             except (ApiError, NoApi) as error:
                 unproven.append(str(error))
         if unproven:
-            shown.append(f"NOT PROVEN: {'; '.join(unproven)}")
+            shown.append(f"NOT PROVEN: {once_each(unproven)}")
             problems += [] if self._owed.allow_unproven else unproven
         if not problems:
             texts, problems = self._signs(status)
             shown += texts
-        return Proof("; ".join(shown), tuple(problems))
+        return Proof(once_each(shown), tuple(dict.fromkeys(problems)))
 
     def _signs(self, status: Status) -> tuple[list[str], list[str]]:
         """What shows that the settings work, besides their values; and what is not proven. A sign that cannot be read reverts nothing."""
@@ -193,7 +193,7 @@ class Prover:
                 unproven.append(one.text)
             else:
                 problems.append(mask_text(one.text))
-        return shown + ([mask_text(f"NOT PROVEN: {'; '.join(unproven)}")] if unproven else []), problems
+        return shown + ([mask_text(f"NOT PROVEN: {once_each(unproven)}")] if unproven else []), problems
 
     def _checkpoints(self, status: Status) -> tuple[str, list[str]]:
         """The kubelet's own files, as the node has shown them."""
