@@ -272,13 +272,23 @@ def test_a_pod_that_answers_in_the_place_of_the_kubelet_makes_it_revert(lab: Lab
 
 
 @pytest.mark.slow
-def test_a_full_disk_makes_it_revert(lab: Lab) -> None:
+def test_a_full_disk_is_refused_and_one_that_fills_makes_it_revert(lab: Lab) -> None:
     """The kubelet asks, and cannot keep what it gets."""
     before = operator.files(lab, "w2")
-    small = f"mkdir /run/small && mount -t tmpfs -o size=16k none /run/small && cp -a {PKI}/. /run/small/ && mount --bind /run/small {PKI}"
-    lab.run("w2", f"{small} && ! cat /dev/zero >{PKI}/full 2>/dev/null")
+    lab.run("w2", f"mkdir /run/small && mount -t tmpfs -o size=16k none /run/small && cp -a {PKI}/. /run/small/")
+    lab.run("w2", "! cat /dev/zero >/run/small/full 2>/dev/null")
+    over = f"mount --bind /run/small {PKI}"
     try:
-        found = certify(only="w2")
+        lab.run("w2", over)
+        refused = certify(only="w2")
+        lab.run("w2", f"umount {PKI}")
+        assert refused.code == 1 and "0 MiB left (needs" in refused.all and PKI in refused.all and "Plan of run" not in refused.out, (
+            refused.all
+        )
+        run = Started("kubelet_certificates", *data(only="w2"), "-y")
+        run.wait_for("step: wait")
+        lab.run("w2", over)
+        found = run.end()
     finally:
         lab.run("w2", f"umount {PKI}; umount /run/small; rmdir /run/small; systemctl restart kubelet")
     assert found.code == 1 and "reverted" in found.out and "not proven within" in found.out, found.all
