@@ -20,6 +20,10 @@ NODE = "w1"
 HOME = "/var/lib/daytwo"
 # The configuration is file 1 of the change, and the checkpoint is counted on from there.
 KILL, POWER = "killed", "power cut"
+DROPIN = "/etc/systemd/system/kubelet.service.d/90-ends-it.conf"
+ENDS_IT = f"""[Service]
+ExecStartPost=/bin/sh -c 'if grep -q "reservedSystemCPUs: .1" /var/lib/kubelet/config.yaml; then until test -s {CPU}; do sleep 0.2; done; exit 1; fi'
+"""
 
 
 def no_rests(lab: Lab) -> None:
@@ -108,7 +112,14 @@ def test_none_to_static_to_none(lab: Lab) -> None:
 
     # It passes the kubelet's validation, and its CPU manager then does not start: this machine has no CPU 63.
     checkpoint, process = as_it_is(lab, NODE), configz(lab, NODE)
-    failed = pyinfra("kubelet_config", "-y", *data(kubelet_config="reservedSystemCPUs='63'", only=NODE))
+    refused = pyinfra("kubelet_config", "-y", *data(kubelet_config="reservedSystemCPUs='63'", only=NODE))
+    assert refused.code == 1 and "correct reservedSystemCPUs" in refused.all and "[1/1]" not in refused.out, refused.all
+    # A kubelet that makes its new checkpoint, and is then ended by its unit.
+    lab.run(NODE, f"mkdir -p $(dirname {DROPIN}) && cat >{DROPIN} && systemctl daemon-reload", input=ENDS_IT)
+    try:
+        failed = pyinfra("kubelet_config", "-y", *data(kubelet_config="reservedSystemCPUs='1'", only=NODE))
+    finally:
+        lab.run(NODE, f"rm {DROPIN} && systemctl daemon-reload")
     assert failed.code == 1 and re.search(rf"HALTED: {NODE}, kubelet: reverted", failed.out), failed.all
     assert as_it_is(lab, NODE) == checkpoint, f"the checkpoint is not what it was:\n{failed.all}"
     assert configz(lab, NODE) == process

@@ -48,14 +48,14 @@ REPLIES = {"ready": "go\n", "got go": None}
 # What ends before the command, or never gets to it: the script's input is not for it.
 NEVER = {
     "echo 'Maintenance until noon'; exit 0": "ended without the command: it printed `Maintenance until noon`; .*bashrc",
-    "exec cat": "no answer within 2 s; the login shell there has not started the command; .*bashrc",
+    "exec cat": "no answer within 5 s; the login shell there has not started the command; .*bashrc",
     "exec true": "ended without the command; .*bashrc",
     "echo 'No entry' >&2; exit 1": r"did not start there \(exit status 1\): No entry$",
     "echo 'No entry'; exit 1": r"did not start there \(exit status 1\): it printed `No entry`; .*bashrc",
     "exit 7": r"did not start there \(exit status 7\); .*bashrc",
     "yes $(seq -s - 500) | head -c 2000000": "has not started the command: it printed `1-2-3.*bashrc",
     "exec yes complaint >&2": "the answer of a command has no end",
-    "echo 'Who are you?'; read -r name": r"no answer within 2 s; the login shell there has not started .* printed `Who are you\?`; .*bashrc",
+    "echo 'Who are you?'; read -r name": r"no answer within 5 s; the login shell there has not started .* printed `Who are you\?`; .*bashrc",
 }
 
 
@@ -65,7 +65,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     folder, questions = tmp_path_factory.mktemp("shells"), {}
     for number, text in enumerate([*TALK.values(), *NEVER]):
         (folder / f"{number}").write_text(f"{text}\n")
-        limit = 2 if "within 2 s" in NEVER.get(text, "") else 60
+        limit = 5 if "within 5 s" in NEVER.get(text, "") else 60
         questions[text] = [f"{SCRIPT} # file {number}.", "first\nsecond\n", limit, {}]
         if text not in NEVER:
             questions[f"asks {text}"] = [f"sh -s # file {number}.", ASKS, 60, REPLIES]

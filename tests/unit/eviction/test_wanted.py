@@ -75,7 +75,7 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 signals = st.sampled_from(SIGNALS)
-limits = st.sampled_from(["100Mi", "1Gi", "5%", "10%", "12.5%", "1000", "0%", "100%", "1.5Gi", "104857600"])
+limits = st.sampled_from(["100Mi", "1Gi", "5%", "10%", "12.5%", "1048576", "0%", "100%", "1.5Gi", "104857600"])
 times = st.sampled_from(["30s", "1m30s", "90s", "2m"])
 reclaims = st.sampled_from(["0", "500Mi", "5%"])
 seconds = st.integers(0, 90)
