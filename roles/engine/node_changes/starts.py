@@ -125,7 +125,7 @@ def starts_of(plan: NodePlan[Any], planned: Collection[ComponentPlan] | None = N
         return None
     try:
         now = starting.kubelet_needs(plan.kubelet)
-        then = now if kubelet is None else _changed_kubelet(plan, kubelet)
+        then = now if kubelet is None else _changed_kubelet(plan, kubelet, now)
         before = starting.together(now, *(starting.component_needs(plan.components[one.component]) for one in components))
         after = starting.together(then, *(_changed_component(plan, one) for one in components))
     except (FormatError, Refusal):
@@ -135,14 +135,15 @@ def starts_of(plan: NodePlan[Any], planned: Collection[ComponentPlan] | None = N
     return Starts(plan.host, before, after, bool(components), recreates, written)
 
 
-def _changed_kubelet(plan: NodePlan[Any], planned: ComponentPlan) -> Needs:
+def _changed_kubelet(plan: NodePlan[Any], planned: ComponentPlan, now: Needs) -> Needs:
     change = planned.change
     assert change is not None
     runtime = change.runtime.path if change.runtime else ""
     changed = {edit.path: edit.after for edit in change.files if edit.path != runtime}
     needs = starting.kubelet_needs(plan.kubelet, changed, change.new_argv)
-    # What the change removes cannot stop the new kubelet.
-    return replace(needs, checkpoints={path: policy for path, policy in needs.checkpoints.items() if path not in change.checkpoints})
+    # What the change removes cannot stop the new kubelet. An undo learns later which ones: those whose policy it changes.
+    kept = now.checkpoints.items() & needs.checkpoints.items()
+    return replace(needs, checkpoints={path: policy for path, policy in kept if path not in change.checkpoints})
 
 
 def _changed_component(plan: NodePlan[Any], planned: ComponentPlan) -> Needs:

@@ -67,6 +67,11 @@ def test_a_checkpoint_that_the_change_removes_is_in_nobodys_way(monkeypatch: pyt
     stored = '{"policyName":"none","defaultCpuSet":""}'
     assert judged(monkeypatch, drained, checkpoints={path: stored})[0] == []
     assert judged(monkeypatch, drained, checkpoints={path: ""})[0] == []
+    # The plan of an undo is judged before it is known what it removes.
+    (one,) = drained.planned
+    assert one.change is not None and path in one.change.checkpoints
+    undo = replace(drained, planned=(replace(one, change=replace(one.change, checkpoints=())),))
+    assert judged(monkeypatch, undo, checkpoints={path: stored})[0] == []
 
 
 def test_a_change_that_has_nothing_to_do_with_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
