@@ -13,7 +13,7 @@ from roles.audit.next_start import read_obstacles
 from roles.audit.paired import read_mismatches
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
-from roles.engine.api import Api, ApiError, GateMetric, list_objects
+from roles.engine.api import Api, ApiError, ApiFailure, GateMetric, list_objects
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
@@ -131,7 +131,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool, not
             found.not_known += problems
     try:
         found.lasting = kubeadm_config.read_stored(cluster.object)
-    except (ApiError, NoApi, RemoteError) as error:
+    except (ApiFailure, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     found.unfit, unread = read_mismatches(fleet, cluster, found.views)
     found.not_known += unread
@@ -196,7 +196,7 @@ def _autoscalers(api: Api, cluster: Cluster, found: Collected) -> None:
             seen = look_at(api, cluster, managers_of({one.host: one.components for one in found.views}))
             found.autoscalers = list(seen.all)
             found.not_known += [f"autoscalers: {text}" for text in seen.not_known]
-    except (ApiError, NoApi, RemoteError, ValueError) as error:
+    except (ApiFailure, RemoteError, ValueError) as error:
         found.not_known.append(f"autoscalers: {error}")
 
 
@@ -211,11 +211,11 @@ def _running(cluster: Cluster, one: View) -> _Running:
     for component in one.processes:
         try:
             running[component] = cluster.effective(one.host, component, one.kubelet.node_name)
-        except (ApiError, NoApi, RemoteError) as error:
+        except (ApiFailure, RemoteError) as error:
             problems.append(f"{one.host} {component}: effective gates: {error}")
     try:
         configuration = cluster.configuration(one.kubelet.node_name)
-    except (ApiError, NoApi, RemoteError) as error:
+    except (ApiFailure, RemoteError) as error:
         problems.append(f"{one.host} kubelet: effective configuration: {error}")
     return running, configuration, problems
 
@@ -235,7 +235,7 @@ def _orders(fleet: Fleet, cluster: Cluster, remotes: Sequence[Remote], nodes: Ma
     for host, made in fleet.each(remotes, order).items():
         if isinstance(made, NodeOrder):
             found.orders.append(made)
-        elif isinstance(made, (ApiError, NoApi, ValueError, RemoteError)):
+        elif isinstance(made, (ApiFailure, ValueError, RemoteError)):
             found.not_known.append(f"{host}: eviction order: {made}")
         else:
             raise made

@@ -5,13 +5,13 @@ from __future__ import annotations
 from roles.autoscaler_status import report
 from roles.autoscaler_status.model import StatusOptions
 from roles.engine import bridge
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.autoscaling import AutoscalerLook, JudgedAutoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared
 from roles.engine.object_changes import check_namespaces, open_session
-from roles.engine.proof import NoApi, survey
+from roles.engine.proof import survey
 from roles.engine.rollout import deploying, one, table
 
 #: Exit status if an autoscaler does not work; 0 if all do, 1 if the cluster cannot be read.
@@ -33,7 +33,7 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
     managers = managers_of({host: node.components for host, node in found.observed.items()})
     try:
         seen = session.asked(lambda api: look_at(api, found.reading, managers, options.namespaces))
-    except (ApiError, NoApi, ValueError) as error:
+    except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's autoscalers cannot be read: {error}") from None
     if options.format == "json":
         show_lines(as_json(report.as_json(seen)))

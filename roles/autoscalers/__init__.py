@@ -25,7 +25,7 @@ from roles.autoscalers.plan import (
 from roles.autoscalers.way_back import WRITES, paths, plan_way_back
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
-from roles.engine.api import Api, ApiError, NotFound, find_object, list_objects
+from roles.engine.api import Api, ApiFailure, NotFound, find_object, list_objects
 from roles.engine.autoscaling import (
     HPA,
     IN_PLACE,
@@ -58,7 +58,7 @@ from roles.engine.object_changes import (
     show_plan,
 )
 from roles.engine.placement import ClusterView
-from roles.engine.proof import NoApi, survey
+from roles.engine.proof import survey
 from roles.engine.rollout import Options, Stage, Turns, deploying
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
@@ -161,7 +161,7 @@ def _tried(
     manifest = action.manifest
     try:
         result = session.asked(lambda api: api.apply(action.path, manifest, force=force, dry_run=True), "dry run")
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         mode = ((manifest.get("spec") or {}).get("updatePolicy") or {}).get("updateMode")
         plan.refusals.append(f"{action.name}: {error}{_TOO_OLD if mode == IN_PLACE and 'updateMode' in str(error) else ''}")
         return None, None

@@ -13,7 +13,7 @@ from roles.checks.evidence import Evidence
 from roles.checks.judge import ClusterFound, Result
 from roles.checks.model import DESIRED, CheckOptions, ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge, detail, kubelet
-from roles.engine.api import Api, ApiError
+from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.inputs import Declared, desired_state
@@ -117,7 +117,7 @@ class Gathered:
             return self.no_api or "not asked"
         try:
             return read(self._cluster.api())
-        except (ApiError, NoApi, RemoteError) as error:
+        except (ApiFailure, RemoteError) as error:
             return str(error)
 
 

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from roles.engine import control_plane, kubelet, starting
-from roles.engine.api import ApiError, GateMetric
+from roles.engine.api import ApiFailure, GateMetric
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import FilesWanted, Observation, ObservationError, look, unreadable
-from roles.engine.proof import Cluster, NoApi, refuse_claim
+from roles.engine.proof import Cluster, refuse_claim
 from roles.engine.scripts import templates
 from roles.engine.starting import Obstacle
 from roles.engine.timeouts import patient
@@ -216,7 +216,7 @@ def with_api(found: Evidence, cluster: Cluster, no_api: str) -> Evidence:
             return no_api or because
         try:
             return what()
-        except (ApiError, NoApi, RemoteError) as error:
+        except (ApiFailure, RemoteError) as error:
             return str(error)
 
     because = "" if found.healthy else "its kubelet is not healthy, so it was not asked"

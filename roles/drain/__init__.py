@@ -6,7 +6,7 @@ from roles.drain.back import WRITES, plan_uncordon, plan_way_back, read_for_unco
 from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
 from roles.drain.run import CAPABILITY, DrainRun
 from roles.engine import bridge
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Pool, show, show_lines
 from roles.engine.draining import (
     DrainConsents,
@@ -22,7 +22,6 @@ from roles.engine.draining import (
 )
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
-from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Turns, deploying, same
 from roles.engine.rollout.options import read_options
 from roles.engine.transaction import Refusal, new_run_id, this_run
@@ -93,14 +92,14 @@ def _nodes(fleet: Fleet, reached: ConnectedCluster, asked: tuple[str, ...] | Non
         return chosen_nodes(asked, limited, reached.names, known)
     except ValueError as error:
         raise bridge.refuse(str(error)) from None
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 
 
 def _plan(session: Session, nodes: tuple[str, ...], consents: DrainConsents) -> DrainPlan:
     try:
         return plan_drain(read_drain(session), nodes, consents, cluster_time(session))
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
 
 
@@ -113,7 +112,7 @@ def _preflight(session: Session, plan: DrainPlan) -> dict[str, str]:
     def ask(one: PodFate) -> None:
         try:
             answers[one.uid] = try_eviction(session, one.pod)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             errors.append(f"pod {one.name}: {error}")
 
     for one in plan.leaving:

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.drain.run import CAPABILITY, undo_notes
 from roles.engine import bridge
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.draining import (
     CORDON,
@@ -49,7 +49,6 @@ from roles.engine.object_changes import (
     object_report,
     show_plan,
 )
-from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable, new_run_id, this_run
 
@@ -214,12 +213,12 @@ def read_for_uncordon(
         nodes: dict[str, Object] = {str(one["metadata"]["name"]): one for one in session.fetch_all("/api/v1/nodes")}
         others = [one for name, one in nodes.items() if name not in names]
         return {name: nodes.get(name) for name in names}, deployments, others, recorded_surges(session, deployments)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 
 
 def _read(session: Session, paths: Collection[str]) -> dict[str, Object]:
     try:
         return {path: found for path in paths if (found := session.fetch(path)) is not None}
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the objects of that run cannot be read: {error}"]) from None

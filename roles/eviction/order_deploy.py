@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from roles.engine import bridge, control_plane, kubelet
-from roles.engine.api import Api, ApiError, kubelet_config, node_usage
+from roles.engine.api import Api, ApiError, ApiFailure, kubelet_config, node_usage
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json
@@ -118,7 +118,7 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
 def _nodes_of(cluster: Cluster) -> dict[str, dict[str, Any]]:
     try:
         return cluster.nodes()
-    except (ApiError, NoApi):
+    except ApiFailure:
         return {}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from roles.engine import bridge, detail, kubeadm_config
-from roles.engine.api import ApiError, GateMetric
+from roles.engine.api import ApiFailure, GateMetric
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
 from roles.engine.inputs import Changes, Declared
@@ -23,7 +23,7 @@ from roles.engine.node_changes import (
     ended,
     from_data,
 )
-from roles.engine.proof import Cluster, NoApi, SurveyedNode
+from roles.engine.proof import Cluster, SurveyedNode
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import Refusal
 from roles.eviction import eviction_impact
@@ -71,7 +71,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
         for planned in plan.planned:
             try:
                 metrics[planned.component] = cluster.effective(plan.host, planned.component, plan.kubelet.node_name)
-            except (ApiError, NoApi) as error:
+            except ApiFailure as error:
                 unread.append(
                     f"{plan.host}: {planned.component}: its effective gates cannot be read, so no change could be proven: {error}; "
                     "fix that, or continue without proof with --data allow_unproven=true"
@@ -211,7 +211,7 @@ def _rows(cluster: Cluster, plan: NodeGates, planned: GatePlan, step: NodeStep |
     elif step is not None and step.outcome != "not started":
         try:
             after = cluster.effective(plan.host, planned.component, plan.kubelet.node_name)
-        except (ApiError, NoApi):
+        except ApiFailure:
             after = {}
     proof = "gates in /metrics" if planned.metrics is not None else "NOT PROVEN: /metrics could not be read"
     return [

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.inputs import Changes, Declared, NoKeys, unmatched
 from roles.engine.kubelet import kubelet_plan
@@ -29,7 +29,7 @@ from roles.engine.node_changes import (
     fates_of,
 )
 from roles.engine.object_changes import ObjectRun
-from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode
+from roles.engine.proof import Cluster, Proof, SurveyedNode
 from roles.engine.rollout import Turns, deploying, no_data, one, table
 from roles.engine.timeouts import patient
 from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
@@ -356,7 +356,7 @@ def _restarted(
             state = state_of(cluster, plan.host, plan.kubelet, node=node)
             if node is not None and kubelet.drained.DRIVER in undo.settings:
                 state = cgroups.with_runtime(node.remote, state)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             if not allow_unproven:
                 unread = unreadable_node(plan.host, plan.kubelet.node_name, error)
                 return replace(plan, refusals=(f"{unread} (--data allow_unproven=true continues without the prediction)",))

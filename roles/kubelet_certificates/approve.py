@@ -36,7 +36,7 @@ class Node:
 def new_request(cluster: Cluster, node: Node, known: frozenset[str]) -> Mapping[str, Any] | None:
     """The request that a kubelet has made since the UIDs of all requests were `known`; None if it serves a valid certificate that it had
     already, and makes none. Raises NotDone if there is none, or one that must not be approved, or more than one: a restarted kubelet makes
-    one. ApiError, NoApi."""
+    one. ApiFailure."""
     deadline = Deadline(REQUEST_SECONDS)
     while True:
         found = [item for item in read_requests(cluster) if requester(item) == node.name and item["metadata"].get("uid") not in known]
@@ -62,7 +62,7 @@ def new_request(cluster: Cluster, node: Node, known: frozenset[str]) -> Mapping[
 
 def approve(cluster: Cluster, node: Node, item: Mapping[str, Any], run: str) -> str:
     """Approve this request, unless it must not be; wait for the certificate, and for the node to serve it. Returns the proof. Raises
-    NotDone, ApiError, NoApi."""
+    NotDone, ApiFailure."""
     name, uid = str(item["metadata"]["name"]), str(item["metadata"]["uid"])
     path = f"{REQUESTS}/{quote(name, safe='')}"
     found = cluster.object(path)
@@ -101,7 +101,7 @@ def _approve(api: Api, path: str, found: Mapping[str, Any], node: str, run: str)
 
 
 def _signed(cluster: Cluster, path: str, uid: str, key: bytes) -> None:
-    """Wait until it has a certificate of this key. Raises NotDone, ApiError, NoApi."""
+    """Wait until it has a certificate of this key. Raises NotDone, ApiFailure."""
     deadline = Deadline(SIGNED_SECONDS)
     while True:
         found = cluster.object(path) or {}
@@ -133,7 +133,7 @@ def valid(shown: Presented, expected: ExpectedNames) -> bool:
 
 def proven(node: Node, key: bytes | None) -> str:
     """Wait until the node serves a certificate (of this key) that the cluster's CA proves and that has exactly its names. Raises NotDone,
-    ApiError, NoApi."""
+    ApiFailure."""
     deadline = Deadline(SERVED_SECONDS)
     while True:
         shown = node.presented()

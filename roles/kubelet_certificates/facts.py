@@ -122,7 +122,7 @@ def identity(name: str, node: Mapping[str, Any], seen: SeenNames, vouched: froze
 
 
 def read_requests(cluster: Cluster) -> list[dict[str, Any]]:
-    """The requests for serving certificates, the oldest first. Raises ApiError, NoApi."""
+    """The requests for serving certificates, the oldest first. Raises ApiFailure."""
 
     def read(api: Api) -> list[dict[str, Any]]:
         return list_objects(api, REQUESTS, fields="spec.signerName=kubernetes.io/kubelet-serving")
@@ -132,7 +132,7 @@ def read_requests(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def certified_names(cluster: Cluster) -> dict[str, frozenset[str]]:
-    """By host, the names in the certificates of the API servers that the inventory reaches. Raises ApiError, NoApi."""
+    """By host, the names in the certificates of the API servers that the inventory reaches. Raises ApiFailure."""
     found: dict[str, frozenset[str]] = {}
     for remote, authority, address in cluster.doors():
         one = handshake(remote, address, authority, "kube-apiserver")
@@ -147,7 +147,7 @@ def certified_names(cluster: Cluster) -> dict[str, frozenset[str]]:
 
 
 def api_names(cluster: Cluster, certified: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """The names of the API: those in its certificates, and the endpoint that kubeadm gave the cluster. Raises ApiError, NoApi."""
+    """The names of the API: those in its certificates, and the endpoint that kubeadm gave the cluster. Raises ApiFailure."""
     found = dict.fromkeys(frozenset[str]().union(*certified.values()), "a name of the API server")
     return found | dict.fromkeys(endpoint(cluster.object(_KUBEADM)), ENDPOINT)
 
@@ -192,7 +192,7 @@ def services_claims(services: Iterable[Mapping[str, Any]], namespaces: Iterable[
 
 
 def service_claims(cluster: Cluster, ranges: Iterable[str]) -> dict[str, str]:
-    """What the Services of the cluster have, and may get: `ranges` as --service-cluster-ip-range. Raises ApiError, NoApi."""
+    """What the Services of the cluster have, and may get: `ranges` as --service-cluster-ip-range. Raises ApiFailure."""
     services = cluster.query(lambda api: list_objects(api, "/api/v1/services"))
     namespaces = cluster.query(lambda api: list_objects(api, "/api/v1/namespaces"))
     found = services_claims(services, [str(one["metadata"]["name"]) for one in namespaces])

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from roles.engine import bridge, pairs
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Lock, Remote, RemoteError
 from roles.engine.certificates import ExpectedNames, expected_names, request_of, usual_addresses
 from roles.engine.detail import listed
@@ -106,7 +106,7 @@ class ServingCertificates(KubeletFields):
         host = node.remote.name
         try:
             one = self._standing(basis, node, desired)
-        except (ApiError, NoApi, RemoteError) as error:
+        except (ApiFailure, RemoteError) as error:
             raise Refusal(host, f"its certificate cannot be judged: {error}", "correct that; nothing is approved without it") from None
         self.known.standings[host] = one
         bootstrap = not one.asks and one.standing != "signed"
@@ -131,7 +131,7 @@ class ServingCertificates(KubeletFields):
             yield f"it serves a certificate of the cluster's CA, but does not renew it itself ({_FIELD} is not set): left as it is"
 
     def _standing(self, basis: Basis, node: SurveyedNode, desired: Any) -> NodeStanding:
-        """Raises ApiError, NoApi, RemoteError."""
+        """Raises ApiFailure, RemoteError."""
         known, host, name = self._read(basis), node.remote.name, node.kubelet.node_name
         its = known.nodes.get(name)
         if its is None:
@@ -142,7 +142,7 @@ class ServingCertificates(KubeletFields):
         return plan.standing(host, identity, shown, known.requests, taken, asks=_asks(node))
 
     def _read(self, basis: Basis) -> ClusterFacts:
-        """Raises ApiError, NoApi, RemoteError."""
+        """Raises ApiFailure, RemoteError."""
         with self.known.lock:
             if not self.known.read:
                 cluster = basis.found.reading
@@ -205,7 +205,7 @@ class ServingCertificates(KubeletFields):
             return why
         try:
             requests = facts.read_requests(basis.found.cluster)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             return f"the requests for certificates cannot be read: {error}"
         self.known.requests_before[plan.host] = frozenset(str(item["metadata"].get("uid")) for item in requests)
         return None
@@ -222,7 +222,7 @@ class ServingCertificates(KubeletFields):
             how = approve.approve(cluster, node, item, basis.run_id)
             self.known.keys[host] = request_of(item).public_key
             return Proof(how)
-        except (NotDone, ApiError, NoApi, RemoteError) as error:
+        except (NotDone, ApiFailure, RemoteError) as error:
             return Proof("", (str(error),))
 
     def _node(self, basis: Basis, host: str) -> approve.Node:
@@ -263,7 +263,7 @@ class ServingCertificates(KubeletFields):
     def _now(self, basis: Basis, one: NodeStanding) -> str:
         try:
             shown: Presented = facts.presented(basis.found.cluster, basis.found.cluster.node(one.name))
-        except (ApiError, NoApi, RemoteError):
+        except (ApiFailure, RemoteError):
             return "unknown"
         return replace(one, presented=shown).text
 

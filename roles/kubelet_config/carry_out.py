@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from roles.engine import control_plane, kubeadm_config, pairs
-from roles.engine.api import ApiError, NodeUsage, NotFound
+from roles.engine.api import ApiError, ApiFailure, NodeUsage, NotFound
 from roles.engine.kubelet import (
     Kubelet,
     KubeletState,
@@ -94,7 +94,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
             if DRIVER in (desired.data.get("kubelet_config") or ()):
                 state = cgroups.with_runtime(node.remote, state)
             return plan_node(basis.run_id, state, desired, may_drain=basis.drains.allowed)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             raise unreadable_node(node.seen.host, node.kubelet.node_name, error) from None
 
     def judge(self, basis: Basis, plan: NodePlan[FieldsPlan], verdicts: Verdicts) -> NodePlan[FieldsPlan]:
@@ -127,7 +127,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
                 drained.check(now, item.needed)
         except Refusal as refusal:
             return str(refusal)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             return None if basis.options.allow_unproven else str(unreadable_node(plan.host, plan.kubelet.node_name, error))
         if outlook.evicts and not desired.allow_evictions:
             return f"now this would evict: {'; '.join(outlook.evicts)}; allow it with --data allow_evictions=true, or make room first"
@@ -147,7 +147,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
             if step is not None and step.outcome != "not started":
                 try:
                     now = basis.found.cluster.configuration(plan.kubelet.node_name)
-                except (ApiError, NoApi):
+                except ApiFailure:
                     now = None
             for name, wanted in item.settled.expected.items():
                 old, new = lookup(before, name), lookup(now, name) if now is not None else "unknown"
@@ -161,7 +161,7 @@ def state_of(
     cluster: Cluster, host: str, found: Kubelet, configuration: dict[str, Any] | None = None, *, node: SurveyedNode | None = None
 ) -> KubeletState:
     """The present state of a node, read from the API (also its `configuration`, if None). `node`: it is asked why its kubelet gives no
-    usage, before that is waited for: without its runtime it gives none. Raises ApiError or NoApi."""
+    usage, before that is waited for: without its runtime it gives none. Raises ApiFailure."""
     usage = _usage(cluster, found.node_name, node)
     if configuration is None:
         configuration = cluster.configuration(found.node_name)
@@ -177,7 +177,7 @@ def _usage(cluster: Cluster, node_name: str, node: SurveyedNode | None) -> NodeU
     return cluster.usage(node_name)
 
 
-def unreadable_node(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:
+def unreadable_node(host: str, node_name: str, error: ApiFailure) -> Refusal:
     """Why daytwo cannot plan for a node, in an operator's terms."""
     what = "its kubelet's configuration and pods cannot be read"
     if isinstance(error, NotFound):
@@ -330,7 +330,7 @@ def restart_warnings(
         if not pending_settings(found, configuration):
             return []
         state = state or state_of(cluster, plan.host, found, configuration)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         return [f"it is unknown whether a restart of the kubelet applies more than this change: its /configz could not be read: {error}"]
     pending = restart.pending(state)
     try:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError
+from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
@@ -24,7 +24,7 @@ from roles.engine.object_changes import (
     open_session,
 )
 from roles.engine.object_changes import show_plan as show_objects_plan
-from roles.engine.proof import NoApi, Survey, survey
+from roles.engine.proof import Survey, survey
 from roles.engine.rollout import Options, Stage, Turns, deploying, table
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
@@ -70,7 +70,7 @@ def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
         if desired is None:
             raise bridge.refusals(unasked(judge(needs, None, datetime.now(UTC))))
         return _own(fleet, options, desired, session, needs)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
 
 
@@ -114,7 +114,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     session = cluster_session(fleet, consents.kubeconfig)
     try:
         live = _live(session, [recorded_path(one) for one in record.objects])
-    except (ApiError, NoApi, ValueError) as error:
+    except (ApiFailure, ValueError) as error:
         raise bridge.refusals([f"the objects of the record cannot be read: {error}"]) from None
     timeout = record.about.get("proof_timeout")
     plan = plan_way_back(record, live, force=consents.force)

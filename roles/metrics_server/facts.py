@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import ApiError, served
+from roles.engine.api import ApiError, ApiFailure, served
 from roles.engine.bridge import RemoteError, at_once
 from roles.engine.editing import last_flag
 from roles.engine.node import read_files, virtual_mark
@@ -30,7 +30,7 @@ _SERVICE_SECONDS = 5.0
 
 
 def read_needs(found: Survey, session: Session) -> ClusterNeeds:
-    """Raises ApiError, NoApi."""
+    """Raises ApiFailure."""
     nodes = session.fetch_all("/api/v1/nodes")
     service = session.fetch(_SERVICE) or {}
     address = str((service.get("spec") or {}).get("clusterIP") or "")
@@ -79,17 +79,17 @@ def _kubelet(cluster: Cluster, node: Mapping[str, Any]) -> KubeletFacts:
     configuration, shown, problem = None, None, ""
     try:
         shown = presented(cluster, node)
-    except (ApiError, NoApi, RemoteError) as error:
+    except (ApiFailure, RemoteError) as error:
         problem = str(error)
     try:
         configuration = cluster.configuration(name)
-    except (ApiError, NoApi, RemoteError) as error:
+    except (ApiFailure, RemoteError) as error:
         problem = problem or str(error)
     return KubeletFacts(name, configuration, shown, problem)
 
 
 def read_installed(session: Session) -> Installed | None:
-    """What serves the metrics API now, if it is not daytwo's. Raises ApiError, NoApi."""
+    """What serves the metrics API now, if it is not daytwo's. Raises ApiFailure."""
     service = session.fetch(API_SERVICE_PATH)
     if service is None or is_ours(service):
         return None
@@ -124,7 +124,7 @@ def pod_of(deployment: Object) -> Object:
 
 
 def has_budget(session: Session, deployment: Object) -> bool:
-    """Whether a budget covers the pods of a Deployment. Raises ApiError, NoApi."""
+    """Whether a budget covers the pods of a Deployment. Raises ApiFailure."""
     namespace = quote(str(deployment["metadata"]["namespace"]), safe="")
     labels = (((deployment.get("spec") or {}).get("template") or {}).get("metadata") or {}).get("labels") or {}
     budgets = session.fetch_all(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")

@@ -34,7 +34,7 @@ class MetricsHealth:
 
 
 def look(session: Session, resolution: float = RESOLUTION_SECONDS) -> MetricsHealth:
-    """Raises ApiError, NoApi if the API itself cannot be asked."""
+    """Raises ApiFailure if the API itself cannot be asked."""
     service = session.fetch(API_SERVICE_PATH)
     if problem := unavailable(service):
         return MetricsHealth((problem,))

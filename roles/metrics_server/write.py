@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import show
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -21,7 +21,6 @@ from roles.engine.object_changes import (
     uid,
     wait_gone,
 )
-from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
 from roles.metrics_server import health
@@ -69,7 +68,7 @@ class ServerWriter:
             return proof
         except Unknown as error:
             raise Unknown(f"STATE UNKNOWN: {error}; the same command, run again, continues") from error
-        except (NotDone, ApiError, NoApi) as error:
+        except (NotDone, ApiFailure) as error:
             raise self._revert(action, error) from error
 
     def _unchanged(self, action: ServerAction) -> None:
@@ -89,7 +88,7 @@ class ServerWriter:
         return self.session.written(action.path, lambda api: api.apply(action.path, manifest, force=self._force), done)
 
     def _proven(self, action: ServerAction, written: str) -> str:
-        """Raises NotDone, ApiError, NoApi."""
+        """Raises NotDone, ApiFailure."""
         assert action.manifest is not None
         found = self.session.fetch(action.path)
         if found is None or uid(found) != written:
@@ -111,7 +110,7 @@ class ServerWriter:
         return "read back"
 
     def _works(self) -> str:
-        """Wait until the metrics API works. A server needs two scrapes before it knows a node's CPU. Raises NotDone, ApiError, NoApi."""
+        """Wait until the metrics API works. A server needs two scrapes before it knows a node's CPU. Raises NotDone, ApiFailure."""
         deadline, shown = Deadline(self._seconds, as_given=True), ""
         while True:
             found = health.look(self.session)

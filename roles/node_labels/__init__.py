@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from roles.engine import bridge
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.detail import counted
 from roles.engine.inputs import Changes, Declared, Undo
@@ -29,7 +29,6 @@ from roles.engine.object_changes import (
     show_plan,
     uid,
 )
-from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Stage, Turns, deploying
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
@@ -99,7 +98,7 @@ def _read_nodes(session: Session, paths: Iterable[str]) -> tuple[dict[str, Objec
     try:
         nodes: dict[str, Object] = {path: found for path in paths if (found := session.fetch(path)) is not None}
         return nodes, {path: _pods(session, node) for path, node in nodes.items()}
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 
 

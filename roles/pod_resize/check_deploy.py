@@ -9,10 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine import bridge, placement, starting
-from roles.engine.api import ApiError, Conflict, Denied, NotFound, Speaker, list_objects
+from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster, is_over
-from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
@@ -72,7 +71,7 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     try:
         ability = session.asked(lambda api: facts.read_ability(reached.found, api, names), "plan")
         items = session.asked(lambda api: list_objects(api, "/api/v1/nodes"), "plan")
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
     bridge.stop(
         [*(f"{name}: it is not a node of this cluster" for name in names if name not in ability.nodes), *abilities.missing(ability, names)]
@@ -146,12 +145,12 @@ class CheckRun(ObjectRun):
             self._clean()
             self._create_namespace()
             super()._work()
-        except (ApiError, NoApi, NotDone) as error:
+        except (ApiFailure, NotDone) as error:
             self.halted = self.halted or str(error)
         finally:
             try:
                 self._clean()
-            except (ApiError, NoApi, NotDone) as error:
+            except (ApiFailure, NotDone) as error:
                 self._left = str(error)
                 self.halted = self.halted or f"the namespace {self.namespace} could not be removed: {error}"
 
@@ -221,7 +220,7 @@ class CheckRun(ObjectRun):
         return f"{len(node.rows)} resizes, each proven"
 
     def _start(self, node: NodeCheck) -> Object:
-        """Start the node's probe; returns the running pod. Raises NotDone, ApiError, NoApi."""
+        """Start the node's probe; returns the running pod. Raises NotDone, ApiFailure."""
         manifest = probe.pod(self.info.id, node.name, node.image)
         path = f"{_NAMESPACES}/{self.namespace}/pods/{quote(probe.pod_name(node.name), safe='')}"
         deadline = Deadline(START_SECONDS)

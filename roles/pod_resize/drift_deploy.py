@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError, list_objects
+from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json
 from roles.engine.object_changes import cluster_session
-from roles.engine.proof import NoApi
 from roles.engine.rollout import deploying, table
 from roles.engine.transaction import Refusal
 from roles.pod_resize import model
@@ -34,7 +33,7 @@ def resize_drift(fleet: Fleet, options: model.DriftOptions) -> int | None:
     session = cluster_session(fleet, options.kubeconfig)
     try:
         drifts = session.asked(read_drift)
-    except (ApiError, NoApi, ValueError) as error:
+    except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's pods cannot be read: {error}") from None
     if options.format == "json":
         show_lines(as_json({"drift": [one.as_json() for one in drifts]}))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiError, Conflict, NotFound, list_objects, node_lease
+from roles.engine.api import Api, ApiFailure, Conflict, NotFound, list_objects, node_lease
 from roles.engine.bridge import Lock, Remote, RemoteError
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -24,7 +24,6 @@ from roles.engine.object_changes import (
     is_ending,
     is_over,
 )
-from roles.engine.proof import NoApi
 from roles.engine.timeouts import Deadline, patient
 from roles.pod_resize import cgroup, pod_resources
 from roles.pod_resize.abilities import Ability
@@ -57,7 +56,7 @@ class Watcher:
         self._pods: dict[str, Object] = {}
 
     def look(self) -> Mapping[str, Object]:
-        """The pods by UID, from a LIST that started after this call. Raises ApiError, NoApi."""
+        """The pods by UID, from a LIST that started after this call. Raises ApiFailure."""
         called = self._clock.passed
         with self._turn:
             if self._begun < called:
@@ -124,7 +123,7 @@ class Engine:
     def _request(self, step: PodStep, version: str = "") -> Object:
         """The pod right after the request. With `version`, only if that is still its resourceVersion.
 
-        Raises Gone; WriteRefused if nothing was changed; NotDone, ApiError or NoApi if the pod may have been changed: a request whose
+        Raises Gone; WriteRefused if nothing was changed; NotDone, ApiFailure if the pod may have been changed: a request whose
         answer was lost may have been applied, and then a later error says nothing about that request.
         """
         path, tries = step.path(self.ability.minor), 0
@@ -156,7 +155,7 @@ class Engine:
 
     def _seen(self, step: PodStep, before: Object, timeout: float, *, back: bool = False, restarts: bool = False) -> Proven:
         """Wait until the kubelet reports the resize, then check the cgroups. `restarts`: the containers may be restarted meanwhile. Raises
-        NotDone, Gone, ApiError, NoApi, RemoteError, ObservationError."""
+        NotDone, Gone, ApiFailure, RemoteError, ObservationError."""
         names = [str(one.get("name")) for one in pod_resources.containers(before)]
         restarting = tuple(name for name, change in step.changes.items() if change.restarts)
         identities = {name: pod_resources.identity(before, name) for name in names}
@@ -257,7 +256,7 @@ class Engine:
                 return [f"{node} cannot be checked: {error}"]
         try:
             renewed = self.session.asked(lambda api: node_lease(api, node), "lease").renewed
-        except (ApiError, NoApi):
+        except ApiFailure:
             return []
         return [f"the kubelet of {node} runs; it last renewed its lease at {renewed:%H:%M:%S} UTC"] if renewed else []
 

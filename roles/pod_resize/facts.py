@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiError, find_object, kubelet_config, kubelet_metrics, list_objects
+from roles.engine.api import Api, ApiError, ApiFailure, find_object, kubelet_config, kubelet_metrics, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.node import ObservationError
 from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects
-from roles.engine.proof import NoApi, Survey
+from roles.engine.proof import Survey
 from roles.engine.transaction import Refusal
 from roles.pod_resize import abilities, cgroup, pod_resources
 from roles.pod_resize.abilities import Ability, NodeAbility
@@ -74,7 +74,7 @@ def read_ability(found: Survey, api: Api, wanted: Collection[str] | None = None)
                 try:
                     gate = found.reading.effective(host, name, node.kubelet.node_name).get(abilities.GATE)
                     components[f"{host} {name}"] = None if gate is None else gate.enabled
-                except (ApiError, NoApi) as error:
+                except ApiFailure as error:
                     components[f"{host} {name}"] = None
                     unknown.append(f"{host} {name}: {error}")
     nodes = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError, find_object
+from roles.engine.api import Api, ApiError, ApiFailure, find_object
 from roles.engine.bridge import Fleet, show
 from roles.engine.detail import counted
 from roles.engine.object_changes import (
@@ -150,7 +150,7 @@ def _observe(session: Session, goal: _Goal, reached: ConnectedCluster) -> _Obser
         workload = session.asked(lambda api: _workload(api, goal, selected), "plan")
     except Refusal as refusal:
         raise bridge.refusals([refusal]) from None
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the pods cannot be read: {error}"]) from None
     return _Observed(selected, ability, workload, wanted)
 
@@ -233,7 +233,7 @@ def _dry_run(steps: list[PodStep], session: Session, minor: int) -> list[str]:
 def _dry_template(template: Template, session: Session) -> list[str]:
     try:
         session.asked(lambda api: api.patch(template.path, template.patch(), dry_run=True), "plan")
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         return [f"{template.name}: {error}"]
     return []
 

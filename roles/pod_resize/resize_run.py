@@ -136,7 +136,7 @@ class TemplateUpdate:
 
     def _revert(self, template: Template) -> str:
         """Set the old template and roll it out; returns the old pods that are left. This overwrites only what this run wrote, and only in
-        the version that was read. Raises Foreign, NotDone, ApiError, NoApi."""
+        the version that was read. Raises Foreign, NotDone, ApiFailure."""
         back = template.back()
         deadline = Deadline(CONFLICTS)
         while True:

@@ -145,14 +145,14 @@ class Resizer:
 
     @property
     def ability(self) -> Ability:
-        """Raises ApiError, NoApi."""
+        """Raises ApiFailure."""
         if self._ability is None:
             self._ability = self.reached.session.asked(lambda api: facts.read_ability(self.reached.found, api), "plan")
         return self._ability
 
     def plan(self, kind: str, namespace: str, name: str, wanted: Mapping[str, Resources]) -> tuple[WorkloadResize | None, list[str]]:
         """The resize of a workload's containers to `wanted` (what is not named in it stays), and why it is refused. Nothing is written.
-        Raises Refusal if there is no such workload, ApiError, NoApi."""
+        Raises Refusal if there is no such workload, ApiFailure."""
         desired = DesiredResources(**{_KEYS[kind]: f"{namespace}/{name}"}, allow_restarts=self._allow_restarts)
         selected = self.reached.session.asked(lambda api: facts.select(api, desired), "plan")
         assert selected.workload is not None  # select refuses

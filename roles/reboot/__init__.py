@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 
 from roles.engine import bridge, starting
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
 from roles.engine.draining import cluster_time, read_drain
 from roles.engine.inputs import Changes, Declared, Undo, chosen
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_settings, restarted
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions
 from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, Session, connect_cluster
-from roles.engine.proof import NoApi, SurveyedNode
+from roles.engine.proof import SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, same
 from roles.engine.rollout.options import read_options
 from roles.engine.starting import Cause, Stops
@@ -91,7 +91,7 @@ def _drains(session: Session, wanted: RebootOptions, stages: Sequence[Stage[Rebo
         return []
     try:
         live, now = read_drain(session), cluster_time(session)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the pods cannot be read: {error}"]) from None
     texts, refusals = plan_drains(live, stages, wanted, now)
     bridge.stop(refusals)
@@ -115,7 +115,7 @@ def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: Re
     targets = [remote for remote in fleet.targets if remote.name in reached.names]
     try:
         nodes = reached.found.reading.nodes()
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
     made = fleet.each(targets, lambda remote: _candidate(reached, nodes, wanted, remote), doing="read the boot of")
     bridge.stop(f"{host}: {str(one).removeprefix(f'{host}: ')}" for host, one in made.items() if isinstance(one, Exception))
@@ -172,7 +172,7 @@ def _restart(reached: ConnectedCluster, remote: Remote, node: SurveyedNode) -> d
         found.append("its kubelet could not be asked whether it starts with its present files")
     try:
         configuration = reached.found.reading.configuration(kubelet.node_name)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         found.append(f"it is unknown whether its kubelet starts with other settings: its /configz could not be read: {error}")
         return {"restart": tuple(found), "needs": _needs(kubelet, kubelet.configuration)}
     pending = pending_settings(kubelet, configuration) if kubelet.is_known else []
@@ -198,7 +198,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     session = connect_cluster(fleet, consents.kubeconfig).session
     try:
         nodes = {one.path: session.fetch(one.path) for one in record.objects}
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
     left = way_back.left_cordoned(record, nodes)
     if not left:

@@ -37,7 +37,7 @@ class Emptying:
 
     def drain(self, node: str, run: ObjectRun, runs: Collection[str]) -> str:
         """Cordon the node and empty it; the proof in a few words. A cordon that it has already stays as it is, unless it is of one of
-        `runs`. Raises NotDone, ApiError, NoApi; then the node has the cordon that it had, or none."""
+        `runs`. Raises NotDone, ApiFailure; then the node has the cordon that it had, or none."""
 
         def note(event: Mapping[str, Any]) -> None:
             run.record.write(event)
@@ -49,11 +49,11 @@ class Emptying:
         ).begin()  # fmt: skip
 
     def end_surges(self, of: str, run: ObjectRun) -> str:
-        """End what an earlier run has left of its surges; "" if that is nothing. Raises NotDone, ApiError, NoApi."""
+        """End what an earlier run has left of its surges; "" if that is nothing. Raises NotDone, ApiFailure."""
         return end_surges(self._session, of, run.record.write)
 
     def uncordon(self, node: str, runs: Collection[str]) -> str:
-        """Uncordon the node if one of these runs has cordoned it; the result in a few words. Raises NotDone, ApiError, NoApi."""
+        """Uncordon the node if one of these runs has cordoned it; the result in a few words. Raises NotDone, ApiFailure."""
         path = node_path(node)
         found = self._session.fetch(path)
         if found is None:
@@ -66,7 +66,7 @@ class Emptying:
 
 
 def write_mark(session: Session, path: str, node_uid: str, text: str | None, name: str = MARK) -> None:
-    """Write the mark of a run on a Node, or remove it (None). Raises NotDone, ApiError, NoApi."""
+    """Write the mark of a run on a Node, or remove it (None). Raises NotDone, ApiFailure."""
     body = {"metadata": {"uid": node_uid, "annotations": {name: text}}}
 
     def done(found: Object) -> bool:

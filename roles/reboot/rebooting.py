@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from roles.engine import detail
-from roles.engine.api import ApiError, node_lease
+from roles.engine.api import ApiFailure, node_lease
 from roles.engine.bridge import Remote, RemoteError, show
 from roles.engine.object_changes import NotDone, Object, ObjectRun, RevertFailed, Session, Undone, uid
 from roles.engine.object_changes.api_object import is_ready
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster
 from roles.engine.rollout import ClusterStep, Fields, Options
 from roles.engine.timeouts import Deadline, patient, unless_set
 from roles.reboot import facts, next_boot
@@ -252,7 +252,7 @@ class NodeReboots:
                 if problem := self._clock(plan, boot.id, offset, others):
                     passing.append(problem)
                 missing += self._control_plane_problems(plan)
-            except (ApiError, NoApi, RemoteError) as error:
+            except (ApiFailure, RemoteError) as error:
                 missing.append(str(error))
             if not missing and not passing:
                 return _proven(plan, boot)
@@ -263,7 +263,7 @@ class NodeReboots:
             deadline.pause(LOOK_AGAIN)
 
     def _look(self, plan: RebootPlan) -> tuple[Object | None, datetime | None, list[dict[str, Any]]]:
-        """The node, when its lease was renewed, and its pods. Raises ApiError, NoApi."""
+        """The node, when its lease was renewed, and its pods. Raises ApiFailure."""
         node = self._session.fetch(plan.path)
         renewed = self._session.asked(lambda api: node_lease(api, plan.name)).renewed
         return node, renewed, self._pods(plan)

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from functools import partial
 
 from roles.engine import bridge
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs import Changes, Declared, Undo, unmatched
 from roles.engine.object_changes import Session, check_namespaces, connect_cluster, open_session
-from roles.engine.proof import NoApi, survey
+from roles.engine.proof import survey
 from roles.engine.rollout import Options, Turns, deploying, one
 from roles.engine.rollout.options import read_options
 from roles.right_size import apply_deploy, page, prometheus, report
@@ -70,7 +70,7 @@ def observe(
     check_namespaces(session, options.read_namespaces)
     try:
         seen = collect(fleet, session, nodes, options.watch, options.interval, options.read_namespaces)
-    except (ApiError, NoApi, ValueError) as error:
+    except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's containers cannot be read: {error}") from None
     seen.containers = [one for one in seen.containers if options.chosen(one.workload)]
     seen.lives = [one for one in seen.lives if options.chosen(one.workload)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from roles.engine import bridge
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining import read_drain
@@ -24,7 +24,6 @@ from roles.engine.object_changes import (
     object_report,
 )
 from roles.engine.placement import ClusterView
-from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Stage, table
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable, new_run_id, this_run
 from roles.pod_resize import POD, RESOURCES_OF_TEMPLATE, PodStep, Resizer, WorkloadResize, only_resources, resources_text
@@ -71,7 +70,7 @@ def plan_run(
     try:
         live = read_drain(reached.session, _QUOTAS)
         changes = _planned(fleet, options, resizer, wanted, seen, live, left)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
     if options.only is not None:
         bridge.stop(f"{name}: {why}" for name, why in left)
@@ -98,7 +97,7 @@ def _planned(
     live: DisruptionObjects,
     left: list[tuple[str, str]],
 ) -> list[WorkloadChange]:
-    """The changes in their order; what cannot be changed is added to `left`. Raises ApiError, NoApi."""
+    """The changes in their order; what cannot be changed is added to `left`. Raises ApiFailure."""
     changes: list[WorkloadChange] = []
     steps: list[PodStep] = []
     for one in wanted:
@@ -136,7 +135,7 @@ def _again(resizer: Resizer, one: WantedResources, planned: WorkloadResize) -> W
         resize, refusals = resizer.plan(workload.kind, workload.namespace, workload.name, one.resources)
         if resize is not None and not refusals:
             refusals = _room(resize, one, resize.steps, read_drain(resizer.reached.session, _QUOTAS))
-    except (Refusal, ValueError, ApiError, NoApi) as error:
+    except (Refusal, ValueError, ApiFailure) as error:
         raise WriteRefused(f"it cannot be planned again, so nothing was changed: {error}") from error
     if resize is None or refusals:
         raise WriteRefused(f"it is refused by now, so nothing was changed: {'; '.join(refusals)}")
@@ -249,7 +248,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
                 rest.append([changed.name, "none", "no change", "-", "it is as before that run already"])
             else:
                 backs.append(back)
-    except (ApiError, NoApi, ValueError) as error:
+    except (ApiFailure, ValueError) as error:
         raise bridge.refusals([f"run={record.run}: {error}"]) from None
     bridge.stop(refusals)
     run = ObjectRun(
@@ -274,7 +273,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
 
 def _still_ours(reached: ConnectedCluster, changed: ChangedObject, force: bool, refusals: list[str]) -> list[TargetChange]:
     """The targets of a recorded workload that have to go back. One that someone else has changed since is refused, unless `force`. Raises
-    ApiError, NoApi, ValueError."""
+    ApiFailure, ValueError."""
     found = []
     for target in recorded_targets(changed):
         there = reached.session.fetch(target.path)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.api import ApiError, Conflict
+from roles.engine.api import ApiFailure, Conflict
 from roles.engine.bridge import RemoteError, show
 from roles.engine.node import ObservationError
 from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, Gone, NotDone, Object, RevertFailed, Session, Undone, WriteRefused
-from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject
@@ -91,7 +90,7 @@ class WorkloadChange:
         """Raises WriteRefused: without it nothing is changed."""
         try:
             return self.look()
-        except (ApiError, NoApi, RemoteError, ObservationError) as error:
+        except (ApiFailure, RemoteError, ObservationError) as error:
             raise WriteRefused(f"it cannot be watched, so nothing was changed: {error}") from error
 
     def _watched(self, before: SoakLook | None) -> str:
@@ -105,7 +104,7 @@ class WorkloadChange:
             try:
                 now = self.look()
                 blind, before = 0, before or now
-            except (ApiError, NoApi, RemoteError, ObservationError) as error:
+            except (ApiFailure, RemoteError, ObservationError) as error:
                 blind += 1
                 if blind >= _BLIND:
                     return f"it could not be watched: {error}"

@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiError, NotFound, list_objects
+from roles.engine.api import Api, ApiFailure, NotFound, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError, doing
 from roles.engine.node import ObservationError
 from roles.engine.object_changes import Object, Session
-from roles.engine.proof import NoApi
 from roles.engine.timeouts import Deadline
 from roles.right_size import autoscaling, kernel, resource_metrics
 from roles.right_size.collected import CollectedUse
@@ -60,7 +59,7 @@ def _listed(api: Api, namespaces: Collection[str] | None) -> tuple[list[Object],
 def collect(
     fleet: Fleet, session: Session, nodes: Mapping[str, Remote], watch: float, interval: float, namespaces: Collection[str] | None
 ) -> CollectedUse:
-    """`nodes`: those that are read over SSH, by their names in the cluster. Raises ApiError, NoApi, ValueError."""
+    """`nodes`: those that are read over SSH, by their names in the cluster. Raises ApiFailure, ValueError."""
     before = session.asked(lambda api: list_containers(api, namespaces), "plan")
     used = {one.node for one in before if one.node}
     others = sorted(used - set(nodes))
@@ -100,7 +99,7 @@ def collect(
 
 
 def look_at(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], workload: SizedWorkload) -> SoakLook:
-    """The containers of one workload now, and what the kernel has counted of each. Raises ApiError, NoApi, RemoteError and
+    """The containers of one workload now, and what the kernel has counted of each. Raises ApiFailure, RemoteError and
     ObservationError."""
     pods, between = session.asked(lambda api: _listed(api, [workload.namespace]))
     mine = [one for one in containers(pods, between) if one.workload == workload]
@@ -138,7 +137,7 @@ def _round(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], others: 
         try:
             text = session.asked(lambda api, path=path: api.get_raw(path))  # type: ignore[misc]
             kubelets[node] = resource_metrics.parse(text.decode("utf-8", "replace"))
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             problems[f"{node}: what its containers use could not be read: {error}"] = None
     return ReadAt(at, kernels, kubelets)
 
@@ -182,7 +181,7 @@ def _optional(session: Session, path: str, namespaces: Collection[str] | None, n
         found = session.asked(lambda api: list_objects(api, path), "plan")
     except NotFound:
         return []
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         notes[f"{path.rpartition('/')[2]} could not be read: {error}"] = None
         return []
     return [item for item in found if namespaces is None or item["metadata"].get("namespace") in namespaces]

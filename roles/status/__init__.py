@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
-from roles.engine.api import ApiError, GateMetric
+from roles.engine.api import ApiFailure, GateMetric
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.control_plane import Component, sourced_gates
 from roles.engine.editing import kubelet_config
@@ -133,7 +133,7 @@ def _effective(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> list
         for component in ("kubelet", *node.components):
             try:
                 node.effective[component] = cluster.effective(remote.name, component, node.kubelet.node_name)
-            except (ApiError, NoApi) as error:
+            except ApiFailure as error:
                 notes.append(f"effective gates: {error}" if isinstance(error, NoApi) else f"{remote.name} {component}: {error}")
         return notes
 
@@ -195,7 +195,7 @@ def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> st
     """Differences between kubeadm's ConfigMaps, the files of the nodes that it set up, and the running processes."""
     try:
         lasting = kubeadm_config.read_stored(cluster.object)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         notes.append(f"kubeadm's ConfigMaps: {error}")
         return "not known"
     if not lasting.by_kubeadm:

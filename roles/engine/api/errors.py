@@ -11,15 +11,20 @@ from roles.engine.bounds import read_json
 from roles.engine.transaction import mask_text
 
 
-class ApiError(Exception):
+class ApiFailure(Exception):
+    """A question to an API has no usable answer: none was given (ApiError), or there is no API to ask."""
+
+    #: True if the same request may succeed a moment later by itself.
+    passing = False
+
+
+class ApiError(ApiFailure):
     """An API request without a usable answer. The base of all errors of this package.
 
     `host` is the node whose API was asked, `verb` and `path` the request (GET by default), `rule` what happened and why, `way_out` what to
     do.
     """
 
-    #: True if the same request may succeed a moment later by itself.
-    passing = False
     #: Who gave the answer; the API server itself, if there was one.
     speaker = Speaker.API_SERVER
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from roles.engine.api import Api, ApiError, find_object
+from roles.engine.api import Api, ApiError, ApiFailure, find_object
 from roles.engine.autoscaling.model import ODD, Idle, ScalingController, time_of
 from roles.engine.bridge import RemoteError
 from roles.engine.control_plane import Component
@@ -16,7 +16,7 @@ from roles.engine.editing import flags
 from roles.engine.kubelet import parse_duration
 from roles.engine.node import minor_of
 from roles.engine.object_changes import LOOK_AGAIN
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster
 from roles.engine.timeouts import Deadline
 
 NAME = "kube-controller-manager"
@@ -149,7 +149,7 @@ def read_controller(
     try:
         gates = cluster.effective(one.host, NAME, one.node_name)
         controller = replace(controller, gates={name: gate.enabled for name, gate in gates.items()})
-    except (ApiError, NoApi, RemoteError) as error:
+    except (ApiFailure, RemoteError) as error:
         controller = replace(controller, gates=one.running_gates)
         assumed.append(f"the effective gates of {NAME} are not known ({error}), so its flags and defaults stand for them")
     return replace(controller, assumed=tuple(assumed))

@@ -141,7 +141,7 @@ def cordon_back(node: Object, runs: Collection[str], before: str = "") -> Cordon
 
 
 def give_back(writer: CordonWriter, path: str, node_uid: str, runs: Collection[str], before: str = "") -> CordonBack:
-    """Carry out `cordon_back` on the node as it is then; the result's `why` is the proof. Raises NotDone, ApiError, NoApi."""
+    """Carry out `cordon_back` on the node as it is then; the result's `why` is the proof. Raises NotDone, ApiFailure."""
     for left in reversed(range(_TRIES)):
         found = writer.session.fetch(path)
         if found is None or uid(found) != node_uid:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Pool, show
 from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.draining.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
@@ -32,7 +32,6 @@ from roles.engine.object_changes import (
     uid,
 )
 from roles.engine.placement import own_names
-from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Stage, table
 from roles.engine.timeouts import Deadline
 
@@ -113,7 +112,7 @@ class Drainer:
         return step
 
     def _cordoned(self, node: NodeFate, write: Callable[[Callable[[Fields], None]], str], begin: Callable[[Fields], None]) -> str:
-        """Cordon a node, unless an administrator has done so since the plan. Raises NotDone, ApiError, NoApi."""
+        """Cordon a node, unless an administrator has done so since the plan. Raises NotDone, ApiFailure."""
         there = self.session.fetch(node_path(node.name))
         now = node_fate(there) if there is not None else node
         if now.cordon == "ours" and now.by not in (node.by, self._run):
@@ -150,7 +149,7 @@ class Drainer:
             return f"{refused}; {self._evictor.move(replace(one, fate='deleted'))}"
 
     def _past_budgets(self, one: PodFate) -> bool:
-        """The pod may be deleted: the budgets that refuse its eviction now are all named. Raises ApiError, NoApi."""
+        """The pod may be deleted: the budgets that refuse its eviction now are all named. Raises ApiFailure."""
         live, now = self.session.asked(read_disruption), cluster_time(self.session)
         pod = next((pod for pod in live.of("Pod") if uid(pod) == one.uid), None)
         if pod is None:
@@ -160,7 +159,7 @@ class Drainer:
         return named and not eviction_answer(pod, states).allowed
 
     def _place(self, one: PodFate) -> str:
-        """Why its replacement has no place now. Raises ApiError, NoApi."""
+        """Why its replacement has no place now. Raises ApiFailure."""
         if time.monotonic() - self._read_at >= LOOK_FOR_PLACE / 2:
             self._live, self._read_at = read_drain(self.session), time.monotonic()
         return waits_for_place(one, self._live, self._names)
@@ -238,7 +237,7 @@ class Drainer:
             deadline.pause(LOOK_AGAIN)
 
     def _end_sooner(self, fates: Sequence[PodFate], begin: Callable[[Fields], None]) -> None:
-        """By consent, pods that somebody else has deleted have less time to end. Raises NotDone, ApiError, NoApi."""
+        """By consent, pods that somebody else has deleted have less time to end. Raises NotDone, ApiFailure."""
         cap = self._consents.max_grace
         cut = [one for one in fates if one.fate == "ending" and cap is not None and is_cut(one.pod, cap) and one.uid not in self._cut]
         if not cut or self._stopped():
@@ -271,7 +270,7 @@ class Drainer:
         return replace(one, pod=pod, fate="ending") if is_ending(pod) and not has_ended(pod) and one.fate != "blocks" else None
 
     def _evict_again(self, node: str, arrived: Sequence[PodFate], begin: Callable[[Fields], None]) -> None:
-        """Evict pods that came in mid-drain, recorded before that with the step that proves the node. Raises NotDone, ApiError, NoApi."""
+        """Evict pods that came in mid-drain, recorded before that with the step that proves the node. Raises NotDone, ApiFailure."""
         if not self._stopped():
             begin([{"path": [EVICT, one.name], "before": one.uid, "after": None} for one in arrived])
         if stopped := self._stopped():
@@ -283,7 +282,7 @@ class Drainer:
             try:
                 show(f"  pod {one.name}: {self._evictor.move(one)}")
                 self.moved_late.append(one.name)
-            except (NotDone, ApiError, NoApi) as error:
+            except (NotDone, ApiFailure) as error:
                 errors.append(NotDone(f"pod {one.name}, which came to {node} in mid-drain: {error}"))
             except Exception as error:  # the first is raised when all have ended
                 errors.append(error)
@@ -338,7 +337,7 @@ class Drainer:
 
     def uncordon(self, node: str, *, over: bool = False) -> CordonBack:
         """End this drain's hold of a node: the cordon of an earlier run that it has taken over comes back with its mark, unless that run's
-        is `over` too. Raises NotDone, ApiError, NoApi."""
+        is `over` too. Raises NotDone, ApiFailure."""
         change = self._changes.get(node)
         if change is None:
             return CordonBack(why="it keeps the cordon that it had")

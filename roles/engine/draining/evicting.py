@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from roles.engine.api import ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
+from roles.engine.api import ApiFailure, Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.bridge import show
 from roles.engine.disruption import budget_states, budgets_of, read_disruption
 from roles.engine.draining.fates import has_ended, is_cut, kept_by
@@ -28,7 +28,6 @@ from roles.engine.object_changes import (
     uid,
     workload_rollout,
 )
-from roles.engine.proof import NoApi
 from roles.engine.rollout import Outcome
 from roles.engine.timeouts import Deadline
 
@@ -59,7 +58,7 @@ def eviction(pod: Object, max_grace: int | None = None) -> dict[str, Any]:
 
 def try_eviction(session: Session, pod: Object) -> str:
     """The API server's answer to a dry run of the eviction (it asks the budget, and takes nothing from it): "" if it would evict the pod
-    now, or if the pod is gone or in a namespace that is being deleted; else who refuses it, and why. Raises ApiError, NoApi."""
+    now, or if the pod is gone or in a namespace that is being deleted; else who refuses it, and why. Raises ApiFailure."""
     path = f"{pod_path(*namespace_and_name(pod))}/eviction"
     try:
         session.asked(lambda api: api.create(path, eviction(pod), dry_run=True), "dry run")
@@ -101,7 +100,7 @@ class Evictor:
 
     def move(self, one: PodFate) -> str:
         """Evict (or delete) the pod, wait until it is gone and its replacement is Ready; returns how that was seen. Raises NotDone,
-        ApiError, NoApi."""
+        ApiFailure."""
         with self._turn(one) if self._turn is not None else nullcontext():
             return self._move(one)
 
@@ -183,7 +182,7 @@ class Evictor:
 
     def _kept_by(self, one: PodFate) -> str:
         """Who may let it go; also of a budget that was created in mid-drain. Best effort."""
-        with contextlib.suppress(ApiError, NoApi):
+        with contextlib.suppress(ApiFailure):
             live = self.session.asked(lambda api: read_disruption(api, [namespace_and_name(one.pod)[0]]))
             return kept_by(budgets_of(one.pod, budget_states(live, cluster_time(self.session)))) or one.kept
         return one.kept

@@ -54,7 +54,7 @@ class NodeDrain:
         self.moved: list[str] = []
 
     def plan(self) -> DrainPlan:
-        """What the drain would do now; its `refusals` say why it cannot. Raises ApiError, NoApi."""
+        """What the drain would do now; its `refusals` say why it cannot. Raises ApiFailure."""
         live = read_drain(self._session)
         plan = plan_drain(live, [self._node], narrowed(self._consents, live, [self._node]), cluster_time(self._session))
         return replace(plan, nodes=tuple(replace(one, cordon="theirs") if self._stays(one) else one for one in plan.nodes))
@@ -65,7 +65,7 @@ class NodeDrain:
 
     def begin(self) -> str:
         """Cordon and drain the node by a new plan; returns the proof. If it fails, the node gets back the cordon that it had, or none,
-        and the error says so. Raises NotDone, ApiError, NoApi."""
+        and the error says so. Raises NotDone, ApiFailure."""
         plan = self.plan()
         if plan.refusals:
             raise NotDone(f"{self._node} cannot be drained now: {'; '.join(plan.refusals)}")
@@ -86,7 +86,7 @@ class NodeDrain:
         return done[f"Node {self._node} drained"]
 
     def end(self) -> str:
-        """Uncordon the node if this drain cordoned it; returns what was done, with the proof. Raises NotDone, ApiError, NoApi."""
+        """Uncordon the node if this drain cordoned it; returns what was done, with the proof. Raises NotDone, ApiFailure."""
         return self._end(over=True)
 
     def _end(self, *, over: bool) -> str:

@@ -42,7 +42,7 @@ _MOST_MARKS = 20
 
 
 def read_drain(session: Session, more: Mapping[str, str] | None = None) -> DisruptionObjects:
-    """All objects that decide about a drain. `more`: further collections by kind. Raises ApiError, NoApi."""
+    """All objects that decide about a drain. `more`: further collections by kind. Raises ApiFailure."""
     live = session.asked(lambda api: read_disruption(api, more={**MORE_KINDS, **(more or {})}))
     live = replace(live, objects={**live.objects, SURGES: recorded_surges(session, live.of("Deployment"))})
     return live if session.cluster is None else with_schedulers(live, session.cluster)
@@ -61,12 +61,12 @@ def with_schedulers(live: DisruptionObjects, cluster: Cluster) -> DisruptionObje
 
 
 def cluster_time(session: Session) -> datetime:
-    """The API server's time. Raises ApiError, NoApi."""
+    """The API server's time. Raises ApiFailure."""
     return session.asked(disruption.cluster_time)
 
 
 def pods_on(session: Session, node: str) -> list[Object]:
-    """All pods of a node now. Raises ApiError, NoApi."""
+    """All pods of a node now. Raises ApiFailure."""
     return list(session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={node}"))
 
 

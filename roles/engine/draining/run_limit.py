@@ -29,7 +29,7 @@ class RunLimit:
     @contextlib.contextmanager
     def turn(self, one: PodFate, seconds: float, stopped: Callable[[], str]) -> Iterator[None]:
         """The time in which a pod leaves, from its eviction until its replacement is Ready. Waits for its begin, at most `seconds`; raises
-        NotEvicted after that, or if `stopped` says why; ApiError, NoApi. In its own turn a pod does not wait again."""
+        NotEvicted after that, or if `stopped` says why; ApiFailure. In its own turn a pod does not wait again."""
         workload = one.workload
         if workload is None or not _limited(one, workload) or one.uid in self._leaving.get(workload.uid, ()):
             yield

@@ -95,7 +95,7 @@ class Surger:
         self._run = run
 
     def replace(self, one: PodFate, begin: Callable[[Fields], None]) -> str:
-        """A second pod, Ready elsewhere; then the old number again, which removes the doomed one. Raises NotDone, ApiError, NoApi."""
+        """A second pod, Ready elsewhere; then the old number again, which removes the doomed one. Raises NotDone, ApiFailure."""
         workload = one.workload
         assert workload is not None and workload.item is not None  # find_surges chooses only such pods
         there = self._evictor.session.fetch(workload_path(workload))
@@ -186,7 +186,7 @@ def left_surges(deployments: Collection[Object], surges: Collection[Object]) -> 
 
 def end_surges(session: Session, run: str, note: Callable[[Mapping[str, Any]], None] = lambda event: None) -> str:
     """End what a run, which is over, has left of its surges. Before its node is uncordoned: the mark there leads to them. `note(event)`
-    records each before it is written. Returns what was done, "" for nothing. Raises NotDone, ApiError, NoApi."""
+    records each before it is written. Returns what was done, "" for nothing. Raises NotDone, ApiFailure."""
     writer, names = SurgeWriter(session, force=True), list[str]()
     marked = [one for one in session.fetch_all(COLLECTIONS["Deployment"]) if mark_of(one) == run]
     for change in left_surges(marked, recorded_surges(session, marked)):
@@ -207,7 +207,7 @@ def end_surge(session: Session, change: FieldChange, writer: SurgeWriter, begin:
 
 
 def forget_costs(session: Session, deployment: Object) -> None:
-    """Remove daytwo's cost from the pods of a Deployment whose surge ends. Raises ApiError, NoApi."""
+    """Remove daytwo's cost from the pods of a Deployment whose surge ends. Raises ApiFailure."""
     namespace = namespace_and_name(deployment)[0]
     look, since = Look(session), time.monotonic()
     own = look.controllers(PodWorkload("Deployment", *namespace_and_name(deployment), uid(deployment)), since)
@@ -217,7 +217,7 @@ def forget_costs(session: Session, deployment: Object) -> None:
 
 
 def set_cost(session: Session, pod: Object, value: str | None) -> None:
-    """The cost that decides which pod its ReplicaSet removes first. A pod that is gone is no error. Raises ApiError, NoApi."""
+    """The cost that decides which pod its ReplicaSet removes first. A pod that is gone is no error. Raises ApiFailure."""
     path = pod_path(*namespace_and_name(pod))
     body = {"metadata": {"uid": uid(pod), "annotations": {DELETION_COST: value}}}
     with contextlib.suppress(NotFound, Conflict):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from roles.engine import bridge
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, RemoteError
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
@@ -19,7 +19,7 @@ from roles.engine.kubeadm_config.write import write
 from roles.engine.kubelet import ask
 from roles.engine.node import virtual_mark
 from roles.engine.object_changes import Session
-from roles.engine.proof import NoApi, Survey
+from roles.engine.proof import Survey
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
@@ -66,7 +66,7 @@ def plan_writes(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired]
         lasting = read_stored(found.reading.object)
         listed = found.reading.nodes()
         nodes = {name: _is_control_plane(item) for name, item in listed.items() if virtual_mark(item) is None}
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         why = f"kubeadm's ConfigMaps {CLUSTER} and {KUBELET} cannot be read, so it is unknown what survives an upgrade: {error}"
         if options.persist and not options.allow_unproven:
             raise bridge.refusals([f"{why}; fix that, or {_LEAVE}"]) from None
@@ -164,7 +164,7 @@ def plan_undo(
     reasons: list[object] = []
     try:
         lasting = read_stored(found.reading.object)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([error]) from None
     for name, changes in records.items():
         try:

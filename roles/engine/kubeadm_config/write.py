@@ -28,7 +28,7 @@ def write(session: Session, name: str, edit: ConfigMapEdit, begin: Callable[[Fie
     """Apply the edit to the current content of the ConfigMap; returns the proof as text.
 
     Calls `begin` with the changed fields before each write whose fields differ from those of the previous write.
-    Raises NotWritten, Refusal, ApiError or NoApi.
+    Raises NotWritten, Refusal, ApiFailure.
     """
     deadline = Deadline(CONFLICTS)
     noted: Fields = ()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from roles.engine import bridge, detail, kubeadm_config, kubelet
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
 from roles.engine.editing import FormatError, any_flag, manifest_parts
 from roles.engine.harmless import one_line
@@ -27,7 +27,7 @@ from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_dra
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
-from roles.engine.proof import Found, NoApi, ProcessLook, Proof, Prover, RequiredProof, Sign, Survey, SurveyedNode, look_at, survey
+from roles.engine.proof import Found, ProcessLook, Proof, Prover, RequiredProof, Sign, Survey, SurveyedNode, look_at, survey
 from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, options, table, unreachable
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
@@ -259,7 +259,7 @@ def _versions(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     """The versions of the cluster, as the restarts of these plans would leave them."""
     try:
         nodes = basis.found.reading.known_nodes()
-    except (ApiError, NoApi):
+    except ApiFailure:
         nodes = {}  # the proof decides whether the run may continue without the API
     restarting = [(plan.host, planned.component) for plan in plans for planned in plan.changing]
     return judge_versions(basis.found.observed, nodes, restarting, basis.options, undoes=capability.undoes, all_of_it=capability.any_skew)
@@ -431,7 +431,7 @@ def _no_pod_starts(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, wa
 
 
 def _look_at_signs(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, status: Status, names: list[str]) -> list[tuple[Sign, Found]]:
-    """What the signs of the changed process show. Raises ApiError, NoApi."""
+    """What the signs of the changed process show. Raises ApiFailure."""
     remote, component, change = basis.found.nodes[plan.host].remote, plan.components.get(planned.component), planned.change
     serves = component.serves(status.argv) if component else None
     look = ProcessLook(basis.found.cluster, remote, planned.component, status.identity[0], plan.kubelet.node_name, status.argv, serves)

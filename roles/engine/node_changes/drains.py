@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from roles.engine import bridge, detail
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining import (
@@ -34,7 +34,7 @@ from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import Leftover, StepDrain
 from roles.engine.object_changes import Session, open_session
-from roles.engine.proof import Cluster, NoApi, Survey
+from roles.engine.proof import Cluster, Survey
 from roles.engine.rollout import Stage, counted, same
 from roles.engine.transaction import Refusal
 
@@ -113,7 +113,7 @@ def plan_drains(
     if wanted:
         try:
             live, now = read_drain(session), cluster_time(session)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             raise bridge.refusals([f"{', '.join(wanted)}: to be drained, but the cluster's objects cannot be read: {error}"]) from None
         turns = [([step.change.node for step in stage.steps if step.change.kind == "kubelet"], stage.at_once) for stage in stages]
         groups = together(turns, wanted)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from roles.engine import detail, pairs
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, RemoteError, at_once
 from roles.engine.certificates import CertificateError, Material, parse_own
 from roles.engine.control_plane import Component, etcd_argv
@@ -17,7 +17,7 @@ from roles.engine.kubelet import Kubelet
 from roles.engine.node import read_trust, virtual_mark
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.pairs import Handshake, Mismatch, Pair, Picture, Severity
-from roles.engine.proof import ADDRESSES, Cluster, NoApi, Presented, Survey, presented
+from roles.engine.proof import ADDRESSES, Cluster, Presented, Survey, presented
 from roles.engine.transaction import Refusal
 
 _Files = dict[tuple[str, str], Material]
@@ -96,7 +96,7 @@ class _Reader:
     def _tried(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
-        except (ApiError, NoApi, RemoteError) as error:
+        except (ApiFailure, RemoteError) as error:
             self.problems.append(str(error))
             return None
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiError, list_objects
+from roles.engine.api import Api, ApiError, ApiFailure, list_objects
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.bridge import sleep
-from roles.engine.proof import Cluster, NoApi, Proof
+from roles.engine.proof import Cluster, Proof
 from roles.engine.starting import probe
 from roles.engine.timeouts import Deadline, patient
 
@@ -44,7 +44,7 @@ def starts_a_pod(
         _remove(cluster, path, node_name)
         made = _created(cluster, path, wanted)
         return _watched(cluster, path, made, bool(image), node_name)
-    except (ApiError, NoApi, NotAdmitted) as error:
+    except (ApiFailure, NotAdmitted) as error:
         unproven = f"{_UNPROVEN} on {node_name}: {error}"
         return Proof(f"NOT PROVEN: {unproven}", () if allow_unproven else (unproven,))
     finally:
@@ -53,7 +53,7 @@ def starts_a_pod(
 
 
 def _created(cluster: Cluster, path: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises ApiError, NoApi. If the answer is lost, the pod may be there all the same."""
+    """Raises ApiFailure. If the answer is lost, the pod may be there all the same."""
     try:
         return cluster.query(lambda api: api.create(probe.PODS, wanted))
     except ApiError:
@@ -87,7 +87,7 @@ def sandboxes_fail(cluster: Cluster, node_name: str, epoch: int) -> bool:
     or that pod has a fault of its own. Without an answer of the API it is not known, and others decide."""
     try:
         events = cluster.query(lambda api: list_objects(api, "/api/v1/events", fields=f"reason={_SANDBOX}"))
-    except (ApiError, NoApi):
+    except ApiFailure:
         return False
     return any((one.get("source") or {}).get("host") == node_name and _seconds(one) > epoch - RECENT_SECONDS for one in events)
 
@@ -97,7 +97,7 @@ def _seconds(event: Mapping[str, Any]) -> float:
 
 
 def _remove(cluster: Cluster, path: str, node_name: str) -> None:
-    """Remove a probe pod of this node, from now or from a run that was killed. Raises ApiError, NoApi."""
+    """Remove a probe pod of this node, from now or from a run that was killed. Raises ApiFailure."""
     found = cluster.object(path)
     metadata = (found or {}).get("metadata") or {}
     if found is not None and (metadata.get("labels") or {}).get(probe.LABEL) == node_name[:63]:
@@ -109,5 +109,5 @@ def _tidy(cluster: Cluster, path: str, node_name: str) -> None:
     for _ in range(3):
         try:
             return _remove(cluster, path, node_name)
-        except (ApiError, NoApi):
+        except ApiFailure:
             sleep(1.0)

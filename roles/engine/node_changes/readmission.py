@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.draining import stays
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import KubeletState, pending_settings, restarted, with_fields, with_own_reservations
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.placement import Forecast, Readmission, forecast
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster
 from roles.engine.transaction import Refusal
 
 # The plan shows this many pods.
@@ -40,7 +40,7 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None, *
         state = planned.state or _read(cluster, plan)
         losers = _forecast(state, planned).losers
         left = _forecast(_drained(state), planned).losers if losers and may_drain and not consent else losers
-    except (ApiError, NoApi, NoForecast) as error:
+    except (ApiFailure, NoForecast) as error:
         warning = f"it is not known which pods a restart of its kubelet would lose: {error}"
         return replace(plan, warnings=(*plan.warnings, warning))
     names = frozenset(one.pod for one in losers) if consent else frozenset()
@@ -83,7 +83,7 @@ def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, conse
     try:
         node, pods = cluster.node_with_pods(plan.kubelet.node_name)
         losers = _forecast(replace(planned.state, node=node, pods=pods), planned).losers
-    except (ApiError, NoApi, NoForecast):
+    except (ApiFailure, NoForecast):
         return None
     return str(refusal(plan, losers, consent, _AGAIN if may_drain else "")) if losers else None
 

@@ -253,7 +253,7 @@ class NodeRun(LockedRun):
     # ---- the drain around a step
 
     def _drain(self, step: NodeStep, drain: StepDrain, own: Task[..., None]) -> None:
-        """Empty the node before its change is sent. Raises NotDone, ApiError, NoApi, Locked, RemoteError."""
+        """Empty the node before its change is sent. Raises NotDone, ApiFailure, Locked, RemoteError."""
         self._lock.ensure()
         # It asks by itself whether the run halts, and then uncordons.
         self._waiting.discard(own)

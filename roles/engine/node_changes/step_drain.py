@@ -50,7 +50,7 @@ class StepDrain:
         return self._drain.moved if self._drain is not None else []
 
     def begin(self, note: Note, stopped: Callable[[], str]) -> str:
-        """Cordon and drain, by a new plan; returns the proof. Raises NotDone, ApiError, NoApi; `cordoned` says whether the node stays
+        """Cordon and drain, by a new plan; returns the proof. Raises NotDone, ApiFailure; `cordoned` says whether the node stays
         cordoned then."""
         self._drain = NodeDrain(
             self.session, self.node, self._consents, self._marked, note, stopped, continues=run_of_mark, limit=self._limit
@@ -58,7 +58,7 @@ class StepDrain:
         return self._drain.begin()
 
     def end(self) -> str:
-        """Uncordon, and wait until the node is Ready and takes pods; returns the proof. Raises NotDone, ApiError, NoApi."""
+        """Uncordon, and wait until the node is Ready and takes pods; returns the proof. Raises NotDone, ApiFailure."""
         assert self._drain is not None, "begin() comes first"
         proof = self._drain.end()
         wait_schedulable(self.session, self.node)
@@ -80,7 +80,7 @@ class Leftover:
 
     def uncordon(self, note: Note) -> str:
         """End what that run has left of its surges, and uncordon the node if it still has this mark; returns the proof. Raises NotDone,
-        ApiError, NoApi."""
+        ApiFailure."""
         ended = end_surges(self.session, self.marked, note)
         return "; ".join(filter(None, (ended, self._uncordoned(note))))
 
@@ -97,7 +97,7 @@ class Leftover:
 
 
 def wait_schedulable(session: Session, node: str) -> None:
-    """Until the node is Ready and takes pods. Raises NotDone, ApiError, NoApi."""
+    """Until the node is Ready and takes pods. Raises NotDone, ApiFailure."""
     deadline = Deadline(READY_SECONDS)
     while why := _not_schedulable(session.fetch(node_path(node))):
         if deadline.over:

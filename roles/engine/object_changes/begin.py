@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError, Forbidden
+from roles.engine.api import Api, ApiFailure, Forbidden
 from roles.engine.bridge import Fleet
 from roles.engine.inputs import unmatched
 from roles.engine.object_changes.session import Session, open_session
-from roles.engine.proof import NoApi, survey
+from roles.engine.proof import survey
 from roles.engine.rollout import Options
 from roles.engine.rollout.options import read_options
 from roles.engine.transaction import Refusal
@@ -52,7 +52,7 @@ def check_namespaces(session: Session, asked: Collection[str] | None) -> None:
         known = [str(item["metadata"]["name"]) for item in session.fetch_all("/api/v1/namespaces")] if missing else []
     except Forbidden:
         return
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the namespaces cannot be read: {error}"]) from None
     bridge.stop(f"namespaces: {text}" for text in unmatched(missing, known, "no namespace of this cluster"))
 
@@ -61,5 +61,5 @@ def read_objects(session: Session, read: Callable[[Api], T]) -> T:
     """What `read` returns; it may be called again."""
     try:
         return session.asked(read)
-    except (ApiError, NoApi) as error:
+    except ApiFailure as error:
         raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None

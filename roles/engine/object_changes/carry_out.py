@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
 from roles.engine import bridge
-from roles.engine.api import FIELD_MANAGER, Api, ApiError, Conflict
+from roles.engine.api import FIELD_MANAGER, Api, ApiError, ApiFailure, Conflict
 from roles.engine.bridge import show, show_lines
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
@@ -157,7 +157,7 @@ class FieldWriter(ABC, Generic[C]):
             raise self._revert(change, error) from error
         try:
             more = self.followed(change)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             more = f"the effects of the write are NOT PROVEN: {error}"
         return "; ".join(filter(None, (proof, more)))
 

@@ -6,13 +6,12 @@ import contextlib
 from collections.abc import Callable, Collection
 from urllib.parse import quote
 
-from roles.engine.api import ApiError, Forbidden
+from roles.engine.api import ApiFailure, Forbidden
 from roles.engine.bridge import show
 from roles.engine.object_changes import workload_rollout
 from roles.engine.object_changes.api_object import COLLECTIONS, Object, ObservedObjects, is_ready, uid
 from roles.engine.object_changes.outcome import NotDone
 from roles.engine.object_changes.session import Session
-from roles.engine.proof import NoApi
 from roles.engine.rollout import table
 from roles.engine.timeouts import Deadline, patient
 
@@ -55,7 +54,7 @@ class RollOuts:
         `timeout` in seconds, never scaled. `changed` says why the template is no longer the written one ("": it is), `new` recognises the
         pods of this roll-out. Returns "", or the old pods that are left when all new pods serve and the time is over: that is a warning,
         shown here, and not a failure, since undoing the roll-out would not end those pods. Raises NotDone with the cluster's reasons,
-        ApiError, NoApi."""
+        ApiFailure."""
         clock, shown, shown_at = Deadline(timeout, as_given=True), "", 0.0
         wait = workload_rollout.Wait(timeout, patient(END_MARGIN))
         revisions: dict[str, Object] | None = None
@@ -120,7 +119,7 @@ class RollOuts:
         """The nodes that are not Ready, or no longer exist. Best effort."""
         down = set()
         for name in nodes:
-            with contextlib.suppress(ApiError, NoApi):
+            with contextlib.suppress(ApiFailure):
                 node = self.session.fetch(f"/api/v1/nodes/{quote(name, safe='')}")
                 if node is None or not is_ready(node):
                     down.add(name)
@@ -138,5 +137,5 @@ class RollOuts:
             return workload_rollout.complaints(
                 found, pods, [event for event in events if (event.get("involvedObject") or {}).get("uid") in about]
             )
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             return [f"its reasons could not be read: {error}"]

@@ -20,6 +20,7 @@ from roles.engine.api import (
     Api,
     ApiConnectionLost,
     ApiError,
+    ApiFailure,
     Conflict,
     Denied,
     EvictionRefused,
@@ -95,13 +96,13 @@ class Session:
         return parse_events("\n".join([*answer.stdout, ""]).encode()).events
 
     def asked(self, ask: Callable[[Api], T], what: str = "look") -> T:
-        """The answer to a request that may be repeated. Raises ApiError, NoApi."""
+        """The answer to a request that may be repeated. Raises ApiFailure."""
         deadline, settling = Deadline(self._wait), False
         while True:
             try:
                 return self._once(ask, what)
-            except (ApiError, NoApi) as error:
-                passing = isinstance(error, (NoApi, ApiConnectionLost)) or error.passing
+            except ApiFailure as error:
+                passing = isinstance(error, ApiConnectionLost) or error.passing
                 # A restarted API server answers 403 until it has read its RBAC rules.
                 if not passing and not (settling and isinstance(error, Forbidden)):
                     raise
@@ -113,7 +114,7 @@ class Session:
             deadline.pause(PAUSE)
 
     def _once(self, ask: Callable[[Api], T], what: str) -> T:
-        """One try. Raises ApiError or NoApi, and never the RemoteError of a broken SSH connection."""
+        """One try. Raises ApiFailure, and never the RemoteError of a broken SSH connection."""
         try:
             if self._api is None:
                 self._api = self._connect()
@@ -185,7 +186,7 @@ class Session:
                     deadline.pause(PAUSE)
                     continue
                 refused = error
-            except (ApiError, NoApi) as error:
+            except ApiFailure as error:
                 lost = str(error)
             found = self._after(path, lost)
             if done(found):
@@ -201,7 +202,7 @@ class Session:
         """The object after an answer was lost. Raises Unknown."""
         try:
             return self.fetch(path)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             raise Unknown(f"there was no answer ({lost}), and the object could not be read afterwards: {error}") from error
 
 

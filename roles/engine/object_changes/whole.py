@@ -32,7 +32,7 @@ class WholeObject:
     named: str
 
     def unchanged(self) -> None:
-        """Raises NotDone if the object is not the one that was planned for; ApiError, NoApi."""
+        """Raises NotDone if the object is not the one that was planned for; ApiFailure."""
         found = self.session.fetch(self.path)
         if self.before is None:
             if found is not None:
@@ -44,7 +44,7 @@ class WholeObject:
 
     def remove(self) -> str:
         """Remove exactly the object of the plan. Without its resourceVersion: controllers write the status of an object all the time.
-        Raises NotDone, Unknown, ApiError, NoApi."""
+        Raises NotDone, Unknown, ApiFailure."""
         assert self.before is not None
         self.unchanged()
         self.session.deleted(self.path, self.before)
@@ -83,7 +83,7 @@ class WholeObject:
 
 
 def wait_gone(session: Session, path: str, of: str) -> None:
-    """Wait until the object with the UID `of` is gone. Raises NotDone if it still exists after the time limit; ApiError, NoApi."""
+    """Wait until the object with the UID `of` is gone. Raises NotDone if it still exists after the time limit; ApiFailure."""
     deadline = Deadline(REMOVAL)
     while (found := session.fetch(path)) is not None and uid(found) == of:
         if deadline.over:

@@ -17,6 +17,7 @@ from roles.engine.api import (
     Api,
     ApiConnectionLost,
     ApiError,
+    ApiFailure,
     Credentials,
     EtcdAccess,
     EtcdError,
@@ -79,8 +80,10 @@ _EVICTIONS = re.compile(r'^kubelet_(?:evictions|preemptions)\{[^}]*signal="([^"]
 _UNPROVEN = "or continue without this check: --data allow_unproven=true"
 
 
-class NoApi(Exception):
+class NoApi(ApiFailure):
     """No control-plane node of the inventory can be queried; says why."""
+
+    passing = True
 
 
 @dataclass(frozen=True)
@@ -262,7 +265,7 @@ class Cluster:
         return self._recent[1]
 
     def effective(self, host: str, component: str, node_name: str) -> Mapping[str, GateMetric]:
-        """The gates as the running process has them. Raises ApiError or NoApi."""
+        """The gates as the running process has them. Raises ApiFailure."""
         self._gates.pop((host, component), None)
         if component == "kubelet":
             found = self.query(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS))
@@ -282,7 +285,7 @@ class Cluster:
         return self._gates.get((host, component), {})
 
     def configuration(self, node_name: str) -> dict[str, Any]:
-        """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
+        """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiFailure."""
         return self.query(lambda api: kubelet_config(api, node_name, wait=API_WAIT_SECONDS))
 
     def flagz(self, host: str, component: str) -> Mapping[str, str]:
@@ -310,7 +313,7 @@ class Cluster:
                 continue
             try:
                 found[host] = self.component_configuration(host, "kube-scheduler")
-            except (ApiError, NoApi, RemoteError):
+            except (ApiFailure, RemoteError):
                 found[host] = None
         return found
 
@@ -339,7 +342,7 @@ class Cluster:
         return found
 
     def ready_nodes(self) -> list[str]:
-        """The names of the nodes with a kubelet that are Ready now. Raises ApiError or NoApi."""
+        """The names of the nodes with a kubelet that are Ready now. Raises ApiFailure."""
         listed = self.query(lambda api: _nodes(api, API_WAIT_SECONDS))
         kubelets = {name: node for name, node in listed.items() if virtual_mark(node) is None}
         conditions = {name: (node.get("status") or {}).get("conditions") or () for name, node in kubelets.items()}
@@ -353,17 +356,17 @@ class Cluster:
 
     def evictions(self, node_name: str) -> dict[str, int]:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
-        Raises ApiError or NoApi."""
+        Raises ApiFailure."""
         path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
         return evictions(self.query(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
 
     def node(self, node_name: str) -> dict[str, Any]:
-        """A node as the API has it. Raises ApiError or NoApi."""
+        """A node as the API has it. Raises ApiFailure."""
         return self.query(lambda api: api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}"))
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The nodes as the API has them now, or as they were when they were first listed over kept connections: by name, without images and
-        (of nodes that nobody has cordoned) managedFields. Does not wait for an API that is down. Raises ApiError or NoApi."""
+        (of nodes that nobody has cordoned) managedFields. Does not wait for an API that is down. Raises ApiFailure."""
         if not self._listed:
             if self._kept is None:
                 return _nodes(self.api(wait=0))
@@ -371,7 +374,7 @@ class Cluster:
         return self._listed
 
     def object(self, path: str) -> dict[str, Any] | None:
-        """One object by its path; None if it does not exist. Raises ApiError or NoApi."""
+        """One object by its path; None if it does not exist. Raises ApiFailure."""
         return self.query(lambda api: find_object(api, path, wait=API_WAIT_SECONDS))
 
     def last_nodes(self) -> dict[str, dict[str, Any]]:
@@ -395,15 +398,15 @@ class Cluster:
         return [(node.remote, node.credentials.authority, node.components["kube-apiserver"].address) for node in self._nodes.values()]
 
     def known_nodes(self) -> dict[str, dict[str, Any]]:
-        """As `nodes`, but waits for an API that is down, unless they were listed before. Raises ApiError or NoApi."""
+        """As `nodes`, but waits for an API that is down, unless they were listed before. Raises ApiFailure."""
         return self._listed or self.query(lambda api: _nodes(api, API_WAIT_SECONDS))
 
     def node_with_pods(self, node_name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """A node and all pods on it, as the API has them. Raises ApiError or NoApi."""
+        """A node and all pods on it, as the API has them. Raises ApiFailure."""
         return self.query(lambda api: node_with_pods(api, node_name, wait=API_WAIT_SECONDS))
 
     def usage(self, node_name: str, wait: float = API_WAIT_SECONDS) -> NodeUsage:
-        """The current capacity and usage of a node; an error that may pass is waited for, for `wait` seconds. Raises ApiError or NoApi."""
+        """The current capacity and usage of a node; an error that may pass is waited for, for `wait` seconds. Raises ApiFailure."""
         return self.query(lambda api: node_usage(api, node_name, wait=wait))
 
     def ready(self, host: str) -> None:
@@ -411,11 +414,11 @@ class Cluster:
         self.query(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), (host, "kube-apiserver"))
 
     def lease_renewed(self, node_name: str) -> datetime | None:
-        """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiError or NoApi."""
+        """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiFailure."""
         return self.query(lambda api: node_lease(api, node_name, wait=API_WAIT_SECONDS)).renewed
 
     def pods(self, node_name: str) -> list[PodStatus]:
-        """The pods on a node, as the API has them. Raises ApiError or NoApi."""
+        """The pods on a node, as the API has them. Raises ApiFailure."""
         return self.query(lambda api: node_pods(api, node_name, wait=API_WAIT_SECONDS))
 
     def control_plane_ready(self, host: str, wait: float, *, allow_unproven: bool = False) -> str | None:

@@ -8,13 +8,23 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from roles.engine.api import ApiConnectionLost, ApiError, Forbidden, NotFound, Unauthorized, Unusable, kubelet_path, node_lease, presented
+from roles.engine.api import (
+    ApiConnectionLost,
+    ApiFailure,
+    Forbidden,
+    NotFound,
+    Unauthorized,
+    Unusable,
+    kubelet_path,
+    node_lease,
+    presented,
+)
 from roles.engine.bounds import read_json
 from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
 from roles.engine.editing import flag_values
 from roles.engine.named_paths import KUBELET
 from roles.engine.proof import node_signs, signs
-from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.proof.cluster import Cluster
 from roles.engine.proof.node_signs import NodeSigns, Wanted
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.timeouts import patient
@@ -30,7 +40,7 @@ class ProcessLook:
     def __init__(
         self, cluster: Cluster, remote: Remote, program: str, pid: str, node_name: str, argv: Sequence[str], serves: tuple[str, int] | None
     ) -> None:
-        """`serves`: where a component serves; of a kubelet its /configz says it. Raises ApiError, NoApi."""
+        """`serves`: where a component serves; of a kubelet its /configz says it. Raises ApiFailure."""
         self._cluster, self._remote, self._argv = cluster, remote, argv
         self.program, self.pid, self.node_name = program, pid, node_name
         self.configuration: Mapping[str, Any] = cluster.configuration(node_name) if program == KUBELET else {}
@@ -123,5 +133,5 @@ def _judged(look: ProcessLook, name: str, sign: Sign) -> Found:
         return sign.judge(look, signs.value_of(look, look.program, name))
     except ApiConnectionLost:
         raise
-    except (ApiError, NoApi, RemoteError, ValueError) as error:
+    except (ApiFailure, RemoteError, ValueError) as error:
         return signs.unknown(f"{sign.sign}: {error}")

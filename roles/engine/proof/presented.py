@@ -44,7 +44,7 @@ def address_of(node: Mapping[str, Any], kinds: Sequence[str] = ADDRESSES) -> tup
 
 def presented(cluster: Cluster, node: Mapping[str, Any], authority: str = "", kinds: Sequence[str] = ADDRESSES) -> Presented:
     """A handshake with a node's kubelet, from a control-plane node, against a CA (PEM; "": that of the admin kubeconfig there). Raises
-    ApiError, NoApi."""
+    ApiFailure."""
     address = address_of(node, kinds)
     if address is None:
         raise NoApi("its Node object has no IP address, so its kubelet cannot be reached from the control plane")
@@ -67,7 +67,7 @@ def presented(cluster: Cluster, node: Mapping[str, Any], authority: str = "", ki
 
 
 def handshake(remote: Remote, address: tuple[str, int], authority: str, what: str) -> Served:
-    """Raises ApiError, NoApi, RemoteError."""
+    """Raises ApiFailure, RemoteError."""
     remote.ensure_connected()
     transport = remote.transport
     if transport is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from roles.engine.api import ApiError, PodStatus
+from roles.engine.api import ApiFailure, PodStatus
 from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.detail import counted, once_each
@@ -17,7 +17,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained, idle
 from roles.engine.named_paths import KUBELET
 from roles.engine.pairs import is_way
-from roles.engine.proof.cluster import REACH_SECONDS, Cluster, NoApi
+from roles.engine.proof.cluster import REACH_SECONDS, Cluster
 from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
 from roles.engine.proof.kept import ANY, APISERVER
 from roles.engine.proof.not_proven import not_proven
@@ -119,7 +119,7 @@ class Prover:
             self._answered = {host: [name for name, why in found.items() if not why] for host, found in self._through(0.0)}
             if owed.flags or owed.files:
                 self._configuration = self._cluster.component_configuration(owed.host, owed.component)
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             return None if owed.allow_unproven else f"the API cannot be asked: {error}"
         return None
 
@@ -145,7 +145,7 @@ class Prover:
         if self._owed.component == "kubelet" and text.startswith("process: "):
             try:
                 self._lease = self._cluster.lease_renewed(self._owed.node_name)
-            except (ApiError, NoApi):
+            except ApiFailure:
                 self._lease = None
 
     def prove(self, status: Status) -> Proof:
@@ -164,7 +164,7 @@ class Prover:
                 text, problem = check()
                 shown += [text] if text else []
                 problems += problem
-            except (ApiError, NoApi) as error:
+            except ApiFailure as error:
                 unproven.append(str(error))
         if unproven:
             shown.append(f"NOT PROVEN: {once_each(unproven)}")
@@ -184,7 +184,7 @@ class Prover:
         shown, problems = [], []
         try:
             found = self._look(status, named) if self._look and signs_of(owed.component, named) else []
-        except (ApiError, NoApi) as error:
+        except ApiFailure as error:
             found, unproven = [], [*unproven, f"whether it works: {error}"]
         for sign, one in found:
             if one.kind == "shown":

@@ -52,7 +52,7 @@ def unknown(text: str) -> Found:
 
 
 class Look(Protocol):
-    """A changed process, as signs see it. Methods may raise ApiError or NoApi, and None means: not known."""
+    """A changed process, as signs see it. Methods may raise ApiFailure, and None means: not known."""
 
     program: str
     pid: str

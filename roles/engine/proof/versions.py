@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roles.engine.api import ApiError
+from roles.engine.api import ApiFailure
 from roles.engine.bounds import moment
 from roles.engine.bridge import Remote, RemoteError, at_once, spawn, whole
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process, Replacement
-from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.proof.cluster import Cluster
 from roles.engine.timeouts import patient
 
 KUBELET = "kubelet"
@@ -82,7 +82,7 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
 def _nodes(cluster: Cluster) -> dict[str, dict[str, Any]]:
     try:
         return cluster.nodes()
-    except (ApiError, NoApi, RemoteError):
+    except (ApiFailure, RemoteError):
         return {}
 
 
@@ -90,7 +90,7 @@ def _by_api(cluster: Cluster, one: ObservedNode, component: str) -> tuple[str, i
     """Host, process and version of one component."""
     try:
         version = ask.as_version(cluster.component_version(one.remote.name, component) or "")
-    except (ApiError, NoApi, RemoteError):
+    except (ApiFailure, RemoteError):
         version = None
     return one.remote.name, one.components[component].process.pid, version
 

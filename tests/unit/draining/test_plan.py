@@ -142,6 +142,27 @@ def test_a_long_grace_period_needs_a_longer_timeout() -> None:
     assert not plan(*items, consents=DrainConsents(seconds=3700)).refusals
 
 
+MOUNTS = [{"name": "other", "mountPath": "/a"}, {"name": "mounts", "mountPath": "/b", "mountPropagation": "Bidirectional"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "last"),
+    [
+        ({"containers": [{"name": "other"}, {"name": "driver", "volumeMounts": MOUNTS}]}, True),
+        ({"priorityClassName": "system-node-critical"}, True),
+        ({"containers": [{"name": "reader", "volumeMounts": [{**MOUNTS[1], "mountPropagation": "HostToContainer"}]}]}, False),
+        ({"priorityClassName": "system-cluster-critical"}, False),
+    ],
+    ids=["it shares its mounts with the node", "it has the highest priority", "it only sees mounts of the node", "it has a high priority"],
+)
+def test_drivers_of_volumes_leave_after_what_has_volumes(spec: dict[str, Any], last: bool) -> None:
+    """Also if they have the lowest priority number: others may need them to release a volume."""
+    first, stored = deployment(1, 1, "driver"), deployment(1, 1, "stored")
+    first[-1]["spec"] |= spec
+    stored[-1]["spec"] |= {"priority": 5, "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+    assert waves(plan(*stored, *first)) == ([["stored-1-0"], ["driver-1-0"]] if last else [["driver-1-0"], ["stored-1-0"]])
+
+
 def test_waves_of_a_budget_are_cut_over_all_nodes() -> None:
     """Two nodes with two pods each, and a budget that allows one: four waves, not two at once."""
     items = [*spread(deployment(4, 4), "w1", "w1", "w2", "w2"), budget(maxUnavailable=1, status=of_status(4, 3, 4, 1))]
