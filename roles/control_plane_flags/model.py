@@ -108,6 +108,8 @@ def _values(where: str, value: Any) -> FlagValues:
 
 def _value(where: str, value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
+    if value is None:
+        raise ValueError(f"control_plane_flags: {where} is null, which is no value of a flag; write `{ABSENT}` to remove the flag")
     if not isinstance(value, str | bool | int | float):
         raise ValueError(f"control_plane_flags: {where}={value!r} is not a value of a flag; write text, a number, true, false or a list")
     if not text.isprintable():

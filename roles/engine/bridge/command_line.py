@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,7 @@ from pyinfra.context import ctx_state
 
 from roles.engine.bounds import once, read_json
 from roles.engine.bridge.refused import RunRefused
-from roles.engine.inputs import OWN_PREFIX, did_you_mean, listing, registry, unmatched
+from roles.engine.inputs import OWN_PREFIX, converted, did_you_mean, listing, registry, unmatched
 
 _HOME = Path(__file__).resolve().parents[3]
 _files = 0
@@ -194,6 +195,11 @@ def _data_problem(word: str) -> str:
     # pyinfra reads `null` as None, and a key with None counts as one that is not given: the run would be wider than was meant.
     if value.strip() in ("", "null"):
         return _EMPTY.format(key=key, what=value.strip() or "empty")
+    # pyinfra reads with int(), which takes `1_000`, ` 5` and the digits of every script for a number.
+    if converted(value, int) and not re.fullmatch("-?[0-9]+", value):
+        return (
+            f"--data {key}: pyinfra would change its value to a number; write a number in the digits 0 to 9 alone, without + _ or a blank"
+        )
     if value.lstrip()[:1] in ("{", "["):
         return _json_problem(key, value)
     return ""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from roles.engine.inputs.values import sentences
+from roles.engine.inputs.values import sentences, unclear_numbers
 from roles.engine.transaction import Refusal
 
 #: The inventory's data of one host, by key; None: not set.
@@ -62,6 +62,8 @@ def _sentences(error: ValidationError, _: Mapping[str, Any]) -> list[str]:
 
 
 def _checked(host: str, model: type[M], values: Mapping[str, Any], words: Words) -> M:
+    if unclear := unclear_numbers(model, values):
+        raise Refusal(host, "; ".join(unclear))
     try:
         return model(**values)
     except ValidationError as error:

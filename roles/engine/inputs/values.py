@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
@@ -71,6 +73,43 @@ def file_path(key: str, example: str) -> BeforeValidator:
         return Path(value).expanduser()
 
     return BeforeValidator(read)
+
+
+#: The one way in which a number is written, by its type.
+_PLAIN: Final[Mapping[type, str]] = {int: r"-?[0-9]+", float: r"-?[0-9]+(\.[0-9]+)?"}
+
+
+def unclear_numbers(model: type[BaseModel], values: Mapping[str, Any]) -> list[str]:
+    """The keys of a model that are numbers and have what pydantic would convert to one, in sentences: true, 5.0 for a whole number, ` 5`,
+    1_000, 1e3, digits of other scripts. What it does not convert, it refuses itself."""
+    return [
+        f"{key}: {written(value)} is not plainly a number; write it in the digits 0 to 9"
+        for key, value in values.items()
+        for kind in number_kinds(model, key)
+        if _unclear(value, kind)
+    ]
+
+
+def number_kinds(model: type[BaseModel], key: str) -> set[type]:
+    """{int} or {float} for a key that is a number; else empty."""
+    annotation = model.model_fields[key].annotation
+    parts = {get_args(one)[0] if hasattr(one, "__metadata__") else one for one in get_args(annotation) or (annotation,)} - {type(None)}
+    return parts if len(parts) == 1 and parts <= set(_PLAIN) else set()
+
+
+def _unclear(value: Any, kind: type) -> bool:
+    if not isinstance(value, str):
+        return isinstance(value, bool) or (isinstance(value, float) and kind is int)
+    return not re.fullmatch(_PLAIN[kind], value) and converted(value, float)
+
+
+def converted(text: str, kind: type[int] | type[float]) -> bool:
+    """Whether Python takes a text for a number; it also takes blanks, underscores and the digits of every script."""
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
 
 
 def sentences(error: ValidationError) -> list[str]:

@@ -53,6 +53,7 @@ def test_content_from_a_file_here(tmp_path: Path) -> None:
         ({"scheduler": {"a b": "x"}}, "'a b' is not the name of a flag"),
         ({"scheduler": {"a": "x\ny"}}, "not printable"),
         ({"scheduler": {"a": "$(HOME)"}}, r"the kubelet would replace \$\(\.\.\.\)"),
+        ({"scheduler": {"a": None}}, "`absent` to remove the flag"),
         ({"scheduler": {"a": []}}, "empty list"),
         ({"scheduler": {"a": {"b": 1}}}, "is not a value of a flag"),
         ("scheduler", "write COMPONENT:FLAG=VALUE"),

@@ -122,7 +122,7 @@ SINGLE = [
     Wrong(
         "null for a flag",
         ("control_plane_flags", "-y", *data(control_plane_flags='{"kube-apiserver": {"v": null}}')),
-        ("--v=None is not a value",),
+        ("`absent` to remove the flag",),
     ),
     Wrong(
         "null for a file",
