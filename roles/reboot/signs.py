@@ -1,7 +1,7 @@
 """How a node says that it needs a reboot: each distribution family has a sign of its own. Pure.
 
 A newer kernel is compared for every family (kernels.py). The signs here are also about libraries and services that only a boot replaces.
-That a sign is missing means "no" only where something on the node would set it: elsewhere it is not known.
+Only an answer means "no": that a file is missing is one where a package that would write it is installed, else it is not known.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Sign:
     """`key`: its name in the node's answer (templates/boot_facts.sh.j2); `shown`: what asks for the reboot, for people; `families`: whose
-    it is, in the words of ID and ID_LIKE (os-release(5)); `absent_is_no`: on these families its absence means that no reboot is needed;
-    elsewhere only its own answer counts. `source`: where that is written."""
+    it is, in the words of ID and ID_LIKE (os-release(5)). `source`: where that is written."""
 
     key: str
     shown: str
     families: tuple[str, ...]
     source: str
-    absent_is_no: bool = False
 
 
 #: docs/disruption.md has them for operators.
 SIGNS: tuple[Sign, ...] = (
-    Sign("reboot-required", "/run/reboot-required", ("debian", "ubuntu"), "update-notifier-common, unattended-upgrades", absent_is_no=True),
+    # Their maintainer scripts call update-notifier-common's program if it is there; unattended-upgrades has a hook of its own for kernels.
+    Sign("reboot-required", "/run/reboot-required", ("debian", "ubuntu"), "update-notifier-common, unattended-upgrades"),
     Sign("reboot-needed", "/run/reboot-needed", ("suse", "opensuse", "sles"), "libzypp, zypp-boot-plugin(8), transactional-update(8)"),
     Sign("zypper", "`zypper needs-rebooting`", ("suse", "opensuse", "sles"), "zypper(8): 102"),
     Sign(
@@ -61,7 +60,7 @@ class Need:
     def why_not(self) -> str:
         """Why it is not rebooted for what is installed."""
         if not self.known:
-            return f"whether libraries need a reboot is not known on this distribution ({self.family or 'unknown'})"
+            return f"whether libraries need a reboot is not known on this node ({self.family or 'unknown'})"
         files = [one.shown for one in self.denying if one.shown.startswith("/")]
         asked = [one.shown for one in self.denying if not one.shown.startswith("/")]
         return ", ".join([*(f"no {one}" for one in files), *(f"no need by {one}" for one in asked)])
@@ -70,9 +69,5 @@ class Need:
 def judge_signs(said: Mapping[str, bool], family: str) -> Need:
     """`said`: what the node answers, by key: True asks for a reboot, False denies it, missing: it cannot say. `family` as in BootFacts."""
     words = [word for word in re.split(r"[\s\"']+", family.lower()) if word]
-
-    def denies(sign: Sign) -> bool:
-        return said.get(sign.key) is False or (sign.absent_is_no and bool({*sign.families} & {*words}) and sign.key not in said)
-
     asking = tuple(sign for sign in SIGNS if said.get(sign.key))
-    return Need(asking, tuple(sign for sign in SIGNS if denies(sign)), words[0] if words else "")
+    return Need(asking, tuple(sign for sign in SIGNS if said.get(sign.key) is False), words[0] if words else "")

@@ -322,6 +322,11 @@ class Machine:
         (etc / "hostname").write_text(f"{self.name}\n")
         (etc / "hosts").write_text(f"127.0.0.1 localhost\n{self.address} {self.name}\n")
         (etc / "machine-id").write_text("")
+        # unattended-upgrades has this hook. A node without one that writes /run/reboot-required cannot say that it needs no reboot.
+        hook = etc / "kernel/postinst.d/unattended-upgrades"
+        hook.parent.mkdir(parents=True, exist_ok=True)
+        hook.write_text("#!/bin/sh\n")
+        hook.chmod(0o755)
         key = etc / "ssh/ssh_host_ed25519_key"
         if not key.exists():
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.name, "-f", key)

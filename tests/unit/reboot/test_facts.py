@@ -81,6 +81,8 @@ class Node:
             "/etc/fstab",
             "/etc/selinux/",
             "/etc/os-release",
+            "/etc/kernel/",
+            "/usr/share/update-notifier/",
         ):
             script = script.replace(path, f"{self.root}{path}")
         script = script.replace("PATH=/usr/local/sbin", f"PATH={self.root}/bin:/usr/local/sbin")

@@ -33,7 +33,7 @@ def test_each_node_with_what_becomes_of_it_and_why(monkeypatch: pytest.MonkeyPat
     text = shown(
         monkeypatch,
         *(plan(one) for one in nodes),
-        plan(candidate("w4")),
+        plan(candidate("w4", signs={"reboot-required": False})),
         plan(candidate("w5", mark=Mark(RUN, NEW).text())),
         plan(candidate("cp1", control_plane=True, signs=ASKS)),
     )

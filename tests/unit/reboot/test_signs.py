@@ -20,9 +20,10 @@ SUSE, RED_HAT = 'opensuse-leap\n"suse opensuse"\n', '"rocky"\n"rhel centos fedor
 @pytest.mark.parametrize(
     ("said", "family", "known", "asking"),
     [
-        ({}, "debian\n", True, []),
+        ({}, "debian\n", False, []),
+        ({"reboot-required": False}, "debian\n", True, []),
         ({"reboot-required": True}, "debian\n", True, ["reboot-required"]),
-        ({}, 'ubuntu\n"debian"\n', True, []),
+        ({}, 'ubuntu\n"debian"\n', False, []),
         ({"reboot-needed": True}, SUSE, True, ["reboot-needed"]),
         ({}, SUSE, False, []),
         ({"zypper": False}, SUSE, True, []),
@@ -48,12 +49,12 @@ def test_what_a_node_says(said: dict[str, bool], family: str, known: bool, askin
     assert (found.known, [one.key for one in found.asking]) == (known, asking)
     made = plan(candidate(signs=said, family=family))
     assert made.what == ("reboot" if asking else "none") and made.known is known
-    assert ("is not known on this distribution" in made.why) is not known
+    assert ("is not known on this node" in made.why) is not known
 
 
 def test_the_plan_names_the_family_that_cannot_say_it() -> None:
     made = plan(candidate(signs={}, family=SUSE))
-    assert made.why.startswith("whether libraries need a reboot is not known on this distribution (opensuse-leap), and no installed kernel")
+    assert made.why.startswith("whether libraries need a reboot is not known on this node (opensuse-leap), and no installed kernel")
     assert plan(candidate(signs={"needs-restarting": False}, family=RED_HAT)).why.startswith("no need by `needs-restarting -r`, and no")
 
 
@@ -96,6 +97,27 @@ def test_the_programs_that_are_asked(node: Node, program: str, script: str, said
 def test_the_files_that_are_looked_for(node: Node, path: str, said: dict[str, bool]) -> None:  # noqa: F811
     node.write(path, "")
     assert parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs == said
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [
+        "usr/share/update-notifier/notify-reboot-required",
+        "etc/kernel/postinst.d/update-notifier",
+        "etc/kernel/postinst.d/unattended-upgrades",
+    ],
+)
+def test_a_file_that_nothing_would_write_is_no_answer(node: Node, writer: str) -> None:  # noqa: F811
+    def said() -> dict[str, bool]:
+        return dict(parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs)
+
+    assert said() == {}
+    node.write(writer, "#!/bin/sh\n")
+    assert said() == {}  # dpkg leaves a hook that somebody has switched off
+    (node.root / writer).chmod(0o755)
+    assert said() == {"reboot-required": False}
+    node.write("run/reboot-required", "")
+    assert said() == {"reboot-required": True}
 
 
 @pytest.mark.parametrize("part", ["kernel", "initrd", "kernel-modules"])
