@@ -10,6 +10,7 @@ from typing import Any
 from roles.engine import bridge, starting
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
+from roles.engine.control_plane import own_etcd
 from roles.engine.draining import cluster_time, read_drain
 from roles.engine.inputs import Changes, Declared, Undo, chosen
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_settings, restarted
@@ -168,6 +169,8 @@ def _restart(reached: ConnectedCluster, remote: Remote, node: SurveyedNode) -> d
         raise Refusal(remote.name, "; ".join(str(one) for one in left))
     found = [*kubelet_plan.warnings(kubelet), *ask.rewritten_files(kubelet, said)]
     found += [str(one) for one in obstacles if one.stops is not Stops.note or one.cause is Cause.unproven]
+    if node.components and own_etcd(kubelet) is None:
+        found.append("its etcd is no static pod of this node: what etcd itself needs to start is not judged")
     if complaint is None:
         found.append("its kubelet could not be asked whether it starts with its present files")
     try:

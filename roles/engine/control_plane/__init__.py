@@ -2,7 +2,17 @@
 
 from roles.engine.control_plane import control_plane_plan
 from roles.engine.control_plane.control_plane_plan import places
-from roles.engine.control_plane.facts import COMPONENTS, Component, ControlPlane, etcd_argv, find, ignored_files, look, sourced_gates
+from roles.engine.control_plane.facts import (
+    COMPONENTS,
+    Component,
+    ControlPlane,
+    EtcdPod,
+    find,
+    ignored_files,
+    look,
+    own_etcd,
+    sourced_gates,
+)
 from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick, scheduler_kubeconfig
 
 __all__ = [
@@ -10,13 +20,14 @@ __all__ = [
     "RULES",
     "Component",
     "ControlPlane",
+    "EtcdPod",
     "ask_flags",
     "beyond_the_trick",
     "control_plane_plan",
-    "etcd_argv",
     "find",
     "ignored_files",
     "look",
+    "own_etcd",
     "places",
     "scheduler_kubeconfig",
     "sourced_gates",

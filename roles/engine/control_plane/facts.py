@@ -191,12 +191,22 @@ def look(kubelet: Kubelet) -> ControlPlane:
     return ControlPlane(components, refusals, tuple(warnings))
 
 
-def etcd_argv(kubelet: Kubelet) -> tuple[str, ...]:
-    """The command line in the manifest of the node's own etcd, kube-system/etcd as kubeadm names it; () if there is none."""
+@dataclass(frozen=True)
+class EtcdPod:
+    """A node's own etcd as a static pod, kube-system/etcd as kubeadm names it: its manifest, the container that runs it, and its command
+    line there."""
+
+    data: bytes
+    container: str
+    argv: tuple[str, ...]
+
+
+def own_etcd(kubelet: Kubelet) -> EtcdPod | None:
+    """None if no manifest of the node runs it: etcd is a unit, or on other machines."""
     for entry in _entries(kubelet, kubelet.manifests) if kubelet.manifests else ():
-        if entry.identity == "kube-system/etcd":
-            return next(((*one.command, *one.args) for one in entry.runs("etcd")), ())
-    return ()
+        if entry.identity == "kube-system/etcd" and entry.file.data is not None:
+            return next((EtcdPod(entry.file.data, one.name, (*one.command, *one.args)) for one in entry.runs("etcd")), None)
+    return None
 
 
 # ---- the directory

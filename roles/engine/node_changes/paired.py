@@ -12,7 +12,7 @@ from roles.engine import detail, pairs
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, RemoteError, at_once
 from roles.engine.certificates import CertificateError, Material, parse_own
-from roles.engine.control_plane import Component, etcd_argv
+from roles.engine.control_plane import Component, own_etcd
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import read_trust, virtual_mark
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
@@ -140,7 +140,10 @@ def picture_of(found: Survey, plans: Iterable[NodePlan[Any]] = ()) -> Picture:
 
 def servers(host: str, kubelet: Kubelet, components: Mapping[str, Component]) -> list[pairs.Server]:
     """What serves on a control-plane node, with its etcd."""
-    return [*map(pairs.server, components.values()), *(pairs.etcd(host, etcd_argv(kubelet)) if components else ())]
+    return [
+        *map(pairs.server, components.values()),
+        *(pairs.etcd(host, etcd.argv if (etcd := own_etcd(kubelet)) else ()) if components else ()),
+    ]
 
 
 def after(picture: Picture, plans: Iterable[NodePlan[Any]]) -> Picture:

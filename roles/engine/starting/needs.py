@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from roles.engine.bounds import digits
-from roles.engine.control_plane import Component
+from roles.engine.control_plane import Component, own_etcd
 from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, manifest, manifest_parts, unit
 from roles.engine.kubelet import Kubelet, drained, kubelet_plan, lookup
 from roles.engine.starting.model import RECORD, FileRow, Holds, KeyNeed, KeyRow, Needs, PathNeed, PortNeed, Stops
-from roles.engine.starting.table import KEYS, KUBELET, SERVING_KEY, SNI, TUNABLES, rows
+from roles.engine.starting.table import ETCD, KEYS, KUBELET, SERVING_KEY, SNI, TUNABLES, rows
 from roles.engine.transaction import RESOLVERS, Refusal
 
 #: The files of a change, by path; None: it removes the file.
@@ -127,34 +127,39 @@ def component_needs(component: Component, data: bytes | None = None) -> Needs:
     """What the next start of a component needs: with its present manifest, or with `data`. Raises FormatError."""
     data = component.data if data is None else data
     argv = manifest.container_argv(data, component.container)
-    given = any_flag.every(argv)
-    paths: list[PathNeed] = []
-    keys: list[KeyNeed] = []
-    for row in rows(component.name):
-        for value in given.get(row.flag, ()):
-            # A certificate and its key: CERTIFICATE,KEY:NAMES.
-            parts = value.split(":")[0].split(",") if row.flag == SNI else [value]
-            places = [manifest_parts.place_of(data, component.container, part) if part.startswith("/") else None for part in parts]
-            sources = [place.source for place in places if place is not None and place.source is not None]
-            paths += [PathNeed(component.name, row.name, source, row.holds, row.stops, row.dates) for source in sources]
-            if row.flag == SNI and len(sources) == 2:
-                paths[-2] = replace(paths[-2], holds=Holds.certificates)
-                keys.append(KeyNeed(KeyRow(component.name, row.name, row.name, SERVING_KEY), *sources))
-    for name, path, kind in manifest_parts.host_paths(data):
-        if kind in _TYPES:
-            paths.append(PathNeed(component.name, f"volume {name} ({kind})", path, _TYPES[kind], Stops.start))
     port = flags.last_flag(argv, "secure-port") or str(component.address[1])
     address = flags.last_flag(argv, "bind-address") or "0.0.0.0"  # noqa: S104 - the component's default
     # What it holds already is its own, whatever its process is by then.
     number = digits(port)
     new = number is not None and number != component.address[1] and manifest_parts.host_network(data)
     ports = (PortNeed(component.name, "--secure-port", number or 0, address),) if new else ()
-    return Needs(component.node_name, tuple(_usable(paths)), ports, keys=(*_keys(component.name, paths), *keys))
+    return replace(_of_manifest(component.name, component.node_name, data, component.container), ports=ports)
+
+
+def _of_manifest(component: str, node_name: str, data: bytes, container: str) -> Needs:
+    """The files and keys that a container's flags and its pod's volumes name. Raises FormatError."""
+    given = any_flag.every(manifest.container_argv(data, container))
+    paths: list[PathNeed] = []
+    keys: list[KeyNeed] = []
+    for row in rows(component):
+        for value in given.get(row.flag, ()):
+            # A certificate and its key: CERTIFICATE,KEY:NAMES.
+            parts = value.split(":")[0].split(",") if row.flag == SNI else [value]
+            places = [manifest_parts.place_of(data, container, part) if part.startswith("/") else None for part in parts]
+            sources = [place.source for place in places if place is not None and place.source is not None]
+            paths += [PathNeed(component, row.name, source, row.holds, row.stops, row.dates) for source in sources]
+            if row.flag == SNI and len(sources) == 2:
+                paths[-2] = replace(paths[-2], holds=Holds.certificates)
+                keys.append(KeyNeed(KeyRow(component, row.name, row.name, SERVING_KEY), *sources))
+    for name, path, kind in manifest_parts.host_paths(data):
+        if kind in _TYPES:
+            paths.append(PathNeed(component, f"volume {name} ({kind})", path, _TYPES[kind], Stops.start))
+    return Needs(node_name, tuple(_usable(paths)), (), keys=(*_keys(component, paths), *keys))
 
 
 def node_needs(kubelet: Kubelet, components: Iterable[Component] = ()) -> Needs | None:
-    """What the next start of a kubelet and of these components of its node needs, with their present files; None if the kubelet's cannot be
-    read, which others report."""
+    """What the next start of a kubelet, of these components of its node, and of its own etcd needs, with their present files; None if the
+    kubelet's cannot be read, which others report."""
     try:
         found = kubelet_needs(kubelet)
     except (FormatError, Refusal):
@@ -162,6 +167,9 @@ def node_needs(kubelet: Kubelet, components: Iterable[Component] = ()) -> Needs 
     for component in components:
         with contextlib.suppress(FormatError):
             found = together(found, component_needs(component))
+    if etcd := own_etcd(kubelet):
+        with contextlib.suppress(FormatError):
+            found = together(found, _of_manifest(ETCD, kubelet.node_name, etcd.data, etcd.container))
     return found
 
 

@@ -5,7 +5,8 @@ The tunables stand here for everything that compares them with a node (what runs
 Sources (Kubernetes 1.32 and 1.36): pkg/kubelet/cm/container_manager_linux.go (setupKernelTunables), component-helpers node/util/sysctl;
 cmd/kubelet/app/server.go (run, InitializeTLS, BuildAuth, buildKubeletClientConfig), pkg/kubelet/kubelet.go (NewMainKubelet, setupDataDirs),
 pkg/kubelet/certificate/bootstrap/bootstrap.go, pkg/kubelet/network/dns/dns.go, pkg/credentialprovider/plugin/plugin.go; the options of
-k8s.io/apiserver/pkg/server/options, pkg/kubeapiserver/options, cmd/kube-controller-manager/app/options, cmd/kube-scheduler/app/options.
+k8s.io/apiserver/pkg/server/options, pkg/kubeapiserver/options, cmd/kube-controller-manager/app/options, cmd/kube-scheduler/app/options;
+etcd server/etcdmain/config.go and client/pkg/transport/listener.go.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 from roles.engine.starting.model import FileRow, Holds, KeyRow, Stops, Tunable
 
 KUBELET: Final = "kubelet"
-APISERVER, MANAGER, SCHEDULER = "kube-apiserver", "kube-controller-manager", "kube-scheduler"
+APISERVER, MANAGER, SCHEDULER, ETCD = "kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"
 
 #: With protectKernelDefaults a kubelet ends if one of them has another value; without it, it writes the value itself.
 TUNABLES: Final = (
@@ -92,6 +93,13 @@ FILES: Final[tuple[FileRow, ...]] = (
     *_component(SCHEDULER, Holds.identity, "kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig", dates=True),
     *_component(SCHEDULER, Holds.file, "config", "tls-private-key-file", "tls-sni-cert-key"),
     *(row for name in (MANAGER, SCHEDULER) for row in _component(name, Holds.certificates, *_SERVING)),
+    # Without its directory it starts as a new, empty member.
+    *_component(ETCD, Holds.directory, "data-dir", "wal-dir"),
+    *_component(ETCD, Holds.written, "data-dir", "wal-dir"),
+    *_component(ETCD, Holds.file, "config-file", "key-file", "peer-key-file", "client-crl-file", "peer-crl-file"),
+    *_component(ETCD, Holds.certificates, "trusted-ca-file", "peer-trusted-ca-file"),
+    # It starts with expired ones, and neither API servers nor other members connect to it.
+    *_component(ETCD, Holds.certificates, "cert-file", "peer-cert-file", dates=True),
 )  # fmt: skip
 
 #: A flag with several certificates and their keys.
@@ -102,6 +110,10 @@ KEYS: Final[tuple[KeyRow, ...]] = (
     KeyRow(KUBELET, "tlsCertFile", "tlsPrivateKeyFile", "cmd/kubelet/app/server.go, InitializeTLS"),
     *(KeyRow(name, "--tls-cert-file", "--tls-private-key-file", SERVING_KEY) for name in (APISERVER, MANAGER, SCHEDULER)),
     KeyRow(APISERVER, "--etcd-certfile", "--etcd-keyfile", "etcd client/pkg/transport/listener.go, baseConfig"),
+    *(
+        KeyRow(ETCD, f"--{one}cert-file", f"--{one}key-file", "etcd client/pkg/transport/listener.go, baseConfig")
+        for one in ("", "peer-")
+    ),
     KeyRow(APISERVER, "--proxy-client-cert-file", "--proxy-client-key-file", "kube-aggregator pkg/apiserver/apiserver.go"),
     *(
         KeyRow(

@@ -67,6 +67,35 @@ def test_each_certificate_with_its_key() -> None:
     assert names <= {(row.component, row.field or row.flag) for row in FILES}
 
 
+def test_the_nodes_own_etcd_is_judged_with_its_data() -> None:
+    argv = (
+        "etcd",
+        "--data-dir=/pki/data",
+        "--cert-file=/pki/server.crt",
+        "--key-file=/pki/server.key",
+        "--peer-trusted-ca-file=/pki/ca.crt",
+    )
+    found = find(node.parse("cp1", node.answer(manifests={"etcd.yaml": manifest(*argv)})))
+    whole = node_needs(found)
+    assert whole is not None
+    fine = well(whole)
+    assert judge("cp1", whole, fine) == []
+    lost = well(
+        whole,
+        pems={**fine.pems, "/srv/pki/server.crt": certificate(days=-3)},
+        paths={**fine.paths, "/srv/pki/data": PathFact("none", makeable=True), "/srv/pki/ca.crt": PathFact("none")},
+    )
+    assert [str(one).split(";")[0] for one in judge("cp1", whole, lost)] == [
+        "its etcd would not start again: --data-dir names /srv/pki/data, which does not exist",
+        "its etcd would not start again: --peer-trusted-ca-file names /srv/pki/ca.crt, which does not exist",
+        "its etcd would not start again: the certificate in /srv/pki/server.crt (--cert-file) expired on 2026-05-29",
+    ]
+    assert [one.key for one in whole.keys] == ["/srv/pki/server.key"]
+    # Under another name it is somebody else's pod.
+    other = {"etcd.yaml": manifest(*argv).replace(b"name: etcd\n  namespace", b"name: mine\n  namespace")}
+    assert node_needs(find(node.parse("cp1", node.answer(manifests=other)))) == kubelet_needs(found)
+
+
 def test_the_providers_of_credentials() -> None:
     words = ("--image-credential-provider-config=/c.yaml", "--image-credential-provider-bin-dir=/b")
     needs = kubelet_needs(kubelet(), argv=(*node.KUBEADM_ARGV, *words))
