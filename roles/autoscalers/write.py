@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from roles.engine.autoscaling import (
     read_verticals,
     see_leader,
 )
+from roles.engine.context import StepContext
 from roles.engine.disruption import cluster_time
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -36,7 +37,7 @@ from roles.engine.object_changes import (
     api_object,
     managers,
 )
-from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 
 # Seconds: to retry a write that conflicts with a controller's own; more than a sync, for the controller's answer to an update.
@@ -71,8 +72,8 @@ class AutoscalerWriter:
             for action in actions
         )  # fmt: skip
 
-    def _carry_out(self, action: AutoscalerAction, begin: Callable[[Fields], None]) -> str:
-        begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in changed(action)])
+    def _carry_out(self, action: AutoscalerAction, context: StepContext) -> str:
+        context.begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in changed(action)])
         try:
             if action.patch is not None:
                 return self._patch(action, action.patch)

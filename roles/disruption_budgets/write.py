@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from roles.disruption_budgets.fields import changes, restoring, values
 from roles.disruption_budgets.plan import WORKLOADS, BudgetAction
 from roles.engine.api import FIELD_MANAGER, Api
+from roles.engine.context import StepContext
 from roles.engine.disruption import HPA, KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, cluster_time, read_disruption
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -22,7 +23,7 @@ from roles.engine.object_changes import (
     api_object,
     managers,
 )
-from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 
 
@@ -54,8 +55,8 @@ class BudgetWriter:
             for action in actions
         )  # fmt: skip
 
-    def _carry_out(self, action: BudgetAction, begin: Callable[[Fields], None]) -> str:
-        begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in changes(action.before, action.after)])
+    def _carry_out(self, action: BudgetAction, context: StepContext) -> str:
+        context.begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in changes(action.before, action.after)])
         try:
             return self._whole(action).remove() if action.manifest is None else self._apply(action)
         except Unknown as error:

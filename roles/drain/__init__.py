@@ -55,9 +55,8 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     reached = connect_cluster(fleet, wanted.kubeconfig)
     consents, session = wanted.consents, reached.session
     plan = _plan(session, _nodes(fleet, reached, wanted.nodes), consents)
-    runs: list[DrainRun] = []
     info = this_run(new_run_id(), {"cluster": wanted.model_dump()})
-    drainer = Drainer(session, plan, consents, info.id, lambda: runs[0].halted if runs else "")
+    drainer = Drainer(session, plan, consents, info.id)
     show(f"\nPlan of run {info.id}: drain {', '.join(node.name for node in plan.nodes)}")
     if refusals := plan.refusals or ask_again([plan], consents):
         show_lines(plan_text(plan))
@@ -66,7 +65,6 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     show_lines(plan_text(plan, answers))
     dry_run(drainer.cordon_changes(), session, drainer.cordons.tried)
     run = DrainRun(info, drainer, fleet, options.take_over, keep_cordon=wanted.keep_cordon)
-    runs.append(run)
     return Turns.of(run, fleet, "cordon, evict, and prove")
 
 

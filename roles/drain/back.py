@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from roles.drain.run import CAPABILITY, undo_notes
@@ -20,11 +19,10 @@ from roles.engine.draining import (
     SURGE,
     SURGED_BY,
     CordonWriter,
-    SurgeWriter,
+    EndingWriter,
     cordon_back,
     cordon_fields,
     doubt,
-    end_surge,
     left_surges,
     mark_of,
     node_fate,
@@ -49,7 +47,7 @@ from roles.engine.object_changes import (
     object_report,
     show_plan,
 )
-from roles.engine.rollout import ClusterStep, Options, Stage
+from roles.engine.rollout import Options, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable, new_run_id, this_run
 
 UNCORDON = "uncordon"
@@ -141,13 +139,13 @@ def uncordon_run(
 ) -> ObjectRun:  # fmt: skip
     """The run, with its plan shown. Raises DeployError if the plan or the API server refuses it."""
     bridge.stop(plan.refusals)
-    cordons, surges = CordonWriter(session, force=True), SurgeWriter(session, force=True)
+    cordons, surges = CordonWriter(session, force=True), EndingWriter(session, force=True)
 
-    def writer(change: FieldChange) -> CordonWriter | SurgeWriter:
-        return cordons if change.name.startswith("Node ") else surges
+    def writer(change: FieldChange) -> CordonWriter | EndingWriter:
+        return cordons if _action(change) == UNCORDON else surges
 
     plan.actions = dry_run(plan.actions, session, lambda change, api: writer(change).tried(change, api))
-    steps = [_step(session, change, writer(change).steps([change])[0], surges) for change in plan.actions]
+    steps = [step for change in plan.actions for step in writer(change).steps([change], _action(change))]
     run = ObjectRun(
         this_run(new_run_id(), wanted),
         [Stage(tuple(steps))],
@@ -164,12 +162,8 @@ def uncordon_run(
     return run
 
 
-def _step(session: Session, change: FieldChange, step: ClusterStep, surges: SurgeWriter) -> ClusterStep:
-    step.action = UNCORDON
-    if not change.name.startswith("Node "):
-        step.action = "end surge"
-        step.write = partial(end_surge, session, change, surges)
-    return step
+def _action(change: FieldChange) -> str:
+    return UNCORDON if change.name.startswith("Node ") else "end surge"
 
 
 def undo_drain(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:

@@ -66,7 +66,7 @@ class DrainRun(ObjectRun):
         try:
             # Another run may have the lock, and the nodes, by now.
             self._lock.ensure()
-            back = self._drainer.uncordon(str(step.about["node"]))
+            back = self._drainer.uncordon(str(step.about["node"]), self.context)
         except Exception as error:
             self.warnings.append((step.name, f"{step.name} is STILL CORDONED by this run: {error}; uncordon it: {self.uncordon}"))
             ended = self._end(step)

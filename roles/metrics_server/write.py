@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import show
+from roles.engine.context import StepContext
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     ChangedByOthers,
@@ -21,7 +22,7 @@ from roles.engine.object_changes import (
     uid,
     wait_gone,
 )
-from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.metrics_server import health
 from roles.metrics_server.manifests import API_SERVICE, NAME, NAMESPACE, differing
@@ -53,10 +54,10 @@ class ServerWriter:
             for one in actions
         )  # fmt: skip
 
-    def _carry_out(self, action: ServerAction, last: bool, begin: Callable[[Fields], None]) -> str:
+    def _carry_out(self, action: ServerAction, last: bool, context: StepContext) -> str:
         self._unchanged(action)
         after = identified(action.manifest) if action.manifest is not None else None
-        begin([{"path": list(FIELD), "before": action.was, "after": after}])
+        context.begin([{"path": list(FIELD), "before": action.was, "after": after}])
         if action.manifest is None:
             removed = self._remove(action)
             return f"{removed}; {self._works()}" if last and self._serves else removed

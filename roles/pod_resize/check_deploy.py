@@ -11,8 +11,9 @@ from urllib.parse import quote
 from roles.engine import bridge, placement, starting
 from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.context import StepContext
 from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster, is_over
-from roles.engine.rollout import ClusterStep, Fields, Options, Stage, Turns, deploying, table
+from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run
@@ -201,7 +202,7 @@ class CheckRun(ObjectRun):
 
     # ---- one node
 
-    def _node(self, node: NodeCheck, begin: Callable[[Fields], None]) -> str:
+    def _node(self, node: NodeCheck, context: StepContext) -> str:
         """Resize the probe of one node, without recording fields: nothing stays that could be undone."""
         started = self._start(node)
         for stage, step in probe.stages(started, self._ability.minor):

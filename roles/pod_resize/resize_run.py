@@ -9,6 +9,7 @@ from typing import Any
 
 from roles.engine.api import Conflict
 from roles.engine.bridge import show
+from roles.engine.context import StepContext
 from roles.engine.detail import counted
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -23,7 +24,7 @@ from roles.engine.object_changes import (
     is_ending,
     is_over,
 )
-from roles.engine.rollout import ClusterStep, Fields, Stage
+from roles.engine.rollout import ClusterStep, Stage
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.pod_resize import pod_resources
@@ -74,8 +75,8 @@ def stages(
     return [Stage(tuple(pods), at_once), Stage(tuple(last))]
 
 
-def _resized(engine: Engine, step: PodStep, begin: Callable[[Fields], None]) -> str:
-    begin([_field(("spec", "containers", name, "resources"), one.before, one.after) for name, one in step.changes.items()])
+def _resized(engine: Engine, step: PodStep, context: StepContext) -> str:
+    context.begin([_field(("spec", "containers", name, "resources"), one.before, one.after) for name, one in step.changes.items()])
     return str(engine.resize(step))
 
 
@@ -95,10 +96,16 @@ class TemplateUpdate:
     def session(self) -> Session:
         return self.rolling.session
 
-    def carry_out(self, begin: Callable[[Fields], None]) -> str:
+    def carry_out(self, context: StepContext) -> str:
         template = self.template
         path = ("spec", "template", "spec", "containers")
-        begin([_field((*path, name, "resources"), template.before.get(name) or {}, after) for name, after in template.after.items()])
+        fields = [_field((*path, name, "resources"), template.before.get(name) or {}, after) for name, after in template.after.items()]
+        context.begin(fields)
+        return self.update()
+
+    def update(self) -> str:
+        """As `carry_out`, for a step that has recorded it already."""
+        template = self.template
         try:
             self._write(template)
         except Unknown as error:

@@ -128,10 +128,10 @@ class WorkloadResize:
         return failed
 
     def update_template(self, reverting: Callable[[], object] = lambda: None) -> str:
-        """`reverting` is called before a failed roll-out is reverted, and raises nothing. Raises the same as TemplateUpdate.carry_out."""
+        """`reverting` is called before a failed roll-out is reverted, and raises nothing. Raises the same as TemplateUpdate.update."""
         if self.template is None:
             return "its template stays as it is" if self.kept else "its template has it already"
-        return TemplateUpdate(self.rolling, self.template, reverting).carry_out(lambda _: None)
+        return TemplateUpdate(self.rolling, self.template, reverting).update()
 
 
 class Resizer:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from roles.engine.api import FIELD_MANAGER, Api, Conflict, list_objects
 from roles.engine.bridge import show
+from roles.engine.context import StepContext
 from roles.engine.detail import counted
 from roles.engine.object_changes import (
     API_WAIT,
@@ -33,7 +34,7 @@ from roles.engine.object_changes import (
     wait_gone,
     workload_rollout,
 )
-from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.priority_classes import class_facts, plan
 from roles.priority_classes.class_facts import ObservedClasses, is_default, policy_of, value_of
@@ -83,8 +84,8 @@ class Writer:
             action.name, action.summary, action.shown, partial(self._carry_out, action), "", action=action.what, about=about
         )  # fmt: skip
 
-    def _carry_out(self, action: Action, begin: Callable[[Fields], None]) -> str:
-        begin(changed(action))
+    def _carry_out(self, action: Action, context: StepContext) -> str:
+        context.begin(changed(action))
         try:
             return self._do(action)
         except Unknown as error:

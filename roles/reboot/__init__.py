@@ -72,7 +72,6 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
         leaving=nodes.leaving,
         consents=["allow_unproven=true"] if options.allow_unproven else (),
     )
-    nodes.run = run
     controls = any(plan.candidate.is_control_plane and plan.what == "reboot" for plan in plans)
     report.show_plan(run, stages, plans, [*versions.notes, *([reached.found.cluster.etcd_summary()] if controls else [])], drains)
     turns = Turns.of(run, fleet, "drain, reboot, prove, uncordon")

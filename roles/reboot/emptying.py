@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
 
+from roles.engine.context import StepContext
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, RunLimit, end_surges, give_back, node_fate, node_path
 from roles.engine.harmless import one_line
 from roles.engine.node_changes import Wanted, judge, together
-from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, uid
+from roles.engine.object_changes import NotDone, Object, Session, uid
 from roles.engine.rollout import Stage
 from roles.reboot.plan import MARK, RebootPlan, brought_back
 
@@ -35,31 +35,25 @@ class Emptying:
         self._cordons = CordonWriter(session, force=False)
         self._limit = RunLimit(session)
 
-    def drain(self, node: str, run: ObjectRun, runs: Collection[str]) -> str:
+    def drain(self, node: str, context: StepContext, runs: Collection[str]) -> str:
         """Cordon the node and empty it; the proof in a few words. A cordon that it has already stays as it is, unless it is of one of
         `runs`. Raises NotDone, ApiFailure; then the node has the cordon that it had, or none."""
-
-        def note(event: Mapping[str, Any]) -> None:
-            run.record.write(event)
-            # Right before it is done: another run may have taken the lock meanwhile.
-            run.hold()
-
         return NodeDrain(
-            self._session, node, self._consents, run.info.id, note, lambda: run.halted, continues=runs.__contains__, limit=self._limit
-        ).begin()  # fmt: skip
+            self._session, node, self._consents, context.run, continues=runs.__contains__, limit=self._limit
+        ).begin(context)  # fmt: skip
 
-    def end_surges(self, of: str, run: ObjectRun) -> str:
+    def end_surges(self, of: str, context: StepContext) -> str:
         """End what an earlier run has left of its surges; "" if that is nothing. Raises NotDone, ApiFailure."""
-        return end_surges(self._session, of, run.record.write)
+        return end_surges(self._session, of, context)
 
-    def uncordon(self, node: str, runs: Collection[str]) -> str:
+    def uncordon(self, node: str, context: StepContext, runs: Collection[str]) -> str:
         """Uncordon the node if one of these runs has cordoned it; the result in a few words. Raises NotDone, ApiFailure."""
         path = node_path(node)
         found = self._session.fetch(path)
         if found is None:
             raise NotDone("its Node object was deleted")
         fate = node_fate(found)
-        back = give_back(self._cordons, path, uid(found), runs)
+        back = give_back(self._cordons, path, uid(found), runs, context)
         if back.done or not fate.cordon:
             return back.done or back.why
         return f"it keeps the cordon that it had, of {f'run {fate.by}' if fate.cordon == 'ours' else fate.by}"

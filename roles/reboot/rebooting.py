@@ -10,11 +10,12 @@ from typing import Any
 
 from roles.engine import detail
 from roles.engine.api import ApiFailure, node_lease
-from roles.engine.bridge import Remote, RemoteError, show
-from roles.engine.object_changes import NotDone, Object, ObjectRun, RevertFailed, Session, Undone, uid
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.context import StepContext
+from roles.engine.object_changes import NotDone, Object, RevertFailed, Session, Undone, uid
 from roles.engine.object_changes.api_object import is_ready
 from roles.engine.proof import Cluster
-from roles.engine.rollout import ClusterStep, Fields, Options
+from roles.engine.rollout import ClusterStep, Options
 from roles.engine.timeouts import Deadline, patient, unless_set
 from roles.reboot import facts, next_boot
 from roles.reboot.emptying import Emptying, write_mark
@@ -45,8 +46,6 @@ LOOK_AGAIN = 1.0
 TELL_AGAIN = 30.0
 KEPT_SECONDS = 60.0
 
-Begin = Callable[[Fields], None]
-
 
 class NotBack(NotDone):
     """The node has the order to reboot, and it is not proven that it is back: it stays cordoned. Says what is missing, and what to do."""
@@ -57,7 +56,7 @@ class NotWorked(NotDone):
 
 
 class NodeReboots:
-    """The steps of a run. `servers` are the control-plane nodes of the inventory; `run` is set before the first step begins."""
+    """The steps of a run. `servers` are the control-plane nodes of the inventory."""
 
     def __init__(
         self,
@@ -71,7 +70,6 @@ class NodeReboots:
     ) -> None:
         self._session, self._cluster, self._remotes, self._servers = session, cluster, remotes, servers
         self._emptying, self._options, self._wanted = emptying, options, wanted
-        self.run: ObjectRun | None = None
         #: Hosts that have the order to reboot and are not proven yet, for an operator who quits.
         self.away: set[str] = set()
 
@@ -90,74 +88,69 @@ class NodeReboots:
         names = ", ".join(sorted(self.away))
         return f"{names} may still reboot, and stays cordoned: the same command, run again, proves it and uncordons it"
 
-    @property
-    def _the_run(self) -> ObjectRun:
-        assert self.run is not None  # no step begins before
-        return self.run
-
     def _limit(self) -> Deadline:
         """For the node's first answer, and again for its proof: after a boot, images are read from a cold disk."""
         return Deadline(unless_set(self._wanted.reboot_timeout, "reboot_timeout" in self._wanted.model_fields_set), as_given=True)
 
     # ---- the three kinds of steps
 
-    def _reboot(self, plan: RebootPlan, soak: int, begin: Begin) -> str:
+    def _reboot(self, plan: RebootPlan, soak: int, context: StepContext) -> str:
         remote = self._remotes[plan.host]
         self._check_again(plan, remote)
         self._others_well(plan)
-        begin([{"path": ["metadata", "annotations", MARK], "before": None, "after": self._mark(plan).text()}])
+        context.begin([{"path": ["metadata", "annotations", MARK], "before": None, "after": self._mark(plan, context).text()}])
         try:
-            write_mark(self._session, plan.path, plan.uid, self._mark(plan).text())
-            moved = self._emptying.drain(plan.name, self._the_run, {plan.continued} - {""})
+            write_mark(self._session, plan.path, plan.uid, self._mark(plan, context).text())
+            moved = self._emptying.drain(plan.name, context, {plan.continued} - {""})
             self._others_well(plan)
             pods = self._pods(plan)
             expected = expected_pods(pods)
             before = facts.ask_state(remote, facts.SECONDS).boot
-            self._hold(plan, before)
+            self._hold(plan, before, context)
             ending = plan_ending(plan.candidate.unit_name, plan.candidate.static, pods)
-            order = partial(self._order, remote, facts.reboot_script(before.id, self._the_run.info.id, ending))
+            order = partial(self._order, remote, facts.reboot_script(before.id, context.run, ending))
             known = order()
         except Exception as error:
-            raise self._released(plan, error) from error
+            raise self._released(plan, error, context) from error
         self.away.add(plan.host)
-        show(f"  {plan.host}: {moved}; rebooting")
+        context.say(f"  {plan.host}: {moved}; rebooting")
         try:
             clock = self._limit()
-            state = self._await_boot(plan, remote, before, clock, order, known)
+            state = self._await_boot(plan, remote, before, clock, order, known, context)
             back = clock.passed
-            show(f"  {plan.host}: answers again after {back:.0f} s, with kernel {state.boot.kernel}; proving")
+            context.say(f"  {plan.host}: answers again after {back:.0f} s, with kernel {state.boot.kernel}; proving")
             proof = self._prove(plan, state.boot, expected, before.offset)
             if soak:
-                proof = self._soaked(plan, soak, state.boot, expected, before.offset)
+                proof = self._soaked(plan, soak, state.boot, expected, before.offset, context)
             kept = self._kept(plan, remote)
-            freed = self._free(plan)
+            freed = self._free(plan, context)
         except _Refused as error:
             prove = partial(self._prove, plan, before, expected, before.offset) if ending else None
-            raise self._released(plan, error, prove) from error
+            raise self._released(plan, error, context, prove) from error
         except Exception as error:
             raise self._not_back(plan, error) from error
         finally:
             self.away.discard(plan.host)
-        self._check_work(plan, remote, freed)
+        self._check_work(plan, remote, freed, context)
         return f"back after {back:.0f} s; {proof}{kept}; {freed}"
 
-    def _finish(self, plan: RebootPlan, begin: Begin) -> str:
+    def _finish(self, plan: RebootPlan, context: StepContext) -> str:
         """An earlier run has rebooted the node."""
         assert plan.mark is not None  # that is how it was found
-        begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
+        context.begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
         try:
             boot = facts.ask_state(self._remotes[plan.host], facts.SECONDS).boot
             proof = self._prove(plan, boot, Expected(known=False), None)
-            freed = self._free(plan)
+            freed = self._free(plan, context)
         except Exception as error:
             raise self._not_back(plan, error) from error
-        self._check_work(plan, self._remotes[plan.host], freed)
+        self._check_work(plan, self._remotes[plan.host], freed, context)
         return f"{proof}; {freed}"
 
-    def _release_only(self, plan: RebootPlan, begin: Begin) -> str:
+    def _release_only(self, plan: RebootPlan, context: StepContext) -> str:
         assert plan.mark is not None
-        begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
-        return self._free(plan)
+        context.begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
+        return self._free(plan, context)
 
     # ---- before the order
 
@@ -178,13 +171,13 @@ class NodeReboots:
         if problem := self._cluster.control_plane_ready(plan.host, patient(SETTLE_SECONDS), allow_unproven=self._options.allow_unproven):
             raise NotDone(problem)
 
-    def _hold(self, plan: RebootPlan, before: Boot) -> None:
+    def _hold(self, plan: RebootPlan, before: Boot, context: StepContext) -> None:
         """Nothing forbids the order. Raises NotDone, Locked, RemoteError."""
-        if self._the_run.halted:
-            raise NotDone(f"the run halts ({self._the_run.halted})")
+        if halted := context.stopped():
+            raise NotDone(f"the run halts ({halted})")
         if before.id != plan.candidate.facts.boot.id:
             raise NotDone("it rebooted while it was drained; run this again")
-        self._the_run.hold()
+        context.hold()
 
     def _order(self, remote: Remote, script: str) -> bool:
         """Order the reboot. False if no answer came: then its effect shows whether the node has the order. Raises _Refused."""
@@ -196,21 +189,28 @@ class NodeReboots:
             raise _Refused(f"the reboot could not be ordered: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
         return True
 
-    def _released(self, plan: RebootPlan, error: Exception, prove: Callable[[], str] | None = None) -> Exception:
+    def _released(self, plan: RebootPlan, error: Exception, context: StepContext, prove: Callable[[], str] | None = None) -> Exception:
         """The node did not reboot: bring it back. `prove`: that its control plane, which had ended for the reboot, serves again."""
         why = f"{str(error) or repr(error)}; it did not reboot"
-        show(f"  {plan.host}: {why}")
+        context.say(f"  {plan.host}: {why}")
         try:
             if prove is not None:
                 why = f"{why}; it serves again: {prove()}"
-            return Undone(f"{why}; {self._free(plan)}")
+            return Undone(f"{why}; {self._free(plan, context)}")
         except Exception as other:
             return RevertFailed(f"{why}; it may still be cordoned ({other}): the same command, run again, continues; see {RUNBOOK}")
 
     # ---- after the order
 
     def _await_boot(
-        self, plan: RebootPlan, remote: Remote, before: Boot, deadline: Deadline, order: Callable[[], bool], known: bool
+        self,
+        plan: RebootPlan,
+        remote: Remote,
+        before: Boot,
+        deadline: Deadline,
+        order: Callable[[], bool],
+        known: bool,
+        context: StepContext,
     ) -> BootState:
         """The node's first answer in a new boot. `known`: it has the order. Raises NotBack, _Refused."""
         last, shown = "", 0.0
@@ -233,7 +233,7 @@ class NodeReboots:
                 raise NotBack(f"it is not back after {deadline.passed:.0f} s: {last}")
             if deadline.passed - shown > TELL_AGAIN:
                 shown = deadline.passed
-                show(f"  {plan.host}: not back yet ({shown:.0f} of {deadline.seconds:.0f} s): {last}")
+                context.say(f"  {plan.host}: not back yet ({shown:.0f} of {deadline.seconds:.0f} s): {last}")
             deadline.pause(LOOK_AGAIN)
 
     def _prove(self, plan: RebootPlan, boot: Boot, expected: Expected, offset: float | None) -> str:
@@ -299,10 +299,10 @@ class NodeReboots:
         problem = self._cluster.control_plane_ready("", 0, allow_unproven=self._options.allow_unproven)
         return [problem] if problem else []
 
-    def _soaked(self, plan: RebootPlan, soak: int, boot: Boot, expected: Expected, offset: float) -> str:
-        show(f"  {plan.host}: proven; soaking for {soak} s")
+    def _soaked(self, plan: RebootPlan, soak: int, boot: Boot, expected: Expected, offset: float, context: StepContext) -> str:
+        context.say(f"  {plan.host}: proven; soaking for {soak} s")
         deadline = Deadline(soak, as_given=True)
-        while not deadline.over and not self._the_run.interrupted:
+        while not deadline.over and not context.stopped():
             deadline.pause(min(LOOK_AGAIN, deadline.left))
         return f"{self._prove(plan, boot, expected, offset)}; soaked {min(deadline.passed, soak):.0f} s"
 
@@ -319,7 +319,7 @@ class NodeReboots:
             deadline.pause(LOOK_AGAIN)
         return ""
 
-    def _check_work(self, plan: RebootPlan, remote: Remote, freed: str) -> None:
+    def _check_work(self, plan: RebootPlan, remote: Remote, freed: str, context: StepContext) -> None:
         """The boot did what the reboot was for. Raises NotWorked, which halts the run: the other nodes would reboot for nothing."""
         try:
             now = self._facts(plan, remote)
@@ -329,7 +329,7 @@ class NodeReboots:
         was_asked = reasons(plan.candidate.facts, plan.newest, force=False)
         if (plan.what == "finish" or was_asked) and (left := reasons(now, newest, force=False)):
             by = " (its boot loader chose the old kernel: check its configuration)" if newest else ""
-            write_mark(self._session, plan.path, plan.uid, effect_text(self._the_run.info.id, now.boot.id, newest), WITHOUT_EFFECT)
+            write_mark(self._session, plan.path, plan.uid, effect_text(context.run, now.boot.id, newest), WITHOUT_EFFECT)
             raise NotWorked(
                 f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; the next run does not reboot it again"
                 " without force=true"
@@ -351,16 +351,16 @@ class NodeReboots:
 
     # ---- the mark and the cordon
 
-    def _mark(self, plan: RebootPlan) -> Mark:
-        return Mark(self._the_run.info.id, plan.candidate.facts.boot.id, plan.keep, plan.continued)
+    def _mark(self, plan: RebootPlan, context: StepContext) -> Mark:
+        return Mark(context.run, plan.candidate.facts.boot.id, plan.keep, plan.continued)
 
-    def _free(self, plan: RebootPlan) -> str:
+    def _free(self, plan: RebootPlan, context: StepContext) -> str:
         """Uncordon, unless somebody else has cordoned it, or another run. The mark goes last: without it nobody would continue. Raises
         Locked: another run may have marked and cordoned it meanwhile."""
-        self._the_run.hold()
+        context.hold()
         # First: the mark of an earlier run on the node leads to what that run has left.
-        ended = self._emptying.end_surges(plan.mark.run, self._the_run) if plan.mark else ""
-        said = self._emptying.uncordon(plan.name, self._mark(plan).runs | (plan.mark.runs if plan.mark else set()))
+        ended = self._emptying.end_surges(plan.mark.run, context) if plan.mark else ""
+        said = self._emptying.uncordon(plan.name, context, self._mark(plan, context).runs | (plan.mark.runs if plan.mark else set()))
         write_mark(self._session, plan.path, plan.uid, None)
         return "; ".join(filter(None, (ended, said)))
 

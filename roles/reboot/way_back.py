@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.engine.bridge import Fleet, show
+from roles.engine.context import StepContext
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, object_report, uid
-from roles.engine.rollout import ClusterStep, Fields, Options, Stage
+from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ObjectsRecord, Writable, new_run_id, this_run
 from roles.reboot.emptying import Emptying, write_mark
 from roles.reboot.model import RebootOptions
@@ -45,15 +46,15 @@ def uncordoning(
     emptying = Emptying(session, RebootOptions().consents)
 
     def step(one: LeftCordoned) -> ClusterStep:
-        def write(begin: Callable[[Fields], None]) -> str:
-            begin([{"path": ["metadata", "annotations", MARK], "before": one.mark.text(), "after": None}])
+        def write(context: StepContext) -> str:
+            context.begin([{"path": ["metadata", "annotations", MARK], "before": one.mark.text(), "after": None}])
             name = str(one.node["metadata"]["name"])
             now = session.fetch(one.path)
             if now is None or read_mark(now) != one.mark:
                 raise NotDone("another run has rebooted it meanwhile, or uncordoned it; run this again")
             # First: the mark of the run on the node leads to them.
-            ended = emptying.end_surges(record.run, run)
-            said = emptying.uncordon(name, one.mark.runs)
+            ended = emptying.end_surges(record.run, context)
+            said = emptying.uncordon(name, context, one.mark.runs)
             write_mark(session, one.path, uid(one.node), None)
             return "; ".join(filter(None, (ended, said)))
 

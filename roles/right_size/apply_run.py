@@ -9,9 +9,10 @@ from typing import Any
 
 from roles.engine.api import ApiFailure, Conflict
 from roles.engine.bridge import RemoteError, show
+from roles.engine.context import StepContext
 from roles.engine.node import ObservationError
 from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, Gone, NotDone, Object, RevertFailed, Session, Undone, WriteRefused
-from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject
 from roles.pod_resize import WorkloadResize
@@ -48,14 +49,14 @@ class WorkloadChange:
         self.about.update(record_of(self.resize, self.targets))
         return ClusterStep(self.resize.name, "its resources fit what it uses", "", self.carry_out, "", action=ACTION, about=self.about)
 
-    def carry_out(self, begin: Callable[[Fields], None]) -> str:
+    def carry_out(self, context: StepContext) -> str:
         """Raises Undone if everything is as before, and RevertFailed; NotDone if nothing was written."""
         # The plan may be hours old: the workloads before this one were watched.
         self.resize = self.again()
         self.about.update(record_of(self.resize, self.targets))
         # What happens between the resize and the first look must count too; but not restarts that the resize itself needs.
         before = None if self.resize.restarts or not self.soak else self._first()
-        begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
+        context.begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
         try:
             self._write(lambda one: one.meanwhile)
             proof = self.resize.resize()
@@ -165,8 +166,8 @@ class WayBack:
     def empty(self) -> bool:
         return not self.resize.steps and self.resize.template is None and not self.targets
 
-    def carry_out(self, begin: Callable[[Fields], None]) -> str:
-        begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
+    def carry_out(self, context: StepContext) -> str:
+        context.begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
         proofs = []
         for target in self.targets:
             with contextlib.suppress(Gone):

@@ -25,6 +25,7 @@ from roles.engine.api.client import Base
 from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, leader, read_autoscalers, read_lease
 from roles.engine.object_changes import ObjectPlan, Session, Undone
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from tests.context import context
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
 from tests.integration.operator import wait_for
 from tests.integration.shadow import Shadow, shadow
@@ -180,7 +181,7 @@ def carried_out(session: Session, action: AutoscalerAction, *, seconds: float = 
     writer = AutoscalerWriter(session, controller, force=False, proof_seconds=seconds)
     (step,) = writer.steps([action])
     fields: list[Any] = []
-    proof = step.write(fields.extend)
+    proof = step.write(context(fields.extend))
     kept = tuple(ChangedField(tuple(one["path"]), one["before"], one["after"]) for one in fields)
     # A created object has its UID only now.
     one = ChangedObject(step.name, step.action, kept, step.about, "done")

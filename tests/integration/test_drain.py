@@ -30,6 +30,7 @@ from roles.engine.draining import (
 )
 from roles.engine.draining.evicting import Evictor, eviction
 from roles.engine.object_changes import NotDone, Object, Session, uid
+from tests.context import context
 from tests.integration.draining import (
     ANYWHERE,
     HOLD,
@@ -266,20 +267,20 @@ def test_each_answer_of_the_eviction_api(lab: Lab, session: Session) -> None:
     assert isinstance(forbidden, Denied) and forbidden.speaker is Speaker.NAMESPACE, forbidden
 
     # A StatefulSet's pod that came back under its name is another pod, and is not touched.
-    mover = Evictor(session, DrainConsents(seconds=60), ["w1"], lambda: "")
+    mover = Evictor(session, DrainConsents(seconds=60), ["w1"])
     owner = get(lab, "statefulset", "db", "-n", NAMESPACE)
     database = PodWorkload("StatefulSet", NAMESPACE, "db", uid(owner), 1, 1, True, owner)
-    assert "another pod has its name, and is not touched" in mover.move(PodFate(other, "w1", "evicted", "", workload=database))
+    assert "another pod has its name, and is not touched" in mover.move(PodFate(other, "w1", "evicted", "", workload=database), context())
     assert uid(pods(lab)["db-0"]) == uid(named["db"]) and "deletionTimestamp" not in pods(lab)["db-0"]["metadata"]
-    assert "gone already" in mover.move(PodFate(gone, "w1", "evicted", ""))
+    assert "gone already" in mover.move(PodFate(gone, "w1", "evicted", ""), context())
     assert "evicted; gone; 1 of StatefulSet t-drain/db are Ready" in mover.move(
-        PodFate(named["db"], "w1", "evicted", "", workload=database)
+        PodFate(named["db"], "w1", "evicted", "", workload=database), context()
     )
     assert uid(pods(lab)["db-0"]) != uid(named["db"])
 
     # Its namespace is being deleted: the namespace's controller ends the pod, and daytwo waits for that.
     with ThreadPoolExecutor() as pool:
-        waits = pool.submit(mover.move, PodFate(ending, "w1", "evicted", ""))
+        waits = pool.submit(mover.move, PodFate(ending, "w1", "evicted", ""), context())
         lab.kubectl("patch", "pod", "held", "-n", "t-ending", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
         assert "its namespace is being deleted" in waits.result(timeout=120) or "gone already" in waits.result()
 
@@ -382,22 +383,22 @@ def test_one_node_in_the_middle_of_another_run(lab: Lab, session: Session) -> No
             workload("a-stored", **stored), workload("b-high", priorityClassName="system-cluster-critical"), workload("web", replicas=2),
             budget("web", maxUnavailable=1),
         ])  # fmt: skip
-        inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", events.append)
+        inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa")
         assert not inside.plan().refusals
-        assert "3 workloads serve elsewhere" in inside.begin()
+        assert "3 workloads serve elsewhere" in inside.begin(context(note=events.append))
     assert cordon_of(lab, "w1") == (True, "r20260101-000000-aaaa") and on(lab, "w1") == []
     assert [event["what"] for event in events] == ["cordon", "evict", "evict", "evict", "evict", "prove"]
     left = [str(event["object"]).removeprefix("pod t-drain/") for event in events if event["what"] == "evict"]
     assert [name.rsplit("-", 2)[0] for name in left] == ["web", "web", "b-high", "a-stored"]
-    assert "read back" in inside.end() and cordon_of(lab, "w1") == (False, "")
+    assert "read back" in inside.end(context(note=events.append)) and cordon_of(lab, "w1") == (False, "")
     # What it would refuse it refuses before the cordon.
     apply(lab, workload("held", grace=30))
     settled(lab)
     (node,) = {one["spec"]["nodeName"] for name, one in pods(lab).items() if name.startswith("held-")}
-    stopped = NodeDrain(session, node, DrainConsents(seconds=5), "r20260101-000000-aaaa", events.append)
+    stopped = NodeDrain(session, node, DrainConsents(seconds=5), "r20260101-000000-aaaa")
     assert any("it may take 30 s to end" in text for text in stopped.plan().refusals)
     with pytest.raises(NotDone, match="cannot be drained now"):
-        stopped.begin()
+        stopped.begin(context())
     assert cordon_of(lab, node) == (False, "")
 
 
@@ -422,11 +423,11 @@ def test_a_pod_that_arrives_without_a_controller_halts_the_drain(lab: Lab, sessi
         if event.get("what") == "prove":
             apply(lab, bare("late", "w1"))
 
-    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", arrives)
+    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa")
     with pytest.raises(
         NotDone, match=r"pods came to w1 in mid-drain, or are stuck there: t-drain/late: it has no controller.*; w1: uncordoned"
     ):
-        inside.begin()
+        inside.begin(context(note=arrives))
     assert cordon_of(lab, "w1") == (False, "") and on(lab, "w1") == ["late"] and not inside.cordoned
 
 

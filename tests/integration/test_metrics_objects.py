@@ -21,6 +21,7 @@ from roles.metrics_server.manifests import DEPLOYMENT_PATH, WantedServer, object
 from roles.metrics_server.model import MetricsServer
 from roles.metrics_server.plan import ServerAction, plan_objects, plan_way_back
 from roles.metrics_server.write import ServerWriter
+from tests.context import context
 from tests.integration.shadow import TOKEN, Shadow, shadow
 from tests.lab import binaries
 
@@ -98,7 +99,7 @@ def done(session: Session, actions: Sequence[ServerAction], *, serves: bool = Fa
         def begin(given: object, fields: list[ChangedField] = fields) -> None:
             fields += [ChangedField(tuple(one["path"]), one["before"], one["after"]) for one in json.loads(json.dumps(given))]
 
-        assert "read back" in step.write(begin)
+        assert "read back" in step.write(context(begin))
         found.append(ChangedObject(step.name, step.action, tuple(fields), json.loads(json.dumps(step.about)), "done"))
     return ObjectsRecord("r1", "c1", "metrics_server", {}, tuple(found))
 

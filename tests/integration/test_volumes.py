@@ -13,6 +13,7 @@ import pytest
 from roles.engine.draining import DrainConsents, DrainPlan, NodeDrain, cluster_time, plan_drain, read_drain
 from roles.engine.draining.evicting import Evictor
 from roles.engine.object_changes import NotDone, Session
+from tests.context import context
 from tests.integration.draining import (
     NAMESPACE,
     apply,
@@ -124,13 +125,13 @@ def test_alone_the_first_would_wait_for_the_second(lab: Lab, session: Session) -
     only_on(lab, "w1", items=[stored("web", replicas=2)])
     first, second = planned(session).leaving
     lab.kubectl("cordon", "w1")
-    alone = Evictor(session, DrainConsents(seconds=20), ["w1"], lambda: "")
+    alone = Evictor(session, DrainConsents(seconds=20), ["w1"])
     with pytest.raises(NotDone, match=rf"is not detached from w1 yet: {second.name} uses it there"):
-        alone.move(first)
+        alone.move(first, context())
     (new,) = on(lab, "w2")
     events = get(lab, "events", "-n", NAMESPACE, f"--field-selector=involvedObject.name={new}")["items"]
     assert pods(lab)[new]["status"]["phase"] == "Pending" and any("Multi-Attach error" in str(one["message"]) for one in events)
-    assert "2 of Deployment t-drain/web are Ready" in Evictor(session, DrainConsents(seconds=90), ["w1"], lambda: "").move(second)
+    assert "2 of Deployment t-drain/web are Ready" in Evictor(session, DrainConsents(seconds=90), ["w1"]).move(second, context())
 
 
 @pytest.mark.slow
@@ -140,17 +141,17 @@ def test_a_volume_that_stays_attached_is_reported(lab: Lab, session: Session) ->
     apply(lab, *objects(NAMESPACE, "shared", mode="ReadWriteMany"))
     only_on(lab, "w1", items=[stored("web", "shared")])
     lab.run("w1", f"touch {BUSY}")
-    inside = NodeDrain(session, "w1", DrainConsents(seconds=30), RUN, lambda event: None)
+    inside = NodeDrain(session, "w1", DrainConsents(seconds=30), RUN)
     assert not inside.plan().notes
     noted = get(lab, "node", "w1")["status"].get("volumesAttached") or []
     status_of(lab, "w1", volumesAttached=[*noted, {"name": ISCSI, "devicePath": ""}])
     try:
-        told = inside.begin()
+        told = inside.begin(context())
     finally:
         status_of(lab, "w1", volumesAttached=None)
     kept = rf"STILL ATTACHED to w1 after 3\d s: {NAMESPACE}-shared \(the kubelet there unmounts it\), {ISCSI} \(kube-c.*; .*out-of-service"
     assert re.search(kept, told), told
-    assert "read back" in inside.end()
+    assert "read back" in inside.end(context())
 
 
 @pytest.mark.slow
@@ -160,7 +161,7 @@ def test_a_claim_of_one_pod_follows_when_the_pod_has_ended(lab: Lab, session: Se
     (one,) = planned(session).leaving
     assert "its replacement is scheduled when this pod has ended" in one.why and one.place == "on w2"
     assert "only one node can write to data" in planned(session, surge=True).refusals[0]
-    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), RUN, lambda event: None)
+    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), RUN)
     before = on(lab, "w1")
-    assert "1 workload serves elsewhere" in inside.begin() and notes(lab)[-2:] == [*before, *on(lab, "w2")]
-    inside.end()
+    assert "1 workload serves elsewhere" in inside.begin(context()) and notes(lab)[-2:] == [*before, *on(lab, "w2")]
+    inside.end(context())

@@ -2,17 +2,16 @@
 
 How another run drains one node in its middle (a reboot, a change that must not meet running pods):
 
-    drain = NodeDrain(session, node, consents, run.info.id, note, stopped)
+    drain = NodeDrain(session, node, consents, context.run)
     plan = drain.plan()          # before any write: show plan_text(plan), refuse plan.refusals
     ...                          # in the node's turn:
-    drain.begin()                # plans again, cordons, evicts in waves, waits for the replacements, proves; or uncordons and raises
+    drain.begin(context)         # plans again, cordons, evicts in waves, waits for the replacements, proves; or uncordons and raises
     ...                          # the change; if it fails and the node must stay cordoned, do not call end()
-    drain.end()                  # uncordons, unless the node was cordoned before, or someone has cordoned it since
+    drain.end(context)           # uncordons, unless the node was cordoned before, or someone has cordoned it since
 
 `session` is `roles.engine.object_changes.connect_cluster(...).session`; `node` the name of the Node (`ConnectedCluster.names` has it by
-host); `note(event)` records an event before it is done, for example LockedRun._note; `stopped()` returns why no further eviction may begin,
-for example `lambda: run.halted`. The mark on the node (CORDONED_BY) names the run: deploys/uncordon.py, a resumed run and a roll-back
-know the cordon by it. A node that is not Ready cannot be drained: `begin` refuses it.
+host); `context` is that of the step (roles/engine/context.py). The mark on the node (CORDONED_BY) names the run: deploys/uncordon.py, a
+resumed run and a roll-back know the cordon by it. A node that is not Ready cannot be drained: `begin` refuses it.
 
 A run that may drain other nodes meanwhile gives all its drains the same RunLimit.
 
@@ -47,7 +46,7 @@ from roles.engine.draining.report import plan_text
 from roles.engine.draining.run_limit import RunLimit
 from roles.engine.draining.second_consent import ask_again
 from roles.engine.draining.surge import SURGED_BY, SURGES, doubt, mark_of, surges_in
-from roles.engine.draining.surging import SurgeWriter, end_surge, end_surges, left_surges, unsurge_change
+from roles.engine.draining.surging import EndingWriter, SurgeWriter, end_surges, left_surges, unsurge_change
 
 __all__ = [
     "CORDON",
@@ -66,6 +65,7 @@ __all__ = [
     "DrainKeys",
     "DrainPlan",
     "Drainer",
+    "EndingWriter",
     "Fate",
     "NodeDrain",
     "NodeFate",
@@ -79,7 +79,6 @@ __all__ = [
     "cordon_change",
     "cordon_fields",
     "doubt",
-    "end_surge",
     "end_surges",
     "give_back",
     "left_surges",

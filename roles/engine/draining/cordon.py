@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine.api import FIELD_MANAGER
+from roles.engine.context import StepContext
 from roles.engine.draining.model import NodeFate
 from roles.engine.inputs import listing
 from roles.engine.object_changes import (
@@ -140,7 +141,7 @@ def cordon_back(node: Object, runs: Collection[str], before: str = "") -> Cordon
     return CordonBack(_change(node, {MARK: None}, f"remove the mark of run {marked}: {why}") if marked in runs else None, why=why)
 
 
-def give_back(writer: CordonWriter, path: str, node_uid: str, runs: Collection[str], before: str = "") -> CordonBack:
+def give_back(writer: CordonWriter, path: str, node_uid: str, runs: Collection[str], context: StepContext, before: str = "") -> CordonBack:
     """Carry out `cordon_back` on the node as it is then; the result's `why` is the proof. Raises NotDone, ApiFailure."""
     for left in reversed(range(_TRIES)):
         found = writer.session.fetch(path)
@@ -148,7 +149,7 @@ def give_back(writer: CordonWriter, path: str, node_uid: str, runs: Collection[s
             return CordonBack(why="the node was deleted")
         back = cordon_back(found, runs, before)
         try:
-            proof = writer.steps([back.change])[0].write(lambda fields: None) if back.change else ""
+            proof = writer.write(back.change, context.beginning()) if back.change else ""
             return CordonBack(back.change, back.done, proof if back.done else back.why)
         except ChangedByOthers:
             if not left:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Pool, show
-from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, eviction_answer, read_disruption
+from roles.engine.bridge import Pool
+from roles.engine.context import StepContext
+from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.draining.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
-from roles.engine.draining.evicting import LOOK_FOR_PLACE, Evictor, NotEvicted
+from roles.engine.draining.evicting import Evictor, NotEvicted, begin_move
 from roles.engine.draining.fates import has_ended, is_cut
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
-from roles.engine.draining.planning import plan_drain, waits_for_place
+from roles.engine.draining.planning import plan_drain
 from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
+from roles.engine.draining.run_limit import RunLimit
 from roles.engine.draining.surging import Surger
 from roles.engine.draining.workloads import node_of, ready_elsewhere
 from roles.engine.harmless import one_line
@@ -32,7 +34,7 @@ from roles.engine.object_changes import (
     uid,
 )
 from roles.engine.placement import own_names
-from roles.engine.rollout import ClusterStep, Fields, Stage, table
+from roles.engine.rollout import ClusterStep, Stage, table
 from roles.engine.timeouts import Deadline
 
 CORDON, SURGE, EVICT, DELETE, PROVE = "cordon", "surge", "evict", "delete", "prove"
@@ -49,19 +51,9 @@ VIEW_AGAIN = 10.0
 
 
 class Drainer:
-    """One drain. `run`: the name of the run that cordons; `stopped` returns why no further eviction may begin, "" if it may. `turn`: the
-    time in which a pod leaves, also one that comes in mid-drain, if the run has several drains (RunLimit.turn)."""
+    """One drain. `run`: the mark of the run that cordons; `limit`: that of the run, if it has several drains."""
 
-    def __init__(
-        self,
-        session: Session,
-        plan: DrainPlan,
-        consents: DrainConsents,
-        run: str,
-        stopped: Callable[[], str] = lambda: "",
-        *,
-        turn: Callable[[PodFate], AbstractContextManager[None]] | None = None,
-    ) -> None:
+    def __init__(self, session: Session, plan: DrainPlan, consents: DrainConsents, run: str, limit: RunLimit | None = None) -> None:
         self.session = session
         self.plan = plan
         self.warnings: list[tuple[str, str]] = []
@@ -71,10 +63,8 @@ class Drainer:
         self._names = [node.name for node in plan.nodes]
         # The pods as last judged, by UID, and when that was (time.monotonic).
         self._seen, self._viewed = {one.uid: one for one in plan.pods}, time.monotonic()
-        # What several pods that wait for a place look at.
-        self._live, self._read_at = DisruptionObjects({}), float("-inf")
-        self._stopped = stopped
-        self._evictor = Evictor(session, consents, self._names, stopped, turn=turn, place=self._place)
+        self._limit = limit
+        self._evictor = Evictor(session, consents, self._names)
         self._surger = Surger(self._evictor, consents, run)
         self._cordons = CordonWriter(session, force=False)
         self._run = run
@@ -105,21 +95,18 @@ class Drainer:
         return self._cordons
 
     def _cordon(self, node: NodeFate) -> ClusterStep:
-        step = self._cordons.steps([self._changes[node.name]])[0]
-        step.action = CORDON
-        step.about = {**step.about, "node": node.name}
-        step.write = partial(self._cordoned, node, step.write)
-        return step
+        (step,) = self._cordons.steps([self._changes[node.name]], CORDON)
+        return replace(step, about={**step.about, "node": node.name}, write=partial(self._cordoned, node))
 
-    def _cordoned(self, node: NodeFate, write: Callable[[Callable[[Fields], None]], str], begin: Callable[[Fields], None]) -> str:
+    def _cordoned(self, node: NodeFate, context: StepContext) -> str:
         """Cordon a node, unless an administrator has done so since the plan. Raises NotDone, ApiFailure."""
         there = self.session.fetch(node_path(node.name))
         now = node_fate(there) if there is not None else node
         if now.cordon == "ours" and now.by not in (node.by, self._run):
             raise ChangedByOthers(f"run {now.by} has cordoned it since the plan: left as it is now; run this again")
         if now.cordon != "theirs":
-            return write(begin)
-        begin([])
+            return self._cordons.write(self._changes[node.name], context)
+        context.begin([])
         return f"{now.by} has cordoned it since the plan: that cordon stays"
 
     def _pod_step(self, one: PodFate, action: str) -> ClusterStep:
@@ -129,24 +116,28 @@ class Drainer:
         summary = f"{action} it from {one.node} ({one.workload or 'without a controller'})"
         return ClusterStep(f"pod {one.name}", summary, "", partial(self._moved, one), "", action=action, about=about)
 
-    def _moved(self, one: PodFate, begin: Callable[[Fields], None]) -> str:
-        def begun(fields: Fields) -> None:
-            begin(fields)
-            # The record takes a moment, and the run may have halted meanwhile.
-            if stopped := self._stopped():
-                raise NotEvicted(f"not evicted ({stopped})")
-
+    def _moved(self, one: PodFate, context: StepContext) -> str:
         if one.fate == "surged":
-            return self._surger.replace(one, begun)
-        begun([])
-        try:
-            return self._evictor.move(one)
-        except NotEvicted as refused:
-            if self._stopped() or not refused.by_budget or not self._past_budgets(one):
-                raise
-            show(f"  {one.name}: {refused}; deleting it past {', '.join(one.budgets)}, by consent")
-            begun([{"path": [DELETE, one.name], "before": one.uid, "after": None}])
-            return f"{refused}; {self._evictor.move(replace(one, fate='deleted'))}"
+            return self._surger.replace(one, context)
+        # It waits for its turn before it is recorded that it leaves.
+        with self._turn(one, context):
+            begin_move(context, [])
+            try:
+                return self._move(one, context)
+            except NotEvicted as refused:
+                if context.stopped() or not refused.by_budget or not self._past_budgets(one):
+                    raise
+                context.say(f"  {one.name}: {refused}; deleting it past {', '.join(one.budgets)}, by consent")
+                begin_move(context, [{"path": [DELETE, one.name], "before": one.uid, "after": None}])
+                return f"{refused}; {self._move(replace(one, fate='deleted'), context)}"
+
+    def _move(self, one: PodFate, context: StepContext) -> str:
+        with self._turn(one, context):
+            return self._evictor.move(one, context)
+
+    def _turn(self, one: PodFate, context: StepContext) -> AbstractContextManager[None]:
+        """The time in which a pod leaves, also one that comes in mid-drain. In its own turn it does not wait again."""
+        return self._limit.turn(one, self._consents.seconds, context) if self._limit is not None else nullcontext()
 
     def _past_budgets(self, one: PodFate) -> bool:
         """The pod may be deleted: the budgets that refuse its eviction now are all named. Raises ApiFailure."""
@@ -158,12 +149,6 @@ class Drainer:
         named = all(state.key in self._consents.ignore_budgets for state in budgets_of(pod, states))
         return named and not eviction_answer(pod, states).allowed
 
-    def _place(self, one: PodFate) -> str:
-        """Why its replacement has no place now. Raises ApiFailure."""
-        if time.monotonic() - self._read_at >= LOOK_FOR_PLACE / 2:
-            self._live, self._read_at = read_drain(self.session), time.monotonic()
-        return waits_for_place(one, self._live, self._names)
-
     def _proof(self, node: NodeFate) -> ClusterStep:
         about = {"path": f"/api/v1/nodes/{node.name}", "uid": uid(node.item), "node": node.name}
         return ClusterStep(
@@ -173,9 +158,9 @@ class Drainer:
 
     # ---- the proof
 
-    def _proven(self, node: str, begin: Callable[[Fields], None]) -> str:
-        begin([])
-        left = self._emptied(node, begin)
+    def _proven(self, node: str, context: StepContext) -> str:
+        context.begin([])
+        left = self._emptied(node, context)
         deadline = Deadline(self._consents.seconds, as_given=True)
         while True:
             unmet = self._unmet()
@@ -211,12 +196,12 @@ class Drainer:
                 return [text]
             deadline.pause(LOOK_AGAIN)
 
-    def _emptied(self, node: str, begin: Callable[[Fields], None]) -> str:
+    def _emptied(self, node: str, context: StepContext) -> str:
         """Wait until no pod that must leave is on the node; evict those that came in mid-drain. Returns what is left."""
         deadline, rounds, said = Deadline(self._consents.seconds, as_given=True), 0, ""
         while True:
             fates = self._fates(node)
-            self._end_sooner(fates, begin)
+            self._end_sooner(fates, context)
             blocked = [f"{one.name}: {one.why}; {one.way_out}" for one in fates if one.fate == "blocks"]
             if blocked:
                 raise NotDone(f"pods came to {node} in mid-drain, or are stuck there: {'; '.join(blocked)}")
@@ -230,23 +215,23 @@ class Drainer:
                 raise NotDone(f"{names} {'came back to' if arrived else 'still end on'} {node}; {self._tolerating(arrived)}")
             if names != said:
                 said = names
-                show(f"  {node}: {'came in mid-drain' if arrived else 'still ending'}: {names}")
+                context.say(f"  {node}: {'came in mid-drain' if arrived else 'still ending'}: {names}")
             if arrived:
                 rounds += 1
-                self._evict_again(node, arrived, begin)
+                self._evict_again(node, arrived, context)
             deadline.pause(LOOK_AGAIN)
 
-    def _end_sooner(self, fates: Sequence[PodFate], begin: Callable[[Fields], None]) -> None:
+    def _end_sooner(self, fates: Sequence[PodFate], context: StepContext) -> None:
         """By consent, pods that somebody else has deleted have less time to end. Raises NotDone, ApiFailure."""
         cap = self._consents.max_grace
         cut = [one for one in fates if one.fate == "ending" and cap is not None and is_cut(one.pod, cap) and one.uid not in self._cut]
-        if not cut or self._stopped():
+        if not cut or context.stopped():
             return
-        begin([{"path": [DELETE, one.name], "before": one.uid, "after": None} for one in cut])
+        context.begin([{"path": [DELETE, one.name], "before": one.uid, "after": None} for one in cut])
         for one in cut:
             self._cut.add(one.uid)
             self._evictor.delete(one.pod)
-            show(f"  pod {one.name}: has only {cap} s to end, by consent")
+            context.say(f"  pod {one.name}: has only {cap} s to end, by consent")
 
     def _fates(self, node: str) -> list[PodFate]:
         """What becomes of the pods that are on the node now. All kinds are read only if a pod is there that was not there before, one that
@@ -269,18 +254,18 @@ class Drainer:
             return one
         return replace(one, pod=pod, fate="ending") if is_ending(pod) and not has_ended(pod) and one.fate != "blocks" else None
 
-    def _evict_again(self, node: str, arrived: Sequence[PodFate], begin: Callable[[Fields], None]) -> None:
+    def _evict_again(self, node: str, arrived: Sequence[PodFate], context: StepContext) -> None:
         """Evict pods that came in mid-drain, recorded before that with the step that proves the node. Raises NotDone, ApiFailure."""
-        if not self._stopped():
-            begin([{"path": [EVICT, one.name], "before": one.uid, "after": None} for one in arrived])
-        if stopped := self._stopped():
+        if not context.stopped():
+            context.begin([{"path": [EVICT, one.name], "before": one.uid, "after": None} for one in arrived])
+        if stopped := context.stopped():
             names = ", ".join(one.name for one in arrived)
             raise NotDone(f"{names} came to {node} in mid-drain, and no further eviction begins ({stopped})")
         pool, errors = Pool(len(arrived)), list[Exception]()
 
         def move(one: PodFate) -> None:
             try:
-                show(f"  pod {one.name}: {self._evictor.move(one)}")
+                context.say(f"  pod {one.name}: {self._move(one, context)}")
                 self.moved_late.append(one.name)
             except (NotDone, ApiFailure) as error:
                 errors.append(NotDone(f"pod {one.name}, which came to {node} in mid-drain: {error}"))
@@ -335,11 +320,11 @@ class Drainer:
 
     # ---- the way back
 
-    def uncordon(self, node: str, *, over: bool = False) -> CordonBack:
+    def uncordon(self, node: str, context: StepContext, *, over: bool = False) -> CordonBack:
         """End this drain's hold of a node: the cordon of an earlier run that it has taken over comes back with its mark, unless that run's
         is `over` too. Raises NotDone, ApiFailure."""
         change = self._changes.get(node)
         if change is None:
             return CordonBack(why="it keeps the cordon that it had")
         before = "" if over else self.taken_over.get(node, "")
-        return give_back(self._cordons, change.path, uid(change.before), {self._run}, before)
+        return give_back(self._cordons, change.path, uid(change.before), {self._run}, context, before)

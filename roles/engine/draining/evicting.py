@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 from roles.engine.api import ApiFailure, Conflict, Denied, EvictionRefused, NotFound, Speaker
-from roles.engine.bridge import show
-from roles.engine.disruption import budget_states, budgets_of, read_disruption
+from roles.engine.context import Fields, StepContext
+from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, read_disruption
 from roles.engine.draining.fates import has_ended, is_cut, kept_by
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
-from roles.engine.draining.reading import Look, cluster_time, pod_path
+from roles.engine.draining.planning import waits_for_place
+from roles.engine.draining.reading import Look, cluster_time, pod_path, read_drain
 from roles.engine.draining.volumes import not_detached
 from roles.engine.draining.workloads import node_of, ready_elsewhere
 from roles.engine.harmless import one_line
@@ -75,44 +75,35 @@ def _ended(pod: Object) -> str:
     return f"ended ({held} keeps its object)" if held and is_ending(pod) and has_ended(pod) else ""
 
 
-class Evictor:
-    """Moves pods. `nodes`: the names of all drained nodes; `stopped` returns why no further eviction may begin, "" if it may. `turn`: the
-    time in which a pod leaves; it may wait for its begin, and raise NotEvicted (RunLimit.turn). `place` returns why the replacement of a
-    pod has no place now, "" if it has one."""
+def begin_move(context: StepContext, fields: Fields) -> None:
+    """Record what moves a pod. Raises NotEvicted: the record takes a moment, and the run may have halted meanwhile."""
+    context.begin(fields)
+    if stopped := context.stopped():
+        raise NotEvicted(f"not evicted ({stopped})")
 
-    def __init__(
-        self,
-        session: Session,
-        consents: DrainConsents,
-        nodes: Collection[str],
-        stopped: Callable[[], str],
-        *,
-        turn: Callable[[PodFate], AbstractContextManager[None]] | None = None,
-        place: Callable[[PodFate], str] = lambda one: "",
-    ) -> None:
+
+class Evictor:
+    """Moves pods. `nodes`: the names of all drained nodes."""
+
+    def __init__(self, session: Session, consents: DrainConsents, nodes: Collection[str]) -> None:
         self.session = session
         self.look = Look(session)
         self.nodes = frozenset(nodes)
         self._consents = consents
-        self._stopped = stopped
-        self._turn = turn
-        self._place = place
+        # What several pods that wait for a place look at.
+        self._live, self._read_at = DisruptionObjects({}), float("-inf")
 
-    def move(self, one: PodFate) -> str:
+    def move(self, one: PodFate, context: StepContext) -> str:
         """Evict (or delete) the pod, wait until it is gone and its replacement is Ready; returns how that was seen. Raises NotDone,
         ApiFailure."""
-        with self._turn(one) if self._turn is not None else nullcontext():
-            return self._move(one)
-
-    def _move(self, one: PodFate) -> str:
         deadline = Deadline(self._consents.seconds, as_given=True)
         if one.waits:
-            self._await_place(one, deadline)
+            self._await_place(one, deadline, context)
         if one.fate == "deleted":
             self.delete(one.pod)
             how = "deleted past its budget, by consent"
         else:
-            how = self._evict(one, deadline)
+            how = self._evict(one, deadline, context)
         since = time.monotonic()
         gone, told = False, ""
         while True:
@@ -124,7 +115,7 @@ class Evictor:
                 return f"{how}; {end or 'gone'}; {said}"
             if gone and (waits := self._waits(one, pods, since)) and waits != told:
                 told = waits
-                show(f"  {one.name}: waits: {one_line(waits)}")
+                context.say(f"  {one.name}: waits: {one_line(waits)}")
             if deadline.over:
                 raise NotDone(self._late(one, pods, deadline, gone))
             deadline.pause(LOOK_AGAIN)
@@ -134,14 +125,20 @@ class Evictor:
         cap = self._consents.max_grace
         self.session.deleted(pod_path(*namespace_and_name(pod)), pod, grace=cap if cap is not None and is_cut(pod, cap) else None)
 
-    def _await_place(self, one: PodFate, deadline: Deadline) -> None:
+    def _place(self, one: PodFate) -> str:
+        """Why its replacement has no place now; "" if it has one. Raises ApiFailure."""
+        if time.monotonic() - self._read_at >= LOOK_FOR_PLACE / 2:
+            self._live, self._read_at = read_drain(self.session), time.monotonic()
+        return waits_for_place(one, self._live, self.nodes)
+
+    def _await_place(self, one: PodFate, deadline: Deadline, context: StepContext) -> None:
         """Wait until a controller has removed the taint that keeps its replacement from every node."""
         said = ""
         while why := self._place(one):
             if why != said:
                 said = why
-                show(f"  {one.name}: waits: {one_line(why)}; {one_line(one.waits)}")
-            if (stopped := self._stopped()) or deadline.over:
+                context.say(f"  {one.name}: waits: {one_line(why)}; {one_line(one.waits)}")
+            if (stopped := context.stopped()) or deadline.over:
                 raise NotEvicted(
                     f"not evicted ({stopped or f'for {deadline.passed:.0f} s'}): its replacement has no place: {why}; {one.waits}"
                 )
@@ -149,7 +146,7 @@ class Evictor:
 
     # ---- the eviction
 
-    def _evict(self, one: PodFate, deadline: Deadline) -> str:
+    def _evict(self, one: PodFate, deadline: Deadline, context: StepContext) -> str:
         """Returns the API server's answer in words."""
         path, body, said = f"{pod_path(*namespace_and_name(one.pod))}/eviction", eviction(one.pod, self._consents.max_grace), ""
         way_out, by_budget = "", False
@@ -172,8 +169,8 @@ class Evictor:
                 way_out = "" if by_budget else f"; {error.way_out}"
             if why != said:
                 said = why
-                show(f"  {one.name}: waits: {one_line(why)}")
-            if stopped := self._stopped():
+                context.say(f"  {one.name}: waits: {one_line(why)}")
+            if stopped := context.stopped():
                 raise self._refused(f"not evicted ({stopped}); refused until then: {why}{way_out}", by_budget=by_budget)
             if deadline.over:
                 way_out = f"; {kept}" if by_budget and (kept := self._kept_by(one)) else way_out

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
-from roles.engine.bridge import Pool, show
-from roles.engine.draining.drainer import DELETE, EVICT, Drainer
-from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate
+from roles.engine.bridge import Pool
+from roles.engine.context import Fields, StepContext
+from roles.engine.draining.drainer import Drainer
+from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate
 from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import cluster_time, read_drain
 from roles.engine.draining.run_limit import RunLimit
 from roles.engine.object_changes import NotDone, Session
-from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.rollout import ClusterStep
 
 
 class NodeDrain:
     """Cordon, drain, (the caller's change), uncordon.
 
-    `node`: the name of a Node. `run`: the name of the run, for the mark on the node. `note(event)` records what follows before it is done,
-    and raises if it cannot; then nothing is done. `stopped` returns why no further eviction may begin (the run halts), "" if it may.
-    A cordon that the node already has stays at the end, whoever set it, unless `continues(mark)` says of an earlier run's that this one
-    ends it. `limit` is that of the run, if it may drain other nodes meanwhile.
+    `node`: the name of a Node. `run`: the mark of the run on the node. A cordon that the node already has stays at the end, whoever set it,
+    unless `continues(mark)` says of an earlier run's that this one ends it. `limit` is that of the run, if it may drain other nodes
+    meanwhile.
     """
 
     def __init__(
@@ -32,8 +31,6 @@ class NodeDrain:
         node: str,
         consents: DrainConsents,
         run: str,
-        note: Callable[[Mapping[str, Any]], None],
-        stopped: Callable[[], str] = lambda: "",
         *,
         continues: Callable[[str], object] = lambda mark: False,
         limit: RunLimit | None = None,
@@ -42,11 +39,8 @@ class NodeDrain:
         self._node = node
         self._consents = consents
         self._run = run
-        self._note = note
-        self._stopped = stopped
         self._continues = continues
         self._limit = limit or RunLimit(session)
-        self._fates: dict[str, PodFate] = {}
         self._drainer: Drainer | None = None
         #: This drain has cordoned the node (or taken over the cordon of an earlier run), and not uncordoned it.
         self.cordoned = False
@@ -63,56 +57,48 @@ class NodeDrain:
         """Also a cordon that a run has set after this one was planned."""
         return node.cordon == "ours" and not self._continues(node.by)
 
-    def begin(self) -> str:
+    def begin(self, context: StepContext) -> str:
         """Cordon and drain the node by a new plan; returns the proof. If it fails, the node gets back the cordon that it had, or none,
         and the error says so. Raises NotDone, ApiFailure."""
         plan = self.plan()
         if plan.refusals:
             raise NotDone(f"{self._node} cannot be drained now: {'; '.join(plan.refusals)}")
-        self._fates = {one.uid: one for one in plan.pods}
-        self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._stopped, turn=self._pod_turn)
+        self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._limit)
         self.cordoned = bool(drainer.cordon_changes())
         done: dict[str, str] = {}
         try:
             for stage in drainer.stages():
-                if why := self._stopped():
+                if why := context.stopped():
                     raise NotDone(f"the drain stopped: {why}")
-                self._carry_out(stage.steps, done)
+                self._carry_out(stage.steps, done, context)
         except Exception as error:
             self._note_moved(done)
             moved = ", ".join(self.moved) or "none"
-            raise NotDone(f"{error}; moved until then: {moved}; {self._node}: {self._back()}") from error
+            raise NotDone(f"{error}; moved until then: {moved}; {self._node}: {self._back(context)}") from error
         self._note_moved(done)
         return done[f"Node {self._node} drained"]
 
-    def end(self) -> str:
-        """Uncordon the node if this drain cordoned it; returns what was done, with the proof. Raises NotDone, ApiFailure."""
-        return self._end(over=True)
-
-    def _end(self, *, over: bool) -> str:
+    def end(self, context: StepContext, *, over: bool = True) -> str:
+        """Uncordon the node if this drain cordoned it; returns what was done, with the proof. `over`: the run whose cordon it continues is
+        over too. Raises NotDone, ApiFailure."""
         assert self._drainer is not None, "begin() comes first"
-        self._note({"event": "uncordon", "node": self._node})
-        back = self._drainer.uncordon(self._node, over=over)
+        context.note({"event": "uncordon", "node": self._node})
+        back = self._drainer.uncordon(self._node, context, over=over)
         self.cordoned = False
         return f"{back.done}: {back.why}" if back.done else back.why
 
     def _note_moved(self, done: Mapping[str, str]) -> None:
         self.moved = [name.removeprefix("pod ") for name in done if name.startswith("pod ")]
 
-    def _carry_out(self, steps: Sequence[ClusterStep], done: dict[str, str]) -> None:
+    def _carry_out(self, steps: Sequence[ClusterStep], done: dict[str, str], context: StepContext) -> None:
         errors: list[Exception] = []
 
         def one(step: ClusterStep) -> None:
-            def begin(fields: Fields) -> None:
-                about = {"object": step.name, "what": step.action, "fields": list(fields)}
-                self._note({**step.about, "event": "drain", **about})
-
             try:
-                with self._turn(step):
-                    done[step.name] = step.write(begin)
-                show(f"  {step.name}: {done[step.name]}")
+                done[step.name] = step.write(context.beginning(partial(_noted, context, step)))
+                context.say(f"  {step.name}: {done[step.name]}")
             except Exception as error:  # the first is raised when all have ended
-                show(f"  {step.name}: {error}")
+                context.say(f"  {step.name}: {error}")
                 errors.append(error)
 
         pool = Pool(max(1, len(steps)))
@@ -122,18 +108,14 @@ class NodeDrain:
         if errors:
             raise errors[0]
 
-    def _turn(self, step: ClusterStep) -> AbstractContextManager[None]:
-        """The time of a step. A pod waits for its own before it is recorded that it leaves."""
-        one = self._fates.get(str(step.about["uid"])) if step.action in (EVICT, DELETE) else None
-        return self._pod_turn(one) if one is not None else nullcontext()
-
-    def _pod_turn(self, one: PodFate) -> AbstractContextManager[None]:
-        return self._limit.turn(one, self._consents.seconds, self._stopped)
-
-    def _back(self) -> str:
+    def _back(self, context: StepContext) -> str:
         if not self.cordoned:
             return "it keeps the cordon that it had"
         try:
-            return self._end(over=False)
+            return self.end(context, over=False)
         except Exception as error:
             return f"STILL CORDONED: {error}; uncordon it with deploys/uncordon.py"
+
+
+def _noted(context: StepContext, step: ClusterStep, fields: Fields) -> None:
+    context.note({**step.about, "event": "drain", "object": step.name, "what": step.action, "fields": list(fields)})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from roles.engine.bridge import Lock, show
+from roles.engine.bridge import Lock
+from roles.engine.context import StepContext
 from roles.engine.draining.evicting import NotEvicted
 from roles.engine.draining.model import PodFate, PodWorkload
 from roles.engine.draining.reading import Look
@@ -27,20 +28,20 @@ class RunLimit:
         self._most: dict[str, int] = {}
 
     @contextlib.contextmanager
-    def turn(self, one: PodFate, seconds: float, stopped: Callable[[], str]) -> Iterator[None]:
+    def turn(self, one: PodFate, seconds: float, context: StepContext) -> Iterator[None]:
         """The time in which a pod leaves, from its eviction until its replacement is Ready. Waits for its begin, at most `seconds`; raises
-        NotEvicted after that, or if `stopped` says why; ApiFailure. In its own turn a pod does not wait again."""
+        NotEvicted after that, or once the run halts; ApiFailure. In its own turn a pod does not wait again."""
         workload = one.workload
         if workload is None or not _limited(one, workload) or one.uid in self._leaving.get(workload.uid, ()):
             yield
             return
-        self._await(one, workload, Deadline(seconds, as_given=True), stopped)
+        self._await(one, workload, Deadline(seconds, as_given=True), context)
         try:
             yield
         finally:
             self._leaving[workload.uid].discard(one.uid)
 
-    def _await(self, one: PodFate, workload: PodWorkload, deadline: Deadline, stopped: Callable[[], str]) -> None:
+    def _await(self, one: PodFate, workload: PodWorkload, deadline: Deadline, context: StepContext) -> None:
         said = False
         while True:
             # One drain decides at a time: a pod counts as leaving before the next one looks.
@@ -51,8 +52,8 @@ class RunLimit:
                     return
             if not said:
                 said = True
-                show(f"  {one.name}: waits: {why}")
-            if halted := stopped():
+                context.say(f"  {one.name}: waits: {why}")
+            if halted := context.stopped():
                 raise NotEvicted(f"{one.name}: not evicted ({halted}): {why}")
             if deadline.over:
                 raise NotEvicted(f"{one.name}: not evicted after {deadline.passed:.0f} s: {why}")

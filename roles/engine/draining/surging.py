@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from roles.engine.api import Conflict, NotFound
-from roles.engine.bridge import show
-from roles.engine.draining.evicting import Evictor
+from roles.engine.context import Fields, StepContext
+from roles.engine.draining.evicting import Evictor, begin_move
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.reading import Look, pod_path, recorded_surges, workload_path
 from roles.engine.draining.surge import CHEAPEST, DELETION_COST, SURGED_BY, mark_of, other_writers, recorded
@@ -33,7 +34,6 @@ from roles.engine.object_changes import (
     uid,
     workload_rollout,
 )
-from roles.engine.rollout import Fields
 from roles.engine.timeouts import Deadline
 
 REPLICAS: ObjectPath = ("spec", "replicas")
@@ -85,6 +85,17 @@ class SurgeWriter(FieldWriter[FieldChange]):
         return f"kubectl get deployment -n {namespace} {name} -o yaml"
 
 
+class EndingWriter(SurgeWriter):
+    """Carries out `left_surges`. The mark goes last: without it nobody would find the cost."""
+
+    def write(self, change: FieldChange, context: StepContext) -> str:
+        return super().write(change, context.beginning(partial(self._begin, change, context)))
+
+    def _begin(self, change: FieldChange, context: StepContext, fields: Fields) -> None:
+        context.begin(fields)
+        forget_costs(self.session, change.before)
+
+
 class Surger:
     """Replaces single pods. `run`: the name of the run, for the mark."""
 
@@ -94,7 +105,7 @@ class Surger:
         self._consents = consents
         self._run = run
 
-    def replace(self, one: PodFate, begin: Callable[[Fields], None]) -> str:
+    def replace(self, one: PodFate, context: StepContext) -> str:
         """A second pod, Ready elsewhere; then the old number again, which removes the doomed one. Raises NotDone, ApiFailure."""
         workload = one.workload
         assert workload is not None and workload.item is not None  # find_surges chooses only such pods
@@ -104,38 +115,38 @@ class Surger:
         if (has := surge_fields(there)[REPLICAS]) not in (1, workload.wanted):
             raise NotDone(f"{workload} has {has} replicas by now, and had {workload.wanted}: left as it is; run this again")
         grow = field_changes(surge_fields(there), {REPLICAS: 2, MARK: self._run})
-        begin([{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
+        begin_move(context, [{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
         deadline = Deadline(self._consents.seconds, as_given=True)
         since = time.monotonic()
         try:
             # The mark first: whoever ends what a killed run has left finds the cost by it.
-            self._write(FieldChange(str(workload), workload_path(workload), there, grow, "a second pod first"))
+            self._write(FieldChange(str(workload), workload_path(workload), there, grow, "a second pod first"), context)
             set_cost(self._evictor.session, one.pod, CHEAPEST)
-            self._second_ready(one, workload, deadline, since)
+            self._second_ready(one, workload, deadline, since, context)
         except Exception:
-            self._give_up(one, workload)
+            self._give_up(one, workload, context)
             raise
-        self.end(workload)
+        self.end(workload, context)
         self._gone(one, workload, deadline)
         return f"a second pod was Ready elsewhere before it left; {workload} has 1 replica again"
 
-    def end(self, workload: PodWorkload) -> str:
+    def end(self, workload: PodWorkload, context: StepContext) -> str:
         """Give a Deployment its one replica back, if it has the mark of this run. Raises NotDone, ApiError."""
         there = self._evictor.session.fetch(workload_path(workload))
         own = there is not None and uid(there) == workload.uid and mark_of(there) == self._run
         change = unsurge_change(there) if there is not None and own else None
-        return self._write(change) if change is not None else "it has no replica more"
+        return self._write(change, context) if change is not None else "it has no replica more"
 
-    def _write(self, change: FieldChange) -> str:
-        return self._writer.steps([change])[0].write(lambda fields: None)
+    def _write(self, change: FieldChange, context: StepContext) -> str:
+        return self._writer.write(change, context.beginning())
 
-    def _second_ready(self, one: PodFate, workload: PodWorkload, deadline: Deadline, since: float) -> None:
+    def _second_ready(self, one: PodFate, workload: PodWorkload, deadline: Deadline, since: float, context: StepContext) -> None:
         look, nodes = self._evictor.look, self._evictor.nodes
         while True:
             pods = look.pods(workload.namespace, since)
             owners = look.controllers(workload, since)
             if ready_elsewhere(pods, owners, nodes, {one.uid}) >= 1:
-                show(f"  {workload}: a second pod is Ready elsewhere")
+                context.say(f"  {workload}: a second pod is Ready elsewhere")
                 return
             if deadline.over:
                 new = [pod for pod in pods if controller(pod) in owners and not is_ending(pod) and uid(pod) != one.uid]
@@ -143,15 +154,15 @@ class Surger:
                 raise NotDone("; ".join([f"its second pod is not Ready after {deadline.passed:.0f} s", *why]))
             deadline.pause(LOOK_AGAIN)
 
-    def _give_up(self, one: PodFate, workload: PodWorkload) -> None:
+    def _give_up(self, one: PodFate, workload: PodWorkload, context: StepContext) -> None:
         """After a failure: the old number again, which removes the new pod, since it is not Ready; and no cost. The failure is what is
         reported."""
-        show(f"  {workload}: its old number of replicas is restored")
+        context.say(f"  {workload}: its old number of replicas is restored")
         try:
             self._restore_cost(one)
-            self.end(workload)
+            self.end(workload, context)
         except Exception as error:
-            show(f"  WARNING: {workload}: {error}; deploys/uncordon.py ends the surge")
+            context.say(f"  WARNING: {workload}: {error}; deploys/uncordon.py ends the surge")
 
     def _restore_cost(self, one: PodFate) -> None:
         """The cost that the pod had before; that of an interrupted run is none."""
@@ -184,26 +195,20 @@ def left_surges(deployments: Collection[Object], surges: Collection[Object]) -> 
     return [change for one in left if (change := unsurge_change(one)) is not None]
 
 
-def end_surges(session: Session, run: str, note: Callable[[Mapping[str, Any]], None] = lambda event: None) -> str:
-    """End what a run, which is over, has left of its surges. Before its node is uncordoned: the mark there leads to them. `note(event)`
-    records each before it is written. Returns what was done, "" for nothing. Raises NotDone, ApiFailure."""
-    writer, names = SurgeWriter(session, force=True), list[str]()
+def end_surges(session: Session, run: str, context: StepContext) -> str:
+    """End what a run, which is over, has left of its surges. Before its node is uncordoned: the mark there leads to them. Each is noted
+    before it is written. Returns what was done, "" for nothing. Raises NotDone, ApiFailure."""
+    writer, names = EndingWriter(session, force=True), list[str]()
     marked = [one for one in session.fetch_all(COLLECTIONS["Deployment"]) if mark_of(one) == run]
     for change in left_surges(marked, recorded_surges(session, marked)):
         about = {"event": "end surge", "object": change.name, "path": change.path, "uid": uid(change.before), "of": run}
-        end_surge(session, change, writer, lambda fields, about=about: note({**about, "fields": list(fields)}))  # type: ignore[misc]
+        writer.write(change, context.beginning(partial(_noted, context, about)))
         names.append(change.name)
     return f"ended the surge of {', '.join(names)}" if names else ""
 
 
-def end_surge(session: Session, change: FieldChange, writer: SurgeWriter, begin: Callable[[Fields], None]) -> str:
-    """Carry out one of `left_surges`; returns the proof. The mark goes last: without it nobody would find the cost. Raises as above."""
-
-    def begun(fields: Fields) -> None:
-        begin(fields)
-        forget_costs(session, change.before)
-
-    return writer.steps([change])[0].write(begun)
+def _noted(context: StepContext, about: Mapping[str, Any], fields: Fields) -> None:
+    context.note({**about, "fields": list(fields)})
 
 
 def forget_costs(session: Session, deployment: Object) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from roles.engine.api import FIELD_MANAGER, Conflict
 from roles.engine.bridge import show
+from roles.engine.context import Fields, StepContext
 from roles.engine.editing import FormatError
 from roles.engine.kubeadm_config.plan import ConfigMapEdit
 from roles.engine.kubeadm_config.stored import KEYS, NAMESPACE, ConfigMap, config_map, path_of
 from roles.engine.object_changes import Object, Session, Unknown
-from roles.engine.rollout import Fields
 from roles.engine.timeouts import Deadline
 
 # Seconds. A restarting API server is away for about 40; CONFLICTS is for a ConfigMap that others keep writing.
@@ -24,7 +23,7 @@ class NotWritten(Exception):
     """The ConfigMap does not have the settings; says why."""
 
 
-def write(session: Session, name: str, edit: ConfigMapEdit, begin: Callable[[Fields], None]) -> str:
+def write(session: Session, name: str, edit: ConfigMapEdit, context: StepContext) -> str:
     """Apply the edit to the current content of the ConfigMap; returns the proof as text.
 
     Calls `begin` with the changed fields before each write whose fields differ from those of the previous write.
@@ -48,7 +47,7 @@ def write(session: Session, name: str, edit: ConfigMapEdit, begin: Callable[[Fie
         fields = [field.recorded for field in edited.fields]
         if fields != noted:
             noted = fields
-            begin(fields)
+            context.begin(fields)
         manifest = {
             "apiVersion": "v1",
             "kind": "ConfigMap",

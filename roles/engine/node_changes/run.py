@@ -24,13 +24,14 @@ from roles.engine.bridge import (
     show,
     sleep,
 )
+from roles.engine.context import Fields
 from roles.engine.node_changes.asking import ask_change
 from roles.engine.node_changes.staged import Staged
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import Leftover, StepDrain, back_command
 from roles.engine.node_changes.verdict import encoded_end, outcome_of, quoted, refusal_text, verdict
 from roles.engine.proof import Proof
-from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Stage, counted
+from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Stage, counted
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import (
     RunInfo,
@@ -258,7 +259,7 @@ class NodeRun(LockedRun):
         # It asks by itself whether the run halts, and then uncordons.
         self._waiting.discard(own)
         self._say(step, f"draining {drain.node} first: {'; '.join(drain.why)}")
-        proof = drain.begin(self._note_locked, self._stopping)
+        proof = drain.begin(self.context)
         self._say(step, f"drained: {proof}")
         self._note({"event": "drained", "node": drain.node, "change": step.change.id, "moved": drain.moved, "proof": proof})
         self._waiting.add(own)
@@ -270,7 +271,7 @@ class NodeRun(LockedRun):
         else:
             try:
                 self._lock.ensure()
-                proof = drain.end()
+                proof = drain.end(self.context)
                 self._say(step, proof)
                 done = proof.partition(": ")[0]
                 step.how = f"{step.how}; drained before it ({counted(len(drain.moved), 'pod')} moved), {done}" if step.how else step.how
@@ -286,7 +287,7 @@ class NodeRun(LockedRun):
                 return
             try:
                 self._lock.ensure()
-                show(f"\n{one.host}: cordoned by run {one.run}, which is over: {one.uncordon(self._note_locked)}")
+                show(f"\n{one.host}: cordoned by run {one.run}, which is over: {one.uncordon(self.context)}")
             except Exception as error:
                 self._keep_cordoned(one.node, str(error) or repr(error))
 
@@ -295,12 +296,7 @@ class NodeRun(LockedRun):
         self.halted = self.halted or f"{node} is STILL CORDONED: {why}"
         self._note_done({"event": "still cordoned", "node": node, "why": why})
 
-    def _note_locked(self, event: Mapping[str, Any]) -> None:
-        """Record what follows, right before it is done, while this run still has the lock."""
-        self._note(event)
-        self._lock.ensure()
-
-    def _stopping(self) -> str:
+    def _stopped(self) -> str:
         return self.halted or ("another change failed" if self._failing else "")
 
     def _on_node(self, step: NodeStep) -> tuple[Staged, str | None]:

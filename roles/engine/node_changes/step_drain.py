@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from roles.engine.context import StepContext
 from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, RunLimit, end_surges, give_back, node_path, run_of_mark
 from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, Session, uid
 from roles.engine.object_changes.api_object import is_ready
@@ -14,8 +13,6 @@ from roles.engine.timeouts import Deadline
 # A node with a restarted kubelet is Ready again within this time, and without the taint of its cordon.
 READY_SECONDS = 90
 _TAINT = "node.kubernetes.io/unschedulable"
-
-Note = Callable[[Mapping[str, Any]], None]
 
 
 def back_command(node: str) -> str:
@@ -49,18 +46,18 @@ class StepDrain:
         """The pods (NAMESPACE/NAME) that were moved."""
         return self._drain.moved if self._drain is not None else []
 
-    def begin(self, note: Note, stopped: Callable[[], str]) -> str:
+    def begin(self, context: StepContext) -> str:
         """Cordon and drain, by a new plan; returns the proof. Raises NotDone, ApiFailure; `cordoned` says whether the node stays
         cordoned then."""
         self._drain = NodeDrain(
-            self.session, self.node, self._consents, self._marked, note, stopped, continues=run_of_mark, limit=self._limit
+            self.session, self.node, self._consents, self._marked, continues=run_of_mark, limit=self._limit
         )  # fmt: skip
-        return self._drain.begin()
+        return self._drain.begin(context)
 
-    def end(self) -> str:
+    def end(self, context: StepContext) -> str:
         """Uncordon, and wait until the node is Ready and takes pods; returns the proof. Raises NotDone, ApiFailure."""
         assert self._drain is not None, "begin() comes first"
-        proof = self._drain.end()
+        proof = self._drain.end(context)
         wait_schedulable(self.session, self.node)
         return proof
 
@@ -78,18 +75,18 @@ class Leftover:
     def run(self) -> str:
         return run_of_mark(self.marked)
 
-    def uncordon(self, note: Note) -> str:
+    def uncordon(self, context: StepContext) -> str:
         """End what that run has left of its surges, and uncordon the node if it still has this mark; returns the proof. Raises NotDone,
         ApiFailure."""
-        ended = end_surges(self.session, self.marked, note)
-        return "; ".join(filter(None, (ended, self._uncordoned(note))))
+        ended = end_surges(self.session, self.marked, context)
+        return "; ".join(filter(None, (ended, self._uncordoned(context))))
 
-    def _uncordoned(self, note: Note) -> str:
+    def _uncordoned(self, context: StepContext) -> str:
         found = self.session.fetch(node_path(self.node))
         if found is None:
             return "the node was deleted"
-        note({"event": "uncordon", "node": self.node, "of": self.run})
-        back = give_back(CordonWriter(self.session, force=False), node_path(self.node), uid(found), {self.marked})
+        context.note({"event": "uncordon", "node": self.node, "of": self.run})
+        back = give_back(CordonWriter(self.session, force=False), node_path(self.node), uid(found), {self.marked}, context)
         if not back.done:
             return f"left as it is: {back.why}"
         wait_schedulable(self.session, self.node)

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 from roles.engine import bridge
 from roles.engine.api import FIELD_MANAGER, Api, ApiError, ApiFailure, Conflict
 from roles.engine.bridge import show, show_lines
+from roles.engine.context import Say, StepContext
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import api_object, object_report
@@ -24,7 +25,7 @@ from roles.engine.object_changes.rolling import LOOK_AGAIN
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
 from roles.engine.proof import NoApi
-from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedField
 
@@ -123,10 +124,10 @@ class FieldWriter(ABC, Generic[C]):
 
     # ---- the write
 
-    def steps(self, changes: Sequence[C]) -> tuple[ClusterStep, ...]:
+    def steps(self, changes: Sequence[C], action: str = "update") -> tuple[ClusterStep, ...]:
         return tuple(
             ClusterStep(
-                change.name, change.summary, change.shown, partial(self._carry_out, change), "", action="update",
+                change.name, change.summary, change.shown, partial(self.write, change), "", action=action,
                 about={"path": change.path, "uid": api_object.uid(change.before)},
             )
             for change in changes
@@ -140,9 +141,10 @@ class FieldWriter(ABC, Generic[C]):
         ]
         return "\n".join(api_object.diff(change.before, item, change.name.replace(" ", "/")) for item in made)
 
-    def _carry_out(self, change: C, begin: Callable[[Fields], None]) -> str:
+    def write(self, change: C, context: StepContext) -> str:
+        """Carry out one change; returns the proof. Raises NotDone, ApiFailure."""
         self.ready(change)
-        begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in change.fields])
+        context.begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in change.fields])
         sent: list[Request] = []
         try:
             proof = self._written(change, change.fields, sent)
@@ -154,17 +156,17 @@ class FieldWriter(ABC, Generic[C]):
             # What someone else has set to the same value is not this run's to revert.
             if isinstance(error, ChangedByOthers) and not sent:
                 raise
-            raise self._revert(change, error) from error
+            raise self._revert(change, error, context.say) from error
         try:
             more = self.followed(change)
         except ApiFailure as error:
             more = f"the effects of the write are NOT PROVEN: {error}"
         return "; ".join(filter(None, (proof, more)))
 
-    def _revert(self, change: C, error: Exception) -> Exception:
+    def _revert(self, change: C, error: Exception, say: Say) -> Exception:
         """Revert what this run wrote, but nothing that someone else has set since."""
         why = str(error) or repr(error)
-        show(f"  {why}")
+        say(f"  {why}")
         try:
             found = self.session.fetch(change.path)
             now = self.values(found) if found is not None else {}

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from roles.engine.bridge import Fleet, Lock, RemoteError, current_task, show
-from roles.engine.rollout import ClusterStep, Fields, LockedRun, Outcome, Stage
+from roles.engine.context import Fields
+from roles.engine.rollout import ClusterStep, LockedRun, Outcome, Stage
 from roles.engine.transaction import OBJECTS_KIND, RunInfo, change_id, object_record
 
 #: Outcomes of a started change that leave the object as before, or deleted by someone else.

@@ -2,7 +2,7 @@
 
 from roles.engine.rollout import options, table
 from roles.engine.rollout.deploying import Turns, deploying, no_data, no_such_host, one, same, unreachable
-from roles.engine.rollout.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Outcome
+from roles.engine.rollout.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Outcome
 from roles.engine.rollout.options import Options
 from roles.engine.rollout.pace import Pace, Stage, stages
 from roles.engine.rollout.table import counted
@@ -11,7 +11,6 @@ __all__ = [
     "CONFIRM_SECONDS",
     "RECONNECT_SECONDS",
     "ClusterStep",
-    "Fields",
     "LockedRun",
     "Options",
     "Outcome",

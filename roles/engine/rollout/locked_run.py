@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 from roles.engine.bridge import Event, Fleet, Pool, RemoteError, Task, on_interrupt, show, spawn, unforeseen_error
+from roles.engine.context import Fields, StepContext
 from roles.engine.rollout.lock import ClusterLock, Locked
 from roles.engine.rollout.number import run_number
 from roles.engine.rollout.pace import Stage
@@ -33,24 +35,20 @@ class Interrupted(Exception):
     """The operator interrupted the run."""
 
 
-#: The fields of an API object that a write will change: {"path": [...], "before": ..., "after": ...}, None if there is no value.
-Fields = Sequence[Mapping[str, Any]]
-
-
 @dataclass
 class ClusterStep:
     """A change of an API object.
 
-    `write` makes the change and returns how it was proven; right before it writes, it calls its argument with the current fields. If it
-    raises an error with an attribute `outcome`, that is the outcome; otherwise the step has failed. `diff` is for the plan; `lost` says
-    what is missing, and what to do, if the write fails or does not begin; `undoes` is the change that this one undoes. `action` is the
-    kind of change, in a word; `about` is recorded with the fields.
+    `write` makes the change and returns how it was proven; right before it writes, it calls `begin` of its context with the current
+    fields. If it raises an error with an attribute `outcome`, that is the outcome; otherwise the step has failed. `diff` is for the plan;
+    `lost` says what is missing, and what to do, if the write fails or does not begin; `undoes` is the change that this one undoes.
+    `action` is the kind of change, in a word; `about` is recorded with the fields; `planned` is its record, once it has begun.
     """
 
     name: str
     summary: str
     diff: str
-    write: Callable[[Callable[[Fields], None]], str]
+    write: Callable[[StepContext], str]
     lost: str
     undoes: str = ""
     action: str = ""
@@ -59,6 +57,7 @@ class ClusterStep:
     why: str = ""
     how: str = ""
     seconds: float = 0.0
+    planned: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class LockedRun:
@@ -133,10 +132,14 @@ class LockedRun:
             # Ctrl-C must not end the greenlet that undoes unfinished changes.
             spawn(self._drive)
 
-    def hold(self) -> None:
-        """In the middle of a step, right before something that cannot be undone: no other run has taken the lock meanwhile. Raises Locked,
-        RemoteError."""
-        self._lock.ensure()
+    @property
+    def context(self) -> StepContext:
+        """What a step gets. Its lock raises Locked and RemoteError, its journal Unrecorded."""
+        return StepContext(self.info.id, self._lock, self.record, self._stopped, show)
+
+    def _stopped(self) -> str:
+        """Why nothing more may begin; "" if it may."""
+        return self.halted
 
     def show_left_out(self, then: str) -> None:
         """The hosts that this run leaves out, and a sentence."""
@@ -198,23 +201,12 @@ class LockedRun:
     def _write(self, step: ClusterStep, order: int, number: str = "") -> None:
         """Carry out one step, recorded before and after. `number` is shown before its name."""
         started = time.monotonic()
-        planned: dict[str, Any] = {}
         show(f"\n{number}{step.name}: {step.summary}")
-
-        def begin(fields: Fields) -> None:
-            # Without a record there is no undo, so nothing is written.
-            nonlocal planned
-            planned = self._planned(step, order, fields)
-            self._note(planned)
-            self._keep_step(step, planned, None)
-            # Right before the write: another run may have taken the lock meanwhile.
-            self._lock.ensure()
-
         try:
             self._lock.ensure()
             if not self.interrupted:
                 step.outcome = "failed"
-                step.how = step.write(begin)
+                step.how = step.write(self.context.beginning(partial(self._record_begin, step, order)))
                 step.outcome = self.success
         except Exception as error:
             step.outcome = getattr(error, "outcome", step.outcome)
@@ -223,16 +215,24 @@ class LockedRun:
         show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
         if step.outcome != self.success:
             self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"
-        if step.outcome == "not started" and not planned:
+        if step.outcome == "not started" and not step.planned:
             return
         ended = self._end(step)
         self._note_done(ended)
-        if planned:
+        if step.planned:
             try:
-                self._keep_step(step, planned, ended)
+                self._keep_step(step, step.planned, ended)
             except RemoteError as error:
                 # An undo still works: the planned fields are recorded, and are compared with the object.
                 show(f"WARNING: the outcome of {step.name} could not be recorded: {error}")
+
+    def _record_begin(self, step: ClusterStep, order: int, fields: Fields) -> None:
+        """Without a record there is no undo, so nothing is written. Raises Unrecorded, RemoteError, Locked."""
+        step.planned = self._planned(step, order, fields)
+        self._note(step.planned)
+        self._keep_step(step, step.planned, None)
+        # Right before the write: another run may have taken the lock meanwhile.
+        self._lock.ensure()
 
     # ---- records
 

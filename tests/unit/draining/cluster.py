@@ -32,10 +32,7 @@ class LiveCluster:
         for module in (inside, drainer):
             patch.setattr(module, "read_drain", lambda session: session.world())
             patch.setattr(module, "cluster_time", lambda session: NOW)
-            patch.setattr(module, "show", lambda text: None)
         patch.setattr(drainer, "read_disruption", lambda api: self.world())
-        for module in (evicting, run_limit):
-            patch.setattr(module, "show", lambda text: None)
         self.items = {item["metadata"]["uid"]: copy.deepcopy(item) for item in items}
         self._numbers = itertools.count(1)
         self._due: list[tuple[float, Callable[[], None]]] = []

@@ -27,6 +27,7 @@ from roles.engine.draining import (
 )
 from roles.engine.object_changes import ChangedByOthers, NotDone
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from tests.context import context
 from tests.unit.disruption.world import NOW, budget, deployment, of_status
 from tests.unit.draining.api import ClusterApi, Write
 from tests.unit.draining.test_drainer import clock
@@ -164,9 +165,9 @@ def test_a_cordon_between_plan_and_run_is_kept_and_gets_no_mark() -> None:
     drainer = Drainer(api.session, plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW), consents, RUN)
     at_work(api, "kubectl-cordon")
     (step,) = drainer.stages()[0].steps
-    assert "kubectl-cordon (Update) has cordoned it since the plan" in step.write(begun.append)
+    assert "kubectl-cordon (Update) has cordoned it since the plan" in step.write(context(begun.append))
     assert begun == [[]] and not api.writes and state(api.one("Node", "w1")) == THEIRS
-    assert "that cordon stays" in drainer.uncordon("w1").why and not api.writes
+    assert "that cordon stays" in drainer.uncordon("w1", context()).why and not api.writes
 
 
 def test_a_cordon_in_the_moment_of_the_uncordon_stays() -> None:
@@ -177,7 +178,7 @@ def test_a_cordon_in_the_moment_of_the_uncordon_stays() -> None:
     change = replace(change, before=deepcopy(change.before))
     at_work(api, "kubectl-cordon")
     with pytest.raises(ChangedByOthers, match="kubectl-cordon"):
-        CordonWriter(api.session, force=False).steps([change])[0].write(lambda fields: None)
+        CordonWriter(api.session, force=False).steps([change])[0].write(context())
     assert not api.writes and state(api.one("Node", "w1"))[0]
 
 
@@ -195,10 +196,10 @@ def test_a_drain_inside_a_run_ends_only_what_it_continues(before: str, after: tu
     """Also a cordon that another operator's drain has set between the plan of the run and its turn."""
     api = ClusterApi(node("w1", manager="daytwo" if before else "", mark=before), node("w2"))
     events: list[Any] = []
-    drain = NodeDrain(api.session, "w1", DrainConsents(seconds=60), mark(RUN), events.append, continues=run_of_mark)
-    drain.begin()
+    drain = NodeDrain(api.session, "w1", DrainConsents(seconds=60), mark(RUN), continues=run_of_mark)
+    drain.begin(context(note=events.append))
     assert state(api.one("Node", "w1")) == (True, before if after[0] else mark(RUN))
-    drain.end()
+    drain.end(context(note=events.append))
     assert state(api.one("Node", "w1")) == after
 
 
@@ -212,11 +213,9 @@ def test_a_drain_inside_a_run_that_fails_gives_back_what_it_has_taken_over() -> 
         stops.append("the run halts")
 
     api.after = after
-    drain = NodeDrain(
-        api.session, "w1", DrainConsents(seconds=60), mark(RUN), lambda event: None, lambda: "".join(stops[:1]), continues=run_of_mark
-    )
+    drain = NodeDrain(api.session, "w1", DrainConsents(seconds=60), mark(RUN), continues=run_of_mark)
     with pytest.raises(NotDone, match="given back to run"):
-        drain.begin()
+        drain.begin(context(stopped=lambda: "".join(stops[:1])))
     assert state(api.one("Node", "w1")) == (True, mark(OLD)) and not drain.cordoned
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.api import Forbidden
+from roles.engine.context import Fields
 from roles.engine.draining import (
     CORDON,
     DELETE,
@@ -25,7 +26,8 @@ from roles.engine.draining import (
     surging,
 )
 from roles.engine.object_changes import NotDone
-from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.rollout import ClusterStep
+from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
 from tests.unit.draining.api import ClusterApi, Write
@@ -53,7 +55,7 @@ class Drain:
         consents = consents or DrainConsents(seconds=60)
         plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
         assert not plan.refusals, plan.refusals
-        self.drainer = Drainer(api.session, plan, consents, RUN, lambda: self.halted)
+        self.drainer = Drainer(api.session, plan, consents, RUN)
 
     @property
     def steps(self) -> list[ClusterStep]:
@@ -67,7 +69,7 @@ class Drain:
             self.begun.append((action, fields))
             self.halted = self.halted or ("interrupted by the operator" if halts else "")
 
-        return found.write(begin)
+        return found.write(context(begin, stopped=lambda: self.halted))
 
 
 def cluster(*more: Mapping[str, Any]) -> ClusterApi:
@@ -146,7 +148,7 @@ def test_without_a_record_a_pod_that_arrives_is_not_evicted() -> None:
             raise NotDone("another run has the lock")
 
     with pytest.raises(NotDone, match="another run has the lock"):
-        proof.write(begin)
+        proof.write(context(begin))
     assert api.evicted() == ["web-1-0"]
 
 

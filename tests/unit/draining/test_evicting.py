@@ -11,6 +11,7 @@ from roles.engine.draining import DrainConsents
 from roles.engine.draining.evicting import Evictor
 from roles.engine.draining.model import PodFate, PodWorkload
 from roles.engine.object_changes import NotDone, Session
+from tests.context import context
 from tests.unit.disruption.world import deployment
 
 HOLD = "shop.example/hold"
@@ -44,8 +45,8 @@ class Cluster:
 def moved(cluster: Cluster) -> str:
     top = cluster.top
     workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], 1, 1, True, top)
-    mover = Evictor(cast(Session, cluster), DrainConsents(seconds=0), ["w1"], lambda: "")
-    return mover.move(PodFate(cluster.pod, "w1", "evicted", "", workload=workload))
+    mover = Evictor(cast(Session, cluster), DrainConsents(seconds=0), ["w1"])
+    return mover.move(PodFate(cluster.pod, "w1", "evicted", "", workload=workload), context())
 
 
 def test_a_pod_that_has_ended_and_that_only_a_finalizer_keeps_is_gone() -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.disruption import Keeps, budget_states, lint
-from roles.engine.draining import EVICT, DrainConsents, NodeDrain, drainer, evicting, inside, plan_text, reading, surging
+from roles.engine.draining import EVICT, DrainConsents, NodeDrain, drainer, evicting, plan_text, reading, surging
 from roles.engine.object_changes import NotDone
 from roles.engine.object_changes.field_managers import PEOPLE, is_people
 from roles.engine.placement import removed_by
 from roles.engine.placement.taints import PASSING
+from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 from tests.unit.draining.api import ClusterApi, Write
@@ -254,7 +255,7 @@ def test_a_budget_that_is_removed_after_the_cordon_ends_the_wait(clock: Clock) -
     api.refuse = refuse
     drain = Drain(api, DrainConsents(seconds=600))
     steps = [step for step in drain.steps if step.action == EVICT]
-    assert [step.write(lambda fields: None) for step in steps][-1].startswith("evicted; gone")
+    assert [step.write(context()) for step in steps][-1].startswith("evicted; gone")
     assert api.evicted() == ["web-1-0", "engine-0"] and clock.now - begun < 120
 
 
@@ -262,12 +263,10 @@ def test_a_budget_that_stays_halts_with_its_keeper() -> None:
     api = storage()
     drain = Drain(api, DrainConsents(seconds=60))
     with pytest.raises(evicting.NotEvicted, match=r"for 60 s: .*InstanceManager shop/engine creates its pods.*kubectl describe"):
-        next(step for step in drain.steps if "engine" in step.name).write(lambda fields: None)
+        next(step for step in drain.steps if "engine" in step.name).write(context())
 
 
 def test_a_budget_that_appears_between_two_nodes_is_waited_for(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
-    monkeypatch.setattr(inside, "show", lambda text: None)
-    monkeypatch.setattr(evicting, "show", lambda text: None)
     first, second = deployment(1, 1), deployment(1, 1, "db")
     second[2]["spec"]["nodeName"] = "w2"
     api = ClusterApi(node("w1"), node("w2"), node("w3"), *first, *second)
@@ -290,9 +289,9 @@ def test_a_budget_that_appears_between_two_nodes_is_waited_for(monkeypatch: pyte
     until: list[float] = []
     api.after, api.refuse = after, refuse
     for name in ("w1", "w2"):
-        drain = NodeDrain(api.session, name, DrainConsents(seconds=600), "r1", lambda event: None)
-        drain.begin()
-        drain.end()
+        drain = NodeDrain(api.session, name, DrainConsents(seconds=600), "r1")
+        drain.begin(context())
+        drain.end(context())
     assert api.evicted() == ["web-1-0", "db-1-0"]
 
 

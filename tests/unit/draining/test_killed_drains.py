@@ -8,22 +8,22 @@ import pytest
 
 from roles.drain import plan_way_back
 from roles.drain.back import plan_uncordon
+from roles.engine.context import Fields
 from roles.engine.draining import (
     CORDONED_BY,
     SURGED_BY,
     CordonWriter,
     DrainConsents,
     Drainer,
-    SurgeWriter,
-    end_surge,
+    EndingWriter,
     plan_drain,
     reading,
     recorded_surges,
 )
 from roles.engine.draining.surge import CHEAPEST, DELETION_COST
 from roles.engine.object_changes import FieldChange, ObjectPlan
-from roles.engine.rollout import Fields
 from roles.engine.transaction import RunInfo, RunRecord, object_record, read_events
+from tests.context import context
 from tests.unit.disruption.world import NOW, deployment, pod
 from tests.unit.draining.api import ClusterApi, Killed, Write
 from tests.unit.draining.test_drainer import clock
@@ -71,7 +71,7 @@ def drain(api: ClusterApi, run: str, dies_after: int | None = None) -> None:
     record.write(object_record.first_line(RunInfo(run, "", "", "", "", ""), "c", "cp1", "drain", {}, "", ""))
     plan = plan_drain(reading.read_drain(api.session), ["w1"], CONSENTS, NOW)
     assert not plan.refusals, plan.refusals
-    drainer, controllers, before = Drainer(api.session, plan, CONSENTS, run, lambda: ""), api.after, len(api.writes)
+    drainer, controllers, before = Drainer(api.session, plan, CONSENTS, run), api.after, len(api.writes)
 
     def after(write: Write) -> None:
         controllers(write)
@@ -85,7 +85,7 @@ def drain(api: ClusterApi, run: str, dies_after: int | None = None) -> None:
             def begin(fields: Fields, number: int = number, step: object = step) -> None:
                 record.write(object_record.planned(run, number, step.name, step.action, step.summary, fields, step.about))  # type: ignore[attr-defined]
 
-            step.write(begin)
+            step.write(context(begin))
             record.write(object_record.ended(step.name, "done", "", "", 0))
     finally:
         api.after = controllers
@@ -95,9 +95,9 @@ def carry_out(api: ClusterApi, plan: ObjectPlan[FieldChange]) -> None:
     assert not plan.refusals
     for change in plan.actions:
         if change.name.startswith("Node "):
-            CordonWriter(api.session, force=True).steps([change])[0].write(lambda fields: None)
+            CordonWriter(api.session, force=True).steps([change])[0].write(context())
         else:
-            end_surge(api.session, change, SurgeWriter(api.session, force=True), lambda fields: None)
+            EndingWriter(api.session, force=True).write(change, context())
 
 
 def uncordon(api: ClusterApi) -> None:

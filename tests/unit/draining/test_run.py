@@ -54,11 +54,9 @@ def drive(host: Host, api: ClusterApi, at: Callable[[DrainRun, Write], None] = l
     consents = DrainConsents(seconds=60, allow_unmanaged=True)
     plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
     assert not plan.refusals, plan.refusals
-    runs: list[DrainRun] = []
-    drainer = Drainer(api.session, plan, consents, RUN, lambda: runs[0].halted if runs else "")
+    drainer = Drainer(api.session, plan, consents, RUN)
     remotes: list[Any] = [host]
     run = DrainRun(INFO, drainer, Fleet(remotes, [], [], remotes), "", keep_cordon=more.get("keep_cordon", False))
-    runs.append(run)
     controllers = api.after
 
     def after(write: Write) -> None:

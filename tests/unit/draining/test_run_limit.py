@@ -10,6 +10,7 @@ import pytest
 
 from roles.engine.draining import DrainConsents, NodeDrain, RunLimit
 from roles.engine.object_changes import NotDone
+from tests.context import context
 from tests.unit.disruption.world import budget, deployment, of_status
 from tests.unit.draining.cluster import LiveCluster
 from tests.unit.draining.test_plan import node, spread
@@ -37,9 +38,9 @@ class Drains:
             while late and len(cluster.evicted) < nodes.index(name):
                 cluster.clock.sleep(1)
             wanted = DrainConsents(**{"seconds": 300, **consents})
-            one = NodeDrain(cluster.session, name, wanted, "r1", note, stopped, limit=limit)
+            one = NodeDrain(cluster.session, name, wanted, "r1", limit=limit)
             try:
-                one.begin()
+                one.begin(context(note=note, stopped=stopped))
             except NotDone as error:
                 self.failed[name] = str(error)
 

@@ -30,6 +30,7 @@ from roles.engine.draining.surging import Surger
 from roles.engine.node_changes.step_drain import Leftover
 from roles.engine.object_changes import NotDone, Session
 from roles.engine.transaction import RunInfo, RunRecord
+from tests.context import context
 from tests.unit.disruption.world import deployment, pod
 from tests.unit.draining.api import ClusterApi, Killed, Write
 from tests.unit.draining.test_plan import node
@@ -80,10 +81,10 @@ def surge(api: ClusterApi, wanted: int = 1) -> str:
     top, _, old = deployment(1, 1)
     workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], wanted, 1, True, api.one("Deployment", "web"))
     consents = DrainConsents(seconds=0, surge=True)
-    surger = Surger(Evictor(api.session, consents, ["w1"], lambda: ""), consents, RUN)
+    surger = Surger(Evictor(api.session, consents, ["w1"]), consents, RUN)
     return surger.replace(
         PodFate(deepcopy(api.one("Pod", old["metadata"]["name"])), "w1", "surged", "", workload=workload),
-        lambda fields: record(RUN, "web", fields),
+        context(lambda fields: record(RUN, "web", fields)),
     )
 
 
@@ -104,7 +105,7 @@ def test_killed_after_any_write_of_a_surge_it_is_found_and_ended(writes: int) ->
     # After the third write the surge has ended, and its ReplicaSet removes the doomed pod.
     assert state(api) == {1: (2, RUN, ""), 2: (2, RUN, CHEAPEST), 3: (1, "", CHEAPEST)}[writes]
     api.after = lambda write: None
-    end_surges(api.session, RUN)
+    end_surges(api.session, RUN, context())
     assert state(api) == ((1, "", CHEAPEST) if writes == 3 else AS_BEFORE)
 
 
@@ -150,7 +151,7 @@ def test_a_mark_without_a_record_is_never_believed(claim: str) -> None:
     surged(api, "r0")
     record("r2", "api")
     api.one("Deployment", "web")["metadata"]["annotations"] = {SURGED_BY: claim}
-    assert end_surges(api.session, claim) == "" and not api.writes
+    assert end_surges(api.session, claim, context()) == "" and not api.writes
     why = doubt(api.one("Deployment", "web"), recorded_surges(api.session, [api.one("Deployment", "web")]))
     assert why is not None and "does not count" in why and len(why) < 400 and why.isprintable()
 
@@ -185,7 +186,7 @@ def test_replicas_and_costs_that_someone_has_set_are_theirs() -> None:
     assert "kubectl has set its replicas since" in str(doubt(item, recorded_surges(api.session, [item])))
     cost = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
     api.one("Pod", "web-1-0")["metadata"]["managedFields"] = [{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": cost}]
-    end_surges(api.session, RUN)
+    end_surges(api.session, RUN, context())
     assert state(api) == (2, "", CHEAPEST)
 
 
@@ -205,18 +206,18 @@ def test_the_surges_of_one_run_are_ended_and_no_others() -> None:
     surged(api, RUN)
     surged(api, "r0", "api")
     noted: list[Mapping[str, Any]] = []
-    assert end_surges(api.session, RUN, noted.append) == "ended the surge of Deployment shop/web"
+    assert end_surges(api.session, RUN, context(note=noted.append)) == "ended the surge of Deployment shop/web"
     assert state(api) == AS_BEFORE and state(api, "api") == (2, "r0", CHEAPEST) and state(api, "db") == AS_BEFORE
     assert api.one("Pod", "web-1-0")["metadata"]["annotations"] == {"own": "1"}
     assert [(one["event"], one["object"]) for one in noted] == [("end surge", "Deployment shop/web")]
-    assert end_surges(api.session, RUN, noted.append) == "" and len(noted) == 1
+    assert end_surges(api.session, RUN, context(note=noted.append)) == "" and len(noted) == 1
 
 
 def test_replicas_that_someone_has_set_since_stay() -> None:
     api = cluster()
     surged(api, RUN)
     api.one("Deployment", "web")["spec"]["replicas"] = 5
-    end_surges(api.session, RUN)
+    end_surges(api.session, RUN, context())
     assert state(api) == (5, "", "")
 
 
@@ -225,7 +226,7 @@ def test_what_a_killed_change_left_is_undone_with_its_cordon() -> None:
     surged(api, mark(RUN))
     noted: list[Mapping[str, Any]] = []
     api.after = lambda write: check(api)
-    said = Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(noted.append)
+    said = Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(context(note=noted.append))
     assert state(api) == AS_BEFORE and not api.one("Node", "w1")["spec"].get("unschedulable")
     assert "ended the surge of Deployment shop/web" in said and [one["event"] for one in noted] == ["end surge", "uncordon"]
 
@@ -238,5 +239,5 @@ def check(api: ClusterApi) -> None:
 def test_a_node_that_another_run_has_cordoned_since_is_left_as_it_is() -> None:
     api = cluster(by="r9")
     surged(api, mark(RUN))
-    assert "run r9 has taken its cordon over" in Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(lambda event: None)
+    assert "run r9 has taken its cordon over" in Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(context())
     assert state(api) == AS_BEFORE, "its run is over all the same"

@@ -12,6 +12,7 @@ from roles.engine.disruption import budget_states, lint
 from roles.engine.draining import DrainConsents, DrainPlan, drainer, plan_text
 from roles.engine.draining.volumes import EFFECTS, not_detached
 from roles.engine.placement import Move, attachments
+from tests.context import context
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 from tests.unit.draining.cluster import LiveCluster
 from tests.unit.draining.test_plan import NODES, fates, node, plan, waves
@@ -218,13 +219,13 @@ def test_the_run_moves_them_together_and_says_what_is_still_attached(monkeypatch
     assert len(moved) == len(wave) == 2
     cluster.node("w1")["spec"]["unschedulable"] = True
     for step in moved:
-        step.write(lambda fields: None)
+        step.write(context())
     (proof,) = run.stages()[-1].steps
-    told = proof.write(lambda fields: None)
+    told = proof.write(context())
     assert "STILL ATTACHED to w1 after" in told and "pv-data (the kubelet there unmounts it)" in told and "out-of-service" in told
     assert run.warnings == [("Node w1 drained", told[told.index("STILL") :])]
     del cluster.items["uid-va-pv-data-w1"]
-    assert "ATTACHED" not in proof.write(lambda fields: None)
+    assert "ATTACHED" not in proof.write(context())
 
 
 ISCSI = {"targetPortal": "192.0.2.9:3260", "iqn": "iqn.2026-01.example:disk", "lun": 1}
@@ -250,17 +251,17 @@ def test_what_has_no_volume_attachment_is_in_the_status_of_its_node(monkeypatch:
     moved = [step for stage in run.stages() for step in stage.steps if step.action == drainer.EVICT]
     cluster.node("w1")["spec"]["unschedulable"] = True
     for step in moved:
-        step.write(lambda fields: None)
+        step.write(context())
     (proof,) = run.stages()[-1].steps
     status = cluster.node("w1")["status"]
     kept = ["kubernetes.io/iscsi/192.0.2.9:3260:iqn.2026-01.example:disk:1", "v/d/pv-kept"]
     left = "kubernetes.io/fc/[50060e801049cfd1 50060e801049cfd2]:2"
     status["volumesAttached"] = [{"name": name} for name in (*kept, left, "kubernetes.io/csi/d^handle")]
     status["volumesInUse"] = [*kept, "other/disk"]
-    told = proof.write(lambda fields: None)
+    told = proof.write(context())
     assert f": {left} (kube-controller-manager detaches it), other/disk (the kubelet there unmounts it);" in told
     status["volumesAttached"], status["volumesInUse"] = [{"name": name} for name in kept], kept
-    assert "ATTACHED" not in proof.write(lambda fields: None)
+    assert "ATTACHED" not in proof.write(context())
 
 
 def test_the_documentation_has_a_row_for_each_kind() -> None:

@@ -10,12 +10,13 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.api.errors import Conflict, Forbidden, NotFound, Timeout
+from roles.engine.context import Fields
 from roles.engine.kubeadm_config import plan
 from roles.engine.kubeadm_config.plan import GATES
 from roles.engine.kubeadm_config.stored import KEYS, KUBELET
 from roles.engine.kubeadm_config.write import CONFLICTS, PAUSE, NotWritten, write
 from roles.engine.object_changes.session import Session
-from roles.engine.rollout.locked_run import Fields
+from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.kubeadm_config.test_stored import KUBELET_TEXT, item
 from tests.unit.priority_classes.apiserver import lost_answers
@@ -85,7 +86,7 @@ def edit(data: bytes) -> plan.Edited:
 
 
 def done(server: Server, noted: list[Fields]) -> str:
-    return write(Session(lambda: server), KUBELET, edit, noted.append)
+    return write(Session(lambda: server), KUBELET, edit, context(noted.append))
 
 
 ADDED = [{"path": [GATES, "New"], "before": None, "after": True}]
@@ -181,7 +182,7 @@ def test_no_record_no_write() -> None:
         raise OSError("no space")
 
     with pytest.raises(OSError, match="no space"):
-        write(Session(lambda: server), KUBELET, edit, full)
+        write(Session(lambda: server), KUBELET, edit, context(full))
     assert server.writes == 0 and server.text == KUBELET_TEXT
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from roles.engine.bridge.hosts import Answer, Feed, Fleet
+from roles.engine.context import StepContext
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
-from roles.engine.rollout.locked_run import ClusterStep, Fields
+from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
 from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
@@ -78,8 +79,8 @@ def fleet(*names: str) -> Fleet:
 
 
 def writes(name: str, log: list[str], error: Exception | None = None) -> ClusterStep:
-    def write(begin: Callable[[Fields], None]) -> str:
-        begin(FIELDS)
+    def write(context: StepContext) -> str:
+        context.begin(FIELDS)
         log.append(name)
         if error is not None:
             raise error
@@ -164,9 +165,9 @@ def test_an_interrupted_run_writes_nothing_more() -> None:
     run = NodeRun(INFO, [], fleet("cp1"), "", lambda run: None, last=[step, writes("other", log)])
     once = step.write
 
-    def interrupted(begin: Callable[[Fields], None]) -> str:
+    def interrupted(context: StepContext) -> str:
         run.interrupt()
-        return once(begin)
+        return once(context)
 
     step.write = interrupted
     assert run.result("cp1") is False and log == ["one"], "what is in hand ends, and nothing more is begun"

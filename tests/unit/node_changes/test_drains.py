@@ -10,6 +10,7 @@ from typing import Any, cast
 import gevent
 import pytest
 
+from roles.engine.context import StepContext
 from roles.engine.draining import DrainConsents, mark, run_of_mark
 from roles.engine.node_changes import drains
 from roles.engine.node_changes.drains import ChangeDrains, Wanted, judge
@@ -21,6 +22,7 @@ from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
+from tests.context import context
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
 from tests.unit.draining.cluster import LiveCluster
 from tests.unit.draining.test_plan import node, single, spread
@@ -96,7 +98,7 @@ def test_all_drains_of_a_run_share_the_limit_of_a_workload(monkeypatch: pytest.M
     cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
     steps = tuple(step(name, [], Drained(name, [])) for name in ("w1", "w2"))
     drains.set_drains(cluster.session, [Stage(steps, 2)], {"w1": W1, "w2": W2}, DrainConsents(seconds=60), "r1")
-    begun = [gevent.spawn(one.drain.begin, lambda event: None, lambda: "") for one in steps if one.drain is not None]
+    begun = [gevent.spawn(one.drain.begin, context()) for one in steps if one.drain is not None]
     gevent.joinall(begun, raise_error=True)
     assert [ready for _, ready in cluster.evicted] == [1, 1]
 
@@ -137,16 +139,16 @@ class Drained:
         self.moved = ["shop/web-1"]
         self.stopping: Callable[[], str] = lambda: ""
 
-    def begin(self, note: Callable[[Mapping[str, Any]], None], stopped: Callable[[], str]) -> str:
-        note({"event": "drain", "node": self.node, "what": "cordon"})
-        self.stopping = stopped
+    def begin(self, context: StepContext) -> str:
+        context.note({"event": "drain", "node": self.node, "what": "cordon"})
+        self.stopping = context.stopped
         self.log.append(f"drain {self.node}")
         if self.fails == "begin":
             raise NotDone("its budget refused")
         self.cordoned = True
         return "empty"
 
-    def end(self) -> str:
+    def end(self, context: StepContext) -> str:
         self.log.append(f"uncordon {self.node}")
         if self.fails == "end":
             raise NotDone("the API is away")
@@ -253,8 +255,8 @@ class Left:
         self.host = self.node = host
         self.log = log
 
-    def uncordon(self, note: Callable[[Mapping[str, Any]], None]) -> str:
-        note({"event": "uncordon", "node": self.node})
+    def uncordon(self, context: StepContext) -> str:
+        context.note({"event": "uncordon", "node": self.node})
         self.log.append(f"uncordon {self.host}")
         return "read back"
 

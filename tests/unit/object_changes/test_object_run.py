@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from roles.engine.bridge.hosts import Answer, Feed, Fleet
+from roles.engine.context import StepContext
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.rollout import locked_run
-from roles.engine.rollout.locked_run import ClusterStep, Fields
+from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage
 from roles.engine.scripts import templates
 from roles.engine.transaction.change_script import HOME
@@ -80,8 +81,8 @@ class Ended(Exception):
 
 
 def step(name: str, log: list[str] | None = None, error: Exception | None = None) -> ClusterStep:
-    def write(begin: Callable[[Fields], None]) -> str:
-        begin(FIELDS)
+    def write(context: StepContext) -> str:
+        context.begin(FIELDS)
         if log is not None:
             log.append(name)
         if error is not None:
@@ -131,8 +132,8 @@ def test_it_is_on_the_node_before_anything_is_written(host: Host) -> None:
     first = step("a")
     carried_out = first.write
 
-    def write(begin: Callable[[Fields], None]) -> str:
-        done = carried_out(begin)
+    def write(context: StepContext) -> str:
+        done = carried_out(context)
         (found,) = host.history()
         seen.append((found.state, len(found.events)))
         return done

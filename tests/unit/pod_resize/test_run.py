@@ -9,15 +9,17 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.api.errors import Conflict
+from roles.engine.context import Fields
 from roles.engine.object_changes.rolling import RollOuts
 from roles.engine.object_changes.session import Session
-from roles.engine.rollout.locked_run import ClusterStep, Fields
+from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events
 from roles.pod_resize import facts, pod_resources, probe, resize_run
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.templates import Template
+from tests.context import context
 from tests.unit.pod_resize.world import SMALL, workload
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
@@ -69,7 +71,7 @@ def test_the_undo_reads_what_a_run_records() -> None:
             raise Conflict("cp1", "/", "it stops here", "-")
 
         with pytest.raises(Conflict):
-            step.write(begin)
+            step.write(context(begin))
     found = read(events)
     assert found.steps == tuple(steps) and found.template is not None
     assert (found.template.uid, resize_run.of_template(found.template, "after")) == ("u-web", {"app": LARGE})

@@ -14,13 +14,14 @@ import pytest
 from roles.engine.api.client import Api
 from roles.engine.api.errors import Forbidden, NotFound
 from roles.engine.bridge.hosts import Fleet
+from roles.engine.context import StepContext
 from roles.engine.object_changes import rolling
 from roles.engine.object_changes.outcome import NotDone
 from roles.engine.object_changes.rolling import RollOuts
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
 from roles.engine.rollout import locked_run
-from roles.engine.rollout.locked_run import ClusterStep, Fields
+from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo
 from tests.unit.priority_classes.apiserver import Keeper
@@ -188,8 +189,8 @@ def test_a_warning_is_in_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
     rolls = RollOuts(Session(lambda: cast("Api", world)))
 
-    def write(begin: Callable[[Fields], None]) -> str:
-        begin([])
+    def write(context: StepContext) -> str:
+        context.begin([])
         return rolls.wait(world.kind, "web", world.path, world.item["metadata"]["uid"], 300, lambda found: "", lambda one: True)
 
     keeper = cast("Any", Keeper())

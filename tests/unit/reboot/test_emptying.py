@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -12,6 +11,7 @@ from roles.engine.draining import CORDONED_BY, DrainConsents
 from roles.engine.object_changes import NotDone
 from roles.engine.rollout.lock import Locked
 from roles.reboot.emptying import Emptying
+from tests.context import context
 from tests.unit.disruption.world import deployment
 from tests.unit.draining.cluster import LiveCluster
 from tests.unit.draining.test_plan import node, spread
@@ -24,23 +24,21 @@ class Run:
 
     def __init__(self, halted: str = "", taken_over: int = 100) -> None:
         self.halted, self.events, self._left = halted, list[Any](), taken_over
-        self.info, self.record = SimpleNamespace(id=RUN), SimpleNamespace(write=self.events.append)
+        self.context = context(run=RUN, note=self.events.append, stopped=lambda: self.halted, ensure=self.ensure)
 
-    def hold(self) -> None:
+    def ensure(self) -> None:
         if len(self.events) > self._left:
             raise Locked("another run has held this cluster's lock")
 
 
 def drained(cluster: LiveCluster, run: Run, *runs: str) -> str:
-    held: Any = run
-    return Emptying(cluster.session, DrainConsents(seconds=60)).drain("w1", held, runs)
+    return Emptying(cluster.session, DrainConsents(seconds=60)).drain("w1", run.context, runs)
 
 
 def test_nodes_that_are_drained_at_the_same_time_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
-    held: Any = Run()
     emptying = Emptying(cluster.session, DrainConsents(seconds=60))
-    drains = [gevent.spawn(emptying.drain, name, held, ()) for name in ("w1", "w2")]
+    drains = [gevent.spawn(emptying.drain, name, Run().context, ()) for name in ("w1", "w2")]
     gevent.joinall(drains, raise_error=True)
     assert [ready for _, ready in cluster.evicted] == [1, 1]
 
@@ -92,7 +90,7 @@ def test_after_a_reboot_only_its_own_cordon_is_removed(
 ) -> None:
     """r0: an earlier run of reboots that was to reboot it; r1: a drain."""
     cluster = LiveCluster(monkeypatch, node("w1", manager=manager, mark=mark))
-    assert Emptying(cluster.session, DrainConsents()).uncordon("w1", {RUN, "r0"}) == said and cordon(cluster) == after
+    assert Emptying(cluster.session, DrainConsents()).uncordon("w1", context(), {RUN, "r0"}) == said and cordon(cluster) == after
 
 
 def test_after_a_take_over_no_pod_leaves_and_nothing_is_uncordoned(monkeypatch: pytest.MonkeyPatch) -> None:

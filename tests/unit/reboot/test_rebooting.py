@@ -14,6 +14,7 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.bridge.hosts import Answer, RemoteError
+from roles.engine.context import Fields, StepContext
 from roles.engine.object_changes import NotDone, RevertFailed, Undone
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.rollout.lock import Locked
@@ -23,6 +24,7 @@ from roles.reboot.facts import parse_facts
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import MARK, WITHOUT_EFFECT, Candidate, Mark, RebootPlan, plan_node, read_mark
 from roles.reboot.rebooting import NodeReboots
+from tests.context import context
 from tests.unit.clock import Clock
 
 OLD, NEW = "00000000-53a4-4b4b-9f4f-0123456789ab", "11111111-53a4-4b4b-9f4f-0123456789ab"
@@ -142,17 +144,17 @@ class Node:
 
     # ---- its drain
 
-    def drain(self, node: str, run: Any, runs: Any) -> str:
+    def drain(self, node: str, context: Any, runs: Any) -> str:
         self.log.append("drain")
         if self.drains:
             raise self.drains
         return "2 pods moved"
 
-    def end_surges(self, of: str, run: Any) -> str:
+    def end_surges(self, of: str, context: Any) -> str:
         self.log.append(f"end surges of {of}")
         return "ended the surge of Deployment shop/web"
 
-    def uncordon(self, node: str, runs: Any) -> str:
+    def uncordon(self, node: str, context: Any, runs: Any) -> str:
         assert RUN in runs
         self.log.append("uncordon")
         if self.uncordons:
@@ -166,11 +168,7 @@ class Node:
 
     # ---- the run
 
-    @property
-    def info(self) -> Any:
-        return SimpleNamespace(id=RUN)
-
-    def hold(self) -> None:
+    def ensure(self) -> None:
         """`taken_over`: the last word of the log from which on another run has the lock."""
         if self.taken_over and self.taken_over in self.log:
             raise Locked("another run has held this cluster's lock")
@@ -195,14 +193,17 @@ def plan(node: Node, **static: str) -> RebootPlan:
 def step(node: Node, planned: RebootPlan | None = None, **options: Any) -> tuple[ClusterStep, NodeReboots]:
     world: Any = node
     reboots = NodeReboots(world, world, {"w1": world}, {}, world, Options(**options), RebootOptions(reboot_timeout=300))
-    reboots.run = world
     return reboots.step(planned or plan(node), canary=True), reboots
+
+
+def in_run(node: Node, begin: Callable[[Fields], Any] = lambda fields: None) -> StepContext:
+    return context(begin, run=RUN, ensure=node.ensure, stopped=lambda: node.halted or node.interrupted)
 
 
 def carried_out(node: Node, **options: Any) -> str:
     made, reboots = step(node, **options)
     try:
-        return made.write(lambda fields: node.log.append("begin"))
+        return made.write(in_run(node, lambda fields: node.log.append("begin")))
     finally:
         assert not reboots.away
 
@@ -225,7 +226,7 @@ def test_the_mark_says_which_boot_ends_and_whose_cordon_it_was(node: Node) -> No
     made, _ = step(node, replace(plan(node), candidate=replace(plan(node).candidate, node=cordoned)))
     node.stays_down = True
     with pytest.raises(NotDone):
-        made.write(lambda fields: None)
+        made.write(in_run(node))
     assert read_mark(node.node()) == Mark(RUN, OLD, keep=True)
 
 
@@ -248,7 +249,7 @@ def test_a_node_with_an_api_server_ends_in_order_and_a_worker_at_once(node: Node
     carried_out(node)
     assert node.order == facts.reboot_script(OLD, RUN)
     server = Node(node.clock)
-    assert "API server and etcd well" in step(server, plan(server, kube_apiserver=SERVER))[0].write(lambda fields: None)
+    assert "API server and etcd well" in step(server, plan(server, kube_apiserver=SERVER))[0].write(in_run(server))
     assert server.order == facts.reboot_script(OLD, RUN, plan_ending("kubelet.service", {"kube-apiserver": SERVER}, [])) != node.order
 
 
@@ -256,12 +257,12 @@ def test_a_control_plane_that_ended_for_nothing_serves_again_before_its_node_is_
     node.refuses = True
     made, _ = step(node, plan(node, kube_apiserver=SERVER))
     with pytest.raises(Undone, match=r"did not reboot; it serves again: boot 00000000 .* API server and etcd well; uncordoned"):
-        made.write(lambda fields: None)
+        made.write(in_run(node))
     away = Node(node.clock)
     away.refuses, away.control_plane = True, "etcd has no quorum"
     made, _ = step(away, plan(away, kube_apiserver=SERVER))
     with pytest.raises(RevertFailed, match=r"did not reboot; it may still be cordoned .*etcd has no quorum"):
-        made.write(lambda fields: None)
+        made.write(in_run(node))
     assert "uncordon" not in away.log and MARK in away.annotations
 
 
@@ -335,7 +336,7 @@ def test_a_second_run_finishes_what_the_first_left(node: Node) -> None:
     node.annotations[MARK] = Mark(RUN, OLD).text()
     node.boot = NEW
     made, _ = step(node)
-    assert made.action == "finish" and made.write(lambda fields: None).endswith("ended the surge of Deployment shop/web; uncordoned")
+    assert made.action == "finish" and made.write(in_run(node)).endswith("ended the surge of Deployment shop/web; uncordoned")
     assert node.orders == 0 and "drain" not in node.log and not node.annotations
     # While the node still has the mark that leads to the surge.
     assert node.log[-3:] == [f"end surges of {RUN}", "uncordon", "unmark"]
@@ -362,7 +363,7 @@ def test_what_still_asks_for_a_reboot_after_one_halts_the_run(node: Node) -> Non
     forced.asks_again = True
     unasked = plan(forced)
     unasked = replace(unasked, candidate=replace(unasked.candidate, facts=replace(unasked.candidate.facts, signs={})))
-    assert "back after" in step(forced, unasked)[0].write(lambda fields: None)
+    assert "back after" in step(forced, unasked)[0].write(in_run(forced))
 
 
 def test_a_tunable_that_pods_need_and_the_boot_has_lost_keeps_the_node_cordoned(node: Node) -> None:

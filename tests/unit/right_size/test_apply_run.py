@@ -25,6 +25,7 @@ from roles.right_size.samples import Kill
 from roles.right_size.store import Store
 from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import Amounts
+from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.right_size.test_report import container
 from tests.unit.right_size.world import ID, MI, START, reads
@@ -146,7 +147,7 @@ def change(
 
 def test_pods_then_targets_then_the_watch_then_the_template() -> None:
     cluster, resize, noted = Cluster(), Resize(), []
-    proof = change(cluster, resize, WELL).carry_out(noted.append)
+    proof = change(cluster, resize, WELL).carry_out(context(noted.append))
     assert resize.log == ["resize", "template"] and cluster.metrics == NEW
     assert proof == "watched for 20 s; h: cpu 60 % -> 120 %; rolled out; proof"
     assert noted == [[target_field(TARGET)]], "before the first write"
@@ -155,7 +156,7 @@ def test_pods_then_targets_then_the_watch_then_the_template() -> None:
 def test_a_container_that_is_killed_puts_everything_back() -> None:
     cluster, resize = Cluster(), Resize()
     with pytest.raises(Undone, match="the kernel killed it for its memory at a limit of 128Mi"):
-        change(cluster, resize, WELL, WELL, KILLED).carry_out(lambda _: None)
+        change(cluster, resize, WELL, WELL, KILLED).carry_out(context())
     assert resize.log == ["resize", "put back"] and cluster.metrics == OLD
     assert resize.kept == [KILLED], "with the limit of that moment"
 
@@ -163,32 +164,32 @@ def test_a_container_that_is_killed_puts_everything_back() -> None:
 def test_a_kill_before_the_first_look_counts_too() -> None:
     cluster, resize = Cluster(), Resize()
     with pytest.raises(Undone, match="killed it for its memory"):
-        change(cluster, resize, WELL, KILLED).carry_out(lambda _: None)
+        change(cluster, resize, WELL, KILLED).carry_out(context())
     restarting = Resize(restarts=True)
-    change(Cluster(), restarting, KILLED).carry_out(lambda _: None)
+    change(Cluster(), restarting, KILLED).carry_out(context())
     assert restarting.log == ["resize", "template"], "the resize itself restarts it"
 
 
 def test_what_cannot_be_watched_is_not_begun() -> None:
     cluster, resize = Cluster(), Resize()
     with pytest.raises(WriteRefused, match="so nothing was changed: w1: gone"):
-        change(cluster, resize, RemoteError("w1: gone")).carry_out(lambda _: None)
+        change(cluster, resize, RemoteError("w1: gone")).carry_out(context())
     assert not resize.log and cluster.metrics == OLD
 
 
 def test_what_cannot_be_watched_is_put_back() -> None:
     cluster, resize = Cluster(), Resize()
     with pytest.raises(Undone, match="could not be watched: w1: gone"):
-        change(cluster, resize, WELL, RemoteError("w1: gone"), soak=60).carry_out(lambda _: None)
+        change(cluster, resize, WELL, RemoteError("w1: gone"), soak=60).carry_out(context())
     assert resize.log == ["resize", "put back"] and cluster.metrics == OLD
 
 
 def test_the_watch_ends_with_a_look_that_sees() -> None:
     cluster, resize = Cluster(), Resize()
     with pytest.raises(Undone, match="killed it for its memory"):
-        change(cluster, resize, WELL, WELL, KILLED, soak=5).carry_out(lambda _: None)
+        change(cluster, resize, WELL, WELL, KILLED, soak=5).carry_out(context())
     with pytest.raises(Undone, match="could not be watched"):
-        change(cluster, resize, WELL, WELL, RemoteError("w1: gone"), soak=5).carry_out(lambda _: None)
+        change(cluster, resize, WELL, WELL, RemoteError("w1: gone"), soak=5).carry_out(context())
     assert cluster.metrics == OLD
 
 
@@ -225,24 +226,24 @@ def test_while_pods_are_resized_each_metric_has_its_lower_target(target: TargetC
     """An autoscaler that looks in the middle may add pods; it never removes some that are needed."""
     cluster = Cluster(target.before)
     resize = Noting(cluster)
-    change(cluster, resize, WELL, target=target).carry_out(lambda _: None)
+    change(cluster, resize, WELL, target=target).carry_out(context())
     assert resize.seen == [("resize", meanwhile), ("template", list(target.after))] and cluster.metrics == list(target.after)
 
     cluster = Cluster(target.before)
     resize = Noting(cluster)
     with pytest.raises(Undone):
-        change(cluster, resize, WELL, KILLED, target=target).carry_out(lambda _: None)
+        change(cluster, resize, WELL, KILLED, target=target).carry_out(context())
     assert resize.seen == [("resize", meanwhile), ("put back", meanwhile)] and cluster.metrics == list(target.before)
 
     cluster = Cluster(target.before)
     resize = Noting(cluster, fails=Undone("its roll-out failed"))
     with pytest.raises(Undone):
-        change(cluster, resize, WELL, target=target).carry_out(lambda _: None)
+        change(cluster, resize, WELL, target=target).carry_out(context())
     assert resize.seen[2:] == [("reverted", meanwhile), ("put back", meanwhile)] and cluster.metrics == list(target.before)
 
     cluster = Cluster(target.before)
     resize = Noting(cluster)
-    WayBack(cast(WorkloadResize, resize), [target], cluster.session).carry_out(lambda _: None)
+    WayBack(cast(WorkloadResize, resize), [target], cluster.session).carry_out(context())
     assert resize.seen == [("resize", meanwhile), ("template", meanwhile)] and cluster.metrics == list(target.after)
 
 
@@ -251,7 +252,7 @@ def test_the_way_back_of_a_run_that_was_killed_anywhere(at: list[Any]) -> None:
     cluster = Cluster(at)
     back = replace(TWO, before=TWO.after, after=TWO.before)
     assert back.wrote(at)
-    WayBack(cast(WorkloadResize, Resize()), [back], cluster.session).carry_out(lambda _: None)
+    WayBack(cast(WorkloadResize, Resize()), [back], cluster.session).carry_out(context())
     assert cluster.metrics == TWO.before
     assert not back.wrote(utilization(50)) and not back.wrote([])
 
@@ -260,7 +261,7 @@ def test_an_autoscaler_that_is_gone_does_not_keep_the_pods_from_their_way_back()
     cluster, resize = Cluster(), Resize()
     cluster.item = None
     with pytest.raises(Gone):
-        WayBack(cast(WorkloadResize, resize), [FALLING], cluster.session).carry_out(lambda _: None)
+        WayBack(cast(WorkloadResize, resize), [FALLING], cluster.session).carry_out(context())
     assert resize.log == ["resize", "template"]
 
 
@@ -269,17 +270,17 @@ def test_metrics_that_are_not_the_recorded_ones_stay_until_the_end() -> None:
     theirs = [*utilization(50), {"type": "External"}]
     cluster = Cluster(theirs)
     resize = Noting(cluster)
-    WayBack(cast(WorkloadResize, resize), [replace(FALLING, before=theirs)], cluster.session).carry_out(lambda _: None)
+    WayBack(cast(WorkloadResize, resize), [replace(FALLING, before=theirs)], cluster.session).carry_out(context())
     assert resize.seen[0] == ("resize", theirs) and cluster.metrics == OLD
 
 
 def test_pods_that_cannot_be_resized_leave_the_targets_as_they_were() -> None:
     cluster, resize = Cluster(NEW), Resize(refuses=WriteRefused("no room"))
     with pytest.raises(Undone, match="no room; its autoscalers have their old targets"):
-        change(cluster, resize, WELL, target=FALLING).carry_out(lambda _: None)
+        change(cluster, resize, WELL, target=FALLING).carry_out(context())
     assert not resize.log and cluster.metrics == NEW
     with pytest.raises(RevertFailed, match="stuck"):
-        change(Cluster(), Resize(refuses=RevertFailed("stuck")), WELL).carry_out(lambda _: None)
+        change(Cluster(), Resize(refuses=RevertFailed("stuck")), WELL).carry_out(context())
 
 
 def test_a_plan_that_no_longer_holds_is_not_carried_out() -> None:
@@ -289,13 +290,13 @@ def test_a_plan_that_no_longer_holds_is_not_carried_out() -> None:
         raise ChangedByOthers("its template got other resources")
 
     with pytest.raises(ChangedByOthers):
-        replace(change(cluster, resize, WELL), again=again).carry_out(noted.append)
+        replace(change(cluster, resize, WELL), again=again).carry_out(context(noted.append))
     assert not resize.log and not noted and cluster.metrics == OLD
 
 
 def test_a_look_may_fail_once() -> None:
     cluster, resize = Cluster(), Resize()
-    change(cluster, resize, WELL, RemoteError("w1: busy"), WELL).carry_out(lambda _: None)
+    change(cluster, resize, WELL, RemoteError("w1: busy"), WELL).carry_out(context())
     assert resize.log == ["resize", "template"]
 
 
@@ -303,7 +304,7 @@ def test_a_look_may_fail_once() -> None:
 def test_a_template_that_fails_puts_everything_back(error: Exception, ends: type[Exception]) -> None:
     cluster, resize = Cluster(), Resize(fails=error)
     with pytest.raises(ends, match=str(error)):
-        change(cluster, resize, WELL).carry_out(lambda _: None)
+        change(cluster, resize, WELL).carry_out(context())
     assert resize.log == ["resize", "template", "put back"] and cluster.metrics == OLD
 
 
@@ -312,7 +313,7 @@ def test_a_target_that_someone_else_changed_puts_the_pods_back() -> None:
     assert cluster.item is not None
     cluster.item["spec"]["metrics"] = [{"theirs": 1}]
     with pytest.raises(Undone, match="someone else changed the metrics"):
-        change(cluster, resize, WELL).carry_out(lambda _: None)
+        change(cluster, resize, WELL).carry_out(context())
     assert resize.log == ["resize", "put back"] and cluster.metrics == [{"theirs": 1}]
 
 
@@ -328,7 +329,7 @@ def test_a_target_that_cannot_be_put_back_is_loud() -> None:
 
     whole = replace(change(cluster, resize, WELL), look=look)
     with pytest.raises(RevertFailed, match="HorizontalPodAutoscaler h: someone else changed"):
-        whole.carry_out(lambda _: None)
+        whole.carry_out(context())
 
 
 def test_a_conflict_is_tried_again() -> None:
@@ -357,7 +358,7 @@ def test_the_way_back() -> None:
     for resize, done in ((pods, ["resize"]), (template, ["template"]), (both, ["resize", "template"])):
         way = WayBack(cast(WorkloadResize, resize), [back], cluster.session)
         assert not way.empty
-        way.carry_out(lambda _: None)
+        way.carry_out(context())
         assert resize.log == done and cluster.metrics == OLD
     assert WayBack(cast(WorkloadResize, Resize(template=None, steps=())), [], cluster.session).empty
     with pytest.raises(ChangedByOthers):
