@@ -8,21 +8,22 @@ does it change the pauses between two checks, and how long a process must stay h
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterable
+from typing import Final
 
 KEY = "patience"
 LEAST, MOST = 1.0, 100.0
 
 _factor = LEAST
+_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 def parse(value: object) -> float:
-    """A number from 1 to 100, also as text. Raises ValueError."""
-    try:
-        found = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
-    except ValueError:
-        found = math.nan
+    """A number from 1 to 100, also as text of ASCII digits. Raises ValueError."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    found = float(str(value)) if number or (isinstance(value, str) and _DECIMAL.fullmatch(value)) else math.nan
     if not LEAST <= found <= MOST:
         raise ValueError(f"{KEY}={value!r} is not a number from {LEAST:g} to {MOST:g}")
     return found

@@ -184,7 +184,7 @@ def _pod_grace(value: Any) -> int | str:
     key = "eviction_max_pod_grace_period"
     if value == ABSENT:
         return ABSENT
-    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value.strip()):
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{key}: {value!r} is not a whole number of seconds; write a number without a unit: 30, or {ABSENT}")

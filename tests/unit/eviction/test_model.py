@@ -166,6 +166,7 @@ def test_a_minimum_reclaim_of_zero_is_accepted() -> None:
         ("eviction_max_pod_grace_period", "30s", "'30s' is not a whole number of seconds; write a number without a unit: 30"),
         ("eviction_max_pod_grace_period", 1.5, "1.5 is not a whole number of seconds"),
         ("eviction_max_pod_grace_period", True, "True is not a whole number of seconds"),
+        ("eviction_max_pod_grace_period", "+5", "'+5' is not a whole number of seconds"),
         ("eviction_max_pod_grace_period", -1, "-1 is negative, and pods would be killed after 1 s; write how many seconds they may have"),
         ("eviction_max_pod_grace_period", 2**31, "does not fit in 32 bits"),
         ("eviction_pressure_transition_period", "-5m", "-5m is negative"),

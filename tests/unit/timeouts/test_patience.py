@@ -49,7 +49,9 @@ def test_a_number_from_1_to_100(given: object, factor: float) -> None:
     assert timeouts.parse(given) == factor
 
 
-@pytest.mark.parametrize("given", [0, 0.9, -3, 101, "a lot", "", True, None, [8], float("nan"), "nan", "inf"])
+@pytest.mark.parametrize(
+    "given", [0, 0.9, -3, 101, "a lot", "", True, None, [8], float("nan"), "nan", "inf", "٣", "1_0", " 2.5", "1e1", "+5"]
+)
 def test_anything_else_is_refused_with_the_rule(given: object) -> None:
     with pytest.raises(ValueError, match="is not a number from 1 to 100"):
         timeouts.parse(given)
