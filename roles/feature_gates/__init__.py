@@ -158,8 +158,8 @@ def _both_directions(changing: Sequence[GatePlan], directions: list[set[bool]]) 
     if len(set().union(*directions)) < 2 or len({planned.component for planned in changing}) < 2:
         return []
     return [
-        "some gates would be turned on and others off: turning on starts with the API servers, turning off with the kubelets, and a run has"
-        " one order; use two runs: name only the gates of one kind with --data feature_gates=..., then those of the other"
+        "this run would turn some gates on and others off. On goes from the API servers down, off from the kubelets up: use two runs, first"
+        " with the gates of one kind in --data feature_gates=..., then with those of the other"
     ]
 
 

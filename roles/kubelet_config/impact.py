@@ -82,8 +82,8 @@ def _crowded(state: KubeletState, after: Mapping[str, Any]) -> Iterator[str]:
     if will < was and will - int(used) < kept:
         shown = [amounts.shown("memory", amount) for amount in (int(used), will, kept)]
         yield (
-            f"pods use {shown[0]} of memory, but then all of them together may use {shown[1]}, of which {shown[2]} must stay free"
-            " (allocatableMemory.available): the kubelet evicts some, or the kernel kills their processes"
+            f"pods use {shown[0]} of memory; after the change they may use {shown[1]}, and {shown[2]} of that must stay free"
+            " (allocatableMemory.available): the kubelet will evict some, or the kernel will kill them"
         )
 
 

@@ -73,7 +73,9 @@ def judge(nodes: Sequence[Object], metrics: Any, pods: Any, now: datetime, resol
     if old := [name for name, age in ages.items() if age > 2 * resolution + _SLACK_SECONDS]:
         problems.append(f"the metrics of {_names(old)} are old: {max(ages.values()):.0f} s")
     if ahead := [name for name, age in ages.items() if age < -2 * resolution - _SLACK_SECONDS]:
-        problems.append(f"the metrics of {_names(ahead)} are of the future, by {-min(ages.values()):.0f} s: check the clocks of the nodes")
+        problems.append(
+            f"the metrics of {_names(ahead)} are dated {-min(ages.values()):.0f} s in the future: check the clocks of the nodes"
+        )
     if not _items(pods):
         problems.append("no metrics of any pod")
     if problems:
@@ -132,7 +134,7 @@ def remarks(installed: Installed, places: int, has_budget: bool) -> list[str]:
     found = []
     if any(re.fullmatch(r"--kubelet-insecure-tls(=true)?", word) for word in words):
         found.append(
-            "it runs with --kubelet-insecure-tls: it believes whatever answers at a node's port 10250; give the kubelets certificates with"
+            "it runs with --kubelet-insecure-tls: it trusts whatever answers at a node's port 10250: run"
             " deploys/kubelet_certificates.py, then remove the flag"
         )
     replicas = spec.get("replicas")

@@ -132,7 +132,7 @@ def _front_proxy(servers: Sequence[ApiServer], now: datetime) -> Iterator[str]:
             continue
         allowed = [name.strip() for name in (server.flags.get("requestheader-allowed-names") or "").split(",") if name.strip()]
         restart = "and restart the kube-apiserver"
-        # A renewal keeps what the old one says, and fails for one that kubeadm could not have made.
+        # kubeadm renews a certificate with its old names, and only one that kubeadm made.
         recreate = f"move it and its key away, recreate them (`kubeadm init phase certs front-proxy-client`) {restart}"
         if one.left(now) <= 0:
             yield (
@@ -156,8 +156,8 @@ def _unread(servers: Sequence[ApiServer]) -> list[str]:
     for server in servers:
         for flag, known in (("proxy-client-cert-file", server.proxy), ("requestheader-client-ca-file", server.proxy_ca)):
             if server.flags.get(flag) and not known:
-                text = f"{server.flags[flag]} (--{flag}) has no certificate that can be read"
-                found.append(f"{server.host}: {one_line(text)}, so it is not checked whether a metrics-server believes this API server")
+                text = f"daytwo cannot read a certificate in {server.flags[flag]} (--{flag})"
+                found.append(f"{server.host}: {one_line(text)}, so it did not check that metrics-server trusts this API server")
     return found
 
 

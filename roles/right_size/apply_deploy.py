@@ -217,8 +217,8 @@ def _target_notes(targets: Sequence[TargetChange], options: RightSizeOptions) ->
     for target in targets:
         if target.rises and options.soak >= target.window:
             yield (
-                f"pods that HorizontalPodAutoscaler {target.name} adds in the watch request what the old template says, so that they look "
-                f"idle, and after {target.window:g} s it may remove pods: raise its minReplicas until the roll-out, or set a shorter soak"
+                f"while daytwo watches, HorizontalPodAutoscaler {target.name} may add pods with the old requests. They look idle, and after"
+                f" {target.window:g} s it may remove pods. Raise its minReplicas until the roll-out, or set a shorter soak"
             )
 
 

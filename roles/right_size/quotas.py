@@ -1,4 +1,4 @@
-"""Whether ResourceQuotas have room for what a run adds: for pods that grow in place, and for the pod more that a roll-out may start. Pure.
+"""Whether ResourceQuotas have room for what a run adds: for pods that grow in place, and for the one extra pod of a roll-out. Pure.
 
 Sources: pkg/quota/v1/evaluator/core/pods.go (podMatchesScopeFunc, podUsageHelper), pkg/controller/deployment/util (ResolveFenceposts).
 """

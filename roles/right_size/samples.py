@@ -137,7 +137,7 @@ class SampleHistory:
 
 
 class ClockError(ValueError):
-    """Samples are of the future: the clock of this machine, or of another operator's, is wrong."""
+    """Samples are dated in the future: the clock of this machine, or of another operator's, is wrong."""
 
 
 @dataclass(frozen=True)

@@ -116,8 +116,8 @@ def _cordons(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
             found.append(f"{node.seen.host}: cordoned by run {one_line(run)} for its change, which is in flight")
         elif run:
             found.append(
-                f"{node.seen.host}: cordoned by run {one_line(run)} for its change, which is not in flight on this node. If that run"
-                f" is over, the same command continues, deploys/rollback.py --data run={one_line(run)} undoes it, and {back} only uncordons"
+                f"{node.seen.host}: run {one_line(run)} cordoned this node for a change that is not in flight. If that run is over:"
+                f" repeat its command, undo it with deploys/rollback.py --data run={one_line(run)}, or only uncordon with {back}"
             )
         else:
             found.append(f"{node.seen.host}: cordoned by run {one_line(fate.by)}; when the work on it is done: {back}")

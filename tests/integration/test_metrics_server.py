@@ -144,7 +144,7 @@ def test_somebody_elses_is_only_checked(lab: Lab, ready: Outcome) -> None:
         found = serve("-y")
         assert found.code == 0 and "daytwo only checks it, and changes nothing" in found.out, found.all
         assert "remove it with the tool that made it" in found.out, found.out
-        assert "--kubelet-insecure-tls: it believes whatever answers" in found.out and "it has one replica" in found.out, found.out
+        assert "--kubelet-insecure-tls: it trusts whatever answers" in found.out and "it has one replica" in found.out, found.out
         assert get(lab, "deployment", "-n", "kube-system", "metrics-server")["metadata"]["uid"] == before
     finally:
         lab.kubectl("delete", "-f", "-", input=listed)

@@ -114,7 +114,7 @@ def _problems(key: str, found: _Found) -> Iterable[Problem]:
     if found.nowhere:
         yield Problem(
             _RULE, "warning", (f"{PDB} {key}", *_nodes(found.nowhere)),
-            f"if one of these nodes is drained, pods of it find no other place: {_listed(found.nowhere)}",
+            f"with one of these nodes drained, its pods fit on no other node: {_listed(found.nowhere)}",
             "make room on the other nodes, or add one; deploys/drain.py --dry shows each pod",
         )  # fmt: skip
     if found.unsure:

@@ -135,7 +135,7 @@ class Surger:
         there = self._evictor.session.fetch(workload_path(workload))
         own = there is not None and uid(there) == workload.uid and mark_of(there) == self._run
         change = unsurge_change(there) if there is not None and own else None
-        return self._write(change, context) if change is not None else "it has no replica more"
+        return self._write(change, context) if change is not None else "it has no extra replica"
 
     def _write(self, change: FieldChange, context: StepContext) -> str:
         return self._writer.write(change, context.beginning())

@@ -193,7 +193,7 @@ def test_pods_that_would_use_more_than_allowed_are_reported(reserved: str, evict
     given = state(pods_use=6 * GIB)
     made = allocatable_impact(given, {**given.configuration, "systemReserved": {"memory": reserved}})
     assert bool(made.evicts) is evicts and made.may_be_evicted == ({"default/a", "default/bb"} if evicts else frozenset())
-    assert not evicts or "pods use 6144.0Mi of memory, but then all of them together may use 5120.0Mi" in made.evicts[0]
+    assert not evicts or "pods use 6144.0Mi of memory; after the change they may use 5120.0Mi" in made.evicts[0]
     free = {**given.configuration, "systemReserved": {"memory": reserved}, "enforceNodeAllocatable": ["none"]}
     assert allocatable_impact(given, free).evicts == ()
 

@@ -126,7 +126,7 @@ def test_the_certificate_of_the_front_proxy() -> None:
 def test_a_certificate_that_was_not_read_is_not_called_valid() -> None:
     for changed in ({"proxy": None}, {"proxy_ca": ()}):
         found = judged(needs(servers=[server(**changed)]))
-        assert found.refusals == [] and len(found.warnings) == 1 and "cp1: x (--" in found.warnings[0]
+        assert found.refusals == [] and len(found.warnings) == 1 and "cp1: daytwo cannot read a certificate in x (--" in found.warnings[0]
         assert not [text for text in found.fine if "valid certificate" in text]
     assert any("and a valid certificate" in text for text in judged().fine)
 
@@ -353,14 +353,14 @@ def test_the_metrics_api_works() -> None:
         ([metrics("w1"), metrics("w2", 90)], [{}], "the metrics of w2 are old: 90 s"),
         ([metrics("w1"), {**metrics("w2"), "timestamp": "soon"}], [{}], "the metrics of w2 are old"),
         ([metrics("w1"), {**metrics("w2"), "timestamp": "2026-03-01T12:00:00"}], [{}], "the metrics of w2 are old"),
-        ([metrics("w1"), metrics("w2", -7200)], [{}], "the metrics of w2 are of the future, by 7200 s: check the clocks"),
+        ([metrics("w1"), metrics("w2", -7200)], [{}], "the metrics of w2 are dated 7200 s in the future: check the clocks"),
         (["w1", None, metrics("w1")], [{}], "no metrics of w2, which is Ready"),
         (5, [{}], "no metrics of w1, w2, which are Ready"),
         ({"w1": metrics("w1")}, [{}], "no metrics of w1, w2, which are Ready"),
         ([metrics("w1"), metrics("w2")], 5, "no metrics of any pod"),
         ([metrics("w1"), metrics("w2")], {"a": 1}, "no metrics of any pod"),
         ([metrics("w1"), {**metrics("w2"), "timestamp": "0001-01-01T00:00:00+23:59"}], [{}], "the metrics of w2 are old"),
-        ([metrics("w1"), {**metrics("w2"), "timestamp": "9999-12-31T23:59:59-23:59"}], [{}], "the metrics of w2 are of the future"),
+        ([metrics("w1"), {**metrics("w2"), "timestamp": "9999-12-31T23:59:59-23:59"}], [{}], "the metrics of w2 are dated "),
         ([metrics("w1"), metrics("w2")], [], "no metrics of any pod"),
     ],
 )

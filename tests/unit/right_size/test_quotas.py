@@ -1,4 +1,4 @@
-"""Which quotas count a pod, and whether they have room for what grows in place and for the pod more of a roll-out."""
+"""Which quotas count a pod, and whether they have room for what grows in place and for the one extra pod of a roll-out."""
 
 from __future__ import annotations
 
