@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from roles.engine.bridge import together
 from roles.engine.context import Fields, StepContext
 
 
@@ -18,4 +19,4 @@ def context(
     ensure: Callable[[], Any] = lambda: None,
     say: Callable[[str], Any] = lambda text: None,
 ) -> StepContext:
-    return StepContext(run, SimpleNamespace(ensure=ensure), SimpleNamespace(write=note), stopped, say, begin)
+    return StepContext(run, SimpleNamespace(ensure=ensure), SimpleNamespace(write=note), stopped, say, together, begin)

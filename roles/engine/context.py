@@ -1,14 +1,16 @@
 """What a run gives to each of its steps, so that a step knows no run: its name, its lock, its journal, whether it halts, and its voice.
 
-Lock, Journal and Say are ports. On the operator's machine the cluster's lock, the record of the run and the terminal implement them
-(roles/engine/rollout/locked_run.py).
+Lock, Journal, Say and Together are ports. On the operator's machine these implement them: the cluster's lock, the record of the run, the
+terminal, and gevent (roles/engine/rollout/locked_run.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 #: The fields of an API object that a write will change: {"path": [...], "before": ..., "after": ...}, None if there is no value.
 Fields = Sequence[Mapping[str, Any]]
@@ -25,6 +27,11 @@ class Journal(Protocol):
         """Keep an event. Raises an error if it cannot be kept."""
 
 
+class Together(Protocol):
+    def __call__(self, work: Callable[[T], object], items: Sequence[T]) -> None:
+        """Work on all items at the same time, until all have ended. Raises the first error then."""
+
+
 def _recorded(fields: Fields) -> None:
     """For writes that are recorded already."""
 
@@ -32,13 +39,14 @@ def _recorded(fields: Fields) -> None:
 @dataclass(frozen=True)
 class StepContext:
     """The context of one step. `run`: the name of the run. `begin(fields)` records the step with its current fields, right before it
-    writes. `stopped()` says why nothing more may begin, "" if it may. `say` shows a line."""
+    writes. `stopped()` says why nothing more may begin, "" if it may. `say` shows a line. `together`: what a step does at once."""
 
     run: str
     lock: Lock
     journal: Journal
     stopped: Callable[[], str]
     say: Say
+    together: Together
     begin: Callable[[Fields], None] = _recorded
 
     def hold(self) -> None:

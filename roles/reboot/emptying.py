@@ -7,12 +7,12 @@ from datetime import datetime
 
 from roles.engine.context import StepContext
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.draining import CordonWriter, DrainConsents, DrainKeys, NodeDrain, RunLimit, end_surges, give_back, node_fate, node_path
+from roles.engine.draining import DrainConsents, DrainKeys, NodeDrain, RunLimit, end_surges, give_back, node_fate, node_path
 from roles.engine.harmless import one_line
 from roles.engine.node_changes import Wanted, judge, together
 from roles.engine.object_changes import NotDone, Object, Session, uid
 from roles.engine.rollout import Stage
-from roles.reboot.plan import MARK, RebootPlan, brought_back
+from roles.reboot.plan import MARK, Mark, RebootPlan, brought_back
 
 
 def plan_drains(
@@ -32,7 +32,6 @@ class Emptying:
 
     def __init__(self, session: Session, consents: DrainConsents) -> None:
         self._session, self._consents = session, consents
-        self._cordons = CordonWriter(session, force=False)
         self._limit = RunLimit(session)
 
     def drain(self, node: str, context: StepContext, runs: Collection[str]) -> str:
@@ -48,15 +47,24 @@ class Emptying:
 
     def uncordon(self, node: str, context: StepContext, runs: Collection[str]) -> str:
         """Uncordon the node if one of these runs has cordoned it; the result in a few words. Raises NotDone, ApiFailure."""
-        path = node_path(node)
-        found = self._session.fetch(path)
+        found = self._session.fetch(node_path(node))
         if found is None:
             raise NotDone("its Node object was deleted")
         fate = node_fate(found)
-        back = give_back(self._cordons, path, uid(found), runs, context)
+        back = give_back(self._session, node, uid(found), runs, context)
         if back.done or not fate.cordon:
             return back.done or back.why
         return f"it keeps the cordon that it had, of {f'run {fate.by}' if fate.cordon == 'ours' else fate.by}"
+
+
+def free(emptying: Emptying, session: Session, node: Object, runs: Collection[str], mark: Mark | None, context: StepContext) -> str:
+    """End what an earlier run, that of the mark, has left of its surges; then uncordon the node, if one of `runs` has cordoned it. The mark
+    goes last: it leads to all of that. Returns the result in a few words. Raises NotDone, ApiFailure."""
+    name = str(node["metadata"]["name"])
+    ended = emptying.end_surges(mark.run, context) if mark else ""
+    said = emptying.uncordon(name, context, runs)
+    write_mark(session, node_path(name), uid(node), None)
+    return "; ".join(filter(None, (ended, said)))
 
 
 def write_mark(session: Session, path: str, node_uid: str, text: str | None, name: str = MARK) -> None:

@@ -18,7 +18,7 @@ from roles.engine.proof import Cluster
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.timeouts import Deadline, patient, unless_set
 from roles.reboot import facts, next_boot
-from roles.reboot.emptying import Emptying, write_mark
+from roles.reboot.emptying import Emptying, free, write_mark
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import Boot, BootFacts, BootState
 from roles.reboot.kernels import judge_kernels
@@ -355,14 +355,11 @@ class NodeReboots:
         return Mark(context.run, plan.candidate.facts.boot.id, plan.keep, plan.continued)
 
     def _free(self, plan: RebootPlan, context: StepContext) -> str:
-        """Uncordon, unless somebody else has cordoned it, or another run. The mark goes last: without it nobody would continue. Raises
-        Locked: another run may have marked and cordoned it meanwhile."""
+        """Uncordon, unless somebody else has cordoned it, or another run. Raises Locked: another run may have marked and cordoned it
+        meanwhile."""
         context.hold()
-        # First: the mark of an earlier run on the node leads to what that run has left.
-        ended = self._emptying.end_surges(plan.mark.run, context) if plan.mark else ""
-        said = self._emptying.uncordon(plan.name, context, self._mark(plan, context).runs | (plan.mark.runs if plan.mark else set()))
-        write_mark(self._session, plan.path, plan.uid, None)
-        return "; ".join(filter(None, (ended, said)))
+        runs = self._mark(plan, context).runs | (plan.mark.runs if plan.mark else set())
+        return free(self._emptying, self._session, plan.candidate.node, runs, plan.mark, context)
 
 
 class _Refused(NotDone):

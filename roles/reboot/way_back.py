@@ -10,7 +10,7 @@ from roles.engine.context import StepContext
 from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, object_report, uid
 from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ObjectsRecord, Writable, new_run_id, this_run
-from roles.reboot.emptying import Emptying, write_mark
+from roles.reboot.emptying import Emptying, free
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import MARK, Mark, read_mark
 
@@ -48,15 +48,10 @@ def uncordoning(
     def step(one: LeftCordoned) -> ClusterStep:
         def write(context: StepContext) -> str:
             context.begin([{"path": ["metadata", "annotations", MARK], "before": one.mark.text(), "after": None}])
-            name = str(one.node["metadata"]["name"])
             now = session.fetch(one.path)
             if now is None or read_mark(now) != one.mark:
                 raise NotDone("another run has rebooted it meanwhile, or uncordoned it; run this again")
-            # First: the mark of the run on the node leads to them.
-            ended = emptying.end_surges(record.run, context)
-            said = emptying.uncordon(name, context, one.mark.runs)
-            write_mark(session, one.path, uid(one.node), None)
-            return "; ".join(filter(None, (ended, said)))
+            return free(emptying, session, one.node, one.mark.runs, one.mark, context)
 
         what = "remove the mark of that run" if one.mark.keep else "uncordon it, without a proof that it is well"
         return ClusterStep(one.name, what, "", write, "", action="uncordon", about={"path": one.path, "uid": uid(one.node)})

@@ -27,7 +27,7 @@ from roles.engine.bridge.hosts import (
     whole,
 )
 from roles.engine.bridge.progress import doing
-from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn
+from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn, together
 from roles.engine.bridge.terminal import show, show_lines
 from roles.engine.bridge.unforeseen import sentence as unforeseen_error
 
@@ -67,6 +67,7 @@ __all__ = [
     "sleep",
     "spawn",
     "stop",
+    "together",
     "unforeseen_error",
     "whole",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from gevent import Greenlet, Timeout, getcurrent, sleep, spawn
 from gevent.event import AsyncResult, Event
 from gevent.lock import BoundedSemaphore
@@ -15,4 +18,23 @@ current_task = getcurrent
 #: One task at a time.
 Lock = BoundedSemaphore
 
-__all__ = ["AsyncResult", "Event", "Lock", "Pool", "Queue", "Task", "Timeout", "current_task", "sleep", "spawn"]
+__all__ = ["AsyncResult", "Event", "Lock", "Pool", "Queue", "Task", "Timeout", "current_task", "sleep", "spawn", "together"]
+
+T = TypeVar("T")
+
+
+def together(work: Callable[[T], object], items: Sequence[T]) -> None:
+    """Work on all items at the same time, until all have ended. Raises the first error then."""
+    pool, errors = Pool(max(1, len(items))), list[Exception]()
+
+    def one(item: T) -> None:
+        try:
+            work(item)
+        except Exception as error:
+            errors.append(error)
+
+    for item in items:
+        pool.spawn(one, item)
+    pool.join()
+    if errors:
+        raise errors[0]

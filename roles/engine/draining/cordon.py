@@ -24,6 +24,7 @@ from roles.engine.object_changes import (
     Object,
     ObjectPath,
     Request,
+    Session,
     field_changes,
     managers,
     uid,
@@ -141,10 +142,11 @@ def cordon_back(node: Object, runs: Collection[str], before: str = "") -> Cordon
     return CordonBack(_change(node, {MARK: None}, f"remove the mark of run {marked}: {why}") if marked in runs else None, why=why)
 
 
-def give_back(writer: CordonWriter, path: str, node_uid: str, runs: Collection[str], context: StepContext, before: str = "") -> CordonBack:
+def give_back(session: Session, node: str, node_uid: str, runs: Collection[str], context: StepContext, before: str = "") -> CordonBack:
     """Carry out `cordon_back` on the node as it is then; the result's `why` is the proof. Raises NotDone, ApiFailure."""
+    writer = CordonWriter(session, force=False)
     for left in reversed(range(_TRIES)):
-        found = writer.session.fetch(path)
+        found = session.fetch(node_path(node))
         if found is None or uid(found) != node_uid:
             return CordonBack(why="the node was deleted")
         back = cordon_back(found, runs, before)

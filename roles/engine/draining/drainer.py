@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Pool
 from roles.engine.context import StepContext
 from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.draining.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
@@ -261,22 +260,15 @@ class Drainer:
         if stopped := context.stopped():
             names = ", ".join(one.name for one in arrived)
             raise NotDone(f"{names} came to {node} in mid-drain, and no further eviction begins ({stopped})")
-        pool, errors = Pool(len(arrived)), list[Exception]()
 
         def move(one: PodFate) -> None:
             try:
                 context.say(f"  pod {one.name}: {self._move(one, context)}")
                 self.moved_late.append(one.name)
             except (NotDone, ApiFailure) as error:
-                errors.append(NotDone(f"pod {one.name}, which came to {node} in mid-drain: {error}"))
-            except Exception as error:  # the first is raised when all have ended
-                errors.append(error)
+                raise NotDone(f"pod {one.name}, which came to {node} in mid-drain: {error}") from error
 
-        for one in arrived:
-            pool.spawn(move, one)
-        pool.join()
-        if errors:
-            raise errors[0]
+        context.together(move, arrived)
 
     @staticmethod
     def _tolerating(arrived: Sequence[PodFate]) -> str:
@@ -327,4 +319,4 @@ class Drainer:
         if change is None:
             return CordonBack(why="it keeps the cordon that it had")
         before = "" if over else self.taken_over.get(node, "")
-        return give_back(self._cordons, change.path, uid(change.before), {self._run}, context, before)
+        return give_back(self.session, node, uid(change.before), {self._run}, context, before)

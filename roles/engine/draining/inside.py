@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from roles.engine.bridge import Pool
 from roles.engine.context import Fields, StepContext
 from roles.engine.draining.drainer import Drainer
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate
@@ -36,7 +35,7 @@ class NodeDrain:
         limit: RunLimit | None = None,
     ) -> None:
         self._session = session
-        self._node = node
+        self.node = node
         self._consents = consents
         self._run = run
         self._continues = continues
@@ -50,7 +49,7 @@ class NodeDrain:
     def plan(self) -> DrainPlan:
         """What the drain would do now; its `refusals` say why it cannot. Raises ApiFailure."""
         live = read_drain(self._session)
-        plan = plan_drain(live, [self._node], narrowed(self._consents, live, [self._node]), cluster_time(self._session))
+        plan = plan_drain(live, [self.node], narrowed(self._consents, live, [self.node]), cluster_time(self._session))
         return replace(plan, nodes=tuple(replace(one, cordon="theirs") if self._stays(one) else one for one in plan.nodes))
 
     def _stays(self, node: NodeFate) -> bool:
@@ -62,7 +61,7 @@ class NodeDrain:
         and the error says so. Raises NotDone, ApiFailure."""
         plan = self.plan()
         if plan.refusals:
-            raise NotDone(f"{self._node} cannot be drained now: {'; '.join(plan.refusals)}")
+            raise NotDone(f"{self.node} cannot be drained now: {'; '.join(plan.refusals)}")
         self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._limit)
         self.cordoned = bool(drainer.cordon_changes())
         done: dict[str, str] = {}
@@ -74,16 +73,19 @@ class NodeDrain:
         except Exception as error:
             self._note_moved(done)
             moved = ", ".join(self.moved) or "none"
-            raise NotDone(f"{error}; moved until then: {moved}; {self._node}: {self._back(context)}") from error
+            raise NotDone(f"{error}; moved until then: {moved}; {self.node}: {self._back(context)}") from error
         self._note_moved(done)
-        return done[f"Node {self._node} drained"]
+        return done[f"Node {self.node} drained"]
 
-    def end(self, context: StepContext, *, over: bool = True) -> str:
-        """Uncordon the node if this drain cordoned it; returns what was done, with the proof. `over`: the run whose cordon it continues is
-        over too. Raises NotDone, ApiFailure."""
+    def end(self, context: StepContext) -> str:
+        """Uncordon the node if this drain cordoned it; returns what was done, with the proof. Raises NotDone, ApiFailure."""
+        return self._end(context, over=True)
+
+    def _end(self, context: StepContext, *, over: bool) -> str:
+        """`over`: the run whose cordon it continues is over too."""
         assert self._drainer is not None, "begin() comes first"
-        context.note({"event": "uncordon", "node": self._node})
-        back = self._drainer.uncordon(self._node, context, over=over)
+        context.note({"event": "uncordon", "node": self.node})
+        back = self._drainer.uncordon(self.node, context, over=over)
         self.cordoned = False
         return f"{back.done}: {back.why}" if back.done else back.why
 
@@ -91,28 +93,21 @@ class NodeDrain:
         self.moved = [name.removeprefix("pod ") for name in done if name.startswith("pod ")]
 
     def _carry_out(self, steps: Sequence[ClusterStep], done: dict[str, str], context: StepContext) -> None:
-        errors: list[Exception] = []
-
         def one(step: ClusterStep) -> None:
             try:
                 done[step.name] = step.write(context.beginning(partial(_noted, context, step)))
                 context.say(f"  {step.name}: {done[step.name]}")
-            except Exception as error:  # the first is raised when all have ended
+            except Exception as error:
                 context.say(f"  {step.name}: {error}")
-                errors.append(error)
+                raise
 
-        pool = Pool(max(1, len(steps)))
-        for step in steps:
-            pool.spawn(one, step)
-        pool.join()
-        if errors:
-            raise errors[0]
+        context.together(one, steps)
 
     def _back(self, context: StepContext) -> str:
         if not self.cordoned:
             return "it keeps the cordon that it had"
         try:
-            return self.end(context, over=False)
+            return self._end(context, over=False)
         except Exception as error:
             return f"STILL CORDONED: {error}; uncordon it with deploys/uncordon.py"
 

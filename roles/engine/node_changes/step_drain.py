@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roles.engine.context import StepContext
-from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, RunLimit, end_surges, give_back, node_path, run_of_mark
+from roles.engine.draining import DrainConsents, NodeDrain, RunLimit, end_surges, give_back, node_path, run_of_mark
 from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, Session, uid
 from roles.engine.object_changes.api_object import is_ready
 from roles.engine.timeouts import Deadline
@@ -20,45 +20,17 @@ def back_command(node: str) -> str:
     return f"deploys/uncordon.py --data nodes={node}"
 
 
-class StepDrain:
+class StepDrain(NodeDrain):
     """The drain of one node. `why` in sentences; `limit`: that of the run. A cordon that an earlier change has left ends with this one."""
 
-    def __init__(
-        self,
-        session: Session,
-        node: str,
-        consents: DrainConsents,
-        marked: str,
-        why: tuple[str, ...],
-        limit: RunLimit,
-    ) -> None:
-        self.session, self.node, self.why = session, node, why
-        self._consents, self._marked, self._limit = consents, marked, limit
-        self._drain: NodeDrain | None = None
-
-    @property
-    def cordoned(self) -> bool:
-        """This run has cordoned the node, and not uncordoned it."""
-        return self._drain is not None and self._drain.cordoned
-
-    @property
-    def moved(self) -> list[str]:
-        """The pods (NAMESPACE/NAME) that were moved."""
-        return self._drain.moved if self._drain is not None else []
-
-    def begin(self, context: StepContext) -> str:
-        """Cordon and drain, by a new plan; returns the proof. Raises NotDone, ApiFailure; `cordoned` says whether the node stays
-        cordoned then."""
-        self._drain = NodeDrain(
-            self.session, self.node, self._consents, self._marked, continues=run_of_mark, limit=self._limit
-        )  # fmt: skip
-        return self._drain.begin(context)
+    def __init__(self, session: Session, node: str, consents: DrainConsents, marked: str, why: tuple[str, ...], limit: RunLimit) -> None:
+        super().__init__(session, node, consents, marked, continues=run_of_mark, limit=limit)
+        self.why = why
 
     def end(self, context: StepContext) -> str:
         """Uncordon, and wait until the node is Ready and takes pods; returns the proof. Raises NotDone, ApiFailure."""
-        assert self._drain is not None, "begin() comes first"
-        proof = self._drain.end(context)
-        wait_schedulable(self.session, self.node)
+        proof = super().end(context)
+        wait_schedulable(self._session, self.node)
         return proof
 
 
@@ -86,7 +58,7 @@ class Leftover:
         if found is None:
             return "the node was deleted"
         context.note({"event": "uncordon", "node": self.node, "of": self.run})
-        back = give_back(CordonWriter(self.session, force=False), node_path(self.node), uid(found), {self.marked}, context)
+        back = give_back(self.session, self.node, uid(found), {self.marked}, context)
         if not back.done:
             return f"left as it is: {back.why}"
         wait_schedulable(self.session, self.node)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
-from roles.engine.bridge import Event, Fleet, Pool, RemoteError, Task, on_interrupt, show, spawn, unforeseen_error
+from roles.engine.bridge import Event, Fleet, Pool, RemoteError, Task, on_interrupt, show, spawn, together, unforeseen_error
 from roles.engine.context import Fields, StepContext
 from roles.engine.rollout.lock import ClusterLock, Locked
 from roles.engine.rollout.number import run_number
@@ -135,7 +135,7 @@ class LockedRun:
     @property
     def context(self) -> StepContext:
         """What a step gets. Its lock raises Locked and RemoteError, its journal Unrecorded."""
-        return StepContext(self.info.id, self._lock, self.record, self._stopped, show)
+        return StepContext(self.info.id, self._lock, self.record, self._stopped, show, together)
 
     def _stopped(self) -> str:
         """Why nothing more may begin; "" if it may."""
