@@ -24,7 +24,7 @@ from roles.autoscalers.plan import (
 )
 from roles.autoscalers.way_back import WRITES, paths, plan_way_back
 from roles.autoscalers.write import AutoscalerWriter
-from roles.engine import bridge, disruption
+from roles.engine import bridge, disruption, kube
 from roles.engine.api import Api, ApiFailure, NotFound, find_object, list_objects
 from roles.engine.autoscaling import (
     HPA,
@@ -42,16 +42,15 @@ from roles.engine.autoscaling import (
 )
 from roles.engine.bridge import Fleet, show
 from roles.engine.inputs import Changes, Declared, Undo
+from roles.engine.kube import Object, namespace_and_name
 from roles.engine.object_changes import (
     Consents,
-    Object,
     ObjectPlan,
     ObjectRun,
     Session,
-    api_object,
     desired_of_cluster,
     dry_run,
-    namespace_and_name,
+    object_diff,
     object_report,
     open_session,
     read_objects,
@@ -170,8 +169,8 @@ def _tried(
 
 def _removed(action: AutoscalerAction, api: Api) -> str:
     assert action.before is not None
-    api.delete(action.path, api_object.uid(action.before), dry_run=True)
-    return api_object.diff(action.before, None, f"{action.kind}/{action.key}")
+    api.delete(action.path, kube.uid(action.before), dry_run=True)
+    return object_diff(action.before, None, f"{action.kind}/{action.key}")
 
 
 @dataclass(frozen=True)

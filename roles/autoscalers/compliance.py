@@ -11,7 +11,7 @@ from typing import Any
 
 from roles.autoscalers.model import HorizontalAutoscaler, VerticalAutoscaler
 from roles.engine.autoscaling import HPA, VPA, Autoscaler, Behavior
-from roles.engine.object_changes import Object, namespace_and_name
+from roles.engine.kube import Object, namespace_and_name
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import FIELD_MANAGER
 from roles.engine.autoscaling import HPA, HPAS_PATH, VPA, VPAS_PATH
-from roles.engine.object_changes import Object, ObjectPath, managers, uid
+from roles.engine.kube import FIELD_MANAGER, Object, managers, uid
+from roles.engine.object_changes import ObjectPath
 from roles.engine.transaction import ChangedField
 
 API_VERSIONS = {HPA: "autoscaling/v2", VPA: "autoscaling.k8s.io/v1"}

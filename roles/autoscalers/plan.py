@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 from roles.autoscalers.fields import changes, creators, is_ours, manifest_of, path_of, values
 from roles.autoscalers.model import DesiredAutoscalers, HorizontalAutoscaler, VerticalAutoscaler
-from roles.engine import disruption
+from roles.engine import disruption, kube
 from roles.engine.autoscaling import HPA, LAST_APPLIED, VPA, JudgedAutoscaler, JudgedVertical, ScalingController, turns, without_replicas
-from roles.engine.object_changes import Object, ObjectPath, ObjectPlan, api_object, did_you_mean
+from roles.engine.inputs import did_you_mean
+from roles.engine.kube import Object
+from roles.engine.object_changes import ObjectPath, ObjectPlan, object_diff
 
 What = Literal["create", "update", "remove"]
 Entry = HorizontalAutoscaler | VerticalAutoscaler
@@ -91,7 +93,7 @@ def planned(
     manifest = manifest_of(kind, entry.namespace, entry.own_name, entry.manifest())
     if found is None:
         return AutoscalerAction("create", kind, entry.namespace, entry.own_name, path, None, manifest, "create it")
-    manifest["metadata"]["uid"] = api_object.uid(found)
+    manifest["metadata"]["uid"] = kube.uid(found)
     return AutoscalerAction("update", kind, entry.namespace, entry.own_name, path, found, manifest, "")
 
 
@@ -109,7 +111,7 @@ def with_result(
         plan.unchanged.append((action.name, f"as wanted{owner}"))
         return None
     summary = action.summary or f"set {', '.join(differ)}"
-    return replace(action, after=after, summary=summary, shown=api_object.diff(action.before, result, f"{action.kind}/{action.key}"))
+    return replace(action, after=after, summary=summary, shown=object_diff(action.before, result, f"{action.kind}/{action.key}"))
 
 
 def _dropped(action: AutoscalerAction, result: Object) -> str:
@@ -186,7 +188,7 @@ def settling(items: Collection[tuple[str, str, Object]]) -> list[AutoscalerActio
         if text is None:
             continue
         namespace, name = str(item["metadata"]["namespace"]), str(item["metadata"]["name"])
-        patch = {"metadata": {"uid": api_object.uid(item), "annotations": {LAST_APPLIED: text}}}
+        patch = {"metadata": {"uid": kube.uid(item), "annotations": {LAST_APPLIED: text}}}
         found.append(
             AutoscalerAction(
                 "update", kind, namespace, name, path, item, None, "take replicas out of the annotation of `kubectl apply`",

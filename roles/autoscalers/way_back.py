@@ -16,7 +16,9 @@ from roles.autoscalers.model import EXAMPLE
 from roles.autoscalers.plan import STAYS, AutoscalerAction
 from roles.engine.autoscaling import LAST_APPLIED
 from roles.engine.bounds import read_json
-from roles.engine.object_changes import RESOURCES_OF_KINDS, NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
+from roles.engine.kube import Object, uid
+from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_name
+from roles.engine.object_changes import NotUndone, ObjectPlan, judged, refuse_foreign
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 
 _PATH = re.compile(r"/apis/(apps|autoscaling|autoscaling\.k8s\.io)/v[0-9]/namespaces/[a-z0-9-]+/[a-z]+/[a-z0-9.-]+\Z")

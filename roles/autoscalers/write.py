@@ -10,7 +10,8 @@ from typing import Any
 from roles.autoscalers.agreement import agreement, vertical_agreement
 from roles.autoscalers.fields import changes, restoring, values
 from roles.autoscalers.plan import STAYS, AutoscalerAction
-from roles.engine.api import FIELD_MANAGER, Api, Conflict
+from roles.engine import kube
+from roles.engine.api import Api, Conflict
 from roles.engine.autoscaling import (
     HPA,
     JudgedAutoscaler,
@@ -25,18 +26,8 @@ from roles.engine.autoscaling import (
 )
 from roles.engine.context import StepContext
 from roles.engine.disruption import cluster_time
-from roles.engine.object_changes import (
-    LOOK_AGAIN,
-    Gone,
-    NotDone,
-    Object,
-    ObjectPath,
-    Session,
-    Unknown,
-    WholeObject,
-    api_object,
-    managers,
-)
+from roles.engine.kube import FIELD_MANAGER, Object, managers
+from roles.engine.object_changes import LOOK_AGAIN, Gone, NotDone, ObjectPath, Session, Unknown, WholeObject
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 
@@ -63,7 +54,7 @@ class AutoscalerWriter:
                 action.name, action.summary, action.shown, partial(self._carry_out, action), "", action=action.what,
                 about={
                     "path": action.path,
-                    "uid": api_object.uid(action.before) if action.before is not None else "",
+                    "uid": kube.uid(action.before) if action.before is not None else "",
                     "kind": action.kind,
                     "namespace": action.namespace,
                     "name": action.own_name,
@@ -92,7 +83,7 @@ class AutoscalerWriter:
         deadline = Deadline(CONFLICTS)
         while True:
             found = self.session.fetch(action.path)
-            if found is None or api_object.uid(found) != api_object.uid(action.before):
+            if found is None or kube.uid(found) != kube.uid(action.before):
                 raise Gone("it was deleted after daytwo read it; run this again")
             if _at(found, path) == wanted:
                 break
@@ -131,7 +122,7 @@ class AutoscalerWriter:
         written: Object | None = action.before
         try:
             written = self.session.written(action.path, lambda api: api.apply(action.path, manifest, force=self._force), done)
-            return self._proven(action, api_object.uid(written))
+            return self._proven(action, kube.uid(written))
         except Unknown:
             raise
         except Exception as error:
@@ -144,7 +135,7 @@ class AutoscalerWriter:
         deadline = Deadline(self._proof_seconds)
         while True:
             found = self.session.fetch(action.path)
-            if found is None or api_object.uid(found) != uid:
+            if found is None or kube.uid(found) != uid:
                 raise Gone("it was applied, but does not exist when read back: someone else deletes it")
             if wrong := [one.path[-1] for one in changes(values(found), action.after) if one.path[0] == "spec"]:
                 raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")
@@ -181,7 +172,7 @@ class AutoscalerWriter:
     def _judged_vertical(self, api: Api, found: Object) -> JudgedVertical:
         now = cluster_time(api)
         world = read_verticals(api, self._controller.minor, {str(found["metadata"]["namespace"])})
-        scene = next((one for one in world.scenes if api_object.uid(one.vertical.raw) == api_object.uid(found)), None)
+        scene = next((one for one in world.scenes if kube.uid(one.vertical.raw) == kube.uid(found)), None)
         if scene is None:
             raise NotDone(f"it cannot be read back: {'; '.join(world.not_known) or 'it is gone'}")
         return judge_vertical(scene, now)

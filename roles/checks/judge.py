@@ -20,8 +20,8 @@ from roles.engine.control_plane import COMPONENTS
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
+from roles.engine.kube import Object
 from roles.engine.kubelet import pending_sentences
-from roles.engine.object_changes import Object
 from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, in_flight
 

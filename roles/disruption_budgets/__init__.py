@@ -9,7 +9,7 @@ from roles.disruption_budgets.model import DEFAULT_PROOF_SECONDS, DesiredBudgets
 from roles.disruption_budgets.plan import BudgetAction, plan_budgets
 from roles.disruption_budgets.way_back import WRITES, namespaces, plan_way_back
 from roles.disruption_budgets.write import BudgetWriter, read_live
-from roles.engine import bridge
+from roles.engine import bridge, kube
 from roles.engine.api import Api
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects, cluster_time
@@ -19,10 +19,10 @@ from roles.engine.object_changes import (
     ObjectPlan,
     ObjectRun,
     Session,
-    api_object,
     cluster_session,
     desired_of_cluster,
     dry_run,
+    object_diff,
     object_report,
     read_objects,
     show_plan,
@@ -102,13 +102,13 @@ def _shown(action: BudgetAction, api: Api, *, force: bool) -> str:
     name = f"PodDisruptionBudget/{action.key}"
     if action.manifest is None:
         assert action.before is not None
-        api.delete(action.path, api_object.uid(action.before), dry_run=True)
-        return api_object.diff(action.before, None, name)
+        api.delete(action.path, kube.uid(action.before), dry_run=True)
+        return object_diff(action.before, None, name)
     if action.drops is not None:
         # The apply alone would be refused while the budget has the other limit: the dry run is one patch.
         patch = {"metadata": {"uid": action.manifest["metadata"]["uid"]}, "spec": {**action.manifest["spec"], action.drops[-1]: None}}
-        return api_object.diff(action.before, api.patch(action.path, patch, dry_run=True), name)
-    return api_object.diff(action.before, api.apply(action.path, action.manifest, force=force, dry_run=True), name)
+        return object_diff(action.before, api.patch(action.path, patch, dry_run=True), name)
+    return object_diff(action.before, api.apply(action.path, action.manifest, force=force, dry_run=True), name)
 
 
 DATA_KEYS = (Declared(DesiredBudgets, ("disruption_budgets",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES, DesiredBudgets)),)

@@ -9,7 +9,10 @@ from typing import Any
 from roles.disruption_budgets.fields import MAX, MIN, after_apply, changes, other_owners, values
 from roles.disruption_budgets.model import Budget
 from roles.engine.disruption import PDB, DisruptionObjects
-from roles.engine.object_changes import Object, ObjectPath, did_you_mean, label_selector, namespace_and_name
+from roles.engine.inputs import did_you_mean
+from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube.selectors import label_selector
+from roles.engine.object_changes import ObjectPath
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from roles.disruption_budgets.model import manifest_of
-from roles.engine.api import FIELD_MANAGER
-from roles.engine.object_changes import Object, ObjectPath, managers, namespace_and_name, only_ours, uid
+from roles.engine.kube import FIELD_MANAGER, Object, managers, namespace_and_name, only_ours, uid
+from roles.engine.object_changes import ObjectPath
 from roles.engine.transaction import ChangedField
 
 #: The fields that daytwo sets. The selector is one field: the API server replaces it as a whole (LabelSelector is atomic).

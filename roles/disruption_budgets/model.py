@@ -10,8 +10,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from roles.engine.bounds import digits
 from roles.engine.disruption import ALWAYS_ALLOW, BUDGETS_PATH, IF_HEALTHY, namespaced
-from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
-from roles.engine.object_changes import did_you_mean, key_problem, kind_name, label_selector, namespaced_name, object_name, value_problem
+from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
+from roles.engine.kube.names import key_problem, kind_name, namespaced_name, object_name, value_problem
+from roles.engine.kube.selectors import label_selector
 from roles.engine.timeouts import unless_set
 
 ABSENT = "absent"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from roles.disruption_budgets.compliance import NoSelector, differences, other_limit, selector_of
 from roles.disruption_budgets.fields import after_apply, as_object, creators, is_ours, other_owners
 from roles.disruption_budgets.model import Budget, DesiredBudgets
+from roles.engine import kube
 from roles.engine.disruption import (
     PDB,
     Budgets,
@@ -22,15 +23,10 @@ from roles.engine.disruption import (
     overlaps,
     pods_per_node,
 )
-from roles.engine.object_changes import (
-    RESOURCES_OF_KINDS,
-    Object,
-    ObjectPath,
-    ObjectPlan,
-    api_object,
-    did_you_mean,
-    namespace_and_name,
-)
+from roles.engine.inputs import did_you_mean
+from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube.names import RESOURCES_OF_KINDS
+from roles.engine.object_changes import ObjectPath, ObjectPlan
 
 What = Literal["create", "update", "remove"]
 #: Rules of the lint that a plan warns about: the budget can never, or often not, allow an eviction.
@@ -138,7 +134,7 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
 
 
 def _of_uid(manifest: Mapping[str, Any], found: Object) -> dict[str, Any]:
-    return {**manifest, "metadata": {**manifest["metadata"], "uid": api_object.uid(found)}}
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": kube.uid(found)}}
 
 
 def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: ObjectPlan[BudgetAction]) -> BudgetAction | None:

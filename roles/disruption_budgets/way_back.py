@@ -14,7 +14,9 @@ from roles.disruption_budgets.fields import MAPS, MAX, MIN, SPEC, as_manifest, c
 from roles.disruption_budgets.model import EXAMPLE, budget_path
 from roles.disruption_budgets.plan import BudgetAction, budgets_by_key, explain, removals_last
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
+from roles.engine.kube import Object, uid
+from roles.engine.kube.names import namespaced_name
+from roles.engine.object_changes import NotUndone, ObjectPlan, judged, refuse_foreign
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 
 #: What an undo may write.

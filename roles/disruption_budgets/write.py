@@ -8,21 +8,12 @@ from typing import Any
 
 from roles.disruption_budgets.fields import changes, restoring, values
 from roles.disruption_budgets.plan import WORKLOADS, BudgetAction
-from roles.engine.api import FIELD_MANAGER, Api
+from roles.engine import kube
+from roles.engine.api import Api
 from roles.engine.context import StepContext
 from roles.engine.disruption import HPA, KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, cluster_time, read_disruption
-from roles.engine.object_changes import (
-    LOOK_AGAIN,
-    Gone,
-    NotDone,
-    Object,
-    ObjectPath,
-    Session,
-    Unknown,
-    WholeObject,
-    api_object,
-    managers,
-)
+from roles.engine.kube import FIELD_MANAGER, Object, managers
+from roles.engine.object_changes import LOOK_AGAIN, Gone, NotDone, ObjectPath, Session, Unknown, WholeObject
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 
@@ -47,7 +38,7 @@ class BudgetWriter:
                 action.name, action.summary, action.shown, partial(self._carry_out, action), "", action=action.what,
                 about={
                     "path": action.path,
-                    "uid": api_object.uid(action.before) if action.before is not None else "",
+                    "uid": kube.uid(action.before) if action.before is not None else "",
                     "namespace": action.namespace,
                     "name": action.budget,
                 },
@@ -77,7 +68,7 @@ class BudgetWriter:
         written: Object | None = action.before
         try:
             written = self.session.written(action.path, lambda api: api.apply(action.path, manifest, force=self._force), done)
-            return self._proven(action, api_object.uid(written))
+            return self._proven(action, kube.uid(written))
         except Unknown:
             raise
         except Exception as error:
@@ -88,7 +79,7 @@ class BudgetWriter:
     def _drop(self, action: BudgetAction, path: ObjectPath) -> None:
         """Remove a field of others. Until the apply, the budget has no limit of its own, and allows no eviction."""
         assert action.before is not None
-        patch = {"metadata": {"uid": api_object.uid(action.before)}, "spec": {path[-1]: None}}
+        patch = {"metadata": {"uid": kube.uid(action.before)}, "spec": {path[-1]: None}}
         self.session.written(action.path, lambda api: api.patch(action.path, patch), lambda found: path not in values(found))
 
     def _proven(self, action: BudgetAction, uid: str) -> str:
@@ -98,7 +89,7 @@ class BudgetWriter:
         deadline = Deadline(self._proof_seconds)
         while True:
             state = self._state(action)
-            if state is None or api_object.uid(state.budget) != uid:
+            if state is None or kube.uid(state.budget) != uid:
                 raise Gone("it was applied, but does not exist when read back: someone else deletes it")
             if wrong := [one.path[-1] for one in changes(state.budget, wanted) if one.path[0] == "spec"]:
                 raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")

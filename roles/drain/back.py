@@ -31,19 +31,16 @@ from roles.engine.draining import (
     uncordon_change,
     unsurge_change,
 )
+from roles.engine.kube import COLLECTIONS, Object, managers, namespace_and_name
 from roles.engine.object_changes import (
-    COLLECTIONS,
     Consents,
     FieldChange,
-    Object,
     ObjectPlan,
     ObjectRun,
     Session,
     connect_cluster,
     dry_run,
     field_way_back,
-    managers,
-    namespace_and_name,
     object_report,
     show_plan,
 )

@@ -23,7 +23,7 @@ from roles.engine.certificates import (
 )
 from roles.engine.editing import flag_values
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import namespace_and_name
+from roles.engine.kube import namespace_and_name
 from roles.engine.proof import Cluster, NoApi, Presented, address_of, handshake, presented
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from roles.engine import bridge
+from roles.engine import bridge, kube
 from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
+from roles.engine.kube import Object
 from roles.engine.object_changes import (
     Consents,
-    Object,
     ObjectPlan,
     ObjectRun,
     Session,
-    api_object,
     cluster_session,
     desired_of_cluster,
     dry_run,
+    object_diff,
     object_report,
     open_session,
 )
@@ -169,9 +169,9 @@ def _shown(action: ServerAction, api: Api, *, force: bool) -> str:
     name = action.name.replace(" ", "/")
     if action.manifest is None:
         assert action.before is not None
-        api.delete(action.path, api_object.uid(action.before), dry_run=True)
-        return api_object.diff(action.before, None, name)
-    return api_object.diff(action.before, api.apply(action.path, action.manifest, force=force, dry_run=True), name)
+        api.delete(action.path, kube.uid(action.before), dry_run=True)
+        return object_diff(action.before, None, name)
+    return object_diff(action.before, api.apply(action.path, action.manifest, force=force, dry_run=True), name)
 
 
 # ---- what is shown

@@ -10,9 +10,10 @@ from urllib.parse import quote
 from roles.engine.api import ApiError, ApiFailure, served
 from roles.engine.bridge import RemoteError, at_once
 from roles.engine.editing import last_flag
+from roles.engine.kube import Object, is_ready
+from roles.engine.kube.selectors import label_selector
 from roles.engine.node import read_files, virtual_mark
-from roles.engine.object_changes import Object, Session, label_selector
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.object_changes import Session
 from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode, presented
 from roles.metrics_server.health import Installed
 from roles.metrics_server.manifests import API_SERVICE_PATH, NAMESPACE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.metrics_server.model import MetricsServer
 
 NAMESPACE = "kube-system"

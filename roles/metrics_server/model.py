@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, read_common
-from roles.engine.object_changes import object_name
+from roles.engine.kube.names import object_name
 from roles.engine.timeouts import unless_set
 
 DEFAULT_PROOF_SECONDS = 180

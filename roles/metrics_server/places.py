@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import Object, is_ready
 from roles.engine.placement import ClusterView, where
 from roles.engine.proof import NoApi
 from roles.metrics_server.manifests import is_own_pod

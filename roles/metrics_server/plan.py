@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.api import FIELD_MANAGER
 from roles.engine.bounds import read_json
-from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, managers, object_name, uid
+from roles.engine.kube import FIELD_MANAGER, Object, managers, uid
+from roles.engine.kube.names import object_name
+from roles.engine.object_changes import NotUndone, ObjectPlan, judged
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, WantedServer, differing, kept, objects, path_of
 from roles.metrics_server.model import MetricsServer

@@ -12,7 +12,7 @@ from typing import Any
 
 from roles.engine.certificates import Certificate, is_issued_by
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.engine.proof import Presented
 from roles.metrics_server.model import DesiredServer
 

@@ -8,18 +8,17 @@ from functools import partial
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import show
 from roles.engine.context import StepContext
+from roles.engine.kube import Object, uid
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     ChangedByOthers,
     Gone,
     NotDone,
-    Object,
     RevertFailed,
     RollOuts,
     Session,
     Undone,
     Unknown,
-    uid,
     wait_gone,
 )
 from roles.engine.rollout import ClusterStep

@@ -10,12 +10,12 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.detail import counted
 from roles.engine.inputs import Changes, Declared, Undo
+from roles.engine.kube import Object, is_ending, uid
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     Consents,
     FieldWriter,
     NotDone,
-    Object,
     ObjectPath,
     ObjectPlan,
     ObjectRun,
@@ -24,10 +24,8 @@ from roles.engine.object_changes import (
     connect_cluster,
     dry_run,
     field_way_back,
-    is_ending,
     object_report,
     show_plan,
-    uid,
 )
 from roles.engine.rollout import Options, Stage, Turns, deploying
 from roles.engine.rollout.options import read_options

@@ -15,24 +15,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from roles.engine.api import FIELD_MANAGER
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
-from roles.engine.object_changes import (
-    FieldChange,
-    Object,
-    ObjectPath,
-    ObjectPlan,
-    Request,
-    changes_text,
-    field_changes,
-    is_ending,
-    is_over,
-    key_problem,
-    managers,
-    only_ours,
-    uid,
-    value_problem,
-)
+from roles.engine.kube import FIELD_MANAGER, Object, is_ending, is_over, managers, only_ours, uid
+from roles.engine.kube.names import key_problem, value_problem
+from roles.engine.object_changes import FieldChange, ObjectPath, ObjectPlan, Request, changes_text, field_changes
 from roles.engine.transaction import ChangedObject, Refusal, Writable
 
 LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")

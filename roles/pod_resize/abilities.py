@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.pod_resize.pod_resources import NO_RESTART, Resources, changed, policy, qos_of
 
 GATE = "InPlacePodVerticalScaling"

@@ -12,7 +12,8 @@ from roles.engine import bridge, placement, starting
 from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.context import StepContext
-from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster, is_over
+from roles.engine.kube import Object, is_over
+from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, ObjectRun, RevertFailed, connect_cluster
 from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline

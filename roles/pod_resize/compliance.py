@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects, controller, is_ending, is_over, workload_rollout
+from roles.engine.kube import COLLECTIONS, Object, ObservedObjects, controller, is_ending, is_over
+from roles.engine.object_changes import workload_rollout
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 

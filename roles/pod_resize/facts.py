@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, ApiFailure, find_object, kubelet_config, kubelet_metrics, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.kube import COLLECTIONS, Object, ObservedObjects
 from roles.engine.node import ObservationError
-from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects
 from roles.engine.proof import Survey
 from roles.engine.transaction import Refusal
 from roles.pod_resize import abilities, cgroup, pod_resources

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.object_changes import Object, is_ending, is_over
+from roles.engine.kube import Object, is_ending, is_over
 from roles.engine.placement import is_static
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.abilities import Ability

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
+from roles.engine.kube import Object
 from roles.engine.kubelet import parse_quantity
-from roles.engine.object_changes import Object
 
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
 #: The resources of a container, by kind (requests, limits) and resource: quantities as written.

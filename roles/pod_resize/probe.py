@@ -7,7 +7,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.engine.scripts import templates
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.plan import PodStep, ResourceChange

@@ -9,16 +9,14 @@ from roles.engine import bridge
 from roles.engine.api import Api, ApiError, ApiFailure, find_object
 from roles.engine.bridge import Fleet, show
 from roles.engine.detail import counted
+from roles.engine.kube import Object, is_ending, is_over
 from roles.engine.object_changes import (
     ConnectedCluster,
     Consents,
-    Object,
     ObjectRun,
     RollOuts,
     Session,
     connect_cluster,
-    is_ending,
-    is_over,
     object_report,
     workload_rollout,
 )

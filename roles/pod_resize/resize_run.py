@@ -11,19 +11,8 @@ from roles.engine.api import Conflict
 from roles.engine.bridge import show
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
-from roles.engine.object_changes import (
-    LOOK_AGAIN,
-    ChangedByOthers,
-    NotDone,
-    Object,
-    RevertFailed,
-    RollOuts,
-    Session,
-    Undone,
-    Unknown,
-    is_ending,
-    is_over,
-)
+from roles.engine.kube import Object, is_ending, is_over
+from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, NotDone, RevertFailed, RollOuts, Session, Undone, Unknown
 from roles.engine.rollout import ClusterStep, Stage
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable

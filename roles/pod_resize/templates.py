@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roles.engine.object_changes import Object, workload_rollout
+from roles.engine.kube import Object
+from roles.engine.object_changes import workload_rollout
 from roles.pod_resize import pod_resources
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from roles.engine import bridge
+from roles.engine import bridge, kube
 from roles.engine.api import Api
 from roles.engine.bridge import Fleet, show
 from roles.engine.inputs import Changes, Declared, Undo
@@ -12,10 +12,10 @@ from roles.engine.object_changes import (
     Consents,
     ObjectPlan,
     ObjectRun,
-    api_object,
     cluster_session,
     desired_of_cluster,
     dry_run,
+    object_diff,
     object_report,
     read_objects,
     show_plan,
@@ -103,16 +103,16 @@ def _run(
 def _shown(action: Action, api: Api, *, force: bool) -> str:
     name = action.name.replace(" ", "/")
     if action.before is not None and action.what in ("remove", "replace"):
-        api.delete(action.path, api_object.uid(action.before), version=api_object.version(action.before), dry_run=True)
+        api.delete(action.path, kube.uid(action.before), version=kube.version(action.before), dry_run=True)
     if action.manifest is None:
-        return api_object.diff(action.before, None, name)
+        return object_diff(action.before, None, name)
     if action.what == "replace":
         # An apply on the existing class would be refused: only the deletion can have a dry run.
-        return api_object.diff(action.before, action.manifest, name)
+        return object_diff(action.before, action.manifest, name)
     after = api.apply(action.path, action.first or action.manifest, force=force, dry_run=True)
     if action.first is not None:
         after["globalDefault"] = True
-    return api_object.diff(action.before, after, name)
+    return object_diff(action.before, after, name)
 
 
 DATA_KEYS = (Declared(DesiredClasses, ("priority_classes",), changes=Changes.OBJECTS, undo=Undo(undo, way_back.WRITES, DesiredClasses)),)

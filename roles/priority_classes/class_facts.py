@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from roles.engine.api import FIELD_MANAGER
 from roles.engine.detail import counted
-from roles.engine.object_changes import (
+from roles.engine.kube import (
     COLLECTIONS,
+    FIELD_MANAGER,
     Object,
     ObservedObjects,
     class_of,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from roles.engine.api import FIELD_MANAGER
-from roles.engine.object_changes import Object, ObjectPath, api_object
+from roles.engine import kube
+from roles.engine.kube import FIELD_MANAGER, Object
+from roles.engine.object_changes import ObjectPath
 from roles.priority_classes.compliance import DEFAULT, DESCRIPTION, POLICY, VALUE, applied, values
 from roles.priority_classes.model import PREEMPTS, PriorityClass
 from roles.priority_classes.plan import Action
@@ -19,7 +20,7 @@ def changed(action: Action) -> list[dict[str, Any]]:
     """The fields that an action changes: {"path": [...], "before": ..., "after": ...}, None: not set. For a replaced class all fields,
     since it is deleted and recreated."""
     if action.workload is not None:
-        old = api_object.class_of(action.workload.kind, action.before) if action.before is not None else ""
+        old = kube.class_of(action.workload.kind, action.before) if action.before is not None else ""
         return [{"path": list(CLASS_OF_PODS), "before": old or None, "after": action.workload.priority_class or None}]
     before = values(action.before)
     after = expected(action)
@@ -59,11 +60,11 @@ def owned(found: Object) -> dict[ObjectPath, Any]:
     """The fields that daytwo owns, alone or with others: an apply that omits one gives up its ownership."""
     own = {}
     for path, value in values(found).items():
-        if any(one == FIELD_MANAGER for one in api_object.managers(found, *(f"f:{part}" for part in path))):
+        if any(one == FIELD_MANAGER for one in kube.managers(found, *(f"f:{part}" for part in path))):
             own[path] = value
     return own
 
 
 def owners(found: Object, path: ObjectPath) -> list[str]:
     """The managers of a field other than daytwo."""
-    return [one for one in api_object.managers(found, *(f"f:{part}" for part in path)) if one != FIELD_MANAGER]
+    return [one for one in kube.managers(found, *(f"f:{part}" for part in path)) if one != FIELD_MANAGER]

@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.engine.bounds import digits
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, Names, read_common, registry
-from roles.engine.object_changes import (
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common, registry
+from roles.engine.kube.names import (
     KINDS,
     RESOURCES_OF_KINDS,
-    did_you_mean,
     is_subdomain,
     key_problem,
     kind_name,

@@ -6,7 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.object_changes import Object, ObjectPlan, api_object, class_of, did_you_mean, managers, workload_rollout
+from roles.engine import kube
+from roles.engine.inputs import did_you_mean
+from roles.engine.kube import Object, class_of, managers
+from roles.engine.object_changes import ObjectPlan, workload_rollout
 from roles.priority_classes.class_facts import ObservedClasses, Usage, is_default, is_ours, policy_of, value_of
 from roles.priority_classes.compliance import default_after, immutable, unmet_class, unmet_workload
 from roles.priority_classes.model import CLASSES_PATH, SYSTEM_PREFIX, DesiredClasses, PriorityClass, Workload, workload_key
@@ -41,7 +44,7 @@ def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan[A
     plan = ObjectPlan[Action]()
     _check_only(desired, live, plan)
     moving = {
-        api_object.uid(found)
+        kube.uid(found)
         for item in desired.chosen_workloads
         if unmet_workload(item, live) and (found := live.find(item.kind, item.namespace, item.name)) is not None
     }
@@ -87,7 +90,7 @@ def _class(item: PriorityClass, desired: DesiredClasses, live: ObservedClasses, 
         plan.unchanged.append((name, f"as wanted{owner}"))
         return None
     # The resource version: a later change is not overwritten unseen.
-    manifest = _with(item.manifest(), resourceVersion=api_object.version(found))
+    manifest = _with(item.manifest(), resourceVersion=kube.version(found))
     return Action("update", name, item.path, found, manifest, f"set {_list(unmet.fields)}", notes, item)
 
 
@@ -228,7 +231,7 @@ def _workload(
         plan.unchanged.append((name, f"has {current}"))
         return None
     value = wanted.value if wanted is not None else value_of(in_cluster) if in_cluster is not None else None
-    spec = api_object.template(item.kind, found)
+    spec = kube.template(item.kind, found)
     if spec.get("priority") not in (None, value):
         problems.append(f"its template sets priority {spec['priority']} itself, and the API refuses such pods; remove that first")
     problems += workload_rollout.rollout_problems(item.kind, found)
@@ -240,7 +243,7 @@ def _workload(
 
 def assign(item: Workload, found: Object, live: ObservedClasses, becomes: str, rollout_seconds: float) -> Action:
     """The action that gives a workload its class, or none if `item` has none. `becomes` is that class as text."""
-    count, current = api_object.replicas(item.kind, found), class_of(item.kind, found)
+    count, current = kube.replicas(item.kind, found), class_of(item.kind, found)
     old = live.classes.get(current)
     was = f"{current} ({value_of(old)})" if old is not None else current or "none"
     notes = (
@@ -266,7 +269,7 @@ def assignment(item: Workload, found: Object, priority_class: str | None) -> dic
     manifest: dict[str, Any] = {
         "apiVersion": _API_VERSIONS[item.kind],
         "kind": item.kind,
-        "metadata": {"name": item.name, "namespace": item.namespace, "uid": api_object.uid(found)},
+        "metadata": {"name": item.name, "namespace": item.namespace, "uid": kube.uid(found)},
     }
     if priority_class is not None:
         manifest["spec"] = {"template": {"spec": {"priorityClassName": priority_class}}}

@@ -10,7 +10,9 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from roles.engine.object_changes import NotUndone, Object, ObjectPath, ObjectPlan, api_object, judged, refuse_foreign, workload_rollout
+from roles.engine import kube
+from roles.engine.kube import Object
+from roles.engine.object_changes import NotUndone, ObjectPath, ObjectPlan, judged, refuse_foreign, workload_rollout
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.priority_classes import class_facts, compliance, fields
 from roles.priority_classes.class_facts import ObservedClasses
@@ -43,7 +45,7 @@ def plan_way_back(record: ObjectsRecord, live: ObservedClasses, *, force: bool, 
     for one in workloads:
         found = judged(plan, one, lambda one: _workload(one, live, coming, force, rollout_seconds))
         assigning += [found] if found is not None else []
-    leaving = {api_object.uid(action.before) for action in assigning if action.before is not None}
+    leaving = {kube.uid(action.before) for action in assigning if action.before is not None}
     for one in classes:
         if (found := judged(plan, one, lambda one: _class(one, live, leaving, force))) is not None:
             (removing if found.what == "remove" else changing).append(found)
@@ -96,7 +98,7 @@ def _uncreate(one: ChangedObject, found: Object | None, live: ObservedClasses, l
     if found is None:
         return "is gone already"
     if not class_facts.is_ours(found):
-        owners = ", ".join(api_object.managers(found, "f:value")) or "an unknown manager"
+        owners = ", ".join(kube.managers(found, "f:value")) or "an unknown manager"
         raise NotUndone(
             f"foreign: it is owned by {owners} now, and daytwo removes only classes that it created; leave it, or remove it by hand"
         )
@@ -118,7 +120,7 @@ def _restore(one: ChangedObject, found: Object) -> Action:
             applied[field.path] = field.before
     wanted = fields.as_class(_name(one), applied)
     # The resource version: a later change is not overwritten unseen.
-    manifest = {**wanted.manifest(), "metadata": {**wanted.manifest()["metadata"], "resourceVersion": api_object.version(found)}}
+    manifest = {**wanted.manifest(), "metadata": {**wanted.manifest()["metadata"], "resourceVersion": kube.version(found)}}
     names = ", ".join(".".join(field.path) for field in one.fields)
     action = Action("update", one.name, one.path, found, manifest, f"restore {names}", (), wanted)
     result = fields.expected(action)
@@ -139,17 +141,17 @@ def _workload(one: ChangedObject, live: ObservedClasses, coming: Collection[str]
     found = live.find(kind, namespace, name)
     if found is None:
         return "is gone; there is nothing to restore"
-    if api_object.uid(found) != one.uid:
+    if kube.uid(found) != one.uid:
         return "was recreated since; it stays as it is"
     (field,) = one.fields
-    old, has = str(field.before or ""), api_object.class_of(kind, found)
+    old, has = str(field.before or ""), kube.class_of(kind, found)
     if has == old:
         return f"has {old or 'no class'} already"
     _foreign(one, {CLASS_OF_PODS: has or None}, found, force)
     problems = []
     if old and old not in live.classes and old not in coming:
         problems.append(f"its old class, PriorityClass {old}, is gone, so no pod could be created with it; create it first")
-    if not old and not api_object.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
+    if not old and not kube.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
         owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "an unknown manager"
         problems.append(f"it had no class, but the field is also owned by {owners}, so daytwo cannot remove it; remove it there")
     # Health is not required here: that run may be the cause of a bad state.

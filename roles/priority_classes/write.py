@@ -9,28 +9,24 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import FIELD_MANAGER, Api, Conflict, list_objects
+from roles.engine import kube
+from roles.engine.api import Api, Conflict, list_objects
 from roles.engine.bridge import show
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
+from roles.engine.kube import COLLECTIONS, FIELD_MANAGER, Object, class_of, is_ending, is_over, managers
 from roles.engine.object_changes import (
     API_WAIT,
-    COLLECTIONS,
     LOOK_AGAIN,
     REFUSED,
     ChangedByOthers,
     NotDone,
-    Object,
     RevertFailed,
     RollOuts,
     Session,
     Undone,
     Unknown,
-    api_object,
-    class_of,
-    is_ending,
-    is_over,
-    managers,
+    object_diff,
     wait_gone,
     workload_rollout,
 )
@@ -77,7 +73,7 @@ class Writer:
         )
 
     def _step(self, action: Action) -> ClusterStep:
-        about = {"path": action.path, "uid": api_object.uid(action.before) if action.before is not None else ""}
+        about = {"path": action.path, "uid": kube.uid(action.before) if action.before is not None else ""}
         if action.workload is not None:
             about |= {"kind": action.workload.kind, "namespace": action.workload.namespace, "name": action.workload.name}
         return ClusterStep(
@@ -146,16 +142,16 @@ class Writer:
         self._recreate = _create_by_hand(manifest)
         try:
             try:
-                self.session.deleted(action.path, old, api_object.version(old))
+                self.session.deleted(action.path, old, kube.version(old))
             except Exception as error:
                 if isinstance(error, (*REFUSED, NotDone)) and not isinstance(error, Unknown):
                     raise
                 raise self._restore(action.path, old, created, str(error) or repr(error)) from error
             try:
-                wait_gone(self.session, action.path, api_object.uid(old))
+                wait_gone(self.session, action.path, kube.uid(old))
                 answer = self._write_class(action.path, action.manifest, action.wanted)
                 # If someone else was faster, the class is theirs.
-                created = api_object.uid(answer) if class_facts.is_ours(answer) else ""
+                created = kube.uid(answer) if class_facts.is_ours(answer) else ""
                 return f"{self._proven(action.path, action.wanted)}; it has a new UID"
             except Exception as error:
                 raise self._restore(action.path, old, created, str(error) or repr(error)) from error
@@ -168,17 +164,17 @@ class Writer:
         manifest, name = _recreation(old), old["metadata"]["name"]
         try:
             found = self.session.fetch(path)
-            if found is not None and api_object.uid(found) == api_object.uid(old) and not is_ending(found):
+            if found is not None and kube.uid(found) == kube.uid(old) and not is_ending(found):
                 return Undone(f"{why}; the old class was not deleted, as read back")
-            if found is not None and api_object.uid(found) != api_object.uid(old):
+            if found is not None and kube.uid(found) != kube.uid(old):
                 if not _is_own(found, created):
                     return _created_by_others(found, manifest, why)
-                self.session.deleted(path, found, api_object.version(found))
+                self.session.deleted(path, found, kube.version(found))
             if found is not None:
-                wait_gone(self.session, path, api_object.uid(found))
-            self._write(path, manifest, False, lambda one: not api_object.diff(old, one, "class"))
+                wait_gone(self.session, path, kube.uid(found))
+            self._write(path, manifest, False, lambda one: not object_diff(old, one, "class"))
             restored = self.session.fetch(path)
-            if restored is None or api_object.diff(old, restored, "class"):
+            if restored is None or object_diff(old, restored, "class"):
                 raise NotDone("it differs from the old class when read back")
         except Exception as error:
             return RevertFailed(
@@ -194,8 +190,8 @@ class Writer:
         usage = self.session.asked(read_live).users(name)
         if usage.any:
             raise NotDone(f"it is {usage}; daytwo never removes a class in use")
-        self.session.deleted(action.path, action.before, api_object.version(action.before))
-        wait_gone(self.session, action.path, api_object.uid(action.before))
+        self.session.deleted(action.path, action.before, kube.version(action.before))
+        wait_gone(self.session, action.path, kube.uid(action.before))
         return "read back: it is gone; right before, nothing named it"
 
     # ---- a workload's class
@@ -204,14 +200,14 @@ class Writer:
         assert action.before is not None and action.manifest is not None and action.workload is not None
         item, old = action.workload, class_of(action.workload.kind, action.before)
         now = self.session.fetch(action.path)
-        if now is None or api_object.uid(now) != api_object.uid(action.before):
+        if now is None or kube.uid(now) != kube.uid(action.before):
             raise NotDone("it was deleted after daytwo read it; run this again")
-        if api_object.template(item.kind, now) != api_object.template(item.kind, action.before):
+        if kube.template(item.kind, now) != kube.template(item.kind, action.before):
             raise NotDone("its template was changed after daytwo read it; run this again")
 
         def done(found: Object) -> bool:
             ours = not item.priority_class or FIELD_MANAGER in managers(found, *_FIELD)
-            return ours and api_object.uid(found) == api_object.uid(now) and class_of(item.kind, found) == item.priority_class
+            return ours and kube.uid(found) == kube.uid(now) and class_of(item.kind, found) == item.priority_class
 
         try:
             found = self._write(action.path, action.manifest, self._force, done)
@@ -219,8 +215,8 @@ class Writer:
             why = str(error)
         else:
             try:
-                left = self._rolled_out(item, api_object.uid(found), item.priority_class)
-                return self._has_class(item, api_object.uid(found), item.priority_class, self._number(item.priority_class), left)
+                left = self._rolled_out(item, kube.uid(found), item.priority_class)
+                return self._has_class(item, kube.uid(found), item.priority_class, self._number(item.priority_class), left)
             except Exception as error:
                 why = str(error) or repr(error)
         show(f"  {why}")
@@ -243,19 +239,19 @@ class Writer:
         if class_of(item.kind, found) != old:
             raise NotDone(f"its template has the class {class_of(item.kind, found) or 'none'}, not {old or 'none'}")
         if item.kind == "StatefulSet":
-            self._free_statefulset(item, api_object.uid(found), item.priority_class)
-        left = self._rolled_out(item, api_object.uid(found), old)
+            self._free_statefulset(item, kube.uid(found), item.priority_class)
+        left = self._rolled_out(item, kube.uid(found), old)
         owners = managers(before, *_FIELD) if old else []
         owned = f"; {FIELD_MANAGER} now owns that field instead of {', '.join(owners)}" if owners not in ([], [FIELD_MANAGER]) else ""
         # Pods that were not recreated may have an older number of the class: only their class counts.
-        return self._has_class(item, api_object.uid(found), old, None, left) + owned
+        return self._has_class(item, kube.uid(found), old, None, left) + owned
 
     def _class_back(self, item: Workload, before: Object, old: str) -> Object:
         """The workload with its old class. This overwrites only what this run wrote, and only in the version that was read."""
         deadline = Deadline(CONFLICTS)
         while True:
             there = self.session.fetch(item.path)
-            if there is None or api_object.uid(there) != api_object.uid(before):
+            if there is None or kube.uid(there) != kube.uid(before):
                 raise ChangedByOthers("it was deleted meanwhile, so there is nothing to revert")
             has = class_of(item.kind, there)
             if has == old:
@@ -265,13 +261,13 @@ class Writer:
                 raise ChangedByOthers(f"someone else gave it the class {has or 'none'} meanwhile (owned by {owners}): left as it is now")
             # With `force`, the previous owner lost the field; its value returns, but daytwo owns it then.
             manifest = plan.assignment(item, before, old or None)
-            manifest["metadata"]["resourceVersion"] = api_object.version(there)
+            manifest["metadata"]["resourceVersion"] = kube.version(there)
             try:
                 return self._write(
                     item.path,
                     manifest,
                     True,
-                    lambda one: api_object.uid(one) == api_object.uid(before) and class_of(item.kind, one) == old,
+                    lambda one: kube.uid(one) == kube.uid(before) and class_of(item.kind, one) == old,
                 )
             except Conflict:
                 # Its controller wrote its status meanwhile, or someone else wrote the class.
@@ -283,7 +279,7 @@ class Writer:
         """Delete the broken pods of a StatefulSet, and no others: it waits forever for a pod that never gets ready before it recreates it
         from the old template (its documentation calls this "forced rollback")."""
         for pod in self.rolling.pods_of(item.kind, item.namespace, uid):
-            if class_of("Pod", pod) == failed_class and not api_object.is_ready(pod) and not is_ending(pod):
+            if class_of("Pod", pod) == failed_class and not kube.is_ready(pod) and not is_ending(pod):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
                 self.session.deleted(path, pod)
 
@@ -325,7 +321,7 @@ class Writer:
 
 def _recreation(item: Object) -> dict[str, Any]:
     """The manifest that recreates a deleted class with its old fields."""
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **api_object.bare(item)}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **kube.bare(item)}
 
 
 def _create_by_hand(manifest: Mapping[str, Any]) -> str:
@@ -336,7 +332,7 @@ def _create_by_hand(manifest: Mapping[str, Any]) -> str:
 
 def _is_own(found: Object, created: str) -> bool:
     """This run created the class: by its UID; after a lost answer, by the owner of its value (only one run holds the cluster's lock)."""
-    return api_object.uid(found) == created if created else class_facts.is_ours(found)
+    return kube.uid(found) == created if created else class_facts.is_ours(found)
 
 
 def _created_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> ChangedByOthers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from roles.engine.bounds import moment, read_json
 from roles.engine.draining import NodeFate, node_fate, node_path
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object, uid
+from roles.engine.kube import Object, uid
 from roles.engine.rollout import Pace, Stage
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER

@@ -12,8 +12,8 @@ from roles.engine import detail
 from roles.engine.api import ApiFailure, node_lease
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.context import StepContext
-from roles.engine.object_changes import NotDone, Object, RevertFailed, Session, Undone, uid
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import Object, is_ready, uid
+from roles.engine.object_changes import NotDone, RevertFailed, Session, Undone
 from roles.engine.proof import Cluster
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.timeouts import Deadline, patient, unless_set

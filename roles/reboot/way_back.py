@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from roles.engine.bridge import Fleet, show
 from roles.engine.context import StepContext
-from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, object_report, uid
+from roles.engine.kube import Object, uid
+from roles.engine.object_changes import NotDone, ObjectRun, Session, object_report
 from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ObjectsRecord, Writable, new_run_id, this_run
 from roles.reboot.emptying import Emptying, free

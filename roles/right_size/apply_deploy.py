@@ -12,17 +12,8 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining import read_drain
-from roles.engine.object_changes import (
-    ChangedByOthers,
-    ConnectedCluster,
-    Consents,
-    ObjectRun,
-    WriteRefused,
-    connect_cluster,
-    is_ending,
-    is_over,
-    object_report,
-)
+from roles.engine.kube import is_ending, is_over
+from roles.engine.object_changes import ChangedByOthers, ConnectedCluster, Consents, ObjectRun, WriteRefused, connect_cluster, object_report
 from roles.engine.placement import ClusterView
 from roles.engine.rollout import Options, Stage, table
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable, new_run_id, this_run

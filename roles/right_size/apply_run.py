@@ -10,8 +10,9 @@ from typing import Any
 from roles.engine.api import ApiFailure, Conflict
 from roles.engine.bridge import RemoteError, show
 from roles.engine.context import StepContext
+from roles.engine.kube import Object
 from roles.engine.node import ObservationError
-from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, Gone, NotDone, Object, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject

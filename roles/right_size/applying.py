@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine import placement
-from roles.engine.object_changes import RESOURCES_OF_KINDS, Object
+from roles.engine.kube import Object
+from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, Resources, WorkloadResize
 from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets

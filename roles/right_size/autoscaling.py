@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roles.engine.autoscaling import HPAS_PATH, VPAS_PATH
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.right_size.workloads import Amounts, SizedWorkload, amounts
 
 VPA_PATH, HPA_PATH = VPAS_PATH, HPAS_PATH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.right_size.samples import Seen
 from roles.right_size.workloads import ContainerNow, SizedWorkload
 

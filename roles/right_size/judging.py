@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from roles.engine.autoscaling import RangeRule, range_rules
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.right_size import autoscaling, bounds
 from roles.right_size.collected import CollectedUse
 from roles.right_size.evidence import UseEvidence, evidence

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, file_path, names
+from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, did_you_mean, file_path, names
+from roles.engine.kube.names import kind_name, namespace_name, object_name
 from roles.engine.kubelet import parse_duration
-from roles.engine.object_changes import did_you_mean, kind_name, namespace_name, object_name
 from roles.right_size.workloads import SizedWorkload
 
 FORMATS = ("table", "json", "html")

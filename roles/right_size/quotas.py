@@ -10,8 +10,8 @@ from typing import Any
 
 from roles.engine import placement
 from roles.engine.bounds import digits
+from roles.engine.kube import Object, is_over, replicas
 from roles.engine.kubelet import amounts, parse_quantity
-from roles.engine.object_changes import Object, is_over, replicas
 from roles.pod_resize import PodStep
 from roles.right_size.quantities import cpu_text, memory_text
 

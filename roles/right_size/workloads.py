@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from roles.engine import kubelet
 from roles.engine.bounds import moment
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name, owner_ref
+from roles.engine.kube import Object, is_ending, is_over, namespace_and_name, owner_ref
 from roles.engine.placement import is_critical, is_static
 from roles.right_size.samples import Kill
 

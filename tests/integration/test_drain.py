@@ -29,7 +29,8 @@ from roles.engine.draining import (
     try_eviction,
 )
 from roles.engine.draining.evicting import Evictor, eviction
-from roles.engine.object_changes import NotDone, Object, Session, uid
+from roles.engine.kube import Object, uid
+from roles.engine.object_changes import NotDone, Session
 from tests.context import context
 from tests.integration.draining import (
     ANYWHERE,

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from roles.engine.kube import is_over
 from roles.engine.kubelet import parse_quantity
-from roles.engine.object_changes import is_over
 from roles.engine.placement import requests
 from roles.right_size import page
 from tests.integration import browser, metrics_api, operator, scaling

@@ -1,6 +1,6 @@
 """The Kubernetes API, read and written without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
 
-from roles.engine.api.client import FIELD_MANAGER, TIMEOUT, Api, RunCommand
+from roles.engine.api.client import TIMEOUT, Api, RunCommand
 from roles.engine.api.errors import (
     TLS,
     ApiConnectionLost,
@@ -48,7 +48,6 @@ from roles.engine.api.speakers import RbacRefusal, Speaker
 from roles.engine.api.tunnel import TunnelApi
 
 __all__ = [
-    "FIELD_MANAGER",
     "MIRROR",
     "TIMEOUT",
     "TLS",

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from roles.engine.api import errors
 from roles.engine.bounds import read_json
+from roles.engine.kube import FIELD_MANAGER
 from roles.engine.timeouts import patient
 
 #: Runs one command line in the node's shell, as root: (exit status was 0, stdout, stderr).
@@ -28,9 +29,6 @@ TIMEOUT = 15.0
 PAUSE = 0.5
 #: An API server that just came back answers 403 until it has read its RBAC rules.
 SETTLE = 10.0
-
-#: What the API server records as the owner of the fields that daytwo sets (metadata.managedFields).
-FIELD_MANAGER = "daytwo"
 
 #: The way out if a server does not prove to be this cluster's, and nothing more is known.
 CA_WAY_OUT = "use this cluster's kubeconfig"

@@ -28,8 +28,8 @@ from roles.engine.autoscaling.model import (
     time_of,
 )
 from roles.engine.bounds import span
+from roles.engine.kube import Object
 from roles.engine.kubelet.thresholds import whole
-from roles.engine.object_changes import Object
 from roles.engine.placement import requests as pod_requests
 
 CPU = "cpu"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kubelet import amounts
-from roles.engine.object_changes import Object, namespace_and_name
 from roles.engine.placement import requests as pod_requests
 
 CONTAINERS = ("containers", "initContainers")

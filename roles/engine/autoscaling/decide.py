@@ -13,7 +13,7 @@ from datetime import datetime
 from roles.engine.autoscaling.calculator import MetricResult, calculate
 from roles.engine.autoscaling.limits import ABLE, ScalingHistory, limit
 from roles.engine.autoscaling.model import Autoscaler, Condition, LiveScale, NoReading, Reading, ScalingController
-from roles.engine.object_changes import Object, namespace_and_name
+from roles.engine.kube import Object, namespace_and_name
 
 ACTIVE, ZERO = "ScalingActive", "ScaledToZero"
 ABOVE_MAXIMUM = "Current number of replicas above Spec.MaxReplicas"

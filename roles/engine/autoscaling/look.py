@@ -14,7 +14,7 @@ from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, ScalingWorld, re
 from roles.engine.autoscaling.vertical_problems import JudgedVertical, judge_vertical
 from roles.engine.autoscaling.vertical_read import VerticalWorld, read_verticals
 from roles.engine.control_plane import Component
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.engine.placement import ClusterView
 from roles.engine.proof import Cluster
 

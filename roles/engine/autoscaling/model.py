@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from roles.engine.bounds import moment
+from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kubelet import parse_quantity
 from roles.engine.kubelet.thresholds import whole
-from roles.engine.object_changes import Object, namespace_and_name
 
 HPA = "HorizontalPodAutoscaler"
 MetricType = Literal["Resource", "ContainerResource", "Pods", "Object", "External"]

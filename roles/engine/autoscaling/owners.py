@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.bounds import read_json
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _CLIENT_SIDE = "kubectl-client-side-apply"

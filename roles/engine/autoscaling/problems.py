@@ -21,7 +21,7 @@ from roles.engine.autoscaling.room import alive, has_node, limit_problems, quota
 from roles.engine.autoscaling.strays import INJECTED, sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
 from roles.engine.disruption import Stray, by_owner
-from roles.engine.object_changes import Object, OwnerRef, namespace_and_name, owner_ref
+from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
 
 Severity = Literal["critical", "warning", "note"]
 #: The rules by name; docs/autoscaling.md has a row for each.

@@ -24,7 +24,7 @@ from roles.engine.autoscaling.parse import (
     selector_text,
 )
 from roles.engine.autoscaling.past import EVENT, history_of
-from roles.engine.object_changes import Object, namespace_and_name
+from roles.engine.kube import Object, namespace_and_name
 
 HPAS_PATH = "/apis/autoscaling/v2/horizontalpodautoscalers"
 VPAS_PATH = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"

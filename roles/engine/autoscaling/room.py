@@ -8,10 +8,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from roles.engine import kube
 from roles.engine.autoscaling.created import CONTAINERS, as_created, quantity, refused
 from roles.engine.autoscaling.decide import ScalingScene
+from roles.engine.kube import Object, is_ending, is_over, namespace_and_name
 from roles.engine.kubelet import amounts
-from roles.engine.object_changes import Object, api_object, is_ending, is_over, namespace_and_name
 from roles.engine.placement import ClusterView, place_all
 from roles.engine.placement import requests as pod_requests
 
@@ -163,8 +164,8 @@ def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) ->
     if pod is None or not count:
         return None
     wanted = [{**pod, "metadata": {**pod["metadata"], "name": f"{scene.autoscaler.target.name}-new-{number}"}} for number in range(count)]
-    own = {api_object.uid(one) for one in waiting}
-    view = replace(view, pods=[one for one in view.pods if api_object.uid(one) not in own])
+    own = {kube.uid(one) for one in waiting}
+    view = replace(view, pods=[one for one in view.pods if kube.uid(one) not in own])
     try:
         fits, why = _on_each_node(wanted, view)
         if fits >= count:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from roles.engine.autoscaling.model import Ref
 from roles.engine.disruption import Stray
-from roles.engine.object_changes import Object, owner_ref
+from roles.engine.kube import Object, owner_ref
 
 #: The kind that controls the pods of a target. A kind that is not here is somebody's own: whose its pods are is not known.
 _CONTROLS_PODS = {

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from roles.engine.autoscaling.model import Autoscaler, Condition, Ref, time_of
 from roles.engine.bounds import span
+from roles.engine.kube import Object, controller, is_ending, is_over, namespace_and_name
 from roles.engine.kubelet import amounts
-from roles.engine.object_changes import Object, controller, is_ending, is_over, namespace_and_name
 
 VPA = "VerticalPodAutoscaler"
 PROVIDED, NO_PODS = "RecommendationProvided", "NoPodsMatched"

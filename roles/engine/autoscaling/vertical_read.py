@@ -13,7 +13,8 @@ from roles.engine.autoscaling.model import ODD, Autoscaler, time_of
 from roles.engine.autoscaling.parse import selector_text
 from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH
 from roles.engine.autoscaling.vertical import VPA, Vertical, VerticalScene
-from roles.engine.object_changes import RESOURCES_OF_KINDS, Object, is_ending, is_over, namespace_and_name
+from roles.engine.kube import Object, is_ending, is_over, namespace_and_name
+from roles.engine.kube.names import RESOURCES_OF_KINDS
 
 LEASES_PATH = "/apis/coordination.k8s.io/v1/leases"
 #: The lease by which the admission controller shows the updater that it runs (pkg/utils/status).

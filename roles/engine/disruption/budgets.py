@@ -17,8 +17,8 @@ from typing import Any, overload
 from roles.engine.bounds import EARLIEST, moment, span
 from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
-from roles.engine.object_changes import LabelSelector, Object, is_ending, is_over, label_selector, namespace_and_name, owner_ref
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import Object, is_ending, is_over, is_ready, namespace_and_name, owner_ref
+from roles.engine.kube.selectors import LabelSelector, label_selector
 
 #: How long an eviction that the API server allowed counts, if the pod is not deleted (DeletionTimeout).
 DELETION_TIMEOUT = span(2 * 60)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, BudgetState, budgets_of
-from roles.engine.object_changes import Object, is_ending, is_over
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import Object, is_ending, is_over, is_ready
 
 #: MaxDisruptedPodSize
 _MOST_DISRUPTED = 2000

@@ -13,7 +13,7 @@ from enum import Enum
 
 from roles.engine.disruption.owners import Controller, DisruptionObjects
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object, OwnerRef, controllers_of, is_ending, is_over, managers, owner_ref, owner_refs
+from roles.engine.kube import Object, OwnerRef, controllers_of, is_ending, is_over, managers, owner_ref, owner_refs
 
 #: Kinds of Kubernetes itself, by the group of their API: their controllers change no budget, and daytwo knows what they do with pods.
 KNOWN = frozenset(

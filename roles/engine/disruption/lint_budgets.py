@@ -28,7 +28,7 @@ from roles.engine.disruption.problem import (
     unhealthy,
 )
 from roles.engine.disruption.strays import by_owner, strays_of, strays_text
-from roles.engine.object_changes import Object, is_over, namespace_and_name
+from roles.engine.kube import Object, is_over, namespace_and_name
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
 _QUIET = span(60)

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import Controller, DisruptionObjects
-from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name, owner_ref
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import Object, is_ending, is_over, is_ready, namespace_and_name, owner_ref
 
 Severity = Literal["critical", "warning", "note"]
 #: The rules by name; docs/disruption.md has a row for each.

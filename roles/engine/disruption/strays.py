@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import DisruptionObjects, Unscaled
-from roles.engine.object_changes import Object, OwnerRef, is_over, namespace_and_name, owner_ref
+from roles.engine.kube import Object, OwnerRef, is_over, namespace_and_name, owner_ref
 
 
 @dataclass(frozen=True)

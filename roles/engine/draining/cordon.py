@@ -13,22 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import FIELD_MANAGER
 from roles.engine.context import StepContext
 from roles.engine.draining.model import NodeFate
 from roles.engine.inputs import listing
-from roles.engine.object_changes import (
-    ChangedByOthers,
-    FieldChange,
-    FieldWriter,
-    Object,
-    ObjectPath,
-    Request,
-    Session,
-    field_changes,
-    managers,
-    uid,
-)
+from roles.engine.kube import FIELD_MANAGER, Object, managers, uid
+from roles.engine.object_changes import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Request, Session, field_changes
 from roles.engine.transaction import ChangedField
 
 #: Annotation of a Node that daytwo cordoned: the run that did it.

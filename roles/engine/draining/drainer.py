@@ -21,17 +21,8 @@ from roles.engine.draining.run_limit import RunLimit
 from roles.engine.draining.surging import Surger
 from roles.engine.draining.workloads import node_of, ready_elsewhere
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import (
-    LOOK_AGAIN,
-    ChangedByOthers,
-    FieldChange,
-    NotDone,
-    Object,
-    Session,
-    is_ending,
-    namespace_and_name,
-    uid,
-)
+from roles.engine.kube import Object, is_ending, namespace_and_name, uid
+from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, FieldChange, NotDone, Session
 from roles.engine.placement import own_names
 from roles.engine.rollout import ClusterStep, Stage, table
 from roles.engine.timeouts import Deadline

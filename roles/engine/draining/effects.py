@@ -8,8 +8,7 @@ from typing import Any
 from roles.engine.detail import counted
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining.model import PodFate
-from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name, uid
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import Object, is_ending, is_over, is_ready, namespace_and_name, uid
 
 WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 #: Keys that limit what a webhook is asked about; daytwo does not evaluate them.

@@ -17,17 +17,8 @@ from roles.engine.draining.reading import Look, cluster_time, pod_path, read_dra
 from roles.engine.draining.volumes import not_detached
 from roles.engine.draining.workloads import node_of, ready_elsewhere
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import (
-    LOOK_AGAIN,
-    NotDone,
-    Object,
-    Session,
-    controller,
-    is_ending,
-    namespace_and_name,
-    uid,
-    workload_rollout,
-)
+from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
+from roles.engine.object_changes import LOOK_AGAIN, NotDone, Session, workload_rollout
 from roles.engine.rollout import Outcome
 from roles.engine.timeouts import Deadline
 

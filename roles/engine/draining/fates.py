@@ -18,7 +18,8 @@ from roles.engine.draining.model import MOST_SECONDS, DrainConsents, Fate, PodFa
 from roles.engine.draining.waves import has_storage
 from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object, is_ending, is_over, uid, workload_rollout
+from roles.engine.kube import Object, is_ending, is_over, uid
+from roles.engine.object_changes import workload_rollout
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 #: A pod that should be gone for longer than this does not end by itself.

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.draining.model import MOST_SECONDS, DrainConsents
 from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, names
-from roles.engine.object_changes import namespaced_name
+from roles.engine.kube.names import namespaced_name
 from roles.engine.timeouts import unless_set
 
 DEFAULT_SECONDS = 600

@@ -19,7 +19,7 @@ from roles.engine.draining.volumes import warnings as volume_warnings
 from roles.engine.draining.waves import cut, in_order, shares
 from roles.engine.draining.workloads import Workloads, node_of
 from roles.engine.inputs import unmatched
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 from roles.engine.placement import ClusterView, Placement, differs, place_all, without_passing
 
 

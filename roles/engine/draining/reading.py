@@ -14,7 +14,8 @@ from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, name
 from roles.engine.draining.cordon import node_path, run_of_mark
 from roles.engine.draining.model import PodWorkload
 from roles.engine.draining.surge import SURGES, mark_of, surges_in
-from roles.engine.object_changes import COLLECTIONS, LOOK_AGAIN, Object, Session, controller, uid
+from roles.engine.kube import COLLECTIONS, Object, controller, uid
+from roles.engine.object_changes import LOOK_AGAIN, Session
 from roles.engine.placement import Attachment, attachments, in_node_status
 from roles.engine.proof import Cluster
 

@@ -13,7 +13,7 @@ from typing import Any
 from roles.engine.autoscaling import as_created
 from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object
+from roles.engine.kube import Object
 
 #: Labels that the controllers themselves set on a pod. (Its topology labels are of its node.)
 _OF_CONTROLLERS = (

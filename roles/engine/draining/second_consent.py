@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable
 
 from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, PodFate
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import is_ready
 from roles.engine.rollout import table
 
 

@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.api import FIELD_MANAGER
 from roles.engine.draining.model import DrainConsents, PodWorkload
 from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import Object, controller, is_ending, is_over, namespace_and_name, uid, workload_rollout
-from roles.engine.object_changes.api_object import writers
+from roles.engine.kube import FIELD_MANAGER, Object, controller, is_ending, is_over, namespace_and_name, uid, writers
+from roles.engine.object_changes import workload_rollout
 from roles.engine.placement import Storage
 
 #: Annotation of a Deployment that has a replica more for a moment: the run that did it.

@@ -15,23 +15,17 @@ from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.reading import Look, pod_path, recorded_surges, workload_path
 from roles.engine.draining.surge import CHEAPEST, DELETION_COST, SURGED_BY, mark_of, other_writers, recorded
 from roles.engine.draining.workloads import ready_elsewhere
+from roles.engine.kube import COLLECTIONS, Object, controller, is_ending, managers, namespace_and_name, uid
 from roles.engine.object_changes import (
-    COLLECTIONS,
     LOOK_AGAIN,
     FieldChange,
     FieldWriter,
     NotDone,
-    Object,
     ObjectPath,
     Request,
     Session,
     changes_text,
-    controller,
     field_changes,
-    is_ending,
-    managers,
-    namespace_and_name,
-    uid,
     workload_rollout,
 )
 from roles.engine.timeouts import Deadline

@@ -10,8 +10,8 @@ from typing import Any
 from roles.engine.disruption import BudgetState, budgets_of
 from roles.engine.draining.model import BudgetShare, PodFate
 from roles.engine.draining.workloads import own_limit
-from roles.engine.object_changes import Object, workload_rollout
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import Object, is_ready
+from roles.engine.object_changes import workload_rollout
 
 _PRIORITY_OF_STORAGE = ("system-node-critical",)
 

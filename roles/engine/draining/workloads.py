@@ -10,8 +10,7 @@ from typing import Any
 from roles.engine.bounds import digits
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining.model import COUNTED, PodWorkload
-from roles.engine.object_changes import Object, OwnerRef, controller, is_ending, is_over, namespace_and_name, owner_ref, replicas, uid
-from roles.engine.object_changes.api_object import is_ready
+from roles.engine.kube import Object, OwnerRef, controller, is_ending, is_over, is_ready, namespace_and_name, owner_ref, replicas, uid
 
 #: Kinds that are read, by the group of their API: an owner of another group with such a kind is another thing.
 GROUPS = {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from roles.engine.api import FIELD_MANAGER, Conflict
+from roles.engine.api import Conflict
 from roles.engine.bridge import show
 from roles.engine.context import Fields, StepContext
 from roles.engine.editing import FormatError
+from roles.engine.kube import FIELD_MANAGER, Object
 from roles.engine.kubeadm_config.plan import ConfigMapEdit
 from roles.engine.kubeadm_config.stored import KEYS, NAMESPACE, ConfigMap, config_map, path_of
-from roles.engine.object_changes import Object, Session, Unknown
+from roles.engine.object_changes import Session, Unknown
 from roles.engine.timeouts import Deadline
 
 # Seconds. A restarting API server is away for about 40; CONFLICTS is for a ConfigMap that others keep writing.

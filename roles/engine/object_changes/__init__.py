@@ -1,39 +1,9 @@
 """The engine for changes of API objects: dry run, write under a precondition, proof, undo by name."""
 
-from roles.engine.inputs import did_you_mean
-from roles.engine.object_changes import api_object, object_report, workload_rollout
-from roles.engine.object_changes.api_object import (
-    COLLECTIONS,
-    Object,
-    ObservedObjects,
-    OwnerRef,
-    class_of,
-    controller,
-    is_ending,
-    is_over,
-    managers,
-    namespace_and_name,
-    only_ours,
-    owner_ref,
-    owner_refs,
-    replicas,
-    uid,
-)
+from roles.engine.object_changes import object_report, workload_rollout
 from roles.engine.object_changes.begin import check_namespaces, cluster_session, desired_of_cluster, read_objects
 from roles.engine.object_changes.carry_out import FieldWriter, Request, dry_run, show_plan
-from roles.engine.object_changes.field_managers import controllers_of
-from roles.engine.object_changes.names import (
-    KINDS,
-    RESOURCES_OF_KINDS,
-    is_subdomain,
-    key_problem,
-    kind_name,
-    namespace_name,
-    namespaced_name,
-    not_a_subdomain,
-    object_name,
-    value_problem,
-)
+from roles.engine.object_changes.diffs import object_diff
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown, WriteRefused
 from roles.engine.object_changes.planned import (
     FieldChange,
@@ -48,34 +18,25 @@ from roles.engine.object_changes.planned import (
 )
 from roles.engine.object_changes.rolling import LOOK_AGAIN, RollOuts
 from roles.engine.object_changes.run import Consents, ObjectRun
-from roles.engine.object_changes.selectors import LabelSelector, Requirement, label_selector
 from roles.engine.object_changes.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
 from roles.engine.object_changes.whole import WholeObject, wait_gone
 
 __all__ = [
     "API_WAIT",
-    "COLLECTIONS",
-    "KINDS",
     "LOOK_AGAIN",
     "REFUSED",
-    "RESOURCES_OF_KINDS",
     "ChangedByOthers",
     "ConnectedCluster",
     "Consents",
     "FieldChange",
     "FieldWriter",
     "Gone",
-    "LabelSelector",
     "NotDone",
     "NotUndone",
-    "Object",
     "ObjectPath",
     "ObjectPlan",
     "ObjectRun",
-    "ObservedObjects",
-    "OwnerRef",
     "Request",
-    "Requirement",
     "RevertFailed",
     "RollOuts",
     "Session",
@@ -83,43 +44,21 @@ __all__ = [
     "Unknown",
     "WholeObject",
     "WriteRefused",
-    "api_object",
     "changes_text",
     "check_namespaces",
-    "class_of",
     "cluster_session",
     "connect_cluster",
-    "controller",
-    "controllers_of",
     "desired_of_cluster",
-    "did_you_mean",
     "dry_run",
     "field_changes",
     "field_way_back",
-    "is_ending",
-    "is_over",
-    "is_subdomain",
     "judged",
-    "key_problem",
-    "kind_name",
-    "label_selector",
-    "managers",
-    "namespace_and_name",
-    "namespace_name",
-    "namespaced_name",
-    "not_a_subdomain",
-    "object_name",
+    "object_diff",
     "object_report",
-    "only_ours",
     "open_session",
-    "owner_ref",
-    "owner_refs",
     "read_objects",
     "refuse_foreign",
-    "replicas",
     "show_plan",
-    "uid",
-    "value_problem",
     "wait_gone",
     "workload_rollout",
 ]

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
-from roles.engine import bridge
-from roles.engine.api import FIELD_MANAGER, Api, ApiError, ApiFailure, Conflict
+from roles.engine import bridge, kube
+from roles.engine.api import Api, ApiError, ApiFailure, Conflict
 from roles.engine.bridge import show, show_lines
 from roles.engine.context import Say, StepContext
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import api_object, object_report
-from roles.engine.object_changes.api_object import Object
+from roles.engine.kube import FIELD_MANAGER, Object
+from roles.engine.object_changes import object_report
+from roles.engine.object_changes.diffs import object_diff
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.object_changes.planned import FieldChange, ObjectPath, ObjectPlan, W, changes_text
 from roles.engine.object_changes.rolling import LOOK_AGAIN
@@ -79,10 +80,10 @@ class Request:
 
     def send(self, api: Api, path: str, there: Object, *, force: bool, dry_run: bool = False) -> dict[str, Any]:
         """Send it for exactly the version `there`, so that it does not overwrite a later change unseen. Raises ApiError."""
-        own = {"uid": api_object.uid(there)}
+        own = {"uid": kube.uid(there)}
         if not dry_run:
             # A dry run accepts any version: controllers write some objects all the time.
-            own["resourceVersion"] = api_object.version(there)
+            own["resourceVersion"] = kube.version(there)
         body = {**self.body, "metadata": {**self.body.get("metadata", {}), **own}}
         if self.verb == "apply":
             return api.apply(path, body, force=force, dry_run=dry_run)
@@ -109,7 +110,7 @@ class FieldWriter(ABC, Generic[C]):
 
     @abstractmethod
     def managers(self, item: Object, path: ObjectPath) -> list[str]:
-        """The owners of a field (roles/engine/object_changes/api_object.py, managers)."""
+        """The owners of a field (roles/engine/kube: managers)."""
 
     @abstractmethod
     def look(self, change: C) -> str:
@@ -128,7 +129,7 @@ class FieldWriter(ABC, Generic[C]):
         return tuple(
             ClusterStep(
                 change.name, change.summary, change.shown, partial(self.write, change), "", action=action,
-                about={"path": change.path, "uid": api_object.uid(change.before)},
+                about={"path": change.path, "uid": kube.uid(change.before)},
             )
             for change in changes
         )  # fmt: skip
@@ -139,7 +140,7 @@ class FieldWriter(ABC, Generic[C]):
             request.send(api, change.path, change.before, force=self._force, dry_run=True)
             for request in self.requests(change.before, change.after)
         ]
-        return "\n".join(api_object.diff(change.before, item, change.name.replace(" ", "/")) for item in made)
+        return "\n".join(object_diff(change.before, item, change.name.replace(" ", "/")) for item in made)
 
     def write(self, change: C, context: StepContext) -> str:
         """Carry out one change; returns the proof. Raises NotDone, ApiFailure."""
@@ -212,7 +213,7 @@ class FieldWriter(ABC, Generic[C]):
     def _there(self, change: C, fields: Sequence[ChangedField]) -> Object:
         """The object now. Raises Gone, and Foreign if a field has neither its `before` nor its `after`."""
         found = self.session.fetch(change.path)
-        if found is None or api_object.uid(found) != api_object.uid(change.before):
+        if found is None or kube.uid(found) != kube.uid(change.before):
             raise Gone("it was deleted after daytwo read it; run this again")
         now = self.values(found)
         if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
@@ -225,7 +226,7 @@ class FieldWriter(ABC, Generic[C]):
         part = {path: wanted[path] for path in request.paths}
 
         def done(found: Object) -> bool:
-            return api_object.uid(found) == api_object.uid(change.before) and not self._differ(found, part)
+            return kube.uid(found) == kube.uid(change.before) and not self._differ(found, part)
 
         return self.session.written(change.path, lambda api: request.send(api, change.path, there, force=self._force), done)
 

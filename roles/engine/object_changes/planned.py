@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from roles.engine.object_changes.api_object import Object, uid
+from roles.engine.kube import Object, uid
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 
 ObjectPath = tuple[str, ...]

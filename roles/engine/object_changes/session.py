@@ -36,7 +36,7 @@ from roles.engine.api import (
     parse_kubeconfig,
 )
 from roles.engine.bridge import Fleet, Remote, RemoteError, Transport
-from roles.engine.object_changes.api_object import Object, is_ending, uid, version
+from roles.engine.kube import Object, is_ending, uid, version
 from roles.engine.object_changes.outcome import NotDone, Unknown
 from roles.engine.proof import Cluster, NoApi, Survey, survey
 from roles.engine.rollout import unreachable

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.bridge import show
-from roles.engine.object_changes.api_object import Object, is_ending, uid
+from roles.engine.kube import Object, is_ending, uid
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone
 from roles.engine.object_changes.planned import ObjectPath, changes_text
 from roles.engine.object_changes.rolling import LOOK_AGAIN

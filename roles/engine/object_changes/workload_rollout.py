@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
-from roles.engine.object_changes.api_object import Object, class_of, controller, is_ending, is_over, owner_ref, replicas, uid
+from roles.engine.kube import Object, class_of, controller, is_ending, is_over, owner_ref, replicas, uid
 from roles.engine.transaction import mask_text
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).

@@ -43,7 +43,8 @@ from roles.engine.autoscaling import (
     judge,
     judge_vertical,
 )
-from roles.engine.object_changes import NotDone, Object, ObjectPlan
+from roles.engine.kube import Object
+from roles.engine.object_changes import NotDone, ObjectPlan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.autoscaling.world import KCM, NOW, hpa, pods, samples
 from tests.unit.clock import Clock

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from roles.engine.disruption import Scale, budgets_of, scaled
-from roles.engine.object_changes import OwnerRef
+from roles.engine.kube import OwnerRef
 from tests.unit.disruption.world import NOW, budget, deployment, names, numbers, of_status, pod, reference, states, workload
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from roles.engine.disruption import PDB, Budgets, DisruptionObjects, Scale, budget_states
-from roles.engine.object_changes import OwnerRef
+from roles.engine.kube import OwnerRef
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
-from roles.engine.api import FIELD_MANAGER, Conflict, NotFound
+from roles.engine.api import Conflict, NotFound
 from roles.engine.api.errors import by_status
 from roles.engine.draining import KINDS_OF_DRAIN
+from roles.engine.kube import FIELD_MANAGER
 from roles.engine.object_changes import Session
 
 Write = tuple[str, str, Mapping[str, Any]]

@@ -14,7 +14,8 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining import drainer, evicting, inside, reading, run_limit
-from roles.engine.object_changes import Session, controller, is_ending
+from roles.engine.kube import controller, is_ending
+from roles.engine.object_changes import Session
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, pod, world
 

@@ -12,8 +12,8 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.disruption import Keeps, budget_states, lint
 from roles.engine.draining import EVICT, DrainConsents, NodeDrain, drainer, evicting, plan_text, reading, surging
+from roles.engine.kube.field_managers import PEOPLE, is_people
 from roles.engine.object_changes import NotDone
-from roles.engine.object_changes.field_managers import PEOPLE, is_people
 from roles.engine.placement import removed_by
 from roles.engine.placement.taints import PASSING
 from tests.context import context

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.object_changes import label_selector
+from roles.engine.kube.selectors import label_selector
 
 
 @pytest.mark.parametrize(

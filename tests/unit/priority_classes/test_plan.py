@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.object_changes.api_object import class_of, diff, managers
+from roles.engine.kube import class_of, managers
+from roles.engine.object_changes import object_diff as diff
 from roles.engine.object_changes.planned import ObjectPlan
 from roles.priority_classes.class_facts import ObservedClasses, is_ours
 from roles.priority_classes.plan import Action, assignment, plan_classes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from roles.engine.object_changes import api_object, workload_rollout
+from roles.engine.object_changes import object_diff, workload_rollout
 from roles.engine.transaction.object_record import planned
 from roles.priority_classes.fields import changed
 from roles.priority_classes.plan import plan_classes
@@ -62,9 +62,9 @@ def test_secrets_of_an_object_are_masked_in_its_diff() -> None:
     after = json.loads(json.dumps(before))
     after["spec"]["template"]["spec"]["priorityClassName"] = "web"
     after["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = "another"
-    shown = api_object.diff(before, after, "web")
+    shown = object_diff(before, after, "web")
     assert "priorityClassName: web" in shown and SECRET not in shown and "another" not in shown and "<masked sha256:" in shown
-    assert api_object.diff(priority_class("a", 1), priority_class("a", 2), "a").count("value: ") == 2
+    assert object_diff(priority_class("a", 1), priority_class("a", 2), "a").count("value: ") == 2
 
 
 def test_texts_of_containers_are_masked_where_they_are_read() -> None:

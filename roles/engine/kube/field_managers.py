@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from roles.engine.api import FIELD_MANAGER
-from roles.engine.object_changes.api_object import Object, writers
+from roles.engine.kube.objects import FIELD_MANAGER, Object, writers
 
 #: The names by which people write, or by which what people have written is applied: as regular expressions, and the tool.
 #: docs/disruption.md has them.

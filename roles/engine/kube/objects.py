@@ -1,21 +1,17 @@
-"""API objects as raw JSON: identity, owner, field managers, and how an object is shown. Pure."""
+"""API objects as raw JSON: identity, owner, field managers. Pure."""
 
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
-import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruamel.yaml import YAML
-
-from roles.engine.api import FIELD_MANAGER
-from roles.engine.transaction import mask_manifest, mask_text
-
 Object = Mapping[str, Any]
+
+#: What the API server records as the owner of the fields that daytwo sets (metadata.managedFields).
+FIELD_MANAGER = "daytwo"
 
 #: Collections of pods and of the objects that create pods, by kind. (Nothing uses PodTemplates.)
 COLLECTIONS = {
@@ -30,7 +26,6 @@ COLLECTIONS = {
 }
 #: The API server fills these in; they are not part of the desired state.
 _FILLED_IN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
-_TOOL_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -189,38 +184,3 @@ def bare(item: Object) -> dict[str, Any]:
     for key in _FILLED_IN:
         found["metadata"].pop(key, None)
     return found
-
-
-def diff(before: Object | None, after: Object | None, name: str) -> str:
-    """A unified diff of two objects as YAML, secrets masked; "" if they do not differ."""
-    old, new = (_masked(item).splitlines() if item is not None else [] for item in (before, after))
-    return "\n".join(_unified(old, new, name))
-
-
-def _masked(item: Object) -> str:
-    # A PriorityClass and an autoscaler have a `value` that does not belong to an environment variable.
-    plain = "spec" not in item or {"scaleTargetRef", "targetRef"} & set(item["spec"] or ())
-    return (mask_text if plain else mask_manifest)(_yaml(_shown(item)))
-
-
-def _shown(item: Object) -> dict[str, Any]:
-    """The object without its type (items of a list have none) and the annotations that tools keep for themselves."""
-    found = {key: value for key, value in bare(item).items() if key not in ("apiVersion", "kind")}
-    annotations = found["metadata"].get("annotations") or {}
-    kept = {key: value for key, value in annotations.items() if key not in _TOOL_ANNOTATIONS}
-    if annotations:
-        found["metadata"]["annotations"] = kept
-    return found
-
-
-def _unified(old: list[str], new: list[str], name: str) -> Iterator[str]:
-    return difflib.unified_diff(old, new, f"{name} (cluster)", f"{name} (planned)", lineterm="")
-
-
-def _yaml(item: Mapping[str, Any]) -> str:
-    stream = io.StringIO()
-    writer = YAML(typ="safe", pure=True)
-    writer.default_flow_style = False
-    writer.width = 200
-    writer.dump({key: item[key] for key in sorted(item)}, stream)
-    return stream.getvalue()

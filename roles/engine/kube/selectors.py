@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from roles.engine.object_changes.names import key_problem, value_problem
+from roles.engine.kube.names import key_problem, value_problem
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
