@@ -61,7 +61,8 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> None:
     listed = chosen(believed, wanted, time.time())
     headers = ["run", "age", "node", "component", "state", "by", "what"]
     rows = table.folded([_row(change) for change in listed], vary=(1,), node=2)
-    show_lines("\n" + table.render(headers, rows) if rows else f"\nno changes are {'listed' if believed else 'recorded on these nodes'}")
+    none = "listed" if believed else f"recorded on {'the nodes that answered' if failures else 'these nodes'}"
+    show_lines("\n" + table.render(headers, rows) if rows else f"\nno changes are {none}")
     for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")

@@ -29,6 +29,8 @@ from roles.engine.transaction import (
 )
 
 QUESTION_SECONDS = 60
+#: Of a record, and of the original of a file (a survey reads 1 MiB of a file).
+_MOST_BYTES = 4 << 20
 #: No run has more changes, and no count of runs or changes is higher.
 _MOST = 10**9
 #: A node keeps the last 50 changes (roles/engine/transaction/model.py, KEEP), and those that are not over.
@@ -130,9 +132,9 @@ def _are_files(found: Any) -> bool:
     )
 
 
-def question(runs: Sequence[str] = ()) -> str:
+def question(runs: Sequence[str] = (), home: str = HOME) -> str:
     """The script that reads a node's records; with `runs`, the originals of their changes too."""
-    return templates().get_template("history.sh.j2").render(home=HOME, runs=runs)
+    return templates().get_template("history.sh.j2").render(home=home, runs=runs, most_bytes=_MOST_BYTES)
 
 
 def parse(host: str, lines: Iterable[str], speaker: Speaker = Speaker.node) -> list[Recorded]:

@@ -16,7 +16,6 @@ from roles.engine.object_changes.run import ObjectRun
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage
-from roles.engine.scripts import templates
 from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
@@ -62,7 +61,7 @@ class Host:
         return Answer(done.returncode, done.stdout.splitlines(), done.stderr.splitlines())
 
     def history(self) -> list[facts.Recorded]:
-        asked = templates().get_template("history.sh.j2").render(home=str(self.home), runs=[])
+        asked = facts.question(home=str(self.home))
         answer = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
         return facts.parse(self.name, answer.splitlines(), facts.Speaker.keeper)
 
