@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine.autoscaling import HPA, HPAS_PATH, VPA, VPAS_PATH
-from roles.engine.kube import FIELD_MANAGER, Object, managers, uid
+from roles.engine.kube import FIELD_MANAGER, Object, is_own, managers, others, uid
 from roles.engine.object_changes import ObjectPath
 from roles.engine.transaction import ChangedField
 
@@ -46,12 +46,12 @@ def field_managers(found: Object, path: ObjectPath) -> list[str]:
 
 def other_owners(found: Object, path: ObjectPath) -> list[str]:
     """The owners of a field other than daytwo."""
-    return [one for one in field_managers(found, path) if one != FIELD_MANAGER]
+    return others(found, *(f"f:{part}" for part in path))
 
 
 def is_ours(found: Object) -> bool:
     """daytwo created it: no other manager owns anything of its spec."""
-    return managers(found, "f:spec") == [FIELD_MANAGER]
+    return is_own(found, "f:spec")
 
 
 def creators(found: Object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from roles.disruption_budgets.model import manifest_of
-from roles.engine.kube import FIELD_MANAGER, Object, managers, namespace_and_name, only_ours, uid
+from roles.engine.kube import FIELD_MANAGER, Object, is_own, managers, namespace_and_name, only_ours, others, uid
 from roles.engine.object_changes import ObjectPath
 from roles.engine.transaction import ChangedField
 
@@ -40,12 +40,12 @@ def field_managers(found: Object, path: ObjectPath) -> list[str]:
 
 def other_owners(found: Object, path: ObjectPath) -> list[str]:
     """The owners of a field other than daytwo."""
-    return [one for one in field_managers(found, path) if one != FIELD_MANAGER]
+    return others(found, *(f"f:{part}" for part in path))
 
 
 def is_ours(found: Object) -> bool:
     """daytwo created this budget: no other manager owns anything of its spec (kube-controller-manager owns its status)."""
-    return managers(found, "f:spec") == [FIELD_MANAGER]
+    return is_own(found, "f:spec")
 
 
 def creators(found: Object) -> str:

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from roles.engine.detail import counted
 from roles.engine.kube import (
     COLLECTIONS,
-    FIELD_MANAGER,
     Object,
     ObservedObjects,
     class_of,
     controller,
     is_ending,
     is_over,
-    managers,
+    is_own,
     namespace_and_name,
     replicas,
     uid,
@@ -106,4 +105,4 @@ def is_ours(item: Object) -> bool:
     object, and other tools set labels too. The creator of a class sets its `value`, which cannot change; so a class of others, of which
     daytwo applies other fields, keeps them as owners of `value`. If managedFields were removed (a restored backup), no class is ours.
     """
-    return managers(item, "f:value") == [FIELD_MANAGER]
+    return is_own(item, "f:value")

@@ -67,4 +67,4 @@ def owned(found: Object) -> dict[ObjectPath, Any]:
 
 def owners(found: Object, path: ObjectPath) -> list[str]:
     """The managers of a field other than daytwo."""
-    return [one for one in kube.managers(found, *(f"f:{part}" for part in path)) if one != FIELD_MANAGER]
+    return kube.others(found, *(f"f:{part}" for part in path))

@@ -157,6 +157,17 @@ def managers(item: Object, *fields: str) -> list[str]:
     ]
 
 
+def others(item: Object, *fields: str) -> list[str]:
+    """The owners of a field other than daytwo, as `managers` shows them: for the API server who applied and who patched are two managers
+    of one name (metadata.managedFields), and both are daytwo."""
+    return [shown for shown, name in zip(managers(item, *fields), writers(item, *fields), strict=True) if name != FIELD_MANAGER]
+
+
+def is_own(item: Object, *fields: str) -> bool:
+    """daytwo applied the field, and nobody else owns it; that daytwo has patched it too changes nothing."""
+    return FIELD_MANAGER in managers(item, *fields) and not others(item, *fields)
+
+
 def writers(item: Object, *fields: str) -> list[str]:
     """The owners of a field, by name only."""
     return [str(entry.get("manager", "")) for entry in _entries(item, fields)]

@@ -13,7 +13,7 @@ import pytest
 
 from roles.autoscaler_status import report
 from roles.autoscalers.agreement import agreement, vertical_agreement
-from roles.autoscalers.fields import path_of, restoring, values
+from roles.autoscalers.fields import is_ours, other_owners, path_of, restoring, values
 from roles.autoscalers.model import DesiredAutoscalers, read_desired
 from roles.autoscalers.plan import AutoscalerAction, check_only, explain, explain_vertical, planned, settling, with_result
 from roles.autoscalers.way_back import paths, plan_way_back
@@ -64,6 +64,17 @@ def live(manager: str = "daytwo", operation: str = "Apply", **more: Any) -> dict
     found = hpa(**more)
     found["metadata"] |= {"uid": "u1", "managedFields": [{"manager": manager, "operation": operation, "fieldsV1": fields}]}
     return found
+
+
+def test_what_daytwo_has_patched_too_is_still_its_own() -> None:
+    """right_size writes the target of an autoscaler that daytwo applied: the API server then has two managers of that name."""
+    found = live()
+    patched = {"manager": "daytwo", "operation": "Update", "fieldsV1": {"f:spec": {"f:metrics": {}}}}
+    found["metadata"]["managedFields"].append(patched)
+    assert is_ours(found) and not other_owners(found, ("spec", "metrics"))
+    found["metadata"]["managedFields"].append({**patched, "manager": "kubectl-edit"})
+    assert not is_ours(found) and other_owners(found, ("spec", "metrics")) == ["kubectl-edit (Update)"]
+    assert not is_ours(live(operation="Update")), "a manager named daytwo that does not apply"
 
 
 def action_of(data: DesiredAutoscalers, found: dict[str, Any] | None) -> tuple[AutoscalerAction | None, ObjectPlan[AutoscalerAction]]:
