@@ -60,8 +60,7 @@ def _of_selector(value: Any) -> str | None:
 
 
 def _at_once(value: Any) -> int:
-    text = str(value).strip()
-    if isinstance(value, bool) or (number := digits(text)) is None or number < 1:
+    if isinstance(value, bool) or (number := digits(str(value))) is None or number < 1:
         raise ValueError(f"{value!r} is not a number of pods (1, 2, ...)")
     return number
 

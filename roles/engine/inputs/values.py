@@ -91,8 +91,11 @@ def unclear_numbers(model: type[BaseModel], values: Mapping[str, Any]) -> list[s
 
 
 def number_kinds(model: type[BaseModel], key: str) -> set[type]:
-    """{int} or {float} for a key that is a number; else empty."""
-    annotation = model.model_fields[key].annotation
+    """{int} or {float} for a key that is a number; else empty, also where the key's own function reads it first: v1.37, for example."""
+    field = model.model_fields[key]
+    if any(isinstance(one, BeforeValidator) for one in field.metadata):
+        return set()
+    annotation = field.annotation
     parts = {get_args(one)[0] if hasattr(one, "__metadata__") else one for one in get_args(annotation) or (annotation,)} - {type(None)}
     return parts if len(parts) == 1 and parts <= set(_PLAIN) else set()
 
