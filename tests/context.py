@@ -16,7 +16,8 @@ def context(
     run: str = "r1",
     note: Callable[[Mapping[str, Any]], Any] = lambda event: None,
     stopped: Callable[[], str] = lambda: "",
+    interrupted: Callable[[], bool] = lambda: False,
     ensure: Callable[[], Any] = lambda: None,
     say: Callable[[str], Any] = lambda text: None,
 ) -> StepContext:
-    return StepContext(run, SimpleNamespace(ensure=ensure), SimpleNamespace(write=note), stopped, say, together, begin)
+    return StepContext(run, SimpleNamespace(ensure=ensure), SimpleNamespace(write=note), stopped, interrupted, say, together, begin)

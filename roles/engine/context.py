@@ -39,12 +39,14 @@ def _recorded(fields: Fields) -> None:
 @dataclass(frozen=True)
 class StepContext:
     """The context of one step. `run`: the name of the run. `begin(fields)` records the step with its current fields, right before it
-    writes. `stopped()` says why nothing more may begin, "" if it may. `say` shows a line. `together`: what a step does at once."""
+    writes. `stopped()` says why nothing more may begin, "" if it may; `interrupted()`: the operator wants what runs to end too, and not
+    only what has not begun. `say` shows a line. `together`: what a step does at once."""
 
     run: str
     lock: Lock
     journal: Journal
     stopped: Callable[[], str]
+    interrupted: Callable[[], bool]
     say: Say
     together: Together
     begin: Callable[[Fields], None] = _recorded

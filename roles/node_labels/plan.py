@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
-from roles.engine.kube import FIELD_MANAGER, Object, is_ending, is_over, managers, only_ours, uid
+from roles.engine.kube import FIELD_MANAGER, Object, is_ending, is_over, managers, only_ours, others, uid
 from roles.engine.kube.names import key_problem, value_problem
 from roles.engine.object_changes import FieldChange, ObjectPath, ObjectPlan, Request, changes_text, field_changes
 from roles.engine.transaction import ChangedObject, Refusal, Writable
@@ -190,12 +190,12 @@ def labels_and_taints(node: Object) -> dict[ObjectPath, str]:
 
 def owners(node: Object, path: ObjectPath) -> list[str]:
     """The managers of a label; for a taint, the managers of the whole list."""
-    return managers(node, *(f"f:{part}" for part in (path if path[:2] == LABELS else TAINTS)))
+    return managers(node, *_field(path if path[:2] == LABELS else TAINTS))
 
 
 def other_owners(node: Object, path: ObjectPath) -> list[str]:
     """The managers other than daytwo."""
-    return [name for name in owners(node, path) if name.partition(" ")[0] != FIELD_MANAGER]
+    return others(node, *_field(path if path[:2] == LABELS else TAINTS))
 
 
 def wanted(desired: DesiredLabels, node: Object) -> dict[ObjectPath, str | None]:

@@ -302,7 +302,7 @@ class NodeReboots:
     def _soaked(self, plan: RebootPlan, soak: int, boot: Boot, expected: Expected, offset: float, context: StepContext) -> str:
         context.say(f"  {plan.host}: proven; soaking for {soak} s")
         deadline = Deadline(soak, as_given=True)
-        while not deadline.over and not context.stopped():
+        while not deadline.over and not context.interrupted():
             deadline.pause(min(LOOK_AGAIN, deadline.left))
         return f"{self._prove(plan, boot, expected, offset)}; soaked {min(deadline.passed, soak):.0f} s"
 

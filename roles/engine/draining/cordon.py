@@ -16,7 +16,7 @@ from urllib.parse import quote
 from roles.engine.context import StepContext
 from roles.engine.draining.model import NodeFate
 from roles.engine.inputs import listing
-from roles.engine.kube import FIELD_MANAGER, Object, managers, uid
+from roles.engine.kube import Object, managers, others, uid
 from roles.engine.object_changes import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Request, Session, field_changes
 from roles.engine.transaction import ChangedField
 
@@ -58,12 +58,16 @@ def cordon_fields(node: Object) -> dict[ObjectPath, Any]:
 
 
 def cordoners(node: Object, path: ObjectPath = UNSCHEDULABLE) -> list[str]:
-    return managers(node, *(f"f:{part}" for part in path))
+    return managers(node, *_field(path))
+
+
+def _field(path: ObjectPath) -> list[str]:
+    return [f"f:{part}" for part in path]
 
 
 def _others(node: Object) -> list[str]:
     """Those who have set the cordon of a node, beside daytwo."""
-    return [name for name in cordoners(node) if name.partition(" ")[0] != FIELD_MANAGER] if UNSCHEDULABLE in cordon_fields(node) else []
+    return others(node, *_field(UNSCHEDULABLE)) if UNSCHEDULABLE in cordon_fields(node) else []
 
 
 def node_fate(node: Object) -> NodeFate:
@@ -72,11 +76,11 @@ def node_fate(node: Object) -> NodeFate:
     now = cordon_fields(node)
     if UNSCHEDULABLE not in now:
         return NodeFate(node)
-    names, others = cordoners(node), _others(node)
-    if names and not others and _A_MARK.fullmatch(str(now.get(MARK, ""))):
+    names, by = cordoners(node), _others(node)
+    if names and not by and _A_MARK.fullmatch(str(now.get(MARK, ""))):
         return NodeFate(node, "ours", now[MARK])
     # daytwo alone, and without a mark: someone has removed or changed it, or a roll-back has restored the cordon of someone.
-    return NodeFate(node, "theirs", listing(others, _MOST_NAMED) if others else "someone")
+    return NodeFate(node, "theirs", listing(by, _MOST_NAMED) if by else "someone")
 
 
 def cordon_change(node: NodeFate, run: str) -> FieldChange | None:
@@ -173,6 +177,6 @@ class CordonWriter(FieldWriter[FieldChange]):
     def _there(self, change: FieldChange, fields: Sequence[ChangedField]) -> Object:
         """Raises Foreign also if someone has cordoned the node meanwhile, with the very value that this run has written or removes."""
         found = super()._there(change, fields)
-        if (others := _others(found)) and not _others(change.before):
-            raise ChangedByOthers(f"{', '.join(others)} has cordoned it meanwhile: that cordon stays")
+        if (by := _others(found)) and not _others(change.before):
+            raise ChangedByOthers(f"{', '.join(by)} has cordoned it meanwhile: that cordon stays")
         return found

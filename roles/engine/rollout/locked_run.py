@@ -135,7 +135,10 @@ class LockedRun:
     @property
     def context(self) -> StepContext:
         """What a step gets. Its lock raises Locked and RemoteError, its journal Unrecorded."""
-        return StepContext(self.info.id, self._lock, self.record, self._stopped, show, together)
+        return StepContext(self.info.id, self._lock, self.record, self._stopped, self._interrupted, show, together)
+
+    def _interrupted(self) -> bool:
+        return self.interrupted
 
     def _stopped(self) -> str:
         """Why nothing more may begin; "" if it may."""

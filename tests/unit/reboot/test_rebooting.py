@@ -378,3 +378,12 @@ def test_a_tunable_that_pods_need_and_the_boot_has_lost_keeps_the_node_cordoned(
 def test_the_canary_is_watched_and_proven_again(node: Node) -> None:
     proof = carried_out(node, soak=30)
     assert "back after 4" in proof and "soaked 30 s" in proof and node.clock.now > 1070
+
+
+@pytest.mark.parametrize(("end", "whole"), [("stopped", True), ("interrupted", False)])
+def test_another_nodes_failure_cuts_no_soak_and_the_operator_does(node: Node, end: str, whole: bool) -> None:
+    said: list[str] = []
+    ended: dict[str, Any] = {end: lambda: "another node failed" if any("soaking" in text for text in said) else ""}
+    made, _ = step(node, soak=30)
+    proof = made.write(context(run=RUN, ensure=node.ensure, say=said.append, **ended))
+    assert ("soaked 30 s" in proof) is whole and "soaked" in proof
