@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from roles.engine.editing import flags, words
+from roles.engine.editing import words
 from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
-from roles.engine.editing.mapped import Builder, Mapped, Splice, apply, line_of
+from roles.engine.editing.mapped import Builder, Mapped, Splice, line_of
 
 # Markers in files on nodes. Their text must not change: files that an earlier daytwo wrote have them.
 ADDED = b"# Added by daytwo"
@@ -266,32 +265,6 @@ def drop_empty(data: bytes, variable: str, systemd: int) -> bytes | None:
         rest = before + behind[following.end() :] if following else before.removesuffix(lead[1]) + behind
         return None if marker == MADE and not rest else rest
     return data
-
-
-def edit_gates(data: bytes | None, variable: str, changes: GateChanges, systemd: int = 257) -> bytes | None:
-    """The file with the desired --feature-gates in `variable` (which is split into words, as `$VARIABLE` is).
-
-    None, as argument and result, means no file. Raises FormatError if the file cannot be read or the edit is ambiguous.
-    """
-    assignment = parse(data, systemd).last(variable) if data is not None else None
-    if data is None or assignment is None:
-        new = {name: value for name, value in changes.items() if value is not None}
-        return add_assignment(data, variable, f"--{flags.FEATURE_GATES}={flags.written(new)}", systemd) if new else data
-    before = split_variable(assignment.value)
-
-    def insert(flag: str) -> list[Splice]:
-        flags.check_end([word.string for word in before])
-        return [insertion(data, assignment, flag)]
-
-    splices = flags.edit(before, changes, remover(assignment.value), insert)
-    if not splices:
-        return data
-    edited = apply(data, splices)
-    found = parse(edited, systemd).last(variable)
-    after = split_variable(found.value) if found else []
-    if not flags.reached([word.string for word in before], [word.string for word in after], changes):
-        raise FormatError("the edit would not result in the desired value", value=variable, line=assignment.line, way_out="edit it by hand")
-    return drop_empty(edited, variable, systemd)
 
 
 def split_variable(value: Mapped) -> list[Mapped]:

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from roles.engine.editing import envfile, flags
+from roles.engine.editing import envfile, flags, unit
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.mapped import Mapped
 from tests.unit.editing import laws
@@ -123,6 +123,15 @@ def test_a_name_that_is_nearly_the_variable_s_is_meant_for_it() -> None:
 
 
 ADD = {"G": True}
+
+
+def _edited(data: bytes | None, changes: flags.GateChanges, systemd: int = 257) -> bytes | None:
+    """The file after the edit of a command line that splits its variable X."""
+    fragment = unit.UnitFile("/etc/u", b"[Service]\nEnvironmentFile=-/etc/env\nExecStart=/usr/bin/kubelet $X\n")
+    sources = unit.Sources(fragment, (), {"/etc/env": data}, systemd)
+    return unit.edit_gates(sources, changes, variable="X", new_dropin="/etc/d").get("/etc/env", data)
+
+
 ADDED = [
     (None, b'# This file was made by daytwo\nX="--feature-gates=G=true"\n'),
     (b"", b'# Added by daytwo\nX="--feature-gates=G=true"\n'),
@@ -156,21 +165,21 @@ ADDED = [
 def test_add(before: bytes | None, after: bytes | None) -> None:
     if after is None:
         with pytest.raises(FormatError):
-            envfile.edit_gates(before, "X", ADD)
+            _edited(before, ADD)
         return
-    assert envfile.edit_gates(before, "X", ADD) == after
-    assert envfile.edit_gates(after, "X", ADD) == after
-    assert envfile.edit_gates(after, "X", {"G": None}) == before
+    assert _edited(before, ADD) == after
+    assert _edited(after, ADD) == after
+    assert _edited(after, {"G": None}) == before
 
 
 def test_behind_a_last_comment_with_a_backslash() -> None:
     """Before systemd 254 the comment goes on over the marker's line, and ends there."""
     data = b"A=1\n# note \\"
     for release in (252, 257):
-        after = envfile.edit_gates(data, "X", ADD, release)
+        after = _edited(data, ADD, release)
         assert after == data + b'\n# Added by daytwo\nX="--feature-gates=G=true"'
         assert envfile.parse(after, release).values() == {"A": "1", "X": "--feature-gates=G=true"}
-        assert envfile.edit_gates(after, "X", {"G": None}, release) == data
+        assert _edited(after, {"G": None}, release) == data
 
 
 @pytest.mark.parametrize(
@@ -206,20 +215,20 @@ def test_behind_a_last_comment_with_a_backslash() -> None:
     ],
 )
 def test_change_and_remove(before: bytes, changes: dict[str, bool | None], after: bytes) -> None:
-    assert envfile.edit_gates(before, "X", changes) == after
+    assert _edited(before, changes) == after
 
 
 def test_what_an_operator_wrote_behind_an_added_flag_stays() -> None:
-    made = envfile.edit_gates(None, "X", ADD)
+    made = _edited(None, ADD)
     assert made is not None
-    assert envfile.edit_gates(made + b"A=1\n", "X", {"G": None}) == b"A=1\n"
+    assert _edited(made + b"A=1\n", {"G": None}) == b"A=1\n"
     more = made.replace(b'G=true"', b'G=true --v=2"')
-    assert envfile.edit_gates(more, "X", {"G": None}) == b'# This file was made by daytwo\nX="--v=2"\n'
+    assert _edited(more, {"G": None}) == b'# This file was made by daytwo\nX="--v=2"\n'
 
 
 def test_nothing_wanted_makes_no_file() -> None:
-    assert envfile.edit_gates(None, "X", {"G": None}) is None
-    assert envfile.edit_gates(b"A=1\n", "X", {"G": None}) == b"A=1\n"
+    assert _edited(None, {"G": None}) is None
+    assert _edited(b"A=1\n", {"G": None}) == b"A=1\n"
 
 
 def _gates(data: bytes | None) -> dict[str, bool]:
@@ -232,7 +241,7 @@ def _words(data: bytes | None) -> list[str]:
 
 
 EDITOR: laws.Editor[bytes | None] = laws.Editor(
-    edit=lambda data, changes: envfile.edit_gates(data, "X", changes),
+    edit=_edited,
     gates=_gates,
     rest=lambda data: (
         flags.without_gates(_words(data)),
