@@ -42,7 +42,7 @@ from roles.engine.autoscaling import (
 )
 from roles.engine.bridge import Fleet, show
 from roles.engine.inputs import Changes, Declared, Undo
-from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.object_changes import (
     Consents,
     ObjectPlan,
@@ -137,7 +137,7 @@ def _live(api: Api, desired: DesiredAutoscalers) -> dict[tuple[str, str], Object
         if any(kind_of(entry) == VPA and not entry.absent for entry in desired.entries):
             raise bridge.refusals([_NO_CRDS]) from None
         found = read_live(api, [entry for entry in desired.entries if kind_of(entry) == HPA])
-    return {(kind, "/".join(namespace_and_name(item))): item for kind, items in found.items() for item in items}
+    return {(kind, full_name(item)): item for kind, items in found.items() for item in items}
 
 
 def read_live(api: Api, entries: Collection[Entry]) -> dict[str, list[Object]]:
@@ -192,7 +192,7 @@ class _Planned:
         for action, result in tried:
             if result is not None:
                 kind = HPA if "scaleTargetRef" in (result.get("spec") or {}) else VPA
-                found[kind, "/".join(namespace_and_name(result))] = result
+                found[kind, full_name(result)] = result
             elif action is not None and action.manifest is None:
                 found.pop((action.kind, action.key), None)
         asked = {kind_of(entry) for entry in desired.entries}

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.autoscaling import PROVIDED, JudgedAutoscaler, JudgedVertical, requests_of
-from roles.engine.kube import Object, uid
-from roles.engine.kubelet import amounts
+from roles.engine.kube import Object, amounts, uid
 
 _ABLE, _ACTIVE, _LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 

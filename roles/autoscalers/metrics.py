@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.engine.inputs import did_you_mean
-from roles.engine.kubelet import parse_quantity
+from roles.engine.kube.amounts import parse_quantity
 
 #: The fields of an entry that are metrics.
 METRIC_FIELDS = ("cpu", "memory", "containers", "pods", "object", "external", "metrics")

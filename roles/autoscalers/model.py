@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from roles.autoscalers.metrics import METRIC_FIELDS, behavior_of, metrics_of
 from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
+from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, kind_name, namespaced_name, object_name
-from roles.engine.kubelet import parse_quantity
 from roles.engine.timeouts import unless_set
 
 ABSENT = "absent"

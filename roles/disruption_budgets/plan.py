@@ -24,7 +24,7 @@ from roles.engine.disruption import (
     pods_per_node,
 )
 from roles.engine.inputs import did_you_mean
-from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube import Object, full_name
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.object_changes import ObjectPath, ObjectPlan
 
@@ -98,7 +98,7 @@ def _list(names: Collection[str]) -> str:
 
 def budgets_by_key(live: DisruptionObjects) -> dict[str, Object]:
     """The budgets as they are, by NAMESPACE/NAME."""
-    return {"/".join(namespace_and_name(item)): item for item in live.of(PDB)}
+    return {full_name(item): item for item in live.of(PDB)}
 
 
 def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan: ObjectPlan[BudgetAction]) -> BudgetAction | None:

@@ -31,7 +31,7 @@ from roles.engine.draining import (
     uncordon_change,
     unsurge_change,
 )
-from roles.engine.kube import COLLECTIONS, Object, managers, namespace_and_name
+from roles.engine.kube import COLLECTIONS, Object, full_name, managers
 from roles.engine.object_changes import (
     Consents,
     FieldChange,
@@ -89,7 +89,7 @@ def plan_uncordon(
     elsewhere = {fate.by for fate in map(node_fate, others) if fate.cordon == "ours"}
     left = [one for one in surges if one["mark"] in runs or (one["node"] in nodes and one["mark"] not in elsewhere)]
     plan.actions = [*left_surges(deployments, left), *plan.actions]
-    doubts = [("/".join(namespace_and_name(one)), why) for one in deployments if (why := doubt(one, surges))]
+    doubts = [(full_name(one), why) for one in deployments if (why := doubt(one, surges))]
     plan.unchanged += [(f"Deployment {name}", why) for name, why in doubts[:_MOST_DOUBTS]]
     if len(doubts) > _MOST_DOUBTS:
         plan.unchanged.append(("Deployments", f"{len(doubts) - _MOST_DOUBTS} more have marks of surges that do not count"))

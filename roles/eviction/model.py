@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from roles.engine.inputs import Boolean, Data, Names, read_host
+from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -26,7 +27,6 @@ from roles.engine.kubelet import (
     SIGNALS,
     parse_duration,
     parse_fraction,
-    parse_quantity,
     parse_reclaim,
     parse_threshold,
     without_unit,

@@ -14,7 +14,10 @@ from typing import Any
 
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
+from roles.engine.kube import Object, full_name, pods
+from roles.engine.kube.amounts import parse_quantity, whole
+from roles.engine.kube.pods import kubelet_uid
+from roles.engine.kubelet import IMAGEFS, MEMORY, NODEFS, PID, Threshold
 from roles.engine.rollout import table
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
@@ -87,7 +90,7 @@ class NodeOrder:
 
 def order(
     summary: Mapping[str, Any],
-    pods: Sequence[predict.PodUsage],
+    pods: Sequence[Object],
     node: Mapping[str, Any],
     *,
     processes: Iterable[ContainerProcess] | None = None,
@@ -111,7 +114,7 @@ def order(
         for uid, use in _uses(predict.rank(signal, summary, active, layout, minor)):
             uses.setdefault(uid, {})[signal] = use
     seen = None if processes is None else {(one.pod_uid, one.container_id): one for one in processes}
-    rows = [_row(pod, uses[predict.uid(pod)], seen, capacity, minor) for pod in active]
+    rows = [_row(pod, uses[kubelet_uid(pod)], seen, capacity, minor) for pod in active]
     rows.sort(key=lambda row: row.uses[MEMORY].place)
     return NodeOrder(
         node=str(node["metadata"]["name"]),
@@ -133,10 +136,8 @@ def _uses(ranked: Sequence[Ranked]) -> Iterable[tuple[str, Use]]:
         yield entry.uid, Use(entry.usage, entry.request, entry.over, entry.place, None if entry.protected else turn, entry.tied)
 
 
-def _row(
-    pod: predict.PodUsage, uses: dict[str, Use], seen: Mapping[tuple[str, str], ContainerProcess] | None, capacity: int, minor: int
-) -> OrderRow:
-    uid = predict.uid(pod)
+def _row(pod: Object, uses: dict[str, Use], seen: Mapping[tuple[str, str], ContainerProcess] | None, capacity: int, minor: int) -> OrderRow:
+    uid = kubelet_uid(pod)
     status = pod.get("status") or {}
     ids = {
         str(entry.get("name")): str(entry.get("containerID") or "").partition("://")[2]
@@ -154,7 +155,7 @@ def _row(
                     Adjust(str(container["name"]), adjust, process.oom_score_adj if process else None, process.pid if process else None)
                 )
     return OrderRow(
-        predict.name(pod), uid, predict.qos(pod), predict.priority(pod), str(pod["spec"].get("priorityClassName") or ""),
+        full_name(pod), uid, predict.qos(pod), pods.priority(pod), str(pod["spec"].get("priorityClassName") or ""),
         predict.protected(pod), uses, tuple(found),
     )  # fmt: skip
 
@@ -179,7 +180,7 @@ def _notes(rows: Iterable[OrderRow], processes_read: bool) -> Iterable[str]:
 # ---- OOM scores
 
 
-def oom_score_adj(pod: predict.PodUsage, container: Mapping[str, Any], capacity: int, minor: int) -> int:
+def oom_score_adj(pod: Object, container: Mapping[str, Any], capacity: int, minor: int) -> int:
     """The oom_score_adj that the kubelet sets for a container's processes (pkg/kubelet/qos/policy.go: GetContainerOOMScoreAdjust).
 
     `capacity` is the node's memory in bytes (status.capacity). The more memory a Burstable container requests, the lower its score, from
@@ -202,13 +203,13 @@ def oom_score_adj(pod: predict.PodUsage, container: Mapping[str, Any], capacity:
     return min(max(adjust, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
 
 
-def _is_sidecar(pod: predict.PodUsage, container: Mapping[str, Any]) -> bool:
+def _is_sidecar(pod: Object, container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always" and any(
         one["name"] == container["name"] for one in pod["spec"].get("initContainers") or ()
     )
 
 
-def _share_of_the_pods(pod: predict.PodUsage, minor: int) -> int:
+def _share_of_the_pods(pod: Object, minor: int) -> int:
     """Each container's part of the pod-level memory request that the containers do not request themselves."""
     at_pod_level = predict.pod_level_request(pod, "memory", minor)
     if not at_pod_level:

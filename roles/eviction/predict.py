@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.engine import placement
 from roles.engine.bounds import digits
+from roles.engine.kube import Object, full_name
+from roles.engine.kube.amounts import parse_quantity, whole
+from roles.engine.kube.pods import CRITICAL, is_over, is_static, kubelet_uid, priority
 from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -34,10 +36,9 @@ from roles.engine.kubelet import (
     NODEFS_INODES,
     PID,
     Threshold,
-    parse_quantity,
-    whole,
     with_containerfs,
 )
+from roles.engine.placement import rejected_under
 
 MEMORY_SIGNALS = (MEMORY, ALLOCATABLE_MEMORY)
 #: The resource that is short when a signal's threshold is met, by the kubelet's name (helpers.go: signalToResource).
@@ -53,9 +54,6 @@ RESOURCES = {
     PID: "pids",
 }
 #: Pods with this priority or a higher one are critical (pkg/apis/scheduling/types.go: SystemCriticalPriority).
-CRITICAL_PRIORITY = 2_000_000_000
-CONFIG_MIRROR = "kubernetes.io/config.mirror"
-CONFIG_HASH = "kubernetes.io/config.hash"
 #: Pod-level resources and sidecars count in requests from this minor on; the rules were read up to minor 36.
 POD_LEVEL_MINOR = 34
 
@@ -71,7 +69,6 @@ _PARTS: dict[Layout, dict[str, tuple[str, ...]]] = {
 _EPHEMERAL = "ephemeral-storage"
 _SAME_WITHIN = 1000
 
-PodUsage = Mapping[str, Any]
 Stats = Mapping[str, Any]
 
 
@@ -195,7 +192,7 @@ class Prediction:
 
 def predict(
     summary: Mapping[str, Any],
-    pods: Sequence[PodUsage],
+    pods: Sequence[Object],
     node: Mapping[str, Any],
     thresholds: Iterable[Threshold],
     *,
@@ -216,7 +213,7 @@ def predict(
         pressures.append(_pressure(threshold, seen[threshold.signal], summary, active_pods, layout, minor, bool(local)))
     unobserved = tuple(dict.fromkeys(threshold.signal for threshold in effective if threshold.signal not in seen))
     conditions = {_condition(pressure.signal) for pressure in pressures}
-    rejected = tuple(sorted(name(pod) for pod in active_pods if placement.rejected_under(pod, conditions)))
+    rejected = tuple(sorted(full_name(pod) for pod in active_pods if rejected_under(pod, conditions)))
     notes = _notes(known_layout is None, layout, summary, active_pods, pressures, local, rejected, unobserved)
     return Prediction(str(node["metadata"]["name"]), layout, seen, effective, unobserved, tuple(pressures), local, rejected, tuple(notes))
 
@@ -314,7 +311,7 @@ def _pressure(
     threshold: Threshold,
     reading: Reading,
     summary: Mapping[str, Any],
-    pods: Sequence[PodUsage],
+    pods: Sequence[Object],
     layout: Layout,
     minor: int,
     disturbed: bool,
@@ -337,50 +334,29 @@ def _reclaims_first(signal: str, layout: Layout) -> bool:
 # ---- pods
 
 
-def name(pod: PodUsage) -> str:
-    """namespace/name, as the kubelet's log writes pods."""
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-
-
-def uid(pod: PodUsage) -> str:
-    """The pod's UID in the kubelet: a static pod's own (a hash), not that of its mirror pod in the API."""
-    metadata = pod["metadata"]
-    annotations = metadata.get("annotations") or {}
-    return str(annotations.get(CONFIG_HASH) if CONFIG_MIRROR in annotations else metadata["uid"])
-
-
-def active(pods: Iterable[PodUsage]) -> list[PodUsage]:
+def active(pods: Iterable[Object]) -> list[Object]:
     """The pods that the kubelet ranks: those that are not Succeeded or Failed (kubelet_pods.go: isPodInactive).
 
     A pod without a container is ranked too: its usage is unknown, so it comes first.
     """
-    return [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
+    return [pod for pod in pods if not is_over(pod)]
 
 
-def _phase(pod: PodUsage) -> str:
-    return str((pod.get("status") or {}).get("phase") or "")
-
-
-def priority(pod: PodUsage) -> int:
-    """spec.priority, 0 if there is none (component-helpers: PodPriority)."""
-    return int(pod["spec"].get("priority") or 0)
-
-
-def protected(pod: PodUsage) -> str:
+def protected(pod: Object) -> str:
     """Why the kubelet never evicts the pod; "" if it may (types/pod_update.go: IsCriticalPod, and evictPod, which continues with the next
     in rank). Only the value of the priority matters, not the class."""
-    if CONFIG_MIRROR in (pod["metadata"].get("annotations") or {}):
+    if is_static(pod):
         return "static pod"
     value = priority(pod)
-    return f"critical: priority {value}" if value >= CRITICAL_PRIORITY else ""
+    return f"critical: priority {value}" if value >= CRITICAL else ""
 
 
-def qos(pod: PodUsage) -> str:
+def qos(pod: Object) -> str:
     """The QoS class that the API server wrote; "" if it has not."""
     return str((pod.get("status") or {}).get("qosClass") or "")
 
 
-def request(pod: PodUsage, resource: str, minor: int) -> Fraction:
+def request(pod: Object, resource: str, minor: int) -> Fraction:
     """The request of `resource` that counts (api/v1/resource/helpers.go: GetResourceRequestQuantity).
 
     Pod-level resources replace the containers' (from 1.34): then ephemeral-storage, which has no pod level, counts as 0.
@@ -395,18 +371,18 @@ def request(pod: PodUsage, resource: str, minor: int) -> Fraction:
     return total + _number((spec.get("overhead") or {}).get(resource)) if total else total
 
 
-def pod_level_request(pod: PodUsage, resource: str, minor: int) -> int:
+def pod_level_request(pod: Object, resource: str, minor: int) -> int:
     """The pod-level request, in whole units; 0 if there is none, or if the kubelet ignores it."""
     own = pod["spec"].get("resources") or {}
     return whole(_number((own.get("requests") or {}).get(resource))) if minor >= POD_LEVEL_MINOR else 0
 
 
-def containers_request(pod: PodUsage, resource: str) -> int:
+def containers_request(pod: Object, resource: str) -> int:
     """The sum of the containers' requests, with sidecars counted as sidecars, in whole units."""
     return whole(_of_containers(pod, "requests", resource, sidecars=True)[0])
 
 
-def container_request(pod: PodUsage, container: Mapping[str, Any], resource: str) -> int:
+def container_request(pod: Object, container: Mapping[str, Any], resource: str) -> int:
     """One container's request, or what an in-place resize allocated to it, in whole units."""
     return whole(_amount(container, "requests", resource, _allocated(pod))[0])
 
@@ -415,7 +391,7 @@ def _supported(resource: str) -> bool:
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
-def _of_containers(pod: PodUsage, kind: str, resource: str, *, sidecars: bool) -> tuple[Fraction, bool]:
+def _of_containers(pod: Object, kind: str, resource: str, *, sidecars: bool) -> tuple[Fraction, bool]:
     """The sum of the containers, or the maximum of the init containers, if that is larger (component-helpers: AggregateContainerRequests);
     and whether any container sets the resource. Before 1.34 a sidecar counts as any other init container."""
     allocated = _allocated(pod) if kind == "requests" else {}
@@ -441,7 +417,7 @@ def _amount(container: Mapping[str, Any], kind: str, resource: str, allocated: M
     return _number(amounts.get(resource)), resource in amounts
 
 
-def _allocated(pod: PodUsage) -> dict[str, Mapping[str, Any]]:
+def _allocated(pod: Object) -> dict[str, Mapping[str, Any]]:
     status = pod.get("status") or {}
     return {
         str(entry.get("name")): entry.get("allocatedResources") or {}
@@ -458,7 +434,7 @@ def _stats(summary: Mapping[str, Any]) -> dict[str, Stats]:
     return {str(entry["podRef"].get("uid")): entry for entry in summary.get("pods") or ()}
 
 
-def local_volumes(pod: PodUsage) -> list[str]:
+def local_volumes(pod: Object) -> list[str]:
     """The volumes whose usage counts against the node's disk (helpers.go: localVolumeNames): hostPath, configMap, gitRepo, and
     emptyDir unless in memory. Secret, projected and downward API volumes do not count."""
     return [str(volume.get("name")) for volume in pod["spec"].get("volumes") or () if "hostPath" in volume or _is_local_ephemeral(volume)]
@@ -473,7 +449,7 @@ def _of(stats: Mapping[str, Any] | None, key: str) -> int:
     return int((stats or {}).get(key) or 0)
 
 
-def usage(signal: str, pod: PodUsage, stats: Stats, layout: Layout) -> int:
+def usage(signal: str, pod: Object, stats: Stats, layout: Layout) -> int:
     """The pod's usage that counts in the ranking for `signal`: working set in bytes, bytes or inodes on that file system, processes
     (helpers.go: memoryUsage, podDiskUsage, processUsage). What the summary does not report counts as 0."""
     if signal in MEMORY_SIGNALS:
@@ -496,7 +472,7 @@ def _disk(signal: str, stats: Stats, layout: Layout, volumes: Sequence[str]) -> 
 # ---- the order
 
 
-def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout, minor: int) -> tuple[Ranked, ...]:
+def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[Object], layout: Layout, minor: int) -> tuple[Ranked, ...]:
     """The kubelet's whole order for a signal, including protected pods. `pods` are active ones.
 
     Memory and disks: pods without stats first, then pods over their request; then by priority, lowest first; then by usage above the
@@ -508,9 +484,9 @@ def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layo
         raise ValueError(f"{signal!r} is not an eviction signal; the signals are {', '.join(RESOURCES)}")
     stats = _stats(summary)
     resource = RESOURCES[signal]
-    measured: list[tuple[tuple[Any, ...], PodUsage, int | None, Fraction, bool]] = []
+    measured: list[tuple[tuple[Any, ...], Object, int | None, Fraction, bool]] = []
     for pod in pods:
-        mine = stats.get(uid(pod))
+        mine = stats.get(kubelet_uid(pod))
         used = usage(signal, pod, mine, layout) if mine is not None else None
         requested = request(pod, resource, minor) if resource in ("memory", _EPHEMERAL) else Fraction(0)
         over = used is not None and resource != "pids" and used > requested
@@ -521,14 +497,14 @@ def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layo
         else:
             key = (0 if used is None else 1 if over else 2, priority(pod), -above)
         measured.append((key, pod, used, requested, over))
-    measured.sort(key=lambda entry: (entry[0], name(entry[1])))
+    measured.sort(key=lambda entry: (entry[0], full_name(entry[1])))
     keys = [entry[0] for entry in measured]
     return tuple(
         Ranked(
             place,
             keys.index(key) + 1,
-            name(pod),
-            uid(pod),
+            full_name(pod),
+            kubelet_uid(pod),
             priority(pod),
             qos(pod),
             used,
@@ -541,10 +517,10 @@ def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layo
     )
 
 
-def freed(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout) -> Callable[[str], int]:
+def freed(signal: str, summary: Mapping[str, Any], pods: Sequence[Object], layout: Layout) -> Callable[[str], int]:
     """Estimates how much of `signal` the eviction of a pod (by the kubelet's UID) frees: all that it uses, except host paths and config
     maps, which other pods use too."""
-    stats, by_uid = _stats(summary), {uid(pod): pod for pod in pods}
+    stats, by_uid = _stats(summary), {kubelet_uid(pod): pod for pod in pods}
 
     def of(key: str) -> int:
         pod, mine = by_uid[key], stats.get(key)
@@ -583,19 +559,19 @@ def victims(
 # ---- a pod's own limits, and the effect of a restart
 
 
-def _local_evictions(summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout) -> Iterator[LocalEviction]:
+def _local_evictions(summary: Mapping[str, Any], pods: Sequence[Object], layout: Layout) -> Iterator[LocalEviction]:
     """Pods over an emptyDir's sizeLimit or their limits.ephemeral-storage (eviction_manager.go: localStorageEviction)."""
     stats = _stats(summary)
     for pod in pods:
-        mine = stats.get(uid(pod))
+        mine = stats.get(kubelet_uid(pod))
         if mine is not None and not protected(pod):
             found = next(iter((*_over_size(pod, mine), *_over_pod_limit(pod, mine), *_over_container_limit(pod, mine, layout))), None)
             if found:
                 what, used, limit = found
-                yield LocalEviction(name(pod), uid(pod), what, used, limit)
+                yield LocalEviction(full_name(pod), kubelet_uid(pod), what, used, limit)
 
 
-def _over_size(pod: PodUsage, stats: Stats) -> Iterator[tuple[str, int, int]]:
+def _over_size(pod: Object, stats: Stats) -> Iterator[tuple[str, int, int]]:
     by_volume = {entry.get("name"): entry for entry in stats.get("volume") or ()}
     for volume in pod["spec"].get("volumes") or ():
         limit = _number((volume.get("emptyDir") or {}).get("sizeLimit"))
@@ -604,7 +580,7 @@ def _over_size(pod: PodUsage, stats: Stats) -> Iterator[tuple[str, int, int]]:
             yield f"emptyDir {volume['name']} over its sizeLimit", used, whole(limit)
 
 
-def _over_pod_limit(pod: PodUsage, stats: Stats) -> Iterator[tuple[str, int, int]]:
+def _over_pod_limit(pod: Object, stats: Stats) -> Iterator[tuple[str, int, int]]:
     limit, is_set = _of_containers(pod, "limits", _EPHEMERAL, sidecars=True)
     limit += _number((pod["spec"].get("overhead") or {}).get(_EPHEMERAL)) if limit else 0
     used = _of(stats.get(_EPHEMERAL), "usedBytes")
@@ -612,7 +588,7 @@ def _over_pod_limit(pod: PodUsage, stats: Stats) -> Iterator[tuple[str, int, int
         yield "the pod over its containers' limits.ephemeral-storage", used, whole(limit)
 
 
-def _over_container_limit(pod: PodUsage, stats: Stats, layout: Layout) -> Iterator[tuple[str, int, int]]:
+def _over_container_limit(pod: Object, stats: Stats, layout: Layout) -> Iterator[tuple[str, int, int]]:
     limits = {
         container.get("name"): _number(((container.get("resources") or {}).get("limits") or {}).get(_EPHEMERAL))
         for container in pod["spec"].get("containers") or ()
@@ -628,7 +604,7 @@ def _notes(
     guessed: bool,
     layout: Layout,
     summary: Mapping[str, Any],
-    pods: Sequence[PodUsage],
+    pods: Sequence[Object],
     pressures: Sequence[Pressure],
     local: Sequence[LocalEviction],
     rejected: Sequence[str],
@@ -643,7 +619,7 @@ def _notes(
         yield f"{kinds[layout]}, judged by sizes: the summary names no devices"
     if unobserved:
         yield f"the summary does not report {', '.join(unobserved)}: thresholds on them are never met"
-    unknown = sorted(name(pod) for pod in pods if uid(pod) not in _stats(summary))
+    unknown = sorted(full_name(pod) for pod in pods if kubelet_uid(pod) not in _stats(summary))
     if unknown and pressures:
         yield f"the usage of {', '.join(unknown)} is unknown: the kubelet evicts such pods first"
     if local:
@@ -668,7 +644,7 @@ def _notes(
         yield f"a kubelet that starts under this pressure may refuse to re-admit {len(rejected)} running pods"
 
 
-def _resizes(pods: Sequence[PodUsage]) -> Iterator[tuple[Any, Any]]:
+def _resizes(pods: Sequence[Object]) -> Iterator[tuple[Any, Any]]:
     """The requested and the allocated memory of each container."""
     for pod in pods:
         allocated = _allocated(pod)

@@ -18,6 +18,7 @@ from roles.engine import control_plane
 from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
+from roles.engine.kube.pods import MIRROR
 from roles.engine.kubelet import Kubelet, KubeletState, runtime, runtime_file
 from roles.engine.kubelet.drained import DRIVER, RuntimeEdit
 from roles.engine.node import ObservationError, look
@@ -26,7 +27,6 @@ from roles.engine.proof import Proof, Survey
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Change, FileEdit, Refusal, RuntimeRestart
 
-_MIRROR = "kubernetes.io/config.mirror"
 # For the last processes of pods that ended: the kubelet gives each its grace period.
 END_SECONDS = 60
 # A file's time is in whole seconds.
@@ -128,7 +128,7 @@ def with_runtime_edit(change: Change, edit: RuntimeEdit) -> Change:
 def _etcd(state: KubeletState) -> list[str]:
     """The static pods of etcd, which may be alone on a node."""
     metadata = [pod.get("metadata") or {} for pod in state.pods]
-    names = [str(one.get("name")) for one in metadata if _MIRROR in (one.get("annotations") or {})]
+    names = [str(one.get("name")) for one in metadata if MIRROR in (one.get("annotations") or {})]
     return [one_line(name) for name in names if name.startswith("etcd")]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from roles.engine.draining import stays
 from roles.engine.harmless import one_line
+from roles.engine.kube import full_name
 from roles.engine.kubelet import KubeletState, drained
 from roles.engine.transaction import Change, Refusal
 from roles.kubelet_config import cgroups
@@ -35,7 +36,7 @@ def check(state: KubeletState, wanted: drained.Needed) -> None:
     why = []
     if not (state.node.get("spec") or {}).get("unschedulable"):
         why.append("it is not cordoned")
-    left = [_name(pod) for pod in state.pods if not stays(pod)]
+    left = [full_name(pod) for pod in state.pods if not stays(pod)]
     if left:
         more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
         why.append(f"{len(left)} {'pod runs' if len(left) == 1 else 'pods run'} there ({one_line(', '.join(left[:_SHOWN]))}{more})")
@@ -62,7 +63,3 @@ def warnings(wanted: drained.Needed, *, by_this_run: bool) -> list[str]:
     """What an operator should know about such a change; `by_this_run`: its run drains and uncordons the node."""
     cordoned = "the node stays cordoned; uncordon it when this and all other work on it is done"
     return [*wanted.notes, *([] if by_this_run else [cordoned])]
-
-
-def _name(pod: Mapping[str, Any]) -> str:
-    return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"

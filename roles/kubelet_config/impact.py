@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.kubelet import KubeletState, allocatable, amounts, thresholds
+from roles.engine.kube import amounts
+from roles.engine.kubelet import KubeletState, allocatable, thresholds
 from roles.engine.transaction import Refusal
 from roles.kubelet_config import swap
 

@@ -16,8 +16,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
-from roles.engine.kube import FIELD_MANAGER, Object, is_ending, is_over, managers, only_ours, others, uid
+from roles.engine.kube import FIELD_MANAGER, Object, managers, only_ours, others, uid
 from roles.engine.kube.names import key_problem, value_problem
+from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import FieldChange, ObjectPath, ObjectPlan, Request, changes_text, field_changes
 from roles.engine.transaction import ChangedObject, Refusal, Writable
 
@@ -253,7 +254,7 @@ def evicted_pods(pods: Sequence[Object], after: Mapping[ObjectPath, str | None])
     new = [(path[2], value) for path, value in after.items() if path[:2] == TAINTS and path[3] == NO_EXECUTE and value is not None]
     found = []
     for pod in pods:
-        if not new or is_ending(pod) or is_over(pod):
+        if not new or not is_alive(pod):
             continue
         seconds = _tolerated_for((pod.get("spec") or {}).get("tolerations") or (), new)
         if seconds is not None:

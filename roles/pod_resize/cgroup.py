@@ -13,7 +13,7 @@ from typing import Literal
 
 from roles.engine.bounds import digits
 from roles.engine.bridge import Remote
-from roles.engine.kubelet import whole
+from roles.engine.kube.amounts import whole
 from roles.engine.node import ObservationError, unreadable
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine import bridge, placement, starting
+from roles.engine import bridge, starting
 from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.context import StepContext
-from roles.engine.kube import Object, is_over
+from roles.engine.kube import Object, resources
+from roles.engine.kube.pods import is_over
 from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, ObjectRun, RevertFailed, connect_cluster
 from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
@@ -249,7 +250,7 @@ class CheckRun(ObjectRun):
         for pod in pods:
             if is_over(pod):
                 continue
-            requests = placement.requests(pod, actuated=True)
+            requests = resources.requests(pod, actuated=True)
             for name in pod_resources.RESOURCES:
                 found[name] += requests.get(name, 0)
             if pod["metadata"]["namespace"] == self.namespace:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.kube import COLLECTIONS, Object, ObservedObjects, controller, is_ending, is_over
+from roles.engine.kube import COLLECTIONS, Object, ObservedObjects, controller, full_name
+from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import workload_rollout
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
@@ -65,7 +66,7 @@ def find(objects: Mapping[str, Collection[Object]]) -> list[Drift]:
     controllers = {str(item["metadata"].get("uid")): item for kind in _WORKLOADS for item in objects.get(kind, ())}
     found: list[Drift] = []
     for kind in _WORKLOADS:
-        for item in sorted(objects.get(kind, ()), key=pod_resources.where):
+        for item in sorted(objects.get(kind, ()), key=full_name):
             if _owned(item, controllers):
                 continue
             found += _of(kind, item, live.pods_of(kind, str(item["metadata"].get("uid"))), controllers)
@@ -79,15 +80,15 @@ def _owned(item: Object, controllers: Mapping[str, Object]) -> bool:
 def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[str, Object]) -> Iterable[Drift]:
     wanted = templates.of(item)
     differ: dict[str, list[tuple[str, Resources]]] = {}
-    for pod in sorted(pods, key=pod_resources.where):
-        if is_over(pod) or is_ending(pod) or _older(kind, item, pod, wanted, controllers):
+    for pod in sorted(pods, key=full_name):
+        if not is_alive(pod) or _older(kind, item, pod, wanted, controllers):
             continue
         for name, declared in wanted.items():
             spec = pod_resources.container(pod, name)
             if spec is not None and not pod_resources.alike(
                 _without_ranger(pod_resources.of(spec), declared, pod), templates.defaulted(declared)
             ):
-                differ.setdefault(name, []).append((pod_resources.where(pod), pod_resources.of(spec)))
+                differ.setdefault(name, []).append((full_name(pod), pod_resources.of(spec)))
     meta = item["metadata"]
     return [
         Drift(kind, str(meta.get("namespace", "")), str(meta["name"]), name, wanted[name], tuple(found)) for name, found in differ.items()

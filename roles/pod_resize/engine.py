@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiFailure, Conflict, NotFound, list_objects, node_lease
 from roles.engine.bridge import Lock, Remote, RemoteError
-from roles.engine.kube import Object, is_ending, is_over
+from roles.engine.kube import Object, is_ending
+from roles.engine.kube.pods import is_over
 from roles.engine.object_changes import LOOK_AGAIN, REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.timeouts import Deadline, patient
 from roles.pod_resize import cgroup, pod_resources

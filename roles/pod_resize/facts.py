@@ -9,6 +9,7 @@ from urllib.parse import quote
 from roles.engine.api import Api, ApiError, ApiFailure, find_object, kubelet_config, kubelet_metrics, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.kube import COLLECTIONS, Object, ObservedObjects
+from roles.engine.kube.pods import node_of
 from roles.engine.node import ObservationError
 from roles.engine.proof import Survey
 from roles.engine.transaction import Refusal
@@ -121,7 +122,7 @@ def read_held(fleet: Fleet, nodes: Mapping[str, Remote], found: Iterable[Object]
     for pod in found:
         for one in pod_resources.containers(pod):
             if identifier := cgroup.bare_id(pod_resources.identity(pod, str(one.get("name"))).container_id):
-                ids.setdefault(pod_resources.node_of(pod), []).append(identifier)
+                ids.setdefault(node_of(pod), []).append(identifier)
     names = {nodes[node].name: node for node in ids if node in nodes}
     looked = fleet.each([nodes[node] for node in names.values()], lambda remote: cgroup.look(remote, ids[names[remote.name]]))
     held: dict[str, ContainerCgroup] = {}

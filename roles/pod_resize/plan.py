@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.kube import Object, is_ending, is_over
-from roles.engine.placement import is_static
+from roles.engine.kube import Object, full_name, is_ending
+from roles.engine.kube.pods import is_alive, is_over, is_static, node_of
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup, bare_id
@@ -111,11 +111,11 @@ def plan_resize(
     plan = ResizePlan()
     refused: dict[str, list[str]] = {}
     alive = []
-    for pod in sorted(pods, key=pod_resources.where):
+    for pod in sorted(pods, key=full_name):
         if is_over(pod):
             continue
         if is_ending(pod):
-            plan.notes.append(f"{pod_resources.where(pod)} is being deleted, and is skipped")
+            plan.notes.append(f"{full_name(pod)} is being deleted, and is skipped")
             continue
         alive.append(pod)
     for pod in alive:
@@ -125,11 +125,11 @@ def plan_resize(
             if changes:
                 plan.steps.append(_step(pod, changes))
             else:
-                plan.unchanged.append((pod_resources.where(pod), f"has it already: {_has(pod)}"))
+                plan.unchanged.append((full_name(pod), f"has it already: {_has(pod)}"))
         except ResizeRefused as error:
-            refused.setdefault(str(error), []).append(pod_resources.where(pod))
+            refused.setdefault(str(error), []).append(full_name(pod))
         except ValueError as error:
-            refused.setdefault(f"its resources cannot be read: {error}", []).append(pod_resources.where(pod))
+            refused.setdefault(f"its resources cannot be read: {error}", []).append(full_name(pod))
     if not alive:
         plan.refusals.append(f"{_chosen(desired)}: it has no pods now, so there is nothing to resize")
     plan.refusals += [f"{some(names)}: {why}" for why, names in refused.items()]
@@ -154,7 +154,7 @@ def plan_way_back(
     by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
     for step in reversed(list(steps)):
         pod = by_uid.get(step.uid)
-        if pod is None or is_over(pod) or is_ending(pod):
+        if pod is None or not is_alive(pod):
             plan.unchanged.append((step.where, "is gone; its replacement has the template's resources"))
             continue
         if (outcomes or {}).get(step.uid) == FOREIGN:
@@ -203,7 +203,7 @@ def _changed_since(pod: Object, step: PodStep) -> str:
 
 def _step(pod: Object, changes: Mapping[str, ResourceChange]) -> PodStep:
     meta = pod["metadata"]
-    return PodStep(str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")), pod_resources.node_of(pod), changes)
+    return PodStep(str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")), node_of(pod), changes)
 
 
 def _chosen(desired: DesiredResources) -> str:
@@ -326,7 +326,7 @@ def _check(
     state = pod_resources.progress(pod)
     if state.state and not again:
         raise ResizeRefused(f"a resize of it is already in progress ({state}); wait for its end, or undo it first")
-    node = pod_resources.node_of(pod)
+    node = node_of(pod)
     if node not in reachable:
         raise ResizeRefused(
             f"it runs on {node}, which is not a reachable host of the inventory, so its cgroup cannot be read; "
@@ -377,7 +377,7 @@ def _check_memory(pod: Object, changes: Mapping[str, ResourceChange], ability: A
             if lower:
                 raise ResizeRefused(
                     f"{name}: its memory limit would be lowered to {new}, but its current usage could not be read on "
-                    f"{pod_resources.node_of(pod)}; run this again, or do not lower the limit"
+                    f"{node_of(pod)}; run this again, or do not lower the limit"
                 )
         elif usage > pod_resources.quantity(new):
             raise ResizeRefused(

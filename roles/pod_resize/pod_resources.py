@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from roles.engine.kube import Object
-from roles.engine.kubelet import parse_quantity
+from roles.engine.kube.amounts import parse_quantity
 
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
 #: The resources of a container, by kind (requests, limits) and resource: quantities as written.
@@ -221,13 +221,3 @@ def is_windows(pod: Object, windows_nodes: Collection[str] = ()) -> bool:
         or (spec.get("nodeSelector") or {}).get("kubernetes.io/os") == "windows"
         or spec.get("nodeName") in windows_nodes
     )
-
-
-def where(item: Object) -> str:
-    """NAMESPACE/NAME."""
-    meta = item["metadata"]
-    return f"{meta.get('namespace', '')}/{meta['name']}"
-
-
-def node_of(pod: Object) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")

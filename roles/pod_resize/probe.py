@@ -8,8 +8,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.engine.kube import Object
+from roles.engine.kube.pods import node_of
 from roles.engine.scripts import templates
-from roles.pod_resize import abilities, pod_resources
+from roles.pod_resize import abilities
 from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.pod_resources import NO_RESTART, RESTART, Resources
 
@@ -59,4 +60,4 @@ def stages(probe: Object, minor: int) -> list[tuple[str, PodStep]]:
 def _step(probe: Object, container: str, before: Resources, after: Resources, policy: str) -> PodStep:
     meta: Mapping[str, Any] = probe["metadata"]
     change = ResourceChange(before, after, policy == RESTART)
-    return PodStep(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]), pod_resources.node_of(probe), {container: change})
+    return PodStep(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]), node_of(probe), {container: change})

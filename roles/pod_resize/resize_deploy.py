@@ -9,7 +9,8 @@ from roles.engine import bridge
 from roles.engine.api import Api, ApiError, ApiFailure, find_object
 from roles.engine.bridge import Fleet, show
 from roles.engine.detail import counted
-from roles.engine.kube import Object, is_ending, is_over
+from roles.engine.kube import Object, full_name
+from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.object_changes import (
     ConnectedCluster,
     Consents,
@@ -143,7 +144,7 @@ def _observe(session: Session, goal: _Goal, reached: ConnectedCluster) -> _Obser
     """Raises DeployError."""
     try:
         selected = session.asked(lambda api: facts.select(api, goal.desired), "plan")
-        wanted = frozenset(pod_resources.node_of(pod) for pod in selected.pods)
+        wanted = frozenset(node_of(pod) for pod in selected.pods)
         ability = session.asked(lambda api: facts.read_ability(reached.found, api, wanted), "plan")
         workload = session.asked(lambda api: _workload(api, goal, selected), "plan")
     except Refusal as refusal:
@@ -195,7 +196,7 @@ def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> 
     chosen = desired.container
     found: dict[str, list[Resources]] = {}
     for pod in selected.pods:
-        if is_over(pod) or is_ending(pod):
+        if not is_alive(pod):
             continue
         step = steps.get(str(pod["metadata"].get("uid")))
         for spec in pod_resources.containers(pod):
@@ -273,7 +274,7 @@ def _show_plan(run: ObjectRun, plan: ResizePlan, goal: _Goal, template: Template
 
 def _keeps(workload: tuple[str, Object]) -> str:
     return (
-        f"The template of {workload[0]} {pod_resources.where(workload[1])} stays as it is (template=keep): recreated pods get its "
+        f"The template of {workload[0]} {full_name(workload[1])} stays as it is (template=keep): recreated pods get its "
         "resources. To change it too, which recreates all pods: --data template=update. deploys/resize_drift.py lists pods that differ."
     )
 

@@ -11,7 +11,8 @@ from roles.engine.api import Conflict
 from roles.engine.bridge import show
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
-from roles.engine.kube import Object, is_ending, is_over
+from roles.engine.kube import Object, full_name
+from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, NotDone, RevertFailed, RollOuts, Session, Undone, Unknown
 from roles.engine.rollout import ClusterStep, Stage
 from roles.engine.timeouts import Deadline
@@ -159,10 +160,8 @@ class TemplateUpdate:
         )  # fmt: skip
 
     def _has(self, template: Template, left: str) -> str:
-        pods = [
-            pod for pod in self.rolling.pods_of(template.kind, template.namespace, template.uid) if not is_ending(pod) and not is_over(pod)
-        ]
-        wrong = [pod_resources.where(pod) for pod in pods if not template.is_new(pod)]
+        pods = [pod for pod in self.rolling.pods_of(template.kind, template.namespace, template.uid) if is_alive(pod)]
+        wrong = [full_name(pod) for pod in pods if not template.is_new(pod)]
         if wrong:
             raise NotDone(f"it is rolled out, but the resources of {', '.join(wrong)} differ from it: an admission webhook changes them")
         return (

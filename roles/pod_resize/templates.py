@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roles.engine.kube import Object
+from roles.engine.kube import Object, full_name
 from roles.engine.object_changes import workload_rollout
 from roles.pod_resize import pod_resources
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
@@ -26,7 +26,7 @@ class Template:
 
     @property
     def name(self) -> str:
-        return f"{self.kind} {pod_resources.where(self.item)}"
+        return f"{self.kind} {full_name(self.item)}"
 
     @property
     def namespace(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
-from roles.engine.kube import Object
+from roles.engine.kube import Object, full_name
 from roles.engine.object_changes import ConnectedCluster, Gone, RevertFailed, RollOuts, Undone, workload_rollout
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import patient
@@ -49,7 +49,7 @@ class WorkloadResize:
 
     @property
     def name(self) -> str:
-        return f"{self.kind} {pod_resources.where(self.item)}"
+        return f"{self.kind} {full_name(self.item)}"
 
     @property
     def restarts(self) -> bool:

@@ -12,13 +12,13 @@ from roles.engine.kube import (
     ObservedObjects,
     class_of,
     controller,
-    is_ending,
-    is_over,
+    full_name,
     is_own,
     namespace_and_name,
     replicas,
     uid,
 )
+from roles.engine.kube.pods import is_alive
 from roles.priority_classes.model import PREEMPTS
 
 
@@ -72,11 +72,7 @@ class ObservedClasses(ObservedObjects):
                     old.append(text)
                 elif not controller(item):
                     workloads.append(text)
-        pods = [
-            "/".join(namespace_and_name(pod))
-            for pod in self.of("Pod")
-            if class_of("Pod", pod) == name and not is_over(pod) and not is_ending(pod) and self.top(pod) not in leaving
-        ]
+        pods = [full_name(pod) for pod in self.of("Pod") if class_of("Pod", pod) == name and is_alive(pod) and self.top(pod) not in leaving]
         return Usage(tuple(sorted(workloads)), tuple(sorted(pods)), tuple(sorted(old)))
 
 

@@ -14,7 +14,8 @@ from roles.engine.api import Api, Conflict, list_objects
 from roles.engine.bridge import show
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
-from roles.engine.kube import COLLECTIONS, FIELD_MANAGER, Object, class_of, is_ending, is_over, managers
+from roles.engine.kube import COLLECTIONS, FIELD_MANAGER, Object, class_of, is_ending, managers
+from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import (
     API_WAIT,
     LOOK_AGAIN,
@@ -309,7 +310,7 @@ class Writer:
     def _has_class(self, item: Workload, uid: str, priority_class: str, number: int | None, left: str) -> str:
         """Check that all pods after a roll-out have the class, and its `number` (None: not checked); returns the proof. `left` are the old
         pods that are left, for the proof. Raises NotDone."""
-        pods = [pod for pod in self.rolling.pods_of(item.kind, item.namespace, uid) if not is_ending(pod) and not is_over(pod)]
+        pods = [pod for pod in self.rolling.pods_of(item.kind, item.namespace, uid) if is_alive(pod)]
         # Pods whose template names no class have the cluster's default, or none.
         wrong = workload_rollout.wrong_pods(pods, priority_class, number) if priority_class else []
         if wrong:

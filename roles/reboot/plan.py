@@ -10,7 +10,8 @@ from typing import Any, Literal
 from roles.engine.bounds import moment, read_json
 from roles.engine.draining import NodeFate, node_fate, node_path
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, uid
+from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
+from roles.engine.kube.pods import daemon_set, is_static
 from roles.engine.rollout import Pace, Stage
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
@@ -302,20 +303,20 @@ class Expected:
 
 def expected_pods(pods: Collection[Object]) -> Expected:
     """From the pods of a node before its reboot: those that were Ready."""
-    ready = [pod for pod in pods if _is_ready(pod)]
-    daemons = {owner: _where(pod) for pod in ready if (owner := _daemon(pod))}
-    return Expected(frozenset(_where(pod) for pod in ready if _is_static(pod)), daemons)
+    ready = [pod for pod in pods if is_ready(pod)]
+    daemons = {ref.uid: full_name(pod) for pod in ready if (ref := daemon_set(pod))}
+    return Expected(frozenset(full_name(pod) for pod in ready if is_static(pod)), daemons)
 
 
 def unready_pods(expected: Expected, pods: Collection[Object], began: float) -> list[str]:
     """The expected pods that do not run and serve since the boot that `began` (seconds of the node's clock), as sentences."""
-    there = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-    good = [pod for pod in there if _is_ready(pod) and _since_boot(pod, began)]
+    there = [pod for pod in pods if not is_ending(pod)]
+    good = [pod for pod in there if is_ready(pod) and _since_boot(pod, began)]
     if not expected.known:
-        wanted = [pod for pod in there if _is_static(pod) or _daemon(pod)]
-        return [f"{_where(pod)} is not Ready" for pod in wanted if pod not in good]
-    static = {_where(pod) for pod in good if _is_static(pod)}
-    daemons = {_daemon(pod) for pod in good}
+        wanted = [pod for pod in there if is_static(pod) or daemon_set(pod)]
+        return [f"{full_name(pod)} is not Ready" for pod in wanted if pod not in good]
+    static = {full_name(pod) for pod in good if is_static(pod)}
+    daemons = {ref.uid for pod in good if (ref := daemon_set(pod))}
     missing = [f"{name} is not Ready" for name in sorted(expected.static - static)]
     return missing + [f"{name} is not Ready" for owner, name in sorted((expected.daemons or {}).items()) if owner not in daemons]
 
@@ -328,25 +329,6 @@ def _since_boot(pod: Object, began: float) -> bool:
         if (at := moment(started)) is None or at.timestamp() < began - 1:
             return False
     return True
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-
-
-def _is_static(pod: Object) -> bool:
-    return "kubernetes.io/config.mirror" in (pod["metadata"].get("annotations") or {})
-
-
-def _daemon(pod: Object) -> str:
-    """The UID of its DaemonSet, "" without one."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return next((str(one.get("uid")) for one in owners if one.get("controller") and one.get("kind") == "DaemonSet"), "")
-
-
-def _where(pod: Object) -> str:
-    return f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
 
 
 def clock_problem(before: float | None, now: float, others: Mapping[str, float]) -> str:

@@ -12,7 +12,7 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining import read_drain
-from roles.engine.kube import is_ending, is_over
+from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import ChangedByOthers, ConnectedCluster, Consents, ObjectRun, WriteRefused, connect_cluster, object_report
 from roles.engine.placement import ClusterView
 from roles.engine.rollout import Options, Stage, table
@@ -163,7 +163,7 @@ def _room(resize: WorkloadResize, one: WantedResources, steps: Sequence[PodStep]
             list(live.of("CSINode")), list(live.of("VolumeAttachment")), list(live.of("Namespace")),
         )  # fmt: skip
         mine = live.pods_of(resize.kind, str(resize.item["metadata"].get("uid")))
-        alive = [pod for pod in mine if not is_over(pod) and not is_ending(pod)]
+        alive = [pod for pod in mine if is_alive(pod)]
         problems += applying.rollout_problems(resize.kind, resize.item, alive, one.resources, view)
         if alive:
             new = applying.with_resources(alive[0], one.resources)

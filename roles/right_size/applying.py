@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine import placement
-from roles.engine.kube import Object
+from roles.engine.kube import Object, resources
 from roles.engine.kube.names import RESOURCES_OF_KINDS
+from roles.engine.kube.pods import is_over, node_of
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, Resources, WorkloadResize
 from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets
@@ -241,9 +242,9 @@ def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Itera
                 found[resource] = found.get(resource, 0) + amount
     held: dict[str, dict[str, int]] = {}
     for pod in pods:
-        node = str((pod.get("spec") or {}).get("nodeName") or "")
-        if node in more and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
-            requests = placement.requests(pod, actuated=True)
+        node = node_of(pod)
+        if node in more and not is_over(pod):
+            requests = resources.requests(pod, actuated=True)
             found = held.setdefault(node, {"cpu": 0, "memory": 0})
             found["cpu"] += int(requests.get("cpu", 0) * 1000)
             found["memory"] += int(requests.get("memory", 0))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from roles.engine.autoscaling import RangeRule
-from roles.engine.kubelet import amounts
+from roles.engine.kube import amounts
 from roles.right_size.quantities import cpu_text, memory_text
 from roles.right_size.recommend import Advice, Decision, Present
 

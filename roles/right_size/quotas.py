@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from roles.engine import placement
 from roles.engine.bounds import digits
-from roles.engine.kube import Object, is_over, replicas
-from roles.engine.kubelet import amounts, parse_quantity
+from roles.engine.kube import Object, amounts, replicas, resources
+from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kube.pods import is_over
 from roles.pod_resize import PodStep
 from roles.right_size.quantities import cpu_text, memory_text
 
@@ -125,7 +125,7 @@ def _of_one(pod: Object) -> dict[str, int]:
     """What a pod counts, of the resources that this module knows: CPU in thousandths, memory in bytes, of limits as `limits.cpu`. Raises
     ValueError."""
     found = dict.fromkeys(_ONE_EACH, 1)
-    for resource, amount in placement.requests({"spec": pod["spec"]}).items():
+    for resource, amount in resources.requests({"spec": pod["spec"]}).items():
         if resource in _RESOURCES:
             found[resource] = amounts.units(resource, amount)
     for one in pod["spec"].get("containers") or ():

@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from roles.engine import kubelet
 from roles.engine.bounds import moment
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, is_ending, is_over, namespace_and_name, owner_ref
-from roles.engine.placement import is_critical, is_static
+from roles.engine.kube import Object, namespace_and_name, owner_ref
+from roles.engine.kube.amounts import parse_quantity, units
+from roles.engine.kube.pods import is_alive, is_critical, is_static, kubelet_uid, node_of
 from roles.right_size.samples import Kill
 
 _ID = re.compile(r"[0-9a-f]{64}\Z")
@@ -82,7 +82,7 @@ def containers(pods: Iterable[Object], between: Mapping[str, Collection[Object]]
     """The containers of all pods that run or may run, in the order of the pods; `between`: the ReplicaSets and Jobs (BETWEEN). Raises
     ValueError for an invalid quantity."""
     owners = {str(item["metadata"].get("uid")): item for items in between.values() for item in items}
-    return [one for pod in pods if not is_over(pod) and not is_ending(pod) for one in _of_pod(pod, owners)]
+    return [one for pod in pods if is_alive(pod) for one in _of_pod(pod, owners)]
 
 
 def failure(pod: Object) -> str:
@@ -125,8 +125,8 @@ def _of_pod(pod: Object, owners: Mapping[str, Object]) -> Iterator[ContainerNow]
         yield ContainerNow(
             workload=workload,
             pod=str(meta["name"]),
-            uid=_cgroup_uid(pod),
-            node=str(spec.get("nodeName") or ""),
+            uid=kubelet_uid(pod),
+            node=node_of(pod),
             name=str(one.get("name")),
             image=str(state.get("imageID") or one.get("image") or ""),
             requests=amounts(resources.get("requests")),
@@ -149,12 +149,6 @@ def _started(pod: Object, running: Object) -> float | None:
     return started if started is None or created is None or is_static(pod) else max(started, created)
 
 
-def _cgroup_uid(pod: Object) -> str:
-    """The UID in the pod's cgroup: a static pod's is not the UID of its mirror."""
-    annotations = pod["metadata"].get("annotations") or {}
-    return str(annotations.get("kubernetes.io/config.hash") if is_static(pod) else pod["metadata"].get("uid", ""))
-
-
 def _kills(state: Object, limit: int | None) -> Iterator[Kill]:
     for one in (state.get("lastState"), state.get("state")):
         ended = (one or {}).get("terminated") or {}
@@ -167,7 +161,7 @@ def _kills(state: Object, limit: int | None) -> Iterator[Kill]:
 def amounts(found: Mapping[str, object] | None) -> Amounts:
     """CPU and memory of `requests` or `limits`. Raises ValueError."""
     given = ((name, (found or {}).get(name)) for name in ("cpu", "memory"))
-    return Amounts(*(None if value is None else kubelet.amounts.units(name, kubelet.parse_quantity(str(value))) for name, value in given))
+    return Amounts(*(None if value is None else units(name, parse_quantity(str(value))) for name, value in given))
 
 
 def seconds(text: object) -> float | None:

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.placement import ClusterView, Forecast, forecast, place_all, requests
+from roles.engine.kube.resources import requests
+from roles.engine.placement import ClusterView, Forecast, forecast, place_all
 from tests.integration import operator
 from tests.integration.draining import STUBBORN
 from tests.integration.operator import GATE, data, pyinfra, wait_for

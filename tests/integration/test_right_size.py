@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from roles.engine.kube import is_over
-from roles.engine.kubelet import parse_quantity
-from roles.engine.placement import requests
+from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kube.pods import is_over
+from roles.engine.kube.resources import requests
 from roles.right_size import page
 from tests.integration import browser, metrics_api, operator, scaling
 from tests.integration.metrics_api import MetricsApi

@@ -26,7 +26,6 @@ from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig
 from roles.engine.api.kubectl import KubectlApi
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.engine.api.read import (
-    MIRROR,
     ContainerStatus,
     NodeLease,
     NodeUsage,
@@ -48,7 +47,6 @@ from roles.engine.api.speakers import RbacRefusal, Speaker
 from roles.engine.api.tunnel import TunnelApi
 
 __all__ = [
-    "MIRROR",
     "TIMEOUT",
     "TLS",
     "Api",

@@ -14,10 +14,9 @@ from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.engine.bounds import misshaped, moment
 from roles.engine.harmless import one_line
+from roles.engine.kube.pods import CONFIG_HASH, MIRROR
 from roles.engine.kubelet import SHAPE
 
-CONFIG_HASH = "kubernetes.io/config.hash"
-MIRROR = "kubernetes.io/config.mirror"
 #: As kubectl pages (client-go/tools/pager).
 PAGE = 500
 #: Of one collection: above what Kubernetes supports (150,000 pods: kubernetes.io/docs/setup/best-practices/cluster-large).

@@ -29,8 +29,8 @@ from roles.engine.autoscaling.model import (
 )
 from roles.engine.bounds import span
 from roles.engine.kube import Object
-from roles.engine.kubelet.thresholds import whole
-from roles.engine.placement import requests as pod_requests
+from roles.engine.kube.amounts import whole
+from roles.engine.kube.resources import requests as pod_requests
 
 CPU = "cpu"
 TYPES = ("Resource", "ContainerResource", "Pods", "Object", "External")

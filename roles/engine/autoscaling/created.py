@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.kube import Object, namespace_and_name
-from roles.engine.kubelet import amounts
-from roles.engine.placement import requests as pod_requests
+from roles.engine.kube import Object, amounts, namespace_and_name
+from roles.engine.kube.resources import requests as pod_requests
 
 CONTAINERS = ("containers", "initContainers")
 

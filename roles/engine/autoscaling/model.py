@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from roles.engine.bounds import moment
 from roles.engine.kube import Object, namespace_and_name
-from roles.engine.kubelet import parse_quantity
-from roles.engine.kubelet.thresholds import whole
+from roles.engine.kube.amounts import parse_quantity, whole
 
 HPA = "HorizontalPodAutoscaler"
 MetricType = Literal["Resource", "ContainerResource", "Pods", "Object", "External"]

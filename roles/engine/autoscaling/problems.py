@@ -17,11 +17,12 @@ from roles.engine.autoscaling.model import Autoscaler, MetricSpec, NoReading, Sc
 from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import ScalingWorld, Target
-from roles.engine.autoscaling.room import alive, has_node, limit_problems, quota_problems
+from roles.engine.autoscaling.room import alive, limit_problems, quota_problems
 from roles.engine.autoscaling.strays import INJECTED, sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
 from roles.engine.disruption import Stray, by_owner
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
+from roles.engine.kube.pods import node_of
 
 Severity = Literal["critical", "warning", "note"]
 #: The rules by name; docs/autoscaling.md has a row for each.
@@ -427,7 +428,7 @@ def _without_node(look: _Look) -> Iterator[ScalingProblem]:
 
 def refused_by_scheduler(pod: Object) -> str | None:
     """What the scheduler says of a pod that it finds no node for; None of any other pod."""
-    if has_node(pod):
+    if node_of(pod):
         return None
     for one in (pod.get("status") or {}).get("conditions") or ():
         if one.get("type") == "PodScheduled" and one.get("status") == "False":

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from roles.engine import kube
 from roles.engine.autoscaling.created import CONTAINERS, as_created, quantity, refused
 from roles.engine.autoscaling.decide import ScalingScene
-from roles.engine.kube import Object, is_ending, is_over, namespace_and_name
-from roles.engine.kubelet import amounts
+from roles.engine.kube import Object, amounts, namespace_and_name
+from roles.engine.kube.pods import is_alive, node_of
+from roles.engine.kube.resources import requests as pod_requests
 from roles.engine.placement import ClusterView, place_all
-from roles.engine.placement import requests as pod_requests
 
 if TYPE_CHECKING:
     from roles.engine.autoscaling.read import ScalingWorld
@@ -47,11 +47,7 @@ def more_pods(scene: ScalingScene) -> int:
 
 def alive(scene: ScalingScene) -> list[Object]:
     """The pods that live, also those without a node."""
-    return [pod for pod in scene.pods if not is_over(pod) and not is_ending(pod)]
-
-
-def has_node(pod: Object) -> bool:
-    return bool((pod.get("spec") or {}).get("nodeName"))
+    return list(filter(is_alive, scene.pods))
 
 
 # ---- quotas
@@ -159,7 +155,7 @@ def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) ->
     """Pods up to maxReplicas that no node can take, also those that exist and wait for a node. None too if daytwo cannot judge it; their
     volumes are not judged."""
     pod = _pod(scene, world)
-    waiting = [one for one in alive(scene) if not has_node(one)]
+    waiting = [one for one in alive(scene) if not node_of(one)]
     count = min(more_pods(scene) + len(waiting), MOST_PLACED)
     if pod is None or not count:
         return None
@@ -190,7 +186,7 @@ def _on_each_node(wanted: Sequence[Object], view: ClusterView) -> tuple[int, str
     alone = [{**pod, "spec": _without_neighbours(pod["spec"])} for pod in wanted]
     by_node: dict[str, list[Object]] = {}
     for pod in view.pods:
-        by_node.setdefault(str(pod["spec"].get("nodeName") or ""), []).append(pod)
+        by_node.setdefault(node_of(pod), []).append(pod)
     fits, reasons = 0, Counter[str]()
     for node in view.nodes:
         found = place_all(alone, replace(view, nodes=[node], pods=by_node.get(str(node["metadata"]["name"]), [])))

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from roles.engine.autoscaling.model import Autoscaler, Condition, Ref, time_of
 from roles.engine.bounds import span
-from roles.engine.kube import Object, controller, is_ending, is_over, namespace_and_name
-from roles.engine.kubelet import amounts
+from roles.engine.kube import Object, amounts, controller, namespace_and_name
+from roles.engine.kube.pods import is_alive, node_of
 
 VPA = "VerticalPodAutoscaler"
 PROVIDED, NO_PODS = "RecommendationProvided", "NoPodsMatched"
@@ -157,7 +157,7 @@ def outlook(scene: VerticalScene, now: datetime) -> Outlook:
     """What its updater does next, by the rules of version 1.8 and default flags."""
     item = scene.vertical
     # Its updater sees no pod that has no node yet (pkg/updater/main.go).
-    pods = [pod for pod in scene.pods if not is_over(pod) and not is_ending(pod) and (pod.get("spec") or {}).get("nodeName")]
+    pods = [pod for pod in scene.pods if is_alive(pod) and node_of(pod)]
     if item.mode == "Off":
         return Outlook("off", "mode Off: it recommends, and changes no pod")
     if not scene.controls:

@@ -15,7 +15,7 @@ from roles.engine.autoscaling.model import ODD
 from roles.engine.autoscaling.problems import ScalingProblem, Severity, not_judged, vertical_resources
 from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
 from roles.engine.bounds import span
-from roles.engine.kubelet import amounts
+from roles.engine.kube import amounts
 
 #: The first minor of Kubernetes that resizes pods in place by default (KEP-1287).
 IN_PLACE_MINOR = 33

@@ -13,8 +13,9 @@ from roles.engine.autoscaling.model import ODD, Autoscaler, time_of
 from roles.engine.autoscaling.parse import selector_text
 from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH
 from roles.engine.autoscaling.vertical import VPA, Vertical, VerticalScene
-from roles.engine.kube import Object, is_ending, is_over, namespace_and_name
+from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.names import RESOURCES_OF_KINDS
+from roles.engine.kube.pods import is_alive
 
 LEASES_PATH = "/apis/coordination.k8s.io/v1/leases"
 #: The lease by which the admission controller shows the updater that it runs (pkg/utils/status).
@@ -83,7 +84,7 @@ class _Reading:
             raise
         except (ApiError, ValueError) as error:
             return None, str(error), ()
-        return found, "", [pod for pod in pods if not is_over(pod) and not is_ending(pod)]
+        return found, "", [pod for pod in pods if is_alive(pod)]
 
 
 def read_verticals(

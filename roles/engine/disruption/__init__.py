@@ -18,7 +18,7 @@ from roles.engine.disruption.keepers import Keeper, Keeps
 from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
 from roles.engine.disruption.lint_budgets import lifted_by, overlaps, pods_per_node
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Scale, Unscaled
-from roles.engine.disruption.problem import HPA, RULES, Problem, Severity, stays_in_a_drain
+from roles.engine.disruption.problem import HPA, RULES, Problem, Severity
 from roles.engine.disruption.read import (
     BUDGETS_PATH,
     KINDS_OF_DISRUPTION,
@@ -70,7 +70,6 @@ __all__ = [
     "read_disruption",
     "read_lint",
     "scaled",
-    "stays_in_a_drain",
     "strays_of",
     "strays_text",
 ]

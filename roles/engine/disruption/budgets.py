@@ -17,7 +17,8 @@ from typing import Any, overload
 from roles.engine.bounds import EARLIEST, moment, span
 from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
-from roles.engine.kube import Object, is_ending, is_over, is_ready, namespace_and_name, owner_ref
+from roles.engine.kube import Object, is_ending, is_ready, namespace_and_name, owner_ref
+from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import LabelSelector, label_selector
 
 #: How long an eviction that the API server allowed counts, if the pod is not deleted (DeletionTimeout).
@@ -171,7 +172,7 @@ class BudgetState:
             return "it has neither minAvailable nor maxUnavailable"
         if self.allows_none:
             return f"{found[0]} {found[1]} allows none"
-        alive = [pod for pod in self.pods if not is_over(pod) and not is_ending(pod)]
+        alive = [pod for pod in self.pods if is_alive(pod)]
         if not alive:
             return ""
         if self.numbers.expected_pods <= 0 and self.counts_scales:
@@ -318,7 +319,7 @@ def _state(budget: Object, pods: Mapping[tuple[str, str, str], Sequence[Object]]
     rule = _rule(budget)
     by_scale = counts_scales(budget)
     unmanaged = tuple(namespace_and_name(pod)[1] for pod in matched if owner_ref(pod) is None) if by_scale else ()
-    attainable = sum(one.replicas for one in controllers) + sum(not is_over(pod) and not is_ending(pod) for pod in alone)
+    attainable = sum(one.replicas for one in controllers) + sum(is_alive(pod) for pod in alone)
     who = keepers(budget, matched, live), counters(controllers)
     problem: Unscaled | None = Unscaled(selector.problem, lasts=True) if selector.problem else unscaled if by_scale else None
     expected = desired = 0

@@ -13,7 +13,8 @@ from enum import Enum
 
 from roles.engine.disruption.owners import Controller, DisruptionObjects
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, OwnerRef, controllers_of, is_ending, is_over, managers, owner_ref, owner_refs
+from roles.engine.kube import Object, OwnerRef, controllers_of, managers, owner_ref, owner_refs
+from roles.engine.kube.pods import is_alive
 
 #: Kinds of Kubernetes itself, by the group of their API: their controllers change no budget, and daytwo knows what they do with pods.
 KNOWN = frozenset(
@@ -92,7 +93,7 @@ def _managers(budget: Object) -> Iterator[Keeper]:
 
 def _of_pods(pods: Iterable[Object], live: DisruptionObjects) -> Iterator[Keeper]:
     for pod in pods:
-        ref = None if is_over(pod) or is_ending(pod) else live.creator(pod)
+        ref = None if not is_alive(pod) else live.creator(pod)
         if ref is not None and not _is_known(ref):
             yield _by_owner(Keeps.PODS, ref)
 

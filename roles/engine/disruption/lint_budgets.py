@@ -13,22 +13,10 @@ from roles.engine.bounds import span
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState, scaled
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.owners import Controller, DisruptionObjects
-from roles.engine.disruption.problem import (
-    Problem,
-    ReplicaRange,
-    Scene,
-    Severity,
-    autoscaler,
-    count,
-    few,
-    full_name,
-    is_alive,
-    node_of,
-    stuck,
-    unhealthy,
-)
+from roles.engine.disruption.problem import Problem, ReplicaRange, Scene, Severity, autoscaler, count, few, unhealthy
 from roles.engine.disruption.strays import by_owner, strays_of, strays_text
-from roles.engine.kube import Object, is_over, namespace_and_name
+from roles.engine.kube import Object, full_name, namespace_and_name
+from roles.engine.kube.pods import is_alive, is_over, node_of, stuck
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
 _QUIET = span(60)

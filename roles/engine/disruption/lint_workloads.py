@@ -10,8 +10,9 @@ from roles.engine.bounds import moment, span
 from roles.engine.disruption.budgets import BudgetState, budgets_of
 from roles.engine.disruption.lint_budgets import alive, name_of
 from roles.engine.disruption.owners import Controller, Unscaled
-from roles.engine.disruption.problem import WEBHOOKS, Problem, Scene, count, few, full_name, is_alive, node_of, service_of, stays_in_a_drain
-from roles.engine.kube import Object, is_ending, is_over, is_ready, namespace_and_name
+from roles.engine.disruption.problem import WEBHOOKS, Problem, Scene, count, few, service_of
+from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name
+from roles.engine.kube.pods import is_alive, is_over, node_of, stays_in_a_drain
 from roles.engine.kube.selectors import label_selector
 from roles.engine.placement import Move, PodVolume, Storage
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import Controller, DisruptionObjects
-from roles.engine.kube import Object, is_ending, is_over, is_ready, namespace_and_name, owner_ref
+from roles.engine.kube import Object, is_ending, is_ready, namespace_and_name
+from roles.engine.kube.pods import is_over, stuck
 
 Severity = Literal["critical", "warning", "note"]
 #: The rules by name; docs/disruption.md has a row for each.
@@ -36,11 +37,7 @@ RULES = (
 )
 HPA = "HorizontalPodAutoscaler"
 WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
-MIRROR = "kubernetes.io/config.mirror"
 _FEW = 5
-#: Reasons of a waiting container that does not start by itself. (pkg/kubelet/kuberuntime, pkg/kubelet/images)
-_STUCK = frozenset(("CrashLoopBackOff", "RunContainerError", "CreateContainerError", "CreateContainerConfigError", "ImagePullBackOff"))
-_STUCK_RESTARTS = 3
 
 
 @dataclass(frozen=True)
@@ -81,44 +78,6 @@ def few(names: Collection[str]) -> str:
 
 def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def full_name(pod: Object) -> str:
-    return "/".join(namespace_and_name(pod))
-
-
-def node_of(pod: Object) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
-
-
-def is_alive(pod: Object) -> bool:
-    """A pod that a drain would have to evict, or that is to come: neither finished nor ending."""
-    return not is_over(pod) and not is_ending(pod)
-
-
-def stays_in_a_drain(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
-    """A static pod, or a pod of a DaemonSet (of Kubernetes' own kind, not of another API group): a drain leaves it alone.
-
-    `daemon_sets`: the UIDs of those that exist; None: not known, so the pod's own words count.
-    """
-    if MIRROR in (pod["metadata"].get("annotations") or {}):
-        return True
-    ref = owner_ref(pod)
-    return ref is not None and (ref.kind, ref.group) == ("DaemonSet", "apps") and (daemon_sets is None or ref.uid in daemon_sets)
-
-
-def stuck(pod: Object) -> str:
-    """Why a pod does not become Ready by itself: the reason of its waiting container, or that it keeps failing; "" if it may."""
-    status = pod.get("status") or {}
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for one in status.get(kind) or ():
-            reason = str(((one.get("state") or {}).get("waiting") or {}).get("reason") or "")
-            if reason in _STUCK:
-                return reason
-            ended = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated")
-            if not one.get("ready") and ended and int(one.get("restartCount") or 0) >= _STUCK_RESTARTS:
-                return f"restarted {one['restartCount']} times"
-    return ""
 
 
 def unhealthy(pod: Object) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import DisruptionObjects, Unscaled
-from roles.engine.kube import Object, OwnerRef, is_over, namespace_and_name, owner_ref
+from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
+from roles.engine.kube.pods import is_over
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,16 @@ from roles.engine.context import StepContext
 from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.draining.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.draining.evicting import Evictor, NotEvicted, begin_move
-from roles.engine.draining.fates import has_ended, is_cut
+from roles.engine.draining.fates import is_cut
 from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.draining.planning import plan_drain
 from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
 from roles.engine.draining.run_limit import RunLimit
 from roles.engine.draining.surging import Surger
-from roles.engine.draining.workloads import node_of, ready_elsewhere
+from roles.engine.draining.workloads import ready_elsewhere
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, namespace_and_name, uid
+from roles.engine.kube.pods import has_ended, node_of
 from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, FieldChange, NotDone, Session
 from roles.engine.placement import own_names
 from roles.engine.rollout import ClusterStep, Stage, table

@@ -8,7 +8,8 @@ from typing import Any
 from roles.engine.detail import counted
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining.model import PodFate
-from roles.engine.kube import Object, is_ending, is_over, is_ready, namespace_and_name, uid
+from roles.engine.kube import Object, full_name, is_ready, namespace_and_name, uid
+from roles.engine.kube.pods import is_alive
 
 WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 #: Keys that limit what a webhook is asked about; daytwo does not evaluate them.
@@ -45,7 +46,7 @@ def webhook_problems(pods: Sequence[PodFate], live: DisruptionObjects) -> tuple[
         backends = _backends(live, key)
         if not backends or not all(uid(pod) in leaving for pod in backends):
             continue
-        names = ", ".join(sorted("/".join(namespace_and_name(pod)) for pod in backends))
+        names = ", ".join(sorted(full_name(pod) for pod in backends))
         what = f"webhook {hook.get('name')} of {where} (failurePolicy Fail): its only backends leave ({names})"
         gap = any(one.fate != "surged" and _alone(one) for pod in backends if (one := leaving.get(uid(pod))) is not None)
         if not gap:
@@ -84,8 +85,7 @@ def _backends(live: DisruptionObjects, key: tuple[str, str]) -> list[Object]:
         if namespace_and_name(pod)[0] == key[0]
         and selector.items() <= (pod["metadata"].get("labels") or {}).items()
         and is_ready(pod)
-        and not is_ending(pod)
-        and not is_over(pod)
+        and is_alive(pod)
     ]
 
 

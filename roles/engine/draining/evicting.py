@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 from roles.engine.api import ApiFailure, Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.context import Fields, StepContext
 from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, read_disruption
-from roles.engine.draining.fates import has_ended, is_cut, kept_by
+from roles.engine.draining.fates import is_cut, kept_by
 from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.planning import waits_for_place
 from roles.engine.draining.reading import Look, cluster_time, pod_path, read_drain
 from roles.engine.draining.volumes import not_detached
-from roles.engine.draining.workloads import node_of, ready_elsewhere
+from roles.engine.draining.workloads import ready_elsewhere
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
+from roles.engine.kube.pods import has_ended, node_of
 from roles.engine.object_changes import LOOK_AGAIN, NotDone, Session, workload_rollout
 from roles.engine.rollout import Outcome
 from roles.engine.timeouts import Deadline

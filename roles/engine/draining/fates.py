@@ -11,30 +11,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from roles.engine.api import MIRROR
 from roles.engine.bounds import moment, span
-from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, stays_in_a_drain, strays_of, strays_text
+from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, strays_of, strays_text
 from roles.engine.draining.model import MOST_SECONDS, DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.draining.waves import has_storage
 from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, is_ending, is_over, uid
+from roles.engine.kube import Object, is_ending, uid
+from roles.engine.kube.pods import broken, has_ended, is_over, is_static, stays_in_a_drain
 from roles.engine.object_changes import workload_rollout
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 #: A pod that should be gone for longer than this does not end by itself.
 STUCK = span(60)
-#: Why a container waits that does not start before someone repairs it (pkg/kubelet/images/types.go; kuberuntime).
-BROKEN = (
-    "CrashLoopBackOff",
-    "ImagePullBackOff",
-    "ErrImagePull",
-    "ErrImageNeverPull",
-    "InvalidImageName",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-)  # fmt: skip
 _LOCAL = "allow it with --data allow_local_data=true"
 _UNMANAGED = "delete it yourself, or allow it with --data allow_unmanaged=true"
 
@@ -59,7 +48,7 @@ class Judge:
         return self._stays(pod, workload, made) or self._blocked(pod, workload, made) or self._leaves(pod, workload, made)
 
     def _stays(self, pod: Object, workload: PodWorkload | None, made: Callable[..., PodFate]) -> PodFate | None:
-        if MIRROR in (pod["metadata"].get("annotations") or {}):
+        if is_static(pod):
             return made("stays", "a static pod: only its node ends it")
         if has_ended(pod):
             return made("stays", f"it is finished ({pod['status']['phase']}) and holds nothing")
@@ -184,19 +173,9 @@ def _unstick(pod: Object, held: str) -> str:
 
 def never_healthy(state: BudgetState) -> str:
     """Why a budget that allows none now stays so until someone repairs its pods; "" if they may become Ready by themselves."""
-    broken = {uid(pod): f"{pod['metadata']['name']} ({why})" for pod in state.pods if (why := broken_because(pod))}
-    if broken and state.attainable - len(broken) <= state.numbers.desired_healthy:
-        return f"it stays so until someone repairs {', '.join(broken.values())}"
-    return ""
-
-
-def broken_because(pod: Object) -> str:
-    """Why a pod does not become Ready by itself; "" if it may."""
-    status: Mapping[str, Any] = pod.get("status") or {}
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        reason = str(((one.get("state") or {}).get("waiting") or {}).get("reason") or "")
-        if reason in BROKEN:
-            return reason
+    names = {uid(pod): f"{pod['metadata']['name']} ({why})" for pod in state.pods if (why := broken(pod))}
+    if names and state.attainable - len(names) <= state.numbers.desired_healthy:
+        return f"it stays so until someone repairs {', '.join(names.values())}"
     return ""
 
 
@@ -204,16 +183,6 @@ def stays(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
     """A drain leaves the pod on its node: static, finished, or of a DaemonSet. `daemon_sets`: the UIDs of those that exist; None: not
     known, so what the pod itself says counts."""
     return has_ended(pod) or stays_in_a_drain(pod, daemon_sets)
-
-
-def has_ended(pod: Object) -> bool:
-    """The pod is finished, and holds nothing of its node.
-
-    One that is being deleted is finished before its node has released its volumes and cgroup: only then does its kubelet delete it without
-    a grace period (pkg/kubelet/status/status_manager.go: canBeDeleted). What is there after that is an object that a finalizer keeps, with
-    a period of 0 (apiserver, registry/generic/registry/store.go: markAsDeleting).
-    """
-    return is_over(pod) and not (is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds"))
 
 
 def empty_dirs(pod: Object) -> list[str]:

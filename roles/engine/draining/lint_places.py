@@ -17,7 +17,8 @@ from roles.engine.draining.planning import cluster_view, passing_taints
 from roles.engine.draining.reading import MORE_KINDS, with_schedulers
 from roles.engine.draining.replacing import replacement
 from roles.engine.draining.waves import in_order
-from roles.engine.draining.workloads import Workloads, node_of
+from roles.engine.draining.workloads import Workloads
+from roles.engine.kube.pods import node_of
 from roles.engine.object_changes import API_WAIT
 from roles.engine.placement import Outcome, Placement, place_all
 from roles.engine.proof import Cluster

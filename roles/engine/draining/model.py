@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roles.engine.kube import Object, namespace_and_name, uid
+from roles.engine.kube import Object, full_name, uid
 from roles.engine.placement import PodVolume
 
 #: What becomes of a pod: `evicted` by the Eviction API; `surged`: replaced first, then removed by its ReplicaSet; `deleted`: by consent,
@@ -93,7 +93,7 @@ class PodFate:
 
     @property
     def name(self) -> str:
-        return "/".join(namespace_and_name(self.pod))
+        return full_name(self.pod)
 
     @property
     def uid(self) -> str:

@@ -17,9 +17,10 @@ from roles.engine.draining.surge import find_surges
 from roles.engine.draining.volumes import no_place, times, with_volumes
 from roles.engine.draining.volumes import warnings as volume_warnings
 from roles.engine.draining.waves import cut, in_order, shares
-from roles.engine.draining.workloads import Workloads, node_of
+from roles.engine.draining.workloads import Workloads
 from roles.engine.inputs import unmatched
 from roles.engine.kube import Object
+from roles.engine.kube.pods import node_of
 from roles.engine.placement import ClusterView, Placement, differs, place_all, without_passing
 
 

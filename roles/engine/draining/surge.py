@@ -16,7 +16,8 @@ from typing import Any
 from roles.engine.draining.model import DrainConsents, PodWorkload
 from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
-from roles.engine.kube import FIELD_MANAGER, Object, controller, is_ending, is_over, namespace_and_name, uid, writers
+from roles.engine.kube import FIELD_MANAGER, Object, controller, namespace_and_name, uid, writers
+from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import workload_rollout
 from roles.engine.placement import Storage
 
@@ -47,7 +48,7 @@ def find_surges(doomed: Sequence[Object], workloads: Workloads, consents: DrainC
     seen: dict[str, str] = {}
     for pod in doomed:
         workload = workloads.of(pod)
-        if workload is None or is_over(pod) or is_ending(pod):
+        if workload is None or not is_alive(pod):
             continue
         seen[workload.key] = seen.get(workload.key, "") or workload.kind
         claim = doubt(workload.item, workloads.live.of(SURGES)) if workload.kind == "Deployment" and workload.item is not None else ""

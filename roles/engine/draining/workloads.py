@@ -10,7 +10,8 @@ from typing import Any
 from roles.engine.bounds import digits
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining.model import COUNTED, PodWorkload
-from roles.engine.kube import Object, OwnerRef, controller, is_ending, is_over, is_ready, namespace_and_name, owner_ref, replicas, uid
+from roles.engine.kube import Object, OwnerRef, controller, is_ready, namespace_and_name, owner_ref, replicas, uid
+from roles.engine.kube.pods import is_alive, node_of
 
 #: Kinds that are read, by the group of their API: an owner of another group with such a kind is another thing.
 GROUPS = {
@@ -43,7 +44,7 @@ class Workloads:
         """Pods that serve, by the UID of their workload."""
         found: dict[str, int] = {}
         for pod in self.live.of("Pod"):
-            if is_ready(pod) and not is_ending(pod) and not is_over(pod):
+            if is_ready(pod) and is_alive(pod):
                 top = self.live.top(pod)
                 found[top] = found.get(top, 0) + 1
         return found
@@ -79,20 +80,10 @@ class Workloads:
         )
 
 
-def node_of(pod: Object) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
-
-
 def ready_elsewhere(pods: Iterable[Object], of: Collection[str], nodes: Collection[str], gone: Collection[str] = ()) -> int:
     """How many pods serve that have one of the controllers `of` (UIDs), are not on `nodes`, and are not one of `gone` (UIDs)."""
     return sum(
-        is_ready(pod)
-        and not is_ending(pod)
-        and not is_over(pod)
-        and controller(pod) in of
-        and uid(pod) not in gone
-        and node_of(pod) not in nodes
-        for pod in pods
+        is_ready(pod) and is_alive(pod) and controller(pod) in of and uid(pod) not in gone and node_of(pod) not in nodes for pod in pods
     )
 
 

@@ -1,6 +1,6 @@
 """What Kubernetes says of its objects: identity, owners, field managers, names, selectors. Pure: raw JSON goes in, and nothing is asked."""
 
-from roles.engine.kube import field_managers, names, selectors
+from roles.engine.kube import amounts, field_managers, names, pods, resources, selectors
 from roles.engine.kube.field_managers import controllers_of
 from roles.engine.kube.objects import (
     COLLECTIONS,
@@ -11,8 +11,8 @@ from roles.engine.kube.objects import (
     bare,
     class_of,
     controller,
+    full_name,
     is_ending,
-    is_over,
     is_own,
     is_ready,
     managers,
@@ -34,13 +34,14 @@ __all__ = [
     "Object",
     "ObservedObjects",
     "OwnerRef",
+    "amounts",
     "bare",
     "class_of",
     "controller",
     "controllers_of",
     "field_managers",
+    "full_name",
     "is_ending",
-    "is_over",
     "is_own",
     "is_ready",
     "managers",
@@ -50,7 +51,9 @@ __all__ = [
     "others",
     "owner_ref",
     "owner_refs",
+    "pods",
     "replicas",
+    "resources",
     "selectors",
     "template",
     "uid",

@@ -26,7 +26,6 @@ COLLECTIONS = {
 }
 #: The API server fills these in; they are not part of the desired state.
 _FILLED_IN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
-_FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,11 @@ def version(item: Object) -> str:
 
 def namespace_and_name(item: Object) -> tuple[str, str]:
     return str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])
+
+
+def full_name(item: Object) -> str:
+    """NAMESPACE/NAME."""
+    return "/".join(namespace_and_name(item))
 
 
 @dataclass(frozen=True)
@@ -120,10 +124,6 @@ def is_ready(item: Object) -> bool:
     """The condition Ready of a pod or node is True."""
     conditions = (item.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-
-
-def is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
 def template(kind: str, item: Object) -> Mapping[str, Any]:

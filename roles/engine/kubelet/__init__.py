@@ -2,7 +2,6 @@
 
 from roles.engine.kubelet import (
     allocatable,
-    amounts,
     ask,
     blame,
     drained,
@@ -51,11 +50,9 @@ from roles.engine.kubelet.thresholds import (
     effective,
     parse_duration,
     parse_fraction,
-    parse_quantity,
     parse_reclaim,
     parse_threshold,
     shutdown_seconds,
-    whole,
     with_containerfs,
     without_unit,
 )
@@ -88,7 +85,6 @@ __all__ = [
     "Pending",
     "Threshold",
     "allocatable",
-    "amounts",
     "as_value",
     "ask",
     "blame",
@@ -102,7 +98,6 @@ __all__ = [
     "lookup",
     "parse_duration",
     "parse_fraction",
-    "parse_quantity",
     "parse_reclaim",
     "parse_threshold",
     "pending_sentences",
@@ -119,7 +114,6 @@ __all__ = [
     "static_pods",
     "thresholds",
     "wanted",
-    "whole",
     "with_containerfs",
     "with_fields",
     "with_own_reservations",

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.kubelet.amounts import HUGE_PAGES, added, listed, units
-from roles.engine.kubelet.thresholds import MEMORY, NODEFS, parse_quantity, parse_threshold, whole
+from roles.engine.kube.amounts import HUGE_PAGES, added, listed, parse_quantity, units, whole
+from roles.engine.kubelet.thresholds import MEMORY, NODEFS, parse_threshold
 from roles.engine.transaction import Refusal
 
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")

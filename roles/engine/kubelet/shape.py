@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from roles.engine.kubelet.thresholds import parse_duration, parse_quantity, parse_reclaim, parse_threshold
+from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kubelet.thresholds import parse_duration, parse_reclaim, parse_threshold
 
 #: For roles.engine.bounds.misshaped.
 SHAPE: Mapping[str, Any] = {

@@ -2,7 +2,7 @@
 
 Sources (Kubernetes 1.32 to 1.36): pkg/kubelet/eviction/helpers.go (ParseThresholdConfig, parsePercentage, UpdateContainerFsThresholds),
 pkg/kubelet/eviction/api/types.go (GetThresholdQuantity), pkg/kubelet/eviction/defaults_linux.go,
-k8s.io/apimachinery/pkg/api/resource/quantity.go (ParseQuantity), Go's time.ParseDuration and strconv.ParseFloat.
+Go's time.ParseDuration and strconv.ParseFloat.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from roles.engine.bounds import digits
+from roles.engine.kube.amounts import parse_quantity, whole
 
 MEMORY = "memory.available"
 ALLOCATABLE_MEMORY = "allocatableMemory.available"
@@ -37,9 +38,6 @@ DEFAULT_HARD: Mapping[str, str] = {MEMORY: "100Mi", NODEFS: "10%", NODEFS_INODES
 # The percentages that disable a signal. Only these texts do: 0.0% and 100.0% are thresholds.
 DISABLING = ("0%", "100%")
 
-_QUANTITY = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?")
-_POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NANO = 10**9
 _MOST_DIGITS = 100
 _PERCENTAGE = re.compile(r"[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
@@ -87,31 +85,6 @@ class Threshold:
     def hard(self) -> bool:
         """True if pods are evicted at once, without their grace period. A soft threshold with a grace period of 0 counts as hard."""
         return self.grace == 0
-
-
-def parse_quantity(text: str) -> Fraction:
-    """A resource.Quantity, exact to its smallest step (1n). Raises ValueError.
-
-    Suffixes: Ki Mi Gi Ti Pi Ei (powers of 2), n u m k M G T P E, or an exponent (1e3). A value between two steps is rounded away from 0.
-    """
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text!r} is not a quantity; write a number with or without a suffix: 500Mi, 1.5Gi, 2G, 1000")
-    sign, number, suffix, exponent = found.groups()
-    # Who may create an object may write any number of digits into some quantities; what is computed of one must stay a number of Python.
-    if len(number) > _MOST_DIGITS or (exponent is not None and not (len(exponent) < 5 and -100 <= int(exponent) <= 100)):
-        raise ValueError(f"{text[:40]!r} is out of the range of a quantity")
-    power = int(exponent) if exponent is not None else _POWERS.get(suffix or "", 0)
-    size = Fraction(number.rstrip(".")) * (Fraction(2) ** _BINARY[suffix] if suffix in _BINARY else Fraction(10) ** power)
-    size = Fraction(math.ceil(size * _NANO), _NANO)
-    if suffix in _BINARY:
-        size = min(size, Fraction(2**63 - 1))
-    return -size if sign == "-" else size
-
-
-def whole(quantity: Fraction) -> int:
-    """A quantity in whole units as Quantity.Value() returns it: rounded away from 0."""
-    return math.ceil(quantity) if quantity >= 0 else math.floor(quantity)
 
 
 def parse_fraction(text: str) -> Fraction:

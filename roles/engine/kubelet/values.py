@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from roles.engine.kubelet.thresholds import parse_duration, parse_quantity
+from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kubelet.thresholds import parse_duration
 
 # Fields with secret values: headers that a kubelet authenticates with.
 SECRETS = frozenset({"staticPodURLHeader"})

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from roles.engine.api import ApiFailure, Forbidden
 from roles.engine.bridge import show
 from roles.engine.kube import COLLECTIONS, Object, ObservedObjects, is_ready, uid
+from roles.engine.kube.pods import node_of
 from roles.engine.object_changes import workload_rollout
 from roles.engine.object_changes.outcome import NotDone
 from roles.engine.object_changes.session import Session
@@ -109,7 +110,7 @@ class RollOuts:
 
     def _still_there(self, key: str, old: Collection[Object], waited: float) -> str:
         """Show the old pods that did not end in time; returns a short text for the proof."""
-        what = workload_rollout.what_to_do(old, self._not_ready({str((pod.get("spec") or {}).get("nodeName") or "") for pod in old} - {""}))
+        what = workload_rollout.what_to_do(old, self._not_ready({node_of(pod) for pod in old} - {""}))
         text = f"{key}: all its new pods serve, and after {waited:.0f} s {workload_rollout.old_pods_text(old)}. {'; '.join(what)}"
         self.warnings.append((key, text))
         show(f"  WARNING: {text}")

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
-from roles.engine.kube import Object, class_of, controller, is_ending, is_over, owner_ref, replicas, uid
+from roles.engine.kube import Object, class_of, controller, is_ending, owner_ref, replicas, uid
+from roles.engine.kube.pods import is_over, node_of
 from roles.engine.transaction import mask_text
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).
@@ -146,7 +147,7 @@ def old_pods_text(pods: Collection[Object]) -> str:
 
 def _old_pod_text(pod: Object) -> str:
     meta = pod["metadata"]
-    where = f"{meta['name']} on {(pod.get('spec') or {}).get('nodeName') or 'no node'}"
+    where = f"{meta['name']} on {node_of(pod) or 'no node'}"
     if not is_ending(pod):
         return f"{where}, not deleted"
     held = f", held by {', '.join(meta['finalizers'])}" if meta.get("finalizers") else ""
@@ -165,7 +166,7 @@ def what_to_do(pods: Collection[Object], down: Collection[str]) -> list[str]:
     found = []
     for pod in pods:
         meta = pod["metadata"]
-        node = str((pod.get("spec") or {}).get("nodeName") or "")
+        node = node_of(pod)
         if node in down:
             found.append(
                 f"{node} is not ready: its pods end when its kubelet is back; if the machine is off for good: kubectl delete node {node}"

@@ -14,7 +14,8 @@ from typing import Any
 
 from roles.engine.bounds import digits, read_json
 from roles.engine.certificates import Material, Unread
-from roles.engine.kubelet import parse_duration, parse_quantity, parse_threshold
+from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kubelet import parse_duration, parse_threshold
 from roles.engine.pairs.picture import Handshake
 
 Relation = Callable[[Any, Any], str | None]

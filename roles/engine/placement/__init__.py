@@ -2,7 +2,6 @@
 
 from roles.engine.placement.admission import rejected_under
 from roles.engine.placement.findings import Verdict
-from roles.engine.placement.pods import host_ports, is_critical, is_static, requests
 from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
 from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments, in_node_status, own_names
@@ -25,15 +24,11 @@ __all__ = [
     "claims_of",
     "differs",
     "forecast",
-    "host_ports",
     "in_node_status",
-    "is_critical",
-    "is_static",
     "own_names",
     "place_all",
     "rejected_under",
     "removed_by",
-    "requests",
     "where",
     "without_passing",
 ]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.kubelet.amounts import units
-from roles.engine.placement import matching, pods
-from roles.engine.placement.pods import Object
+from roles.engine.kube import Object, pods, resources
+from roles.engine.kube.amounts import units
+from roles.engine.placement import matching
 
 _OS_LABEL = "kubernetes.io/os"
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
@@ -119,7 +119,7 @@ def _allowed(name: str, configuration: Mapping[str, Any]) -> bool:
 
 def _managers(pod: Object, node: Object, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Objection]:
     """Pods with CPUs, memory or devices of their own are given them again by the kubelet's own state, which daytwo does not model."""
-    requests = pods.requests(pod)
+    requests = resources.requests(pod)
     guaranteed = (pod.get("status") or {}).get("qosClass") == "Guaranteed"
     own_cpus = guaranteed and any(cpu >= 1 and cpu.denominator == 1 for cpu in _of_containers(pod))
     allocatable = (node.get("status") or {}).get("allocatable") or {}
@@ -139,4 +139,4 @@ def _managers(pod: Object, node: Object, before: Mapping[str, Any], after: Mappi
 
 def _of_containers(pod: Object) -> Iterator[Fraction]:
     for container in (*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())):
-        yield pods.container_requests(container).get("cpu", Fraction(0))
+        yield resources.container_requests(container).get("cpu", Fraction(0))

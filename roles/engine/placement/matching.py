@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from roles.engine.placement.pods import Object, labels
+from roles.engine.kube import Object
+from roles.engine.kube.pods import labels
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 SCHEDULES = ("NoSchedule", "NoExecute")

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from roles.engine.kubelet.amounts import units
-from roles.engine.placement import pods
-from roles.engine.placement.pods import Object
+from roles.engine.kube import Object, pods, resources
+from roles.engine.kube.amounts import units
 
 _QOS_ORDER = ("BestEffort", "Burstable", "Guaranteed")
 
@@ -48,9 +47,9 @@ def _freed(pod: Object, resource: str) -> int:
     a resource that it does not request."""
     if resource == "pods":
         return 1
-    as_a_whole = pods.pod_level(pod, "requests") or pods.pod_level(pod, "limits")
-    own = (pods.pod_level(pod, "requests") if as_a_whole else pods.own(pod)).get(resource, Fraction(0))
-    return units(resource, own + pods.overhead(pod).get(resource, Fraction(0)) if own else own)
+    as_a_whole = resources.pod_level(pod, "requests") or resources.pod_level(pod, "limits")
+    own = (resources.pod_level(pod, "requests") if as_a_whole else resources.own(pod)).get(resource, Fraction(0))
+    return units(resource, own + resources.overhead(pod).get(resource, Fraction(0)) if own else own)
 
 
 def _left(needed: Mapping[str, int], gone: Iterable[Object]) -> dict[str, int]:

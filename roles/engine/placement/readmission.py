@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
+from roles.engine.kube import Object, full_name, is_ending, pods, resources
+from roles.engine.kube.amounts import Amounts, listed, shown, units
 from roles.engine.kubelet.allocatable import allocatable
-from roles.engine.kubelet.amounts import Amounts, listed, shown, units
-from roles.engine.placement import pods, preemption
+from roles.engine.placement import preemption
 from roles.engine.placement.admission import Objection, after_room, before_room, pressures_of, under_pressure
-from roles.engine.placement.pods import Object
 
 Outcome = Literal["stays", "may be lost", "lost"]
 _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
@@ -88,7 +88,7 @@ def forecast(
     if it fits by both. Raises ValueError if an amount cannot be read.
     """
     of = list(of)
-    holds = {pods.name(pod): pods.held_again(pod) for pod in of}
+    holds = {full_name(pod): resources.held_again(pod) for pod in of}
     new = allocatable(after, node)
     under = pressures_of(node) if pressures is None else pressures
     now = {name: units(name, amount) for name, amount in listed((node.get("status") or {}).get("allocatable")).items()}
@@ -120,16 +120,16 @@ class _Kubelet:
 
     def admit(self, of: Sequence[Object]) -> tuple[Readmission, ...]:
         """All pods, in order; those of the same second in any order (the kubelet's sort is not stable)."""
-        live = sorted((pod for pod in of if not pods.is_finished(pod)), key=_order)
+        live = sorted((pod for pod in of if not pods.is_over(pod)), key=_order)
         for _, group in groupby(live, key=_order):
             together = list(group)
             base = list(self.sure)
             for pod in together:
                 at_least = [one for one in base if _among(one, self.sure)]
                 more = [one for one in (*self.sure, *self.maybe, *together) if one is not pod and not _among(one, at_least)]
-                at_most = [*at_least, *{pods.name(one): one for one in more}.values()]
+                at_most = [*at_least, *{full_name(one): one for one in more}.values()]
                 self._admit(pod, at_least, at_most)
-        return tuple(self.found[pods.name(pod)] for pod in live if not pods.is_terminating(pod))
+        return tuple(self.found[full_name(pod)] for pod in live if not is_ending(pod))
 
     def _admit(self, pod: Object, at_least: Sequence[Object], at_most: Sequence[Object]) -> None:
         lacks, surely = self._lacking(pod, at_most), self._lacking(pod, at_least)
@@ -141,8 +141,8 @@ class _Kubelet:
             of_room = self._preempt(pod, at_most, lacks, exact=len(at_most) == len(at_least))
         objections = [*early, *of_room, *late]
         objection = next((one for one in objections if one.sure), next(iter(objections), None))
-        known = self.found.get(pods.name(pod), _STAYS).outcome == "stays"
-        if objection is None and known and not pods.is_terminating(pod):
+        known = self.found.get(full_name(pod), _STAYS).outcome == "stays"
+        if objection is None and known and not is_ending(pod):
             self.sure.append(pod)
         elif objection is None or not objection.sure:
             self.maybe.append(pod)  # one that is terminating holds its room until it has ended
@@ -153,9 +153,9 @@ class _Kubelet:
         used: dict[str, int] = {"pods": 0}
         for other in others:
             used["pods"] += 1
-            for resource, amount in self.holds[pods.name(other)].items():
+            for resource, amount in self.holds[full_name(other)].items():
                 used[resource] = used.get(resource, 0) + amount
-        requested = {"pods": 1, **pods.asked_again(pod)}
+        requested = {"pods": 1, **resources.asked_again(pod)}
         found = []
         for resource in (*(name for name in _FIRST if name in requested), *sorted(requested.keys() - {*_FIRST})):
             if "/" in resource and resource not in self.room:
@@ -165,7 +165,7 @@ class _Kubelet:
         return tuple(found)
 
     def _note(self, pod: Object, objection: Objection | None) -> None:
-        name = pods.name(pod)
+        name = full_name(pod)
         if objection is None:
             self.found.setdefault(name, Readmission(name, "stays"))
         else:
@@ -174,7 +174,7 @@ class _Kubelet:
     def _preempt(self, pod: Object, admitted: Sequence[Object], lacks: Sequence[Lack], *, exact: bool) -> list[Objection]:
         """A critical pod preempts others; if it is not known which, all that it can preempt may be lost."""
         text = ", ".join(map(str, lacks))
-        why = f"{pods.name(pod)}, which is critical, preempts it: {text}"
+        why = f"{full_name(pod)}, which is critical, preempts it: {text}"
         killed = preemption.victims(pod, admitted, {lack.resource: lack.needed for lack in lacks})
         known = exact and killed is not None and not killed.any_of_equals
         for other in killed.pods if killed is not None and known else ():
@@ -186,7 +186,7 @@ class _Kubelet:
             if _among(other, self.sure):
                 self.sure = [one for one in self.sure if one is not other]
                 self.maybe.append(other)
-            if self.found.get(pods.name(other), _STAYS).outcome == "stays":
+            if self.found.get(full_name(other), _STAYS).outcome == "stays":
                 self._note(other, Objection("Preempting", why, False))
         if killed is not None:
             return []
@@ -212,5 +212,5 @@ def _ports(pod: Object, at_least: Iterable[Object], at_most: Iterable[Object]) -
     for others, sure in ((at_least, True), (at_most, False)):
         for other in others:
             if (port := pods.shared_port(mine, pods.host_ports(other))) is not None:
-                return [Objection("NodePorts", f"port {port[2]}/{port[1]} of the host is held by {pods.name(other)}", sure)]
+                return [Objection("NodePorts", f"port {port[2]}/{port[1]} of the host is held by {full_name(other)}", sure)]
     return []

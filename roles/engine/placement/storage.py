@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from roles.engine.harmless import one_line
-from roles.engine.placement import matching, pods
-from roles.engine.placement.pods import Object
+from roles.engine.kube import Object, full_name, pods
+from roles.engine.placement import matching
 
 
 class Move(Enum):
@@ -228,7 +228,7 @@ class Storage:
 
     @cached_property
     def _claims(self) -> dict[str, Object]:
-        return {pods.name(one): one for one in self._of("PersistentVolumeClaim")}
+        return {full_name(one): one for one in self._of("PersistentVolumeClaim")}
 
     @cached_property
     def _by_name(self) -> dict[str, Object]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from roles.engine.placement.pods import Object
+from roles.engine.kube import Object
 
 #: Keys as regular expressions, and who removes the taint, and when. docs/disruption.md has a row for each.
 PASSING: tuple[tuple[str, str], ...] = (

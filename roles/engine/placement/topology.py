@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.placement import matching, pods
+from roles.engine.kube import Object, is_ending, pods
+from roles.engine.placement import matching
 from roles.engine.placement.findings import Findings
-from roles.engine.placement.pods import Object
 from roles.engine.placement.world import Held, Room, Term, World, terms
 
 # A topology key and its value.
@@ -131,9 +131,7 @@ class Spread:
             return
         keys = {one.key for one in self._constraints}
         counted = [room for room in world.rooms.values() if keys <= room.labels.keys()]
-        mine = [
-            held for held in world.held.values() if pods.namespace(held.pod) == pods.namespace(pod) and not pods.is_terminating(held.pod)
-        ]
+        mine = [held for held in world.held.values() if pods.namespace(held.pod) == pods.namespace(pod) and not is_ending(held.pod)]
         for number, one in enumerate(self._constraints):
             eligible = {room.name: room.labels[one.key] for room in counted if _eligible(pod, room, one)}
             for value in eligible.values():

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from roles.engine.kubelet.amounts import shown
-from roles.engine.placement import matching, pods
+from roles.engine.kube import Object, full_name, is_ending, pods, resources
+from roles.engine.kube.amounts import shown
+from roles.engine.placement import matching
 from roles.engine.placement.findings import Findings, Verdict
-from roles.engine.placement.pods import Object
 from roles.engine.placement.profiles import DEFAULT
 from roles.engine.placement.topology import Affinity, Spread
 from roles.engine.placement.volumes import Volumes
@@ -96,8 +96,8 @@ class _Run:
         self._found: dict[int, Placement] = {}
         for pod in of:
             self._world.leaves(pod)
-        moved = {pods.name(pod) for pod in of}
-        self._waiting = [pod for pod in self._world.waiting if pods.name(pod) not in moved]
+        moved = {full_name(pod) for pod in of}
+        self._waiting = [pod for pod in self._world.waiting if full_name(pod) not in moved]
         for pod in self._waiting:
             self._hold(pod, assess(pod, self._world), waits=True)
 
@@ -142,13 +142,13 @@ class _Run:
         pressing = [*self._waiting, *(other for index, other in enumerate(self._of) if not self._found[index].fits)]
         for other in pressing:
             if pods.priority(other) > pods.priority(pod) and other["spec"].get("preemptionPolicy") != "Never":
-                return replace(found, outcome="unsure", why=(*found.why, f"{pods.name(other)} may preempt it: its priority is higher"))
+                return replace(found, outcome="unsure", why=(*found.why, f"{full_name(other)} may preempt it: its priority is higher"))
         return found
 
     def _apart(self, number: int, found: Placement) -> Placement:
         """A pod that fits may not start all the same: another pod, with a volume that only one node can have, goes to another node."""
         pod = self._of[number]
-        own = self._world.held.get(pods.name(pod))
+        own = self._world.held.get(full_name(pod))
         if not found.fits or own is None:
             return found
         shared = {volume.claim: volume for volume in self._world.storage.volumes(pod) if volume.waits and volume.claim}
@@ -160,7 +160,7 @@ class _Run:
 
     def _split(self, one: Held, other: Held) -> bool:
         """They may be on two nodes, and stay there."""
-        same = len(one.nodes | other.nodes) == 1 or pods.is_terminating(other.pod)
+        same = len(one.nodes | other.nodes) == 1 or is_ending(other.pod)
         return not same and not self._world.on_one_node(one.pod, other.pod)
 
 
@@ -173,7 +173,7 @@ def _depends(pod: Object) -> bool:
 
 def assess(pod: Object, world: World) -> Placement:
     """As `where`, in a world that the pod is not in."""
-    name = pods.name(pod)
+    name = full_name(pod)
     if gates := [str(one.get("name")) for one in pod["spec"].get("schedulingGates") or ()]:
         return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, (f"scheduling gate {', '.join(gates)} holds it",))
     volumes, affinity = Volumes(pod, world), Affinity(pod, world)
@@ -183,7 +183,7 @@ def assess(pod: Object, world: World) -> Placement:
     if volumes.no:
         return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, tuple(volumes.no))
     spread = Spread(pod, world)
-    requested, ports = pods.new_requests(pod), pods.host_ports(pod)
+    requested, ports = resources.new_requests(pod), pods.host_ports(pod)
     nodes: dict[str, Verdict] = {}
     local: list[Room] = []
     for room in world.rooms.values():

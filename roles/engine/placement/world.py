@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from roles.engine.kubelet import amounts
-from roles.engine.placement import matching, pods
-from roles.engine.placement.pods import Object
+from roles.engine.kube import Object, amounts, full_name, is_ending, pods, resources
+from roles.engine.kube.pods import node_of
+from roles.engine.placement import matching
 from roles.engine.placement.storage import HOSTNAME, Storage
 
 
@@ -82,11 +82,11 @@ class Held:
 
     @cached_property
     def name(self) -> str:
-        return pods.name(self.pod)
+        return full_name(self.pod)
 
     @cached_property
     def requests(self) -> dict[str, int]:
-        return pods.held(self.pod)
+        return resources.held(self.pod)
 
     @cached_property
     def ports(self) -> frozenset[pods.Port]:
@@ -160,18 +160,18 @@ class World:
         self.held: dict[str, Held] = {}
         self._users: dict[str, dict[str, Held]] = {}
         self.storage = Storage(view.of)
-        self.claims = None if view.claims is None else {pods.name(one): one for one in view.claims}
+        self.claims = None if view.claims is None else {full_name(one): one for one in view.claims}
         self.volumes = {str(one["metadata"]["name"]): one for one in view.volumes or ()}
         self.namespaces = None if view.namespaces is None else {str(one["metadata"]["name"]): pods.labels(one) for one in view.namespaces}
         for pod in view.pods:
-            node = str(pod["spec"].get("nodeName") or "")
-            if not pods.is_finished(pod) and node in self.rooms:
-                self.put(Held(pod, frozenset({node}), not pods.is_terminating(pod)))
+            node = node_of(pod)
+            if not pods.is_over(pod) and node in self.rooms:
+                self.put(Held(pod, frozenset({node}), not is_ending(pod)))
 
     @cached_property
     def waiting(self) -> list[Object]:
         """The pods that wait for a node."""
-        return [one for one in self.view.pods if not (one["spec"].get("nodeName") or pods.is_finished(one) or pods.is_terminating(one))]
+        return [one for one in self.view.pods if pods.is_alive(one) and not node_of(one)]
 
     def put(self, held: Held) -> None:
         """Also replaces where the pod was."""
@@ -183,7 +183,7 @@ class World:
             self._users.setdefault(claim, {})[held.name] = held
 
     def take(self, pod: Object) -> None:
-        found = self.held.pop(pods.name(pod), None)
+        found = self.held.pop(full_name(pod), None)
         if found is not None:
             for node in found.nodes:
                 self.rooms[node].add(found, -1)
@@ -196,7 +196,7 @@ class World:
 
     def leaves(self, pod: Object) -> None:
         """The pod is about to leave its node."""
-        found = self.held.get(pods.name(pod))
+        found = self.held.get(full_name(pod))
         if found is not None and found.certain:
             self.put(Held(found.pod, found.nodes, False))
 

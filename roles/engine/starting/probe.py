@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from roles.engine.harmless import one_line
+from roles.engine.kube.pods import is_over
 
 NAMESPACE: Final = "kube-system"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -62,7 +63,7 @@ def state_of(pod: Mapping[str, Any]) -> ProbeState:
     containers = status.get("containerStatuses") or ()
     if any((one.get("state") or {}).get("running") for one in containers):
         return "runs"
-    if status.get("phase") in ("Failed", "Succeeded"):
+    if is_over(pod):
         return "failed"
     ready = any((one.get("type"), one.get("status")) == ("PodReadyToStartContainers", "True") for one in status.get("conditions") or ())
     return "sandbox" if ready else "waits"

@@ -170,17 +170,18 @@ def test_none_left_names_what_is_missing() -> None:
     assert any("missing: 1 of 3" in one.why for one in absent)
 
 
-def crashing(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    items[-1]["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+def crashing(items: list[dict[str, Any]], reason: str = "CrashLoopBackOff") -> list[dict[str, Any]]:
+    items[-1]["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": {"reason": reason}}}]
     return items
 
 
-def test_a_failing_pod_that_the_budget_holds_is_a_deadlock() -> None:
-    items = crashing(spread(deployment(3, 3, ready=1)))
+@pytest.mark.parametrize("reason", ["CrashLoopBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"])
+def test_a_failing_pod_that_the_budget_holds_is_a_deadlock(reason: str) -> None:
+    items = crashing(spread(deployment(3, 3, ready=1)), reason)
     held = {"maxUnavailable": 1, "status": of_status(3, 2, 1, 0)}
     found = problems(*items, budget(**held))
     (one,) = (problem for problem in found if problem.rule == "unhealthy-deadlock")
-    assert one.severity == "critical" and "web-1-2 (CrashLoopBackOff)" in one.why and "not set, which means IfHealthyBudget" in one.why
+    assert one.severity == "critical" and f"web-1-2 ({reason})" in one.why and "not set, which means IfHealthyBudget" in one.why
     assert "none-left" not in {problem.rule for problem in found}, "one finding is enough"
     # As advised: the failing pod can go, and what is left is a budget that waits.
     assert rules(*items, budget(**held, unhealthyPodEvictionPolicy="AlwaysAllow")) == {"none-left": "warning"}

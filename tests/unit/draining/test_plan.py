@@ -271,11 +271,12 @@ def test_a_budget_that_refuses_for_now_does_not_refuse_the_run() -> None:
     assert "NOT NOW" in plan_text(found)
 
 
-def test_a_broken_pod_makes_it_last() -> None:
+@pytest.mark.parametrize("reason", ["CrashLoopBackOff", "RegistryUnavailable", "SignatureValidationFailed", "PreCreateHookError"])
+def test_a_broken_pod_makes_it_last(reason: str) -> None:
     items = [*spread(deployment(3, 3, ready=2), "w1", "w2", "w2"), budget(minAvailable=2, status=of_status(3, 2, 2, 0))]
-    items[4]["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    items[4]["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": {"reason": reason}}}]
     found = plan(*items)
-    assert "until someone repairs web-1-2 (CrashLoopBackOff)" in found.refusals[0]
+    assert f"until someone repairs web-1-2 ({reason})" in found.refusals[0]
 
 
 def test_pods_that_do_not_come_back_use_the_budget_up() -> None:

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.engine.kube import full_name
+from roles.engine.kube.pods import kubelet_uid
 from roles.engine.kubelet.thresholds import Amount, Threshold, effective
 from roles.eviction import predict
 from roles.eviction.order import oom_score_adj
@@ -36,7 +38,7 @@ def test_the_kubelets_own_results(case: dict[str, Any]) -> None:
     assert {signal: [seen.available, seen.capacity] for signal, seen in predict.readings(case["summary"]).items()} == expected["seen"]
     for one in pods:
         for container in (*one["spec"].get("initContainers", ()), *one["spec"]["containers"]):
-            assert oom_score_adj(one, container, case["capacity"], 36) == expected["adjust"][predict.name(one)][container["name"]]
+            assert oom_score_adj(one, container, case["capacity"], 36) == expected["adjust"][full_name(one)][container["name"]]
 
 
 def test_the_cases_are_diverse() -> None:
@@ -145,7 +147,7 @@ def test_only_the_priority_makes_a_pod_critical() -> None:
 
 def test_pods_that_have_ended_are_not_ranked() -> None:
     pods = [pod("a", phase="Succeeded"), pod("b", phase="Failed"), pod("c", phase="Pending"), pod("d")]
-    assert [predict.name(one) for one in predict.active(pods)] == ["default/c", "default/d"]
+    assert [full_name(one) for one in predict.active(pods)] == ["default/c", "default/d"]
 
 
 def test_the_qos_class_does_not_matter() -> None:
@@ -173,7 +175,7 @@ def test_the_usage_that_counts_on_each_disk() -> None:
     assert predict.usage("imagefs.available", one, used, APART) == 1
     assert predict.usage("imagefs.available", one, used, "images apart") == 0
     # An eviction only frees the pod's own data.
-    assert predict.freed("nodefs.available", summary(used), [one], "one")(predict.uid(one)) == 1 + 2 + 4
+    assert predict.freed("nodefs.available", summary(used), [one], "one")(kubelet_uid(one)) == 1 + 2 + 4
 
 
 SIDECAR = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"memory": "30Mi"}}}
@@ -221,7 +223,7 @@ def test_one_pod_after_the_other_until_it_is_enough() -> None:
     seen = summary(*(stats(name, memory=100 * MI) for name in ("a", "b", "critical", "c")), memory=(400 * MI, GI), all_pods=None)
     plain = predict.predict(seen, pods, node(), hard({"memory.available": "450Mi"}))
     assert plain.victims == ("default/b",)
-    assert plain.pressures[0].victims == (predict.Victim("default/b", predict.uid(pods[1]), 100 * MI, True),) and plain.pressures[0].enough
+    assert plain.pressures[0].victims == (predict.Victim("default/b", kubelet_uid(pods[1]), 100 * MI, True),) and plain.pressures[0].enough
     more = predict.predict(seen, pods, node(), hard({"memory.available": "450Mi"}, evictionMinimumReclaim={"memory.available": "100Mi"}))
     assert more.pressures[0].goal == 550 * MI and more.victims == ("default/b", "default/a")
     assert any("estimate" in note for note in more.notes) and not any("estimate" in note for note in plain.notes)
@@ -373,7 +375,7 @@ def test_the_order_does_not_depend_on_the_order_of_the_list(world: Any, signal: 
     seen, pods = world
     order = predict.rank(signal, seen, pods, layout, 36)
     assert [entry.place for entry in order] == list(range(1, len(pods) + 1))
-    assert sorted(entry.pod for entry in order) == sorted(map(predict.name, pods))
+    assert sorted(entry.pod for entry in order) == sorted(map(full_name, pods))
     chance.shuffle(pods)
     assert predict.rank(signal, seen, pods, layout, 36) == order
     assert all(entry.tied == (sum(other.rank == entry.rank for other in order) > 1) for entry in order)

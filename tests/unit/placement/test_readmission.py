@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.engine.placement import forecast, requests
+from roles.engine.kube.resources import requests
+from roles.engine.placement import forecast
 from tests.unit.placement.cluster import prefers_node
 
 GIB = 2**30

@@ -199,7 +199,7 @@ def test_nodes_that_earlier_runs_left_cordoned_are_back_when_others_are_drained(
 def pod(
     name: str, *, ready: bool = True, daemon: str = "", static: bool = False, started: str = "1970-01-01T00:03:20Z", ending: bool = False
 ) -> dict[str, Any]:
-    owners = [{"kind": "DaemonSet", "uid": daemon, "controller": True}] if daemon else []
+    owners = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "uid": daemon, "controller": True}] if daemon else []
     return {
         "metadata": {
             "namespace": "ns", "name": name, "ownerReferences": owners,

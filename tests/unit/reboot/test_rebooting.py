@@ -122,7 +122,7 @@ class Node:
             {
                 "metadata": {
                     "namespace": "kube-system", "name": "proxy",
-                    "ownerReferences": [{"kind": "DaemonSet", "uid": "d", "controller": True}],
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "uid": "d", "controller": True}],
                 },
                 "status": {"conditions": [{"type": "Ready", "status": "True" if self.boot == OLD or self.proxy_ready else "False"}]},
             }

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from roles.engine.kubelet import parse_quantity
+from roles.engine.kube.amounts import parse_quantity
 from roles.engine.timeouts import Deadline
 from roles.right_size import autoscaling, prometheus, resource_metrics
 from roles.right_size.autoscaling import UtilizationTarget, corrected

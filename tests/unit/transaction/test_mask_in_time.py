@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roles.engine.kubelet import parse_quantity
+from roles.engine.kube.amounts import parse_quantity
 from roles.engine.transaction import mask_manifest, mask_text
 
 LENGTH = 20_000

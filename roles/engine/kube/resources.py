@@ -1,8 +1,6 @@
-"""Pure: what a pod needs of a node: its requests, its ports, its rank. From the API's raw JSON.
+"""What a pod requests of a node. cpu in cores, all others in whole units, unless a function says otherwise. Pure.
 
-Sources (Kubernetes 1.36): k8s.io/component-helpers/resource/helpers.go (PodRequests; KEP-753, KEP-1287, KEP-2837),
-pkg/scheduler/util/utils.go (GetHostPorts), k8s.io/kube-scheduler/framework/types.go (HostPortInfo), pkg/kubelet/types/pod_update.go
-(IsCriticalPod).
+Sources (Kubernetes 1.36): k8s.io/component-helpers/resource/helpers.go (PodRequests; KEP-753, KEP-1287, KEP-2837).
 """
 
 from __future__ import annotations
@@ -11,59 +9,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.kubelet import amounts
+from roles.engine.kube import amounts
+from roles.engine.kube.objects import Object
+from roles.engine.kube.pods import is_sidecar
 
-# An object of the API, as its JSON.
-Object = Mapping[str, Any]
-# A port of the host: address, protocol, number.
-Port = tuple[str, str, int]
-
-CRITICAL = 2_000_000_000
-MIRROR = "kubernetes.io/config.mirror"
-ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, never bound
 RESIZE_PENDING = "PodResizePending"
-
-
-def name(pod: Object) -> str:
-    """NAMESPACE/NAME."""
-    return f"{namespace(pod)}/{pod['metadata']['name']}"
-
-
-def namespace(pod: Object) -> str:
-    return str(pod["metadata"].get("namespace") or "default")
-
-
-def labels(item: Object) -> Mapping[str, str]:
-    return (item.get("metadata") or {}).get("labels") or {}
-
-
-def is_static(pod: Object) -> bool:
-    return MIRROR in (pod["metadata"].get("annotations") or {})
-
-
-def priority(pod: Object) -> int:
-    return int(pod["spec"].get("priority") or 0)
-
-
-def is_critical(pod: Object) -> bool:
-    return is_static(pod) or priority(pod) >= CRITICAL
-
-
-def is_finished(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def is_terminating(pod: Object) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp"))
-
-
-def same(one: Object, other: Object) -> bool:
-    """True for the same pod; by UID if both have one."""
-    uids = one["metadata"].get("uid"), other["metadata"].get("uid")
-    return uids[0] == uids[1] if all(uids) else name(one) == name(other)
-
-
-# ---- requests
 
 
 def requests(pod: Object, *, actuated: bool = False) -> dict[str, Fraction]:
@@ -171,10 +121,6 @@ def _in_units(found: Mapping[str, Fraction]) -> dict[str, int]:
     return {resource: amounts.units(resource, amount) for resource, amount in found.items()}
 
 
-def is_sidecar(container: Object) -> bool:
-    return container.get("restartPolicy") == "Always"
-
-
 def overhead(pod: Object) -> dict[str, Fraction]:
     return amounts.listed(pod["spec"].get("overhead"))
 
@@ -185,27 +131,3 @@ def pod_level(pod: Object, kind: str) -> dict[str, Fraction]:
     return {
         resource: amount for resource, amount in found.items() if resource in ("cpu", "memory") or resource.startswith(amounts.HUGE_PAGES)
     }
-
-
-# ---- ports
-
-
-def host_ports(pod: Object) -> frozenset[Port]:
-    """The ports of the host that its containers and sidecars hold."""
-    spec = pod["spec"]
-    holders = [*(one for one in spec.get("initContainers") or () if is_sidecar(one)), *(spec.get("containers") or ())]
-    return frozenset(
-        (str(port.get("hostIP") or ANY_ADDRESS), str(port.get("protocol") or "TCP"), int(port["hostPort"]))
-        for one in holders
-        for port in one.get("ports") or ()
-        if int(port.get("hostPort") or 0) > 0
-    )
-
-
-def shared_port(some: frozenset[Port], others: frozenset[Port]) -> Port | None:
-    """A port of `some` that cannot be held beside `others`; an address conflicts with itself and with all addresses."""
-    for address, protocol, number in sorted(some):
-        for other, other_protocol, other_number in others:
-            if (protocol, number) == (other_protocol, other_number) and (address == other or ANY_ADDRESS in (address, other)):
-                return address, protocol, number
-    return None
