@@ -11,13 +11,11 @@ from roles.audit.model import Finding, Severity, SourcedSetting
 from roles.audit.strays import first_entry
 from roles.audit.view import View
 from roles.engine.editing import FormatError, flags, manifest, unit
-from roles.engine.kubelet import pending_sentences
+from roles.engine.kubelet import Kubelet, pending_arguments, pending_sentences, younger_files
 from roles.engine.node import Process
 from roles.engine.transaction import in_flight
 
 ACTIVE = "/var/lib/daytwo/active"
-# A node reports a file's time and its own clock in whole seconds.
-_SECONDS = 2
 
 
 def findings(view: View) -> Iterator[Finding]:
@@ -54,9 +52,8 @@ def _in_flight(view: View) -> Iterator[Finding]:
 
 def _reload(view: View) -> Iterator[Finding]:
     seen = view.seen
-    if seen.unit is None or not seen.unit.needs_daemon_reload:
+    if seen.unit is None or not seen.unit.unread:
         return
-    name = seen.unit.name
     new = list(_unread(view))
     gone = [path for path in (seen.unit.fragment, *seen.unit.dropins) if seen.data(path) is None]
     if not new and not gone:
@@ -74,8 +71,7 @@ def _reload(view: View) -> Iterator[Finding]:
             file=path,
             line=first_entry(unit.UnitFile(path, data)) if data is not None else None,
             value=f"NeedDaemonReload=yes, {path} {what}",
-            rule=f"{name} was edited on disk, and systemd has not read the edit: a restart of the kubelet still uses the old unit, and the"
-            " next daemon-reload loads the new one",
+            rule=f"{seen.unit.unread}: a restart of the kubelet still uses the old unit, and the next daemon-reload loads the new one",
             way_out="check the edit, then run `systemctl daemon-reload`, and restart the kubelet to apply it",
         )
 
@@ -96,9 +92,7 @@ def _kubelet(view: View) -> Iterator[Finding]:
     found = view.kubelet
     assert found is not None  # findings() has checked
     differences: list[Finding] = []
-    argv = found.service.known_argv
-    if argv is not None and argv != found.process.argv:
-        differences += _arguments(view, argv)
+    differences += _arguments(view, found)
     if found.process.binary_replaced:
         rule = "the kubelet's binary was replaced after the kubelet started: the next restart, for whatever reason, starts the new one"
         way_out = "restart the kubelet at a time that suits you, drained, one node at a time"
@@ -115,25 +109,16 @@ def _kubelet(view: View) -> Iterator[Finding]:
     yield from (finding for finding in _younger(view) if finding.file not in named)
 
 
-def _arguments(view: View, argv: Sequence[str]) -> Iterator[Finding]:
-    found = view.kubelet
-    assert found is not None  # findings() has checked
-    running, planned = set(found.process.argv), set(argv)
-    for flag in view.flags:
-        if not flag.masked and not ({f"--{flag.name}={flag.value}", f"--{flag.name}"} & running):
-            value = f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}"
-            rule = "the kubelet runs without this flag: the file was changed after the kubelet started, and the next restart applies it"
-            way_out = "restart the kubelet if the flag is intended; otherwise restore the file"
-            yield _stale(view, "kubelet", flag.name, flag.place.file, flag.place.line, value, rule, way_out)
-    for word in found.process.argv:
-        if word not in planned and word.startswith("--"):
-            name = word.removeprefix("--").partition("=")[0]
-            place = next((flag.place for flag in view.flags if flag.name == name and not flag.masked), None)
-            if place is None:
-                rule = "the kubelet runs with this flag, but no file of its unit has it any longer: the next restart removes it"
-                way_out = "restart the kubelet if that is intended; otherwise restore the flag"
-                path, line = found.service.command_path, found.service.command.line
-                yield _stale(view, "kubelet", name, path, line, word, rule, way_out)
+def _arguments(view: View, found: Kubelet) -> Iterator[Finding]:
+    for one in pending_arguments(found) or ():
+        place = next((flag.place for flag in reversed(view.flags) if flag.name == one.name and not flag.masked), None)
+        path, line = (place.file, place.line) if place else (found.service.command_path, found.service.command.line)
+        rule = "the kubelet runs without this flag: the file was changed after the kubelet started, and the next restart applies it"
+        way_out = "restart the kubelet if the flag is intended; otherwise restore the file"
+        if not one.then:
+            rule = "the kubelet runs with this flag, but no file of its unit has it any longer: the next restart removes it"
+            way_out = "restart the kubelet if that is intended; otherwise restore the flag"
+        yield _stale(view, "kubelet", one.name or None, path, line, " ".join(one.words(one.then or one.now)), rule, way_out)
 
 
 def _settings(view: View, differences: Sequence[str]) -> Iterator[Finding]:
@@ -152,15 +137,12 @@ def _younger(view: View) -> Iterator[Finding]:
     """Files that were written after the process started, whether or not their values differ."""
     found = view.kubelet
     assert found is not None  # findings() has checked
-    started = view.seen.started_at(found.process)
-    paths = [*([found.config_path] if found.config_path else []), *found.dropin_paths]
-    paths += [file.path for file in found.service.environment_files if file.present]
-    for path in paths:
-        file = view.seen.file(path)
-        if file is None or file.mtime <= started + _SECONDS:
-            continue
+    variables = (file.path for file in found.service.environment_files if file.present)
+    for path in (*younger_files(found), *(path for path in variables if view.seen.is_younger(path, found.process))):
         known = view.configuration is not None
-        value = f"written {file.mtime - started:.0f} s after the kubelet started"
+        file = view.seen.file(path)
+        assert file is not None  # it is younger
+        value = f"written {file.mtime - view.seen.started_at(found.process):.0f} s after the kubelet started"
         rule = "all its values that can be compared are in effect" if known else "whether its values are in effect is not known"
         rule = f"the file is newer than the kubelet's process; {rule}"
         way_out = "restart the kubelet at a time that suits you, to apply the file"

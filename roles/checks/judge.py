@@ -21,7 +21,7 @@ from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
 from roles.engine.kube import Object
-from roles.engine.kubelet import pending_sentences
+from roles.engine.kubelet import pending_arguments, pending_sentences, younger_files
 from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, in_flight
 
@@ -117,12 +117,8 @@ def _enabled(found: Evidence, _: NodeDesired) -> CheckVerdict:
 
 def _loaded(found: Evidence, _: NodeDesired) -> CheckVerdict:
     assert found.seen is not None and found.seen.unit is not None  # needs kubelet-running
-    if found.seen.unit.needs_daemon_reload:
-        return CheckVerdict(
-            "fail",
-            f"{found.seen.unit.name} was edited on disk and systemd has not read it: run `systemctl daemon-reload`, then check again",
-        )
-    return CheckVerdict("pass", "systemd has read the unit as it is on disk")
+    problems = [f"{unread}: run `systemctl daemon-reload`, then check again"] if (unread := found.seen.unit.unread) else []
+    return _verdict(problems, "systemd has read the unit as it is on disk")
 
 
 def _readable(found: Evidence, _: NodeDesired) -> CheckVerdict:
@@ -177,17 +173,11 @@ def _binary(found: Evidence, _: NodeDesired) -> CheckVerdict:
 def _arguments(found: Evidence, _: NodeDesired) -> CheckVerdict:
     kubelet = found.kubelet
     assert kubelet is not None
-    running, planned = kubelet.process.argv, kubelet.service.argv
-    if len(running) != len(planned):
-        extra = set(running[1:]) ^ {word.text for word in planned[1:]}
-        return CheckVerdict("fail", f"its arguments differ from its unit: {' '.join(sorted(extra))}: a restart changes them")
-    # The first word is the program; only systemd knows the value of a word with a specifier.
-    differ = [
-        f"it runs with {one}, {word.origin} has {word.text}"
-        for one, word in list(zip(running, planned, strict=True))[1:]
-        if word.known and one != word.text
-    ]
-    return _verdict(differ, f"{len(running) - 1} arguments, the same as in its unit")
+    differ = pending_arguments(kubelet)
+    if differ is None:
+        return CheckVerdict("unknown", "only systemd can resolve a word of its unit's command line, which may be any flags")
+    problems = [f"its arguments differ from its unit, and a restart applies {'; '.join(map(str, differ))}"] if differ else []
+    return _verdict(problems, f"{len(kubelet.process.argv) - 1} arguments, the same as in its unit")
 
 
 def _configuration(found: Evidence, _: NodeDesired) -> CheckVerdict:
@@ -195,9 +185,7 @@ def _configuration(found: Evidence, _: NodeDesired) -> CheckVerdict:
     assert kubelet is not None
     if isinstance(found.configuration, str):
         # Without the API: the process has read a file that is older than the process.
-        started = kubelet.seen.started_at(kubelet.process)
-        paths = [path for path in (kubelet.config_path, *kubelet.dropin_paths) if path]
-        newer = [path for path in paths if (file := kubelet.seen.file(path)) and file.mtime > started + 1]
+        newer = younger_files(kubelet)
         problems = [f"{path} was changed after the kubelet started; the kubelet reads it only at its start" for path in newer]
         return _verdict(problems, f"no configuration file is newer than the process (/configz: {found.configuration})")
     return _verdict(pending_sentences(kubelet, found.configuration), "/configz matches its files")

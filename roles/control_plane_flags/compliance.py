@@ -46,7 +46,7 @@ def unmet_files(seen: Observation, components: Mapping[str, Component], wanted: 
     found = []
     for path, desired in wanted.control_plane_files.items() if chosen(wanted.only, seen.host) else ():
         readers = [one for one in components.values() if naming(any_flag.every(one.argv), path)]
-        late = [one.name for one in readers if (file := seen.file(path)) and file.mtime > seen.started_at(one.process) + 1]
+        late = [one.name for one in readers if seen.is_younger(path, one.process)]
         now = seen.file(path)
         if now is None:
             found.append(UnmetFile(path, "was not read"))

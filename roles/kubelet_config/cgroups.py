@@ -21,7 +21,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube.pods import MIRROR
 from roles.engine.kubelet import Kubelet, KubeletState, runtime, runtime_file
 from roles.engine.kubelet.drained import DRIVER, RuntimeEdit
-from roles.engine.node import ObservationError, look
+from roles.engine.node import ObservationError, is_younger, look
 from roles.engine.node_changes import ComponentPlan
 from roles.engine.proof import Proof, Survey
 from roles.engine.timeouts import patient
@@ -29,8 +29,6 @@ from roles.engine.transaction import Change, FileEdit, Refusal, RuntimeRestart
 
 # For the last processes of pods that ended: the kubelet gives each its grace period.
 END_SECONDS = 60
-# A file's time is in whole seconds.
-_SECOND = 1
 _PODS_END = (
     "while it restarts no pod runs on the node; those that a drain leaves end as at a reboot (SIGTERM, and SIGKILL after 30 s; no preStop"
     " hook runs)"
@@ -97,7 +95,7 @@ def _edit(found: runtime.Runtime, wanted: str) -> RuntimeEdit:
         raise FormatError(f"{one_line(found.path)} {why or 'is no file that can be read'}")
     if others := [place for place in found.places if not place.startswith(f"{one_line(found.path)}:")]:
         raise FormatError(f"another file sets it, too ({'; '.join(others)})")
-    if file.mtime > found.started + _SECOND:
+    if is_younger(file.mtime, found.started):
         raise FormatError(f"{one_line(found.path)} was written after the runtime had started, and a restart would apply all of that")
     try:
         same = runtime_file.drivers(file.data) == dict(found.handlers)

@@ -151,7 +151,7 @@ ROUNDS: dict[str, Round] = {
         "cluster": ("lost-class", "priority-classes", "planted-web: does not exist"),
     },
     "second": {
-        "cp1": ("edited-environment", "kubelet-arguments", "--v=5: a restart changes them"),
+        "cp1": ("edited-environment", "kubelet-arguments", "a restart applies --v=5 (now"),
         "w1": ("other-gate", "kubelet-gates", "kubelet runs with HPAScaleToZero=true, wanted false"),
         "w2": ("other-threshold", "eviction-thresholds", "evictionHard: memory.available is 49Mi, wanted 50Mi"),
     },

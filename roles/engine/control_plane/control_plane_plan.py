@@ -73,7 +73,7 @@ def warnings(component: Component) -> list[str]:
     return [
         *found,
         f"{component.name}'s arguments differ from {component.file.path}: the kubelet has not applied the manifest; a change of it also"
-        f" brings: {'; '.join(others)}",
+        f" brings: {'; '.join(map(str, others))}",
     ]
 
 

@@ -402,7 +402,25 @@ def _meant(name: str, values: Sequence[str], kinds: Mapping[str, str]) -> object
     return items if kinds.get(name) == "list" else values[-1] if name in kinds else list(values)
 
 
-def differences(running: Sequence[str], planned: Sequence[str], kinds: Mapping[str, str] | None = None) -> list[str]:
+@dataclass(frozen=True)
+class FlagDifference:
+    """A flag that differs between two command lines, with its values in each: () if it is not there. `name` is "" for the program and
+    for the words that are no flag."""
+
+    name: str
+    now: tuple[str, ...]
+    then: tuple[str, ...]
+    what: str = ""
+
+    def __str__(self) -> str:
+        one, other = (" ".join(self.words(values)) or (f"no --{self.name}" if self.name else "(none)") for values in (self.then, self.now))
+        return f"{self.what}{one} (now {other})"
+
+    def words(self, values: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"--{self.name}={value}" if self.name else value for value in values)
+
+
+def differences(running: Sequence[str], planned: Sequence[str], kinds: Mapping[str, str] | None = None) -> list[FlagDifference]:
     """How the arguments `planned` differ from `running`, flag by flag: `--v=2 (now --v=9)`; [] if both mean the same, in whatever order
     and spelling.
 
@@ -412,18 +430,14 @@ def differences(running: Sequence[str], planned: Sequence[str], kinds: Mapping[s
     now, then = _parsed(running, known), _parsed(planned, known)
     found = []
     if now.program != then.program and (posixpath.basename(now.program) != posixpath.basename(then.program) or "/" in now.program):
-        found.append(f"the program {then.program} (now {now.program})")
+        found.append(FlagDifference("", (now.program,), (then.program,), "the program "))
     for name in [*then.values, *(name for name in now.values if name not in then.values)]:
-        one, other = now.values.get(name), then.values.get(name)
-        if one is None or other is None or _meant(name, one, known) != _meant(name, other, known):
-            found.append(f"{_flag_text(name, other)} (now {_flag_text(name, one)})")
+        one, other = now.values.get(name, ()), then.values.get(name, ())
+        if not one or not other or _meant(name, one, known) != _meant(name, other, known):
+            found.append(FlagDifference(name, tuple(one), tuple(other)))
     if now.others != then.others:
-        found.append(f"the words {' '.join(then.others) or '(none)'} (now {' '.join(now.others) or '(none)'})")
+        found.append(FlagDifference("", tuple(now.others), tuple(then.others), "the words "))
     return found
-
-
-def _flag_text(name: str, values: Sequence[str] | None) -> str:
-    return f"no --{name}" if values is None else " ".join(f"--{name}={value}" for value in values)
 
 
 def set_to(before: Sequence[str], after: Sequence[str], name: str, value: str | None, *, switch: bool = False) -> bool:

@@ -21,12 +21,14 @@ from roles.engine.kubelet.pending import (
     EMPTY_IS_DEFAULT,
     ZERO_COUNTS,
     Pending,
+    pending_arguments,
     pending_sentences,
     pending_settings,
     reads_as_unset,
     restarted,
     with_fields,
     with_own_reservations,
+    younger_files,
 )
 from roles.engine.kubelet.settings import as_value
 from roles.engine.kubelet.shape import SHAPE
@@ -100,6 +102,7 @@ __all__ = [
     "parse_fraction",
     "parse_reclaim",
     "parse_threshold",
+    "pending_arguments",
     "pending_sentences",
     "pending_settings",
     "reads_as_unset",
@@ -119,4 +122,5 @@ __all__ = [
     "with_own_reservations",
     "without_replaced",
     "without_unit",
+    "younger_files",
 ]

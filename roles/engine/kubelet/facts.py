@@ -173,10 +173,10 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
             f"{len(kubelets)} kubelets run on the node itself: {', '.join(f'PID {one.pid}' for one in kubelets)}",
             "stop all but the right one, and disable the units of the others",
         )
-    if running.needs_daemon_reload and to_change:
+    if running.unread and to_change:
         raise Refusal(
             host,
-            f"{running.name} was edited on disk and systemd has not read it: a restart would apply more than this change",
+            f"{running.unread}: the next daemon-reload would apply more than this change",
             "check the edit, then run `systemctl daemon-reload` on the node",
         )
     try:

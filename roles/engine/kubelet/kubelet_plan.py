@@ -132,8 +132,8 @@ def _touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
 def warnings(kubelet: Kubelet) -> list[str]:
     """What an operator should know before a restart of this kubelet, as far as the node itself shows it."""
     found = []
-    if others := pending.arguments(kubelet):
-        found.append(f"the running kubelet's arguments differ from its files; a restart also applies: {'; '.join(others)}")
+    if others := pending.pending_arguments(kubelet):
+        found.append(f"the running kubelet's arguments differ from its files; a restart also applies: {'; '.join(map(str, others))}")
     if kubelet.process.binary_replaced:
         found.append(another_binary(kubelet))
     found += map(str, kubelet.service.ignored)

@@ -16,6 +16,7 @@ from roles.engine.kubelet import schema
 from roles.engine.kubelet.facts import Kubelet
 from roles.engine.kubelet.settings import SPECIAL_SYNTAX, as_value, on_flags
 from roles.engine.kubelet.values import RESERVED, RESERVED_CPUS, in_effect, lookup, same_setting, shown, without_replaced
+from roles.engine.node import is_younger
 
 GATES = "featureGates"
 # Their Go types cannot tell 0 or "" from unset (config/v1beta1/types.go: no pointers), and their default is neither.
@@ -38,8 +39,6 @@ EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readO
 # Defaults that depend on another field (config/v1beta1/defaults.go), or on the node's cgroups.
 _DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePulls", "singleProcessOOMKill"})
 _HARD = "evictionHard"
-# A file's time is in whole seconds.
-_SECOND = 1
 #: Flags that name what a kubelet reads once, at its start, besides its configuration: by flag, what that is. (It reads certificates of its
 #: clients again while it runs.) docs/how-it-works.md has them.
 READ_ONCE = {
@@ -187,17 +186,17 @@ def kinds(minor: int | None) -> dict[str, str]:
     return {name: flag.kind for name, flag in schema.flags(minor).items()}
 
 
-def arguments(kubelet: Kubelet) -> list[str]:
-    """Flags that would differ after a restart; [] if only the node can resolve the unit's command line."""
-    planned = kubelet.service.known_argv
-    return [] if planned is None else flags.differences(kubelet.process.argv, planned, kinds(kubelet.process.minor))
+def pending_arguments(kubelet: Kubelet) -> list[flags.FlagDifference] | None:
+    """Flags that would differ after a restart, but not those whose values only the node can resolve; None if it may be any flags."""
+    hidden = {flags.name_of(word.text) for word in kubelet.service.argv if not word.known}
+    found = flags.differences(kubelet.process.argv, [word.text for word in kubelet.service.argv], kinds(kubelet.process.minor))
+    return None if "" in hidden else [one for one in found if one.name not in hidden]
 
 
 def younger_files(kubelet: Kubelet) -> list[str]:
     """The configuration files that were written after the process had started. It reads them only at its start."""
-    started = kubelet.seen.started_at(kubelet.process)
-    paths = [path for path in (kubelet.config_path, *kubelet.dropin_paths) if path]
-    return [path for path in paths if (file := kubelet.seen.file(path)) is not None and file.mtime > started + _SECOND]
+    paths = (kubelet.config_path, *kubelet.dropin_paths)
+    return [path for path in paths if path and kubelet.seen.is_younger(path, kubelet.process)]
 
 
 def read_once(kubelet: Kubelet) -> dict[str, str]:
@@ -209,11 +208,11 @@ def read_once(kubelet: Kubelet) -> dict[str, str]:
 def rewritten(kubelet: Kubelet, times: Mapping[str, int]) -> list[str]:
     """What of `read_once` was written after the kubelet had started, as sentences. `times`: when, by path, in seconds of its clock."""
     started, made = kubelet.seen.started_at(kubelet.process), flags.last_flag(kubelet.process.argv, "bootstrap-kubeconfig")
-    least = started + (_BOOTSTRAP_SECONDS if made else _SECOND)
+    least = started + (_BOOTSTRAP_SECONDS if made else 0)
     return [
         f"{path} was written after the kubelet had started, and a restart reads it ({what}): no revert brings the old one back"
         for path, what in read_once(kubelet).items()
-        if times.get(path, 0) > least
+        if is_younger(times.get(path, 0), least)
     ]
 
 

@@ -20,7 +20,7 @@ from roles.engine.bounds import read_json
 from roles.engine.editing import flags
 from roles.engine.harmless import one_line
 from roles.engine.kubelet.facts import Kubelet
-from roles.engine.node import File
+from roles.engine.node import File, start_time
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
@@ -58,7 +58,7 @@ class Runtime:
     problem: str = ""
     unit: str = ""
     path: str = ""
-    started: int = 0
+    started: float = 0.0
     file: File | None = None
 
     @property
@@ -105,9 +105,10 @@ def _parse(records: list[list[str]], single: Mapping[str, list[str]]) -> Runtime
     handlers = dict(_handlers(decoded(single["handlers"][1]).decode("utf-8", "replace")))
     if not problem and reported is None and not handlers:
         problem = "it does not report its cgroup driver to kubelets (CRI RuntimeConfig), and shows none in its status"
-    path, started = single.get("unit", ("", "0"))
+    path, clock, uptime, ticks, per_second = single.get("unit", ("", "0", "0", "0", "1"))
+    started = start_time(int(clock), float(uptime), int(ticks), int(per_second))
     unit = CONTAINERD if path else ""
-    return Runtime(name, reported, handlers, places, counted, problem, unit, _text(decoded(path)), int(started))
+    return Runtime(name, reported, handlers, places, counted, problem, unit, _text(decoded(path)), started)
 
 
 def _name(status: str, data: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from roles.engine.node.logind import MOST_LOCKS, Delay, Inhibitor, Logind, parse_inhibitor
 from roles.engine.node.look import FilesWanted, look
-from roles.engine.node.model import DELETED, File, Observation, Process, Replacement, minor_of
+from roles.engine.node.model import DELETED, File, Observation, Process, Replacement, is_younger, minor_of, start_time
 from roles.engine.node.named_files import parse_authorities, parse_files, read_files, read_trust
 from roles.engine.node.parse import ObservationError, parse, unreadable
 from roles.engine.node.virtual import MARKS, Mark, version_mark, virtual_mark
@@ -21,6 +21,7 @@ __all__ = [
     "ObservationError",
     "Process",
     "Replacement",
+    "is_younger",
     "look",
     "minor_of",
     "parse",
@@ -29,6 +30,7 @@ __all__ = [
     "parse_inhibitor",
     "read_files",
     "read_trust",
+    "start_time",
     "unreadable",
     "version_mark",
     "virtual_mark",

@@ -38,6 +38,18 @@ def minor_of(version: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
+def start_time(epoch: int, uptime: float, ticks: int, per_second: int) -> float:
+    """When a process started, in seconds of its node's clock (`epoch`, in whole seconds), from its clock ticks since boot: by that clock's
+    time now, however wrong it was at boot. Up to a second early."""
+    return epoch - (uptime - ticks / per_second)
+
+
+def is_younger(written: float, started: float) -> bool:
+    """True for what was certainly written after a process had started. `written`: in whole seconds, rounded down; `started`: a
+    `start_time`."""
+    return written >= started + 1
+
+
 @dataclass(frozen=True)
 class File:
     """One path on a node. `data` is None if it is not a regular file (or a link to one), or is over 1 MiB."""
@@ -167,8 +179,9 @@ class Unit:
         return int(self.first("MainPID") or 0)
 
     @property
-    def needs_daemon_reload(self) -> bool:
-        return self.first("NeedDaemonReload") == "yes"
+    def unread(self) -> str:
+        """That systemd needs a daemon-reload, as a clause; "" if it has read the unit as it is on disk."""
+        return f"{self.name} was edited on disk and systemd has not read it" if self.first("NeedDaemonReload") == "yes" else ""
 
 
 @dataclass(frozen=True)
@@ -248,4 +261,9 @@ class Observation:
 
     def started_at(self, process: Process) -> float:
         """When a process started, in seconds of the node's own clock."""
-        return self.epoch - (self.uptime - process.start_ticks / self.ticks_per_second)
+        return start_time(self.epoch, self.uptime, process.start_ticks, self.ticks_per_second)
+
+    def is_younger(self, path: str, process: Process) -> bool:
+        """True for a file that was written after a process had started (`is_younger`)."""
+        file = self.file(path)
+        return file is not None and is_younger(file.mtime, self.started_at(process))

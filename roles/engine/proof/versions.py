@@ -12,7 +12,7 @@ from roles.engine.bounds import moment
 from roles.engine.bridge import Remote, RemoteError, at_once, spawn, whole
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet, ask
-from roles.engine.node import Observation, Process, Replacement
+from roles.engine.node import Observation, Process, Replacement, is_younger
 from roles.engine.proof.cluster import Cluster
 from roles.engine.timeouts import patient
 
@@ -73,8 +73,7 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
     status = node.get("status") or {}
     beats = [one.get("lastHeartbeatTime") for one in status.get("conditions") or () if one.get("type") == "Ready"]
     since = moment(beats[0]) if beats else None
-    # Heartbeats have whole seconds, and the clock is read twice.
-    if since is None or since.timestamp() < seen.started_at(process) + 1:
+    if since is None or not is_younger(since.timestamp(), seen.started_at(process)):
         return None
     return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
 

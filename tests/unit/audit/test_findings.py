@@ -195,6 +195,20 @@ def test_an_argument_that_no_file_has_any_longer() -> None:
     assert found.name == "node-ip" and "no file of its unit has it any longer" in found.rule
 
 
+def test_the_same_arguments_in_another_order_and_spelling_are_no_finding() -> None:
+    argv = (node.KUBEADM_ARGV[0], "--max_pods", "50", "--node-labels=b=2,a=1", *node.KUBEADM_ARGV[:0:-1])
+    data = b'KUBELET_EXTRA_ARGS="--max-pods=50 --node-labels=a=1,b=2"\n'
+    assert of(stale.findings(make(argv=argv, files={EXTRA: data}, configuration={"maxPods": 50}))) == []
+
+
+def test_a_switch_with_another_value_is_a_finding() -> None:
+    argv = (*node.KUBEADM_ARGV, "--fail-swap-on")
+    found = one(
+        stale.findings(make(argv=argv, files={EXTRA: b"KUBELET_EXTRA_ARGS=--fail-swap-on=false\n"}, configuration={"failSwapOn": False}))
+    )
+    assert (found.kind, found.name, found.value) == ("stale", "fail-swap-on", "--fail-swap-on=false")
+
+
 def test_a_field_with_another_value_in_the_kubelet() -> None:
     data = config()
     found = one(stale.findings(make(files={CONFIG: data}, configuration={"maxPods": 250})))
@@ -208,15 +222,21 @@ def test_a_gate_with_another_value_in_the_process() -> None:
     assert of(stale.findings(make(files={CONFIG: data}, gates={"NodeSwap": False}))) == []
 
 
-def _younger(**changes: Any) -> View:
+def _younger(written: int = 1700003000, **changes: Any) -> View:
     """The configuration was written an hour after the kubelet's start (at 1699999049.5 by the node's clock)."""
-    entry = f"file {node.b64(CONFIG)} file 644 0 0 1700003000 {node.b64('/')}= - {node.b64(config())}="
+    entry = f"file {node.b64(CONFIG)} file 644 0 0 {written} {node.b64('/')}= - {node.b64(config())}="
     return make(extra=[entry], **changes)
 
 
 def test_a_file_younger_than_its_process() -> None:
     assert of(stale.findings(_younger())) == [("note", "stale", CONFIG, None)]
     assert of(stale.findings(_younger(asked=False))) == [("warning", "stale", CONFIG, None)]
+
+
+@pytest.mark.parametrize(("written", "reported"), [(1699999049, False), (1699999050, False), (1699999051, True)])
+def test_a_file_is_younger_if_its_second_began_after_the_start(written: int, reported: bool) -> None:
+    """The node's clock says whole seconds: the kubelet started at any time in the second from 1699999049.5 on."""
+    assert bool(of(stale.findings(_younger(written)))) == reported
 
 
 def test_what_differs_is_not_reported_again_for_its_age() -> None:

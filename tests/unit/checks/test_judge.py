@@ -86,7 +86,7 @@ POD = node.manifest("web")
         (evidence(needs_reload="yes", dropins=EXTRA_DROPIN), "kubelet-unit", "systemd has not read it"),
         (evidence(files={"/var/lib/kubelet/config.yaml": None}), "kubelet-files", r"/var/lib/kubelet/config\.yaml: .*cannot be read now"),
         (unwell(), "kubelet-healthy", r"http://127\.0\.0\.1:10248/healthz answers nothing: Connection refused"),
-        (evidence(dropins=EXTRA_DROPIN), "kubelet-arguments", r"--v=4: a restart changes them"),
+        (evidence(dropins=EXTRA_DROPIN), "kubelet-arguments", r"a restart applies --v=4 \(now no --v\)"),
         (evidence(configuration={**CONFIGURATION, "staticPodPath": "/x"}), "kubelet-configuration", "staticPodPath is /etc/kubernetes/manifests in its files"),
         (replace(evidence(), node=NOT_READY), "node-ready", r"Ready is False \(KubeletNotReady\): cni is gone"),
         (evidence(manifests={"web.yaml~": POD}), "manifests-clean", r"has files that are not manifests: web\.yaml~"),
@@ -143,6 +143,21 @@ def test_without_the_api_its_answers_are_unknown_and_all_else_is_judged() -> Non
     }
     # Gates are then compared with the files and the command line.
     assert told["kubelet-gates"] == ("fail", "kubelet: A is absent in its flags and files, wanted true")
+
+
+PLAIN = {"style": "plain", "argv": (*node.PLAIN_ARGV[:1], "--v", "2", *node.PLAIN_ARGV[2:0:-1])}
+
+
+def test_the_same_arguments_in_another_order_and_spelling_are_those_of_the_unit() -> None:
+    assert verdicts(evidence(**PLAIN))["kubelet-arguments"] == ("pass", "4 arguments, the same as in its unit")
+
+
+@pytest.mark.parametrize(("word", "outcome"), [(b"--node-ip=%i", "pass"), (b"%i", "unknown"), (b"$FROM_PAM", "unknown")])
+def test_of_words_that_only_systemd_can_resolve(word: bytes, outcome: str) -> None:
+    """A flag whose value is not known is not compared; any other such word may be any flags."""
+    unit = node.PLAIN_UNIT.replace(b"--v=2", b"--v=2 " + word).replace(b"[Service]", b"[Service]\nPassEnvironment=FROM_PAM")
+    found = evidence(style="plain", unit=unit, argv=(*node.PLAIN_ARGV, word.decode().replace("%i", "x").replace("$FROM_PAM", "--v=9")))
+    assert verdicts(found)["kubelet-arguments"][0] == outcome
 
 
 def test_without_the_api_a_file_that_is_newer_than_the_process_fails() -> None:

@@ -188,11 +188,11 @@ def test_the_same_words_in_another_order_or_spelling(one: str, other: str) -> No
     ],
 )
 def test_other_words_are_told_flag_by_flag(running: str, planned: str, told: list[str]) -> None:
-    assert flags.differences(["k", *running.split()], ["k", *planned.split()], KINDS) == told
+    assert [*map(str, flags.differences(["k", *running.split()], ["k", *planned.split()], KINDS))] == told
 
 
 def test_another_program_is_a_difference() -> None:
-    assert flags.differences(["/usr/bin/kubelet"], ["/opt/kubelet"]) == ["the program /opt/kubelet (now /usr/bin/kubelet)"]
+    assert [*map(str, flags.differences(["/usr/bin/kubelet"], ["/opt/kubelet"]))] == ["the program /opt/kubelet (now /usr/bin/kubelet)"]
     assert not flags.differences(["kubelet"], ["/usr/bin/kubelet"])
 
 

@@ -120,6 +120,12 @@ def test_where_it_is_set_and_where_the_pods_are() -> None:
     assert found.processes == {"systemd": 24, "cgroupfs": 2}
 
 
+def test_when_it_started_is_known_to_the_tick_and_by_the_clock_since_boot() -> None:
+    path = "/etc/containerd/config.toml"
+    found = answer(VERSION_17, UNIMPLEMENTED, handlers(RUNC), f"unit {coded(path)} 1700000000 1000.5 5025 100")
+    assert (found.unit, found.path, found.started) == ("containerd.service", path, 1699999049.75)
+
+
 def test_the_socket_is_that_of_the_kubelet() -> None:
     kubelet = find(observed("n1", node.answer()))
     assert runtime.socket(kubelet, {"containerRuntimeEndpoint": "unix:///run/crio/crio.sock"}) == "/run/crio/crio.sock"
