@@ -17,9 +17,9 @@ from roles.engine.api import Api, ApiError, ApiFailure, GateMetric, list_objects
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
-from roles.engine.draining import read_places, with_places
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
+from roles.engine.outage import read_places, with_places
 from roles.engine.pairs import Mismatch
 from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, with_versions
 from roles.engine.starting import Cause, Obstacle

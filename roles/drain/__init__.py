@@ -8,7 +8,9 @@ from roles.drain.run import CAPABILITY, DrainRun
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Pool, show, show_lines
-from roles.engine.draining import (
+from roles.engine.inputs import Changes, Declared, Undo
+from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
+from roles.engine.outage import (
     DrainConsents,
     Drainer,
     DrainPlan,
@@ -20,8 +22,6 @@ from roles.engine.draining import (
     read_drain,
     try_eviction,
 )
-from roles.engine.inputs import Changes, Declared, Undo
-from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
 from roles.engine.rollout import Options, Turns, deploying, same
 from roles.engine.rollout.options import read_options
 from roles.engine.transaction import Refusal, new_run_id, this_run

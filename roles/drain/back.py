@@ -10,7 +10,20 @@ from roles.drain.run import CAPABILITY, undo_notes
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
-from roles.engine.draining import (
+from roles.engine.kube import COLLECTIONS, Object, full_name, managers
+from roles.engine.object_changes import (
+    Consents,
+    FieldChange,
+    ObjectPlan,
+    ObjectRun,
+    Session,
+    connect_cluster,
+    dry_run,
+    field_way_back,
+    object_report,
+    show_plan,
+)
+from roles.engine.outage import (
     CORDON,
     CORDONED_BY,
     DELETE,
@@ -30,19 +43,6 @@ from roles.engine.draining import (
     recorded_surges,
     uncordon_change,
     unsurge_change,
-)
-from roles.engine.kube import COLLECTIONS, Object, full_name, managers
-from roles.engine.object_changes import (
-    Consents,
-    FieldChange,
-    ObjectPlan,
-    ObjectRun,
-    Session,
-    connect_cluster,
-    dry_run,
-    field_way_back,
-    object_report,
-    show_plan,
 )
 from roles.engine.rollout import Options, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable, new_run_id, this_run

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from roles.engine.draining import DrainKeys
 from roles.engine.inputs import Boolean, Frozen, Kubeconfig, Names, unmatched
+from roles.engine.outage import DrainKeys
 from roles.engine.proof import claimed_names
 
 _Nodes = Annotated[

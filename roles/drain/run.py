@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from roles.engine.bridge import Fleet, show
-from roles.engine.draining import CORDON, DELETE, EVICT, SURGE, Drainer
 from roles.engine.object_changes import ObjectRun, object_report
+from roles.engine.outage import CORDON, DELETE, EVICT, SURGE, Drainer
 from roles.engine.rollout import ClusterStep, Stage, table
 from roles.engine.transaction import RunInfo
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from roles.engine.draining import stays
 from roles.engine.harmless import one_line
 from roles.engine.kube import full_name
 from roles.engine.kubelet import KubeletState, drained
+from roles.engine.outage import stays
 from roles.engine.transaction import Change, Refusal
 from roles.kubelet_config import cgroups
 

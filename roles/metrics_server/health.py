@@ -11,11 +11,11 @@ from typing import Any
 from roles.engine.api import ApiError
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.detail import counted
-from roles.engine.draining import cluster_time
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ready
 from roles.engine.node import virtual_mark
 from roles.engine.object_changes import Session
+from roles.engine.outage import cluster_time
 from roles.engine.proof import NoApi
 from roles.metrics_server.manifests import API_SERVICE_PATH, RESOLUTION_SECONDS
 

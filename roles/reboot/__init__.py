@@ -11,12 +11,12 @@ from roles.engine import bridge, starting
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
 from roles.engine.control_plane import own_etcd
-from roles.engine.draining import cluster_time, read_drain
 from roles.engine.inputs import Changes, Declared, Undo, chosen
 from roles.engine.kube import Object
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_settings, restarted
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions
 from roles.engine.object_changes import ConnectedCluster, Consents, ObjectRun, Session, connect_cluster
+from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, same
 from roles.engine.rollout.options import read_options

@@ -1,4 +1,4 @@
-"""The drains of the nodes that reboot, planned and carried out, and their cordons afterwards (roles/engine/draining)."""
+"""The drains of the nodes that reboot, planned and carried out, and their cordons afterwards (roles/engine/outage)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import datetime
 
 from roles.engine.context import StepContext
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.draining import DrainConsents, DrainKeys, NodeDrain, RunLimit, end_surges, give_back, node_fate, node_path
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, uid
 from roles.engine.node_changes import Wanted, judge, together
 from roles.engine.object_changes import NotDone, Session
+from roles.engine.outage import DrainConsents, DrainKeys, NodeDrain, RunLimit, end_surges, give_back, node_fate, node_path
 from roles.engine.rollout import Stage
 from roles.reboot.plan import MARK, Mark, RebootPlan, brought_back
 

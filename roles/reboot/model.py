@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from roles.engine.draining import DrainKeys
 from roles.engine.inputs import Boolean, Kubeconfig, Names
+from roles.engine.outage import DrainKeys
 
 #: Seconds. Servers check memory and controllers for many minutes before their kernel starts.
 REBOOT_SECONDS = 1200

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from roles.engine.bounds import moment, read_json
-from roles.engine.draining import NodeFate, node_fate, node_path
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.pods import daemon_set, is_static
+from roles.engine.outage import NodeFate, node_fate, node_path
 from roles.engine.rollout import Pace, Stage
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER

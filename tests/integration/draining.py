@@ -14,9 +14,9 @@ import paramiko
 
 from roles.engine.api import TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
-from roles.engine.draining import CORDONED_BY
 from roles.engine.kube import Object
 from roles.engine.object_changes import Session
+from roles.engine.outage import CORDONED_BY
 from tests.integration import operator
 from tests.integration.operator import Outcome, Started, wait_for
 from tests.lab import Lab, images

@@ -17,7 +17,9 @@ from uuid import uuid4
 import pytest
 
 from roles.engine.api import Api, ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
-from roles.engine.draining import (
+from roles.engine.kube import Object, uid
+from roles.engine.object_changes import NotDone, Session
+from roles.engine.outage import (
     SURGED_BY,
     DrainConsents,
     NodeDrain,
@@ -28,9 +30,7 @@ from roles.engine.draining import (
     read_drain,
     try_eviction,
 )
-from roles.engine.draining.evicting import Evictor, eviction
-from roles.engine.kube import Object, uid
-from roles.engine.object_changes import NotDone, Session
+from roles.engine.outage.evicting import Evictor, eviction
 from tests.context import context
 from tests.integration.draining import (
     ANYWHERE,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from roles.engine.draining import CORDONED_BY
+from roles.engine.outage import CORDONED_BY
 from roles.reboot.plan import MARK, WITHOUT_EFFECT
 from tests.integration import draining, operator
 from tests.integration.draining import STUBBORN, killed

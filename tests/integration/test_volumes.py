@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from roles.engine.draining import DrainConsents, DrainPlan, NodeDrain, cluster_time, plan_drain, read_drain
-from roles.engine.draining.evicting import Evictor
 from roles.engine.object_changes import NotDone, Session
+from roles.engine.outage import DrainConsents, DrainPlan, NodeDrain, cluster_time, plan_drain, read_drain
+from roles.engine.outage.evicting import Evictor
 from tests.context import context
 from tests.integration.draining import (
     NAMESPACE,

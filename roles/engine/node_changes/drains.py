@@ -13,7 +13,12 @@ from roles.engine import bridge, detail
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.draining import (
+from roles.engine.harmless import one_line
+from roles.engine.node_changes.node_plan import KUBELET, NodePlan
+from roles.engine.node_changes.step import NodeStep
+from roles.engine.node_changes.step_drain import Leftover, StepDrain
+from roles.engine.object_changes import Session, open_session
+from roles.engine.outage import (
     DrainConsents,
     DrainKeys,
     DrainPlan,
@@ -29,11 +34,6 @@ from roles.engine.draining import (
     read_drain,
     run_of_mark,
 )
-from roles.engine.harmless import one_line
-from roles.engine.node_changes.node_plan import KUBELET, NodePlan
-from roles.engine.node_changes.step import NodeStep
-from roles.engine.node_changes.step_drain import Leftover, StepDrain
-from roles.engine.object_changes import Session, open_session
 from roles.engine.proof import Cluster, Survey
 from roles.engine.rollout import Stage, counted, same
 from roles.engine.transaction import Refusal

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roles.engine.context import StepContext
-from roles.engine.draining import DrainConsents, NodeDrain, RunLimit, end_surges, give_back, node_path, run_of_mark
 from roles.engine.kube import Object, is_ready, uid
 from roles.engine.object_changes import LOOK_AGAIN, NotDone, Session
+from roles.engine.outage import DrainConsents, NodeDrain, RunLimit, end_surges, give_back, node_path, run_of_mark
 from roles.engine.timeouts import Deadline
 
 # A node with a restarted kubelet is Ready again within this time, and without the taint of its cordon.

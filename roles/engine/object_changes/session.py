@@ -11,6 +11,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +36,7 @@ from roles.engine.api import (
     list_objects,
     parse_kubeconfig,
 )
-from roles.engine.bridge import Fleet, Remote, RemoteError, Transport
+from roles.engine.bridge import Fleet, Lock, Remote, RemoteError, Transport
 from roles.engine.kube import Object, is_ending, uid, version
 from roles.engine.object_changes.outcome import NotDone, Unknown
 from roles.engine.proof import Cluster, NoApi, Survey, survey
@@ -70,6 +71,7 @@ class Session:
         self._connect = connect
         self._wait = wait
         self._api: Api | None = None
+        self._locks: dict[str, Lock] = {}
         #: The number of requests by purpose.
         self.calls: Counter[str] = Counter()
 
@@ -94,6 +96,11 @@ class Session:
         except RemoteError:
             return ()
         return parse_events("\n".join([*answer.stdout, ""]).encode()).events
+
+    def alone(self, key: str) -> AbstractContextManager[object]:
+        """One task at a time works on what `key` names; others wait."""
+        turn: AbstractContextManager[object] = self._locks.setdefault(key, Lock())
+        return turn
 
     def asked(self, ask: Callable[[Api], T], what: str = "look") -> T:
         """The answer to a request that may be repeated. Raises ApiFailure."""

@@ -28,11 +28,11 @@ from roles.engine.autoscaling.model import ODD, Autoscaler, LiveScale
 from roles.engine.autoscaling.read import ScalingWorld
 from roles.engine.certificates import claimed_by_others
 from roles.engine.disruption.budgets import read_status
-from roles.engine.draining import DrainConsents, plan_drain
 from roles.engine.inputs import read_host
 from roles.engine.inputs.registry import every_model
 from roles.engine.kubelet.thresholds import effective
 from roles.engine.node import ObservationError
+from roles.engine.outage import DrainConsents, plan_drain
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.record import parse_events
 from roles.eviction import predict
@@ -44,12 +44,12 @@ from tests.unit.autoscaling.world import NOW as SCALED_NOW
 from tests.unit.autoscaling.world import pods as scaled_pods
 from tests.unit.certificates import requests as certificate
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, states, world
-from tests.unit.draining.test_plan import NODES
 from tests.unit.eviction.pods import pod as used_pod
 from tests.unit.eviction.pods import stats, summary
 from tests.unit.fuzz import objects
 from tests.unit.fuzz.mutation import TEXTS, anything, mutated, mutated_line
 from tests.unit.node import node
+from tests.unit.outage.test_plan import NODES
 from tests.unit.right_size.world import REPLICA_SET
 from tests.unit.right_size.world import pod as sized_pod
 

@@ -12,13 +12,13 @@ from pyinfra.api.exceptions import DeployError
 
 from roles import history
 from roles.engine.bridge.hosts import Fleet, Remote
-from roles.engine.draining import mark
 from roles.engine.node_changes import Basis
+from roles.engine.outage import mark
 from roles.engine.transaction.record import CLUSTER_KIND
 from roles.history.facts import HistoryError, Recorded, Speaker
-from tests.unit.draining.test_plan import node
 from tests.unit.history.test_history import INFO, change, numbered, recorded
 from tests.unit.history.test_objects import LINES, NO_WAY, RUN, of_objects
+from tests.unit.outage.test_plan import node
 
 
 class Host:

@@ -11,22 +11,22 @@ import gevent
 import pytest
 
 from roles.engine.context import StepContext
-from roles.engine.draining import DrainConsents, mark, run_of_mark
 from roles.engine.node_changes import drains
 from roles.engine.node_changes.drains import ChangeDrains, Wanted, judge
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import Leftover, StepDrain
 from roles.engine.object_changes import NotDone
+from roles.engine.outage import DrainConsents, mark, run_of_mark
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
 from tests.context import context
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
-from tests.unit.draining.cluster import LiveCluster
-from tests.unit.draining.test_plan import node, single, spread
 from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet
+from tests.unit.outage.cluster import LiveCluster
+from tests.unit.outage.test_plan import node, single, spread
 
 W1, W2 = Wanted("w1", "w1", ("drain=always",)), Wanted("w2", "w2", ("drain=always",))
 ALWAYS = ChangeDrains(drain="always")

@@ -9,7 +9,7 @@ from roles.reboot.emptying import plan_drains
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import MARK, Mark, RebootPlan, order
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
-from tests.unit.draining.test_plan import node, single, spread
+from tests.unit.outage.test_plan import node, single, spread
 from tests.unit.reboot import test_plan
 from tests.unit.reboot.test_plan import OLD, RUN, candidate
 

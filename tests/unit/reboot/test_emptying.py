@@ -7,14 +7,14 @@ from typing import Any
 import gevent
 import pytest
 
-from roles.engine.draining import CORDONED_BY, DrainConsents
 from roles.engine.object_changes import NotDone
+from roles.engine.outage import CORDONED_BY, DrainConsents
 from roles.engine.rollout.lock import Locked
 from roles.reboot.emptying import Emptying
 from tests.context import context
 from tests.unit.disruption.world import deployment
-from tests.unit.draining.cluster import LiveCluster
-from tests.unit.draining.test_plan import node, spread
+from tests.unit.outage.cluster import LiveCluster
+from tests.unit.outage.test_plan import node, spread
 
 RUN = "r20260102-000000-bbbb"
 

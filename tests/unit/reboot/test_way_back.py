@@ -9,8 +9,8 @@ from roles.engine.rollout import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.reboot.plan import MARK, Mark
 from roles.reboot.way_back import left_cordoned, uncordoning
-from tests.unit.draining.test_surging import AS_BEFORE, check, cluster, state, surged
 from tests.unit.object_changes.test_object_run import Host, host
+from tests.unit.outage.test_surging import AS_BEFORE, check, cluster, state, surged
 
 __all__ = ["host"]
 

@@ -1,0 +1,103 @@
+"""Draining nodes: which pods leave, in which order and waves, evicted by their UID, replaced, proven; and the cordon, with whose it is.
+
+How another run drains one node in its middle (a reboot, a change that must not meet running pods):
+
+    drain = NodeDrain(session, node, consents, context.run)
+    plan = drain.plan()          # before any write: show plan_text(plan), refuse plan.refusals
+    ...                          # in the node's turn:
+    drain.begin(context)         # plans again, cordons, evicts in waves, waits for the replacements, proves; or uncordons and raises
+    ...                          # the change; if it fails and the node must stay cordoned, do not call end()
+    drain.end(context)           # uncordons, unless the node was cordoned before, or someone has cordoned it since
+
+`session` is `roles.engine.object_changes.connect_cluster(...).session`; `node` the name of the Node (`ConnectedCluster.names` has it by
+host); `context` is that of the step (roles/engine/context.py). The mark on the node (CORDONED_BY) names the run: deploys/uncordon.py, a
+resumed run and a roll-back know the cordon by it. A node that is not Ready cannot be drained: `begin` refuses it.
+
+A run that may drain other nodes meanwhile gives all its drains the same RunLimit.
+
+Several nodes at once are drained by one plan (`plan_drain` sums up the budgets) and one `Drainer`, as roles/drain/ does. The pure part
+(`plan_drain`) knows no host; `read_drain` reads what it needs.
+"""
+
+from roles.engine.outage.cordon import (
+    CORDONED_BY,
+    CordonBack,
+    CordonWriter,
+    cordon_back,
+    cordon_change,
+    cordon_fields,
+    give_back,
+    mark,
+    node_fate,
+    node_path,
+    run_of_mark,
+    uncordon_change,
+)
+from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer
+from roles.engine.outage.evicting import try_eviction
+from roles.engine.outage.fates import stays
+from roles.engine.outage.inside import NodeDrain
+from roles.engine.outage.keys import DrainKeys
+from roles.engine.outage.lint_places import read_places, with_places
+from roles.engine.outage.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, PodWorkload
+from roles.engine.outage.planning import narrowed, plan_drain
+from roles.engine.outage.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain, recorded_surges
+from roles.engine.outage.report import plan_text
+from roles.engine.outage.run_limit import RunLimit
+from roles.engine.outage.second_consent import ask_again
+from roles.engine.outage.surge import SURGED_BY, SURGES, doubt, mark_of, surges_in
+from roles.engine.outage.surging import EndingWriter, SurgeWriter, end_surges, left_surges, unsurge_change
+
+__all__ = [
+    "CORDON",
+    "CORDONED_BY",
+    "DELETE",
+    "EVICT",
+    "KINDS_OF_DRAIN",
+    "PROVE",
+    "SURGE",
+    "SURGED_BY",
+    "SURGES",
+    "BudgetShare",
+    "CordonBack",
+    "CordonWriter",
+    "DrainConsents",
+    "DrainKeys",
+    "DrainPlan",
+    "Drainer",
+    "EndingWriter",
+    "Fate",
+    "NodeDrain",
+    "NodeFate",
+    "PodFate",
+    "PodWorkload",
+    "RunLimit",
+    "SurgeWriter",
+    "ask_again",
+    "cluster_time",
+    "cordon_back",
+    "cordon_change",
+    "cordon_fields",
+    "doubt",
+    "end_surges",
+    "give_back",
+    "left_surges",
+    "mark",
+    "mark_of",
+    "narrowed",
+    "node_fate",
+    "node_path",
+    "plan_drain",
+    "plan_text",
+    "pods_on",
+    "read_drain",
+    "read_places",
+    "recorded_surges",
+    "run_of_mark",
+    "stays",
+    "surges_in",
+    "try_eviction",
+    "uncordon_change",
+    "unsurge_change",
+    "with_places",
+]

@@ -1,0 +1,182 @@
+"""The cordon of a node, whose it is, and how a run ends its hold of it. Pure, and the writer of it.
+
+daytwo marks its own cordon with an annotation that names the run. The mark alone is not enough: someone may have uncordoned the node since,
+and cordoned it again. So daytwo must also own the field, and nobody else (metadata.managedFields). A cordon belongs to whoever set it: what
+was there before a run is there after it, whatever its end (`cordon_back`; docs/disruption.md has the table).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from roles.engine.context import StepContext
+from roles.engine.inputs import listing
+from roles.engine.kube import Object, managers, others, uid
+from roles.engine.object_changes import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Request, Session, field_changes
+from roles.engine.outage.model import NodeFate
+from roles.engine.transaction import ChangedField
+
+#: Annotation of a Node that daytwo cordoned: the run that did it.
+CORDONED_BY = "daytwo.dev/cordoned-by"
+UNSCHEDULABLE: ObjectPath = ("spec", "unschedulable")
+MARK: ObjectPath = ("metadata", "annotations", CORDONED_BY)
+# The mark on a node that is cordoned for a change: unlike that of deploys/drain.py, it is removed once the change is over.
+_FOR_CHANGE = " (change)"
+_A_MARK = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}( \(change\))?")
+# Of any number of field managers.
+_MOST_NAMED = 5
+# How often a cordon is looked at again that somebody changes at the same moment.
+_TRIES = 3
+
+
+def mark(run: str) -> str:
+    """The mark on the nodes that a run cordons for their change."""
+    return f"{run}{_FOR_CHANGE}"
+
+
+def run_of_mark(text: str) -> str:
+    """The run that cordoned a node for its change; "" for other marks."""
+    return text.removesuffix(_FOR_CHANGE) if text.endswith(_FOR_CHANGE) else ""
+
+
+def node_path(name: str) -> str:
+    return f"/api/v1/nodes/{quote(name, safe='')}"
+
+
+def cordon_fields(node: Object) -> dict[ObjectPath, Any]:
+    """The fields of a cordon that are set."""
+    found: dict[ObjectPath, Any] = {}
+    if (node.get("spec") or {}).get("unschedulable"):
+        found[UNSCHEDULABLE] = True
+    if mark := (node["metadata"].get("annotations") or {}).get(CORDONED_BY):
+        found[MARK] = str(mark)
+    return found
+
+
+def cordoners(node: Object, path: ObjectPath = UNSCHEDULABLE) -> list[str]:
+    return managers(node, *_field(path))
+
+
+def _field(path: ObjectPath) -> list[str]:
+    return [f"f:{part}" for part in path]
+
+
+def _others(node: Object) -> list[str]:
+    """Those who have set the cordon of a node, beside daytwo."""
+    return others(node, *_field(UNSCHEDULABLE)) if UNSCHEDULABLE in cordon_fields(node) else []
+
+
+def node_fate(node: Object) -> NodeFate:
+    """Whether the node is cordoned, and by whom. Someone who has set the same value beside daytwo (server-side apply) counts: it is
+    theirs."""
+    now = cordon_fields(node)
+    if UNSCHEDULABLE not in now:
+        return NodeFate(node)
+    names, by = cordoners(node), _others(node)
+    if names and not by and _A_MARK.fullmatch(str(now.get(MARK, ""))):
+        return NodeFate(node, "ours", now[MARK])
+    # daytwo alone, and without a mark: someone has removed or changed it, or a roll-back has restored the cordon of someone.
+    return NodeFate(node, "theirs", listing(by, _MOST_NAMED) if by else "someone")
+
+
+def cordon_change(node: NodeFate, run: str) -> FieldChange | None:
+    """The write that cordons a node for a run; None if someone else has cordoned it: that cordon stays."""
+    if node.cordon == "theirs":
+        return None
+    fields = field_changes(cordon_fields(node.item), {UNSCHEDULABLE: True, MARK: run})
+    summary = f"cordon it, marked {CORDONED_BY}={run}" if not node.cordon else f"take over the cordon of run {node.by}"
+    return FieldChange(f"Node {node.name}", node_path(node.name), node.item, fields, summary)
+
+
+def uncordon_change(node: Object) -> FieldChange | None:
+    """The write that uncordons a node; None if it is not cordoned and has no mark."""
+    return _change(node, {UNSCHEDULABLE: None, MARK: None}, "uncordon it")
+
+
+def _change(node: Object, wanted: Mapping[ObjectPath, Any], summary: str) -> FieldChange | None:
+    fields = field_changes(cordon_fields(node), wanted)
+    name = str(node["metadata"]["name"])
+    return FieldChange(f"Node {name}", node_path(name), node, fields, summary) if fields else None
+
+
+# ---- the end of a run's hold
+
+
+@dataclass(frozen=True)
+class CordonBack:
+    """How a run ends its hold of a node's cordon. `change`: the write, None for none; `done`: what it does, in a word or two, "" if the
+    cordon stays as it is now; `why` it stays."""
+
+    change: FieldChange | None = None
+    done: str = ""
+    why: str = ""
+
+
+def cordon_back(node: Object, runs: Collection[str], before: str = "") -> CordonBack:
+    """`node` as it is now. `runs`: the marks of the run, and of earlier ones that it continues; `before`: the mark of another run that
+    had cordoned the node before, "" if it was not cordoned."""
+    fate, marked = node_fate(node), cordon_fields(node).get(MARK)
+    if fate.cordon == "ours" and fate.by in runs:
+        if not before:
+            return CordonBack(uncordon_change(node), "uncordoned")
+        if not _A_MARK.fullmatch(before):
+            return CordonBack(why=f"the mark of the run before, {before!r}, is none of daytwo's: it stays cordoned by run {fate.by}")
+        return CordonBack(_change(node, {MARK: before}, f"give the cordon back to run {before}"), f"given back to run {before}")
+    if fate.cordon == "ours":
+        as_before = fate.by == before
+        why = f"it has the cordon of run {before}, as before" if as_before else f"run {fate.by} has taken its cordon over"
+        return CordonBack(why=why if as_before else f"{why}: undo that run, or use deploys/uncordon.py")
+    why = f"{fate.by} has cordoned it since: that cordon stays" if fate.cordon else "it is not cordoned"
+    # A mark without daytwo's cordon says nothing any more, and would claim the next one.
+    return CordonBack(_change(node, {MARK: None}, f"remove the mark of run {marked}: {why}") if marked in runs else None, why=why)
+
+
+def give_back(session: Session, node: str, node_uid: str, runs: Collection[str], context: StepContext, before: str = "") -> CordonBack:
+    """Carry out `cordon_back` on the node as it is then; the result's `why` is the proof. Raises NotDone, ApiFailure."""
+    writer = CordonWriter(session, force=False)
+    for left in reversed(range(_TRIES)):
+        found = session.fetch(node_path(node))
+        if found is None or uid(found) != node_uid:
+            return CordonBack(why="the node was deleted")
+        back = cordon_back(found, runs, before)
+        try:
+            proof = writer.write(back.change, context.beginning()) if back.change else ""
+            return CordonBack(back.change, back.done, proof if back.done else back.why)
+        except ChangedByOthers:
+            if not left:
+                raise
+    raise AssertionError  # the last try returns or raises
+
+
+class CordonWriter(FieldWriter[FieldChange]):
+    """Cordons and uncordons."""
+
+    def values(self, item: Object) -> Mapping[ObjectPath, Any]:
+        return cordon_fields(item)
+
+    def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
+        now = cordon_fields(item)
+        left = {path: value for path, value in wanted.items() if now.get(path) != value}
+        body: dict[str, Any] = {}
+        if UNSCHEDULABLE in left:
+            body["spec"] = {"unschedulable": left[UNSCHEDULABLE]}
+        if MARK in left:
+            body["metadata"] = {"annotations": {CORDONED_BY: left[MARK]}}
+        return [Request("patch", body, tuple(left))] if left else []
+
+    def managers(self, item: Object, path: ObjectPath) -> list[str]:
+        return cordoners(item, path)
+
+    def look(self, change: FieldChange) -> str:
+        return f"kubectl get node {change.before['metadata']['name']}"
+
+    def _there(self, change: FieldChange, fields: Sequence[ChangedField]) -> Object:
+        """Raises Foreign also if someone has cordoned the node meanwhile, with the very value that this run has written or removes."""
+        found = super()._there(change, fields)
+        if (by := _others(found)) and not _others(change.before):
+            raise ChangedByOthers(f"{', '.join(by)} has cordoned it meanwhile: that cordon stays")
+        return found

@@ -1,0 +1,120 @@
+"""What a drain means beyond each pod: single replicas, webhooks without a backend, nodes that are left. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from roles.engine.detail import counted
+from roles.engine.disruption import DisruptionObjects
+from roles.engine.kube import Object, full_name, is_ready, namespace_and_name, uid
+from roles.engine.kube.pods import is_alive
+from roles.engine.outage.model import PodFate
+
+WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+#: Keys that limit what a webhook is asked about; daytwo does not evaluate them.
+_LIMITS = ("namespaceSelector", "objectSelector", "matchConditions")
+
+
+def single_replicas(pods: Sequence[PodFate]) -> list[str]:
+    """Workloads that would be without a pod for some time."""
+    found = [
+        f"{one.workload} has one replica: it is away from the end of {one.name} until its new pod is Ready"
+        + ("" if one.workload.kind != "Deployment" else " (--data surge=true: a second pod first)")
+        for one in pods
+        if one.fate in ("evicted", "deleted") and one.workload is not None and one.workload.counted and one.workload.wanted == 1
+    ]
+    by_workload: dict[str, list[PodFate]] = {}
+    for one in pods:
+        if one.leaves and one.workload is not None and one.workload.counted and one.workload.wanted > 1:
+            by_workload.setdefault(one.workload.uid, []).append(one)
+    for group in by_workload.values():
+        workload = group[0].workload
+        if workload is not None and len(group) >= workload.wanted and not any(one.budgets for one in group):
+            found.append(f"all {len(group)} pods of {workload} are on these nodes, and no budget limits their eviction")
+    return list(dict.fromkeys(found))
+
+
+def webhook_problems(pods: Sequence[PodFate], live: DisruptionObjects) -> tuple[list[str], list[str]]:
+    """Refusals and warnings about webhooks whose only backends leave. With failurePolicy Fail the API server refuses what such a webhook
+    is asked about, until a backend serves again."""
+    leaving = {one.uid: one for one in pods if one.leaves}
+    refusals, warnings = [], []
+    for where, hook in _failing(live):
+        service = (hook.get("clientConfig") or {}).get("service") or {}
+        key = (str(service.get("namespace")), str(service.get("name")))
+        backends = _backends(live, key)
+        if not backends or not all(uid(pod) in leaving for pod in backends):
+            continue
+        names = ", ".join(sorted(full_name(pod) for pod in backends))
+        what = f"webhook {hook.get('name')} of {where} (failurePolicy Fail): its only backends leave ({names})"
+        gap = any(one.fate != "surged" and _alone(one) for pod in backends if (one := leaving.get(uid(pod))) is not None)
+        if not gap:
+            warnings.append(f"{what}, one after the other: a new one must be Ready before the last one goes")
+        elif _asks_about_pods(hook) and not any(hook.get(key) for key in _LIMITS):
+            refusals.append(
+                f"{what}; until a new one is Ready the API server creates no pods, so the new one can never come: "
+                "scale it to 2 replicas, or use --data surge=true"
+            )
+        else:
+            warnings.append(f"{what}; until a new one is Ready, the API server refuses requests that this webhook is asked about")
+    return refusals, warnings
+
+
+def _alone(one: PodFate) -> bool:
+    return one.workload is None or one.workload.wanted <= 1
+
+
+def _failing(live: DisruptionObjects) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for kind in WEBHOOKS:
+        for item in live.of(kind):
+            for hook in item.get("webhooks") or ():
+                if hook.get("failurePolicy", "Fail") == "Fail" and (hook.get("clientConfig") or {}).get("service"):
+                    yield f"{kind} {item['metadata']['name']}", hook
+
+
+def _backends(live: DisruptionObjects, key: tuple[str, str]) -> list[Object]:
+    """The pods that serve behind a Service, by its selector."""
+    service = live.find("Service", *key)
+    selector: Mapping[str, Any] = ((service or {}).get("spec") or {}).get("selector") or {}
+    if not selector:
+        return []
+    return [
+        pod
+        for pod in live.of("Pod")
+        if namespace_and_name(pod)[0] == key[0]
+        and selector.items() <= (pod["metadata"].get("labels") or {}).items()
+        and is_ready(pod)
+        and is_alive(pod)
+    ]
+
+
+def _asks_about_pods(hook: Mapping[str, Any]) -> bool:
+    """It is asked when a pod is created."""
+    for rule in hook.get("rules") or ():
+        groups, resources = rule.get("apiGroups") or (), rule.get("resources") or ()
+        operations = rule.get("operations") or ()
+        if {"", "*"} & set(groups) and {"pods", "*", "*/*", "pods/*"} & set(resources) and {"CREATE", "*"} & set(operations):
+            return True
+    return False
+
+
+def nodes_problem(nodes: Collection[Object], names: Collection[str], homeless: Sequence[PodFate] = ()) -> list[str]:
+    """Refusals about the nodes themselves. `homeless`: the pods that leave, and whose replacements must not stay Pending."""
+    found = [
+        f"{item['metadata']['name']} is not Ready: its kubelet may not run, and then its pods never end; repair it first, "
+        "or, if the machine is off for good: kubectl delete node"
+        for item in nodes
+        if item["metadata"]["name"] in names and not is_ready(item)
+    ]
+    left = [
+        item
+        for item in nodes
+        if item["metadata"]["name"] not in names and is_ready(item) and not (item.get("spec") or {}).get("unschedulable")
+    ]
+    if homeless and not left:
+        found.append(
+            f"no other node is Ready and takes pods: the replacements of {counted(len(homeless), 'pod')} that leave ({homeless[0].name}"
+            f"{', ...' if len(homeless) > 1 else ''}) would stay Pending; drain fewer nodes, or allow it with --data allow_pending=true"
+        )
+    return found

@@ -1,0 +1,160 @@
+"""What a drain is asked for, and what it decides: the consents, the fate of each pod, the waves. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from roles.engine.kube import Object, full_name, uid
+from roles.engine.placement import PodVolume
+
+#: What becomes of a pod: `evicted` by the Eviction API; `surged`: replaced first, then removed by its ReplicaSet; `deleted`: by consent,
+#: past its budgets; `stays`; `ending`: already being deleted, waited for; `blocks`: the drain is refused.
+Fate = Literal["evicted", "surged", "deleted", "stays", "ending", "blocks"]
+#: The fates of pods that leave by this drain.
+LEAVING: tuple[Fate, ...] = ("evicted", "surged", "deleted")
+
+#: The most seconds that a drain may wait for one pod.
+MOST_SECONDS = 86400
+#: Kinds whose pods daytwo can count, and so waits for.
+COUNTED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
+
+
+@dataclass(frozen=True)
+class DrainConsents:
+    """What one drain may do. `surge`: all single-replica Deployments get a second pod first, or only those named (NAMESPACE/NAME);
+    `ignore_budgets`: budgets (NAMESPACE/NAME) whose pods may be deleted although they refuse; `confirm_ignore`: the second consent to
+    that, for exactly the pods of a plan (roles/engine/outage/second_consent.py); `allow_pending`: replacements that find no
+    place may stay Pending; `max_grace`: a pod gets at most so many seconds to end, whatever its own grace period. `seconds`: for each pod,
+    from its turn until its replacement is Ready."""
+
+    allow_local_data: bool = False
+    allow_unmanaged: bool = False
+    allow_pending: bool = False
+    surge: bool | tuple[str, ...] = False
+    ignore_budgets: tuple[str, ...] = ()
+    confirm_ignore: str = ""
+    max_grace: int | None = None
+    seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class PodWorkload:
+    """What recreates a pod: the end of its chain of controllers. `wanted`: the number of pods that it should have; `ready`: how many of
+    its pods were Ready when this was read. `counted`: daytwo knows how to wait for its pods. `item`: the object, None for a kind that
+    daytwo does not read."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    wanted: int = 0
+    ready: int = 0
+    counted: bool = False
+    item: Object | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+@dataclass(frozen=True)
+class PodFate:
+    """One pod of a drained node. `why`: the reason; `way_out`: what to do if it blocks; `budgets`: NAMESPACE/NAME of those that select it.
+
+    `blocked_now`: why the API server would refuse its eviction at the moment, although it may succeed later; "" if it would not. `kept`:
+    the controllers that may let it go, where nothing else does: it leaves last, since they may wait for the other pods. `waits`: the
+    taints that keep its replacement from every node, with the controllers that remove them: it is not evicted before it has a place.
+    `storage`: it has a volume that must follow it; `volumes`: all that it has; `together`: the UIDs of pods of its node that share a
+    volume with it which only one node can have, so that they leave in one wave. `notes`: further effects, for the plan. `place`: where its
+    replacement can run. `pending`: by consent its replacement may stay Pending, so nothing waits for it.
+    """
+
+    pod: Object
+    node: str
+    fate: Fate
+    why: str
+    way_out: str = ""
+    workload: PodWorkload | None = None
+    budgets: tuple[str, ...] = ()
+    blocked_now: str = ""
+    storage: bool = False
+    volumes: tuple[PodVolume, ...] = ()
+    together: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    pending: bool = False
+    place: str = ""
+    kept: str = ""
+    waits: str = ""
+
+    @property
+    def name(self) -> str:
+        return full_name(self.pod)
+
+    @property
+    def uid(self) -> str:
+        return uid(self.pod)
+
+    @property
+    def priority(self) -> int:
+        return int((self.pod.get("spec") or {}).get("priority") or 0)
+
+    @property
+    def leaves(self) -> bool:
+        return self.fate in LEAVING
+
+
+@dataclass(frozen=True)
+class BudgetShare:
+    """One budget with pods on the drained nodes: how many leave in all (`leaving`) and in each wave, what it allows now, and why.
+    `leaving_by_node` by the node's name. `surged`: some of them are replaced first, and ask no budget. `healthy`: how many healthy pods
+    it has."""
+
+    key: str
+    leaving_by_node: Mapping[str, int]
+    allowed: int
+    waves: tuple[int, ...]
+    why: str
+    surged: int = 0
+    healthy: int = 0
+
+    @property
+    def leaving(self) -> int:
+        return sum(self.leaving_by_node.values())
+
+
+@dataclass(frozen=True)
+class NodeFate:
+    """One node to be drained. `cordon`: `ours` (cordoned by an earlier run of daytwo, `by`), `theirs` (by someone else, `by`), or "" (not
+    cordoned)."""
+
+    item: Object
+    cordon: Literal["", "ours", "theirs"] = ""
+    by: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.item["metadata"]["name"])
+
+
+@dataclass(frozen=True)
+class DrainPlan:
+    """The plan of a drain. `pods`: all pods of the nodes; `waves`: those that are evicted or deleted, a tuple for each wave; `surges`:
+    those that are replaced first. `refusals` stop the run before any write; `warnings` and `notes` are for the operator."""
+
+    nodes: tuple[NodeFate, ...]
+    pods: tuple[PodFate, ...] = ()
+    surges: tuple[PodFate, ...] = ()
+    waves: tuple[tuple[PodFate, ...], ...] = ()
+    budgets: tuple[BudgetShare, ...] = ()
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def leaving(self) -> tuple[PodFate, ...]:
+        return tuple(one for one in self.pods if one.leaves)

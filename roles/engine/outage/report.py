@@ -1,0 +1,80 @@
+"""The plan of a drain in lines and tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from roles.engine.harmless import one_line
+from roles.engine.outage.cordon import CORDONED_BY
+from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate
+from roles.engine.rollout import table
+
+_ALWAYS = 30
+
+
+def plan_text(plan: DrainPlan, answers: Mapping[str, str] | None = None) -> str:
+    """The whole plan. `answers`: what the API server said to a dry run of the evictions, by UID, "" if it would evict; None: not asked."""
+    parts = [*map(_node, plan.nodes), "", _pods(plan)]
+    notes = [f"- {one.name}: {note}" for one in plan.pods for note in one.notes if one.leaves]
+    parts += ["", *notes] if notes else []
+    if plan.budgets:
+        parts += ["", table.render(["budget", "leave", "of them", "allows now", "waves", "why"], [_budget(one) for one in plan.budgets])]
+    parts += ["", _waves(plan)] if plan.leaving else []
+    parts += _answers(plan, answers)
+    parts += [f"\nWARNING: {one_line(text)}" for text in plan.warnings]
+    parts += [f"\n{one_line(text)}" for text in plan.notes]
+    return "\n".join(parts)
+
+
+def _node(node: NodeFate) -> str:
+    if node.cordon == "theirs":
+        return f"Node {node.name}: cordoned already by {one_line(node.by)}: that cordon stays, also at the end"
+    if node.cordon == "ours":
+        return f"Node {node.name}: cordoned already by run {one_line(node.by)}: this run takes it over and continues"
+    return f"Node {node.name}: cordon it ({CORDONED_BY})"
+
+
+def _pods(plan: DrainPlan) -> str:
+    if not plan.pods:
+        return "no pod is on these nodes"
+    rows = [[one.node, one.name, one.fate, one.place or "-", _why(one)] for one in plan.pods if one.fate != "stays"]
+    staying = [one for one in plan.pods if one.fate == "stays"]
+    if len(plan.pods) <= _ALWAYS:
+        rows += [[one.node, one.name, one.fate, one.place or "-", _why(one)] for one in staying]
+        staying = []
+    text = table.render(["node", "pod", "what", "replacement", "why"], rows)
+    kinds: dict[str, int] = {}
+    for one in staying:
+        kinds[one.why] = kinds.get(one.why, 0) + 1
+    return "\n".join([text, *(f"{table.counted(count, 'pod')} stay: {one_line(why)}" for why, count in kinds.items())])
+
+
+def _why(one: PodFate) -> str:
+    return one.why + (f"; NOT NOW, the run waits: {one.blocked_now}" if one.blocked_now else "")
+
+
+def _budget(one: BudgetShare) -> list[str]:
+    nodes = ", ".join(f"{count} on {node}" for node, count in one.leaving_by_node.items())
+    waves = "+".join(map(str, one.waves)) + (f" ({one.surged} replaced first)" if one.surged else "")
+    return [one.key, str(one.leaving), nodes, str(one.allowed), waves.strip() or "-", one.why]
+
+
+def _waves(plan: DrainPlan) -> str:
+    leave = f"{table.counted(len(plan.leaving), 'pod')} {'leaves' if len(plan.leaving) == 1 else 'leave'}"
+    lines = [f"{leave} in {table.counted(len(plan.waves), 'wave')}; each waits until all replacements are Ready:"]
+    if plan.surges:
+        lines.append(f"  first, with a second pod before they leave: {_names(plan.surges)}")
+    lines += [f"  wave {number}: {_names(wave)}" for number, wave in enumerate(plan.waves, 1)]
+    return "\n".join(lines)
+
+
+def _names(pods: Sequence[PodFate]) -> str:
+    return one_line(", ".join(one.name for one in pods))
+
+
+def _answers(plan: DrainPlan, answers: Mapping[str, str] | None) -> list[str]:
+    if not answers:
+        return []
+    refused = [f"  {one.name}: NOT NOW, the run waits: {one_line(answers[one.uid])}" for one in plan.leaving if answers.get(one.uid)]
+    asked = len(answers)
+    return [f"\nDry run of {table.counted(asked, 'eviction')} on the API server: {asked - len(refused)} would be evicted now", *refused]

@@ -1,0 +1,223 @@
+"""Replaces the single pod of a Deployment before it leaves, and brings back one that an interrupted run left with a replica more."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from roles.engine.api import Conflict, NotFound
+from roles.engine.context import Fields, StepContext
+from roles.engine.kube import COLLECTIONS, Object, controller, is_ending, managers, namespace_and_name, uid
+from roles.engine.object_changes import (
+    LOOK_AGAIN,
+    FieldChange,
+    FieldWriter,
+    NotDone,
+    ObjectPath,
+    Request,
+    Session,
+    changes_text,
+    field_changes,
+    workload_rollout,
+)
+from roles.engine.outage.evicting import Evictor, begin_move
+from roles.engine.outage.model import DrainConsents, PodFate, PodWorkload
+from roles.engine.outage.reading import Look, pod_path, recorded_surges, workload_path
+from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY, mark_of, other_writers, recorded
+from roles.engine.outage.workloads import ready_elsewhere
+from roles.engine.timeouts import Deadline
+
+REPLICAS: ObjectPath = ("spec", "replicas")
+MARK: ObjectPath = ("metadata", "annotations", SURGED_BY)
+
+
+def surge_fields(item: Object) -> dict[ObjectPath, Any]:
+    """The replicas of a Deployment, and the run that set them for a moment."""
+    found: dict[ObjectPath, Any] = {REPLICAS: int((item.get("spec") or {}).get("replicas") or 0)}
+    if mark := (item["metadata"].get("annotations") or {}).get(SURGED_BY):
+        found[MARK] = str(mark)
+    return found
+
+
+def unsurge_change(item: Object) -> FieldChange | None:
+    """The write that gives a Deployment its one replica back, unless someone has set its replicas since; None if it has no mark."""
+    now = surge_fields(item)
+    if MARK not in now:
+        return None
+    ours = now[REPLICAS] == 2 and not other_writers(item, "f:spec", "f:replicas")
+    back = {REPLICAS: 1 if ours else now[REPLICAS], MARK: None}
+    fields = field_changes(now, back)
+    namespace, name = namespace_and_name(item)
+    path = workload_path(PodWorkload("Deployment", namespace, name, uid(item)))
+    return FieldChange(f"Deployment {namespace}/{name}", path, item, fields, f"end its surge: {changes_text(fields)}")
+
+
+class SurgeWriter(FieldWriter[FieldChange]):
+    """Writes the replicas of a Deployment and the mark beside them, in one request."""
+
+    def values(self, item: Object) -> Mapping[ObjectPath, Any]:
+        return surge_fields(item)
+
+    def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
+        now = surge_fields(item)
+        left = {path: value for path, value in wanted.items() if now.get(path) != value}
+        body: dict[str, Any] = {}
+        if REPLICAS in left:
+            body["spec"] = {"replicas": left[REPLICAS]}
+        if MARK in left:
+            body["metadata"] = {"annotations": {SURGED_BY: left[MARK]}}
+        return [Request("patch", body, tuple(left))] if left else []
+
+    def managers(self, item: Object, path: ObjectPath) -> list[str]:
+        return managers(item, *(f"f:{part}" for part in path))
+
+    def look(self, change: FieldChange) -> str:
+        namespace, name = namespace_and_name(change.before)
+        return f"kubectl get deployment -n {namespace} {name} -o yaml"
+
+
+class EndingWriter(SurgeWriter):
+    """Carries out `left_surges`. The mark goes last: without it nobody would find the cost."""
+
+    def write(self, change: FieldChange, context: StepContext) -> str:
+        return super().write(change, context.beginning(partial(self._begin, change, context)))
+
+    def _begin(self, change: FieldChange, context: StepContext, fields: Fields) -> None:
+        context.begin(fields)
+        forget_costs(self.session, change.before)
+
+
+class Surger:
+    """Replaces single pods. `run`: the name of the run, for the mark."""
+
+    def __init__(self, evictor: Evictor, consents: DrainConsents, run: str) -> None:
+        self._evictor = evictor
+        self._writer = SurgeWriter(evictor.session, force=True)
+        self._consents = consents
+        self._run = run
+
+    def replace(self, one: PodFate, context: StepContext) -> str:
+        """A second pod, Ready elsewhere; then the old number again, which removes the doomed one. Raises NotDone, ApiFailure."""
+        workload = one.workload
+        assert workload is not None and workload.item is not None  # find_surges chooses only such pods
+        there = self._evictor.session.fetch(workload_path(workload))
+        if there is None or uid(there) != workload.uid:
+            raise NotDone(f"{workload} was deleted since the plan; run this again")
+        if (has := surge_fields(there)[REPLICAS]) not in (1, workload.wanted):
+            raise NotDone(f"{workload} has {has} replicas by now, and had {workload.wanted}: left as it is; run this again")
+        grow = field_changes(surge_fields(there), {REPLICAS: 2, MARK: self._run})
+        begin_move(context, [{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
+        deadline = Deadline(self._consents.seconds, as_given=True)
+        since = time.monotonic()
+        try:
+            # The mark first: whoever ends what a killed run has left finds the cost by it.
+            self._write(FieldChange(str(workload), workload_path(workload), there, grow, "a second pod first"), context)
+            set_cost(self._evictor.session, one.pod, CHEAPEST)
+            self._second_ready(one, workload, deadline, since, context)
+        except Exception:
+            self._give_up(one, workload, context)
+            raise
+        self.end(workload, context)
+        self._gone(one, workload, deadline)
+        return f"a second pod was Ready elsewhere before it left; {workload} has 1 replica again"
+
+    def end(self, workload: PodWorkload, context: StepContext) -> str:
+        """Give a Deployment its one replica back, if it has the mark of this run. Raises NotDone, ApiError."""
+        there = self._evictor.session.fetch(workload_path(workload))
+        own = there is not None and uid(there) == workload.uid and mark_of(there) == self._run
+        change = unsurge_change(there) if there is not None and own else None
+        return self._write(change, context) if change is not None else "it has no extra replica"
+
+    def _write(self, change: FieldChange, context: StepContext) -> str:
+        return self._writer.write(change, context.beginning())
+
+    def _second_ready(self, one: PodFate, workload: PodWorkload, deadline: Deadline, since: float, context: StepContext) -> None:
+        look, nodes = self._evictor.look, self._evictor.nodes
+        while True:
+            pods = look.pods(workload.namespace, since)
+            owners = look.controllers(workload, since)
+            if ready_elsewhere(pods, owners, nodes, {one.uid}) >= 1:
+                context.say(f"  {workload}: a second pod is Ready elsewhere")
+                return
+            if deadline.over:
+                new = [pod for pod in pods if controller(pod) in owners and not is_ending(pod) and uid(pod) != one.uid]
+                why = workload_rollout.complaints({}, new)
+                raise NotDone("; ".join([f"its second pod is not Ready after {deadline.passed:.0f} s", *why]))
+            deadline.pause(LOOK_AGAIN)
+
+    def _give_up(self, one: PodFate, workload: PodWorkload, context: StepContext) -> None:
+        """After a failure: the old number again, which removes the new pod, since it is not Ready; and no cost. The failure is what is
+        reported."""
+        context.say(f"  {workload}: its old number of replicas is restored")
+        try:
+            self._restore_cost(one)
+            self.end(workload, context)
+        except Exception as error:
+            context.say(f"  WARNING: {workload}: {error}; deploys/uncordon.py ends the surge")
+
+    def _restore_cost(self, one: PodFate) -> None:
+        """The cost that the pod had before; that of an interrupted run is none."""
+        before = (one.pod["metadata"].get("annotations") or {}).get(DELETION_COST)
+        set_cost(self._evictor.session, one.pod, None if is_own_cost(one.pod) else before)
+
+    def _gone(self, one: PodFate, workload: PodWorkload, deadline: Deadline) -> None:
+        since = time.monotonic()
+        while True:
+            pods = self._evictor.look.pods(workload.namespace, since)
+            doomed = next((pod for pod in pods if uid(pod) == one.uid), None)
+            if doomed is None:
+                return
+            if deadline.over:
+                what = "is still ending" if is_ending(doomed) else "was not removed: its ReplicaSet removed another pod"
+                self._restore_cost(one)
+                raise NotDone(f"it {what} after {deadline.passed:.0f} s")
+            deadline.pause(LOOK_AGAIN)
+
+
+def is_own_cost(pod: Object) -> bool:
+    """The pod has the cost that daytwo sets, and nobody else has set it."""
+    marked = (pod["metadata"].get("annotations") or {}).get(DELETION_COST) == CHEAPEST
+    return marked and not other_writers(pod, "f:metadata", "f:annotations", f"f:{DELETION_COST}")
+
+
+def left_surges(deployments: Collection[Object], surges: Collection[Object]) -> list[FieldChange]:
+    """The writes that end what runs, which are over, have left of these recorded surges. Pure."""
+    left = [one for one in deployments if recorded(one, surges) is not None]
+    return [change for one in left if (change := unsurge_change(one)) is not None]
+
+
+def end_surges(session: Session, run: str, context: StepContext) -> str:
+    """End what a run, which is over, has left of its surges. Before its node is uncordoned: the mark there leads to them. Each is noted
+    before it is written. Returns what was done, "" for nothing. Raises NotDone, ApiFailure."""
+    writer, names = EndingWriter(session, force=True), list[str]()
+    marked = [one for one in session.fetch_all(COLLECTIONS["Deployment"]) if mark_of(one) == run]
+    for change in left_surges(marked, recorded_surges(session, marked)):
+        about = {"event": "end surge", "object": change.name, "path": change.path, "uid": uid(change.before), "of": run}
+        writer.write(change, context.beginning(partial(_noted, context, about)))
+        names.append(change.name)
+    return f"ended the surge of {', '.join(names)}" if names else ""
+
+
+def _noted(context: StepContext, about: Mapping[str, Any], fields: Fields) -> None:
+    context.note({**about, "fields": list(fields)})
+
+
+def forget_costs(session: Session, deployment: Object) -> None:
+    """Remove daytwo's cost from the pods of a Deployment whose surge ends. Raises ApiFailure."""
+    namespace = namespace_and_name(deployment)[0]
+    look, since = Look(session), time.monotonic()
+    own = look.controllers(PodWorkload("Deployment", *namespace_and_name(deployment), uid(deployment)), since)
+    for pod in look.pods(namespace, since):
+        if controller(pod) in own and is_own_cost(pod) and not is_ending(pod):
+            set_cost(session, pod, None)
+
+
+def set_cost(session: Session, pod: Object, value: str | None) -> None:
+    """The cost that decides which pod its ReplicaSet removes first. A pod that is gone is no error. Raises ApiFailure."""
+    path = pod_path(*namespace_and_name(pod))
+    body = {"metadata": {"uid": uid(pod), "annotations": {DELETION_COST: value}}}
+    with contextlib.suppress(NotFound, Conflict):
+        session.asked(lambda api: api.patch(path, body))

@@ -1,0 +1,110 @@
+"""The workload of a pod, found by its chain of controllers, and how many of its pods are Ready. Pure."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roles.engine.bounds import digits
+from roles.engine.disruption import DisruptionObjects
+from roles.engine.kube import Object, OwnerRef, controller, is_ready, namespace_and_name, owner_ref, replicas, uid
+from roles.engine.kube.pods import is_alive, node_of
+from roles.engine.outage.model import COUNTED, PodWorkload
+
+#: Kinds that are read, by the group of their API: an owner of another group with such a kind is another thing.
+GROUPS = {
+    "Deployment": "apps",
+    "ReplicaSet": "apps",
+    "StatefulSet": "apps",
+    "DaemonSet": "apps",
+    "ReplicationController": "",
+    "Job": "batch",
+}
+
+
+@dataclass(frozen=True)
+class Workloads:
+    """The workloads of all pods of `live`, which has all pods and the kinds of GROUPS."""
+
+    live: DisruptionObjects
+
+    @functools.cached_property
+    def _items(self) -> dict[str, tuple[str, Object]]:
+        return {uid(item): (kind, item) for kind in GROUPS for item in self.live.of(kind)}
+
+    @functools.cached_property
+    def daemon_sets(self) -> frozenset[str]:
+        """The UIDs of all DaemonSets."""
+        return frozenset(map(uid, self.live.of("DaemonSet")))
+
+    @functools.cached_property
+    def _ready(self) -> dict[str, int]:
+        """Pods that serve, by the UID of their workload."""
+        found: dict[str, int] = {}
+        for pod in self.live.of("Pod"):
+            if is_ready(pod) and is_alive(pod):
+                top = self.live.top(pod)
+                found[top] = found.get(top, 0) + 1
+        return found
+
+    def owner(self, pod: Object) -> tuple[OwnerRef | None, Object | None]:
+        """The controller that the pod names, and its object, None if it does not exist (or if its kind is not read)."""
+        ref = owner_ref(pod)
+        if ref is None:
+            return None, None
+        kind, item = self._items.get(ref.uid, ("", None))
+        return ref, item if kind == ref.kind and self.is_read(ref) else None
+
+    @staticmethod
+    def is_read(ref: OwnerRef) -> bool:
+        """An owner of this kind would be found if it existed."""
+        return GROUPS.get(ref.kind) == ref.group
+
+    def of(self, pod: Object) -> PodWorkload | None:
+        """None for a pod without a controller, or whose controller does not exist."""
+        ref, item = self.owner(pod)
+        if ref is None or (item is None and self.is_read(ref)):
+            return None
+        if item is None:
+            return PodWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
+        kind, top = ref.kind, item
+        above = self._items.get(controller(item))
+        if above is not None:
+            kind, top = above
+        found = uid(top)
+        counted = kind in COUNTED
+        return PodWorkload(
+            kind, *namespace_and_name(top), found, replicas(kind, top) if counted else 0, self._ready.get(found, 0), counted, top
+        )
+
+
+def ready_elsewhere(pods: Iterable[Object], of: Collection[str], nodes: Collection[str], gone: Collection[str] = ()) -> int:
+    """How many pods serve that have one of the controllers `of` (UIDs), are not on `nodes`, and are not one of `gone` (UIDs)."""
+    return sum(
+        is_ready(pod) and is_alive(pod) and controller(pod) in of and uid(pod) not in gone and node_of(pod) not in nodes for pod in pods
+    )
+
+
+def own_limit(workload: PodWorkload) -> int:
+    """How many of its pods may leave at once if no budget says so: as in its own roll-out, and never all of several.
+
+    A Deployment's maxUnavailable is rounded down (pkg/controller/deployment/util: MaxUnavailable), here to at least one.
+    """
+    most = 1
+    if workload.kind == "Deployment" and workload.item is not None:
+        strategy: Mapping[str, Any] = (workload.item.get("spec") or {}).get("strategy") or {}
+        if strategy.get("type") != "Recreate":
+            most = _scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", "25%"), workload.wanted)
+    elif workload.kind in ("ReplicaSet", "ReplicationController"):
+        most = workload.wanted // 4
+    return max(1, min(most, workload.wanted - 1))
+
+
+def _scaled(value: Any, total: int) -> int:
+    text = str(value)
+    share = digits(text.removesuffix("%"))
+    if share is None:
+        return 1
+    return total * share // 100 if text.endswith("%") else share

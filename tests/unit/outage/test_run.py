@@ -1,0 +1,189 @@
+"""The run of deploys/drain.py: how it ends, what it uncordons when it halts, and what it says has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyinfra.api import output
+
+from roles.drain import DrainRun, plan_way_back
+from roles.drain.run import rows
+from roles.engine.bridge import Fleet
+from roles.engine.outage import CORDONED_BY, EVICT, PROVE, DrainConsents, Drainer, plan_drain, reading
+from roles.engine.transaction.object_record import parse
+from roles.engine.transaction.record import RunInfo
+from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
+from tests.unit.object_changes.test_object_run import Host, host, own
+from tests.unit.outage.api import ClusterApi, Write
+from tests.unit.outage.test_drainer import INNER, clock
+from tests.unit.outage.test_plan import node
+
+__all__ = ["clock", "host"]
+
+RUN = "r20260101-000000-aaaa"
+INFO = RunInfo(RUN, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the run says, in lines."""
+    lines: list[str] = []
+    monkeypatch.setattr(output, "_echo", lambda text="", **_: lines.extend(text.split("\n")))
+    return lines
+
+
+def cluster(*, manager: str = "") -> ClusterApi:
+    """Two pods on w1, which leave one after the other; their replacements come to w2."""
+    api = ClusterApi(
+        node("w1", manager=manager), node("w2"), *deployment(2, 2), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1))
+    )  # fmt: skip
+
+    def replaced(write: Write) -> None:
+        if write[0] == "create":
+            api.add(pod(f"new-{len(api.evicted())}", INNER, node="w2"))
+
+    api.after = replaced
+    return api
+
+
+def drive(host: Host, api: ClusterApi, at: Callable[[DrainRun, Write], None] = lambda run, write: None, **more: bool) -> DrainRun:
+    """The whole run. `at` is called after each write."""
+    consents = DrainConsents(seconds=60, allow_unmanaged=True)
+    plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
+    assert not plan.refusals, plan.refusals
+    drainer = Drainer(api.session, plan, consents, RUN)
+    remotes: list[Any] = [host]
+    run = DrainRun(INFO, drainer, Fleet(remotes, [], [], remotes), "", keep_cordon=more.get("keep_cordon", False))
+    controllers = api.after
+
+    def after(write: Write) -> None:
+        controllers(write)
+        at(run, write)
+
+    api.after = after
+    assert run.result("cp1") is not bool(run.halted)
+    return run
+
+
+def cordon(api: ClusterApi) -> tuple[bool, str]:
+    item = api.one("Node", "w1")
+    return bool(item["spec"].get("unschedulable")), (item["metadata"].get("annotations") or {}).get(CORDONED_BY, "")
+
+
+def refuse_second(api: ClusterApi) -> None:
+    api.refuse = lambda one: "not now" if api.evicted() else ""
+
+
+def outcomes(run: DrainRun) -> list[tuple[str, str]]:
+    return [(step.name.removeprefix("pod shop/"), step.outcome) for step in run.steps]
+
+
+def test_a_node_that_is_drained_stays_cordoned(host: Host, told: list[str]) -> None:
+    api = cluster()
+    run = drive(host, api)
+    assert outcomes(run) == [("Node w1", "done"), ("web-1-0", "done"), ("web-1-1", "done"), ("Node w1 drained", "done")]
+    said = "\n".join(told)
+    assert cordon(api) == (True, RUN) and "To use the nodes again: deploys/uncordon.py --data nodes=w1" in said
+    assert "Moved until then" not in said and "uncordoning" not in said
+
+
+def test_a_run_that_halts_says_what_has_moved_and_uncordons(host: Host, told: list[str]) -> None:
+    api = cluster()
+    refuse_second(api)
+    run = drive(host, api)
+    assert outcomes(run) == [
+        ("Node w1", "reverted"), ("web-1-0", "done"), ("web-1-1", "not started"), ("Node w1 drained", "not started"),
+    ]  # fmt: skip
+    said = "\n".join(told)
+    assert cordon(api) == (False, "") and "Moved until then, and not coming back: shop/web-1-0" in told
+    assert ". To undo its cordons and surges: deploys/rollback.py" in said and "To undo them" not in said
+    assert (
+        "halted: Node w1: restoring the cordons that were there before, or none" in said
+        and "uncordoned, since the run halted: read back" in said
+    )
+    assert "the API server refused its eviction for" in run.halted and "To use the nodes again" not in said
+
+
+def test_after_ctrl_c_the_eviction_in_progress_ends_and_no_other_begins(host: Host, told: list[str]) -> None:
+    api = cluster()
+    run = drive(host, api, lambda run, write: run.interrupt() if write[0] == "create" else None)
+    assert api.evicted() == ["web-1-0"] and run.halted == "interrupted by the operator" and cordon(api) == (False, "")
+    assert outcomes(run)[:3] == [("Node w1", "reverted"), ("web-1-0", "done"), ("web-1-1", "not started")]
+    assert "Moved until then, and not coming back: shop/web-1-0" in told
+
+
+def test_a_pod_that_came_in_mid_drain_and_was_moved_is_named(host: Host, told: list[str]) -> None:
+    api = cluster()
+
+    def at(run: DrainRun, write: Write) -> None:
+        if write[0] != "create":
+            return
+        if len(api.evicted()) == 2:
+            api.add(pod("late", app="late"))
+        if api.evicted()[-1] == "late":
+            for name in ("new-1", "new-3"):  # so that the proof fails
+                del api.there[f"/api/v1/namespaces/shop/pods/{name}"]
+
+    run = drive(host, api, at)
+    assert "Moved until then, and not coming back: shop/web-1-0, shop/web-1-1, shop/late" in told and cordon(api) == (False, "")
+    # Before it was evicted, the operator and the node have it in the record; an undo reads that.
+    (found,) = host.history()
+    for kept in (own(run), parse(RUN, found.events)):
+        assert kept is not None
+        fields = [(field.path, field.before) for one in kept.objects if one.action == PROVE for field in one.fields]
+        assert fields == [((EVICT, "shop/late"), "uid-late")]
+        assert [change.name for change in plan_way_back(kept, {"/api/v1/nodes/w1": api.one("Node", "w1")}).actions] == []
+
+
+def test_keep_cordon(host: Host, told: list[str]) -> None:
+    api = cluster()
+    refuse_second(api)
+    run = drive(host, api, keep_cordon=True)
+    assert cordon(api) == (True, RUN) and outcomes(run)[0] == ("Node w1", "done")
+    said = "\n".join(told)
+    assert "keep_cordon: Node w1 stay cordoned; to uncordon: deploys/uncordon.py --data nodes=w1" in said
+    assert "Moved until then, and not coming back: shop/web-1-0" in told
+
+
+def test_a_cordon_of_someone_else_stays(host: Host, told: list[str]) -> None:
+    api = cluster(manager="kubectl-cordon")
+    refuse_second(api)
+    run = drive(host, api)
+    assert cordon(api) == (True, "") and [step.action for step in run.steps] == ["evict", "evict", "prove"]
+    said = "\n".join(told)
+    assert "cordoned by kubectl-cordon" in said and "that cordon stays" in said and "uncordoning what this run cordoned" not in said
+
+
+def test_an_uncordon_that_fails_is_a_warning_with_the_command(host: Host, told: list[str]) -> None:
+    api = cluster()
+    refuse_second(api)
+
+    def at(run: DrainRun, write: Write) -> None:
+        if "unschedulable" in (write[2].get("spec") or {}) and not write[2]["spec"]["unschedulable"]:
+            api.one("Node", "w1")["spec"]["unschedulable"] = True  # a tool that sets it again
+
+    run = drive(host, api, at)
+    said = "\n".join(told)
+    assert cordon(api)[0] and outcomes(run)[0] == ("Node w1", "done")
+    assert "WARNING: Node w1 is STILL CORDONED by this run: " in said and "uncordon it: deploys/uncordon.py --data nodes=w1" in said
+
+
+def test_pods_that_ended_in_another_way_have_their_own_row() -> None:
+    def step(number: int, how: str, outcome: str = "done", why: str = "") -> SimpleNamespace:
+        return SimpleNamespace(
+            name=f"pod shop/web-{number}", summary="of web", action=EVICT, outcome=outcome, how=how, why=why, seconds=1.0
+        )
+
+    moved = [step(number, f"evicted; gone; {number} of Deployment shop/web are Ready") for number in range(40)]
+    odd = [
+        step(40, "it was gone already"),
+        step(41, "evicted; gone; its replacement by Job is not proven"),
+        step(42, "", "failed", "the API server refused its eviction for 60 s: a"),
+        step(43, "", "failed", "the API server refused its eviction for 60 s: b"),
+    ]
+    found = rows(SimpleNamespace(steps=[*moved, *odd]))  # type: ignore[arg-type]
+    assert [row[0] for row in found] == ["40 pods: of web", *(f"pod shop/web-{number}" for number in range(40, 44))]
+    assert found[0][-1] == "evicted; gone; 0-39 of Deployment shop/web are Ready"
