@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from roles.audit import parsed
 from roles.audit.model import Finding, Severity, SourcedSetting
@@ -16,10 +15,10 @@ from roles.engine.kubeadm_config import (
     KUBELET,
     NAMESPACE,
     Difference,
-    Found,
     StoredSettings,
     gate_differences,
     kubelet_differences,
+    written_by_kubeadm,
 )
 from roles.engine.kubelet import shown
 from roles.feature_gates import Catalogue
@@ -68,36 +67,13 @@ def _oldest(views: Sequence[View], component: str) -> int | None:
 
 
 def _splits(lasting: StoredSettings, kept: Sequence[SourcedSetting], views: Sequence[View]) -> Iterator[Finding]:
-    made = [view for view in views if view.kind == "kubeadm" and view.kubelet is not None]
-    by_host = {view.host: view for view in made}
-    gates: list[Found] = []
-    fields: list[Found] = []
-    for view in made:
-        for component in view.processes:
-            # A kubeadm upgrade overwrites the configuration file and the manifests; it keeps other flags and drop-ins.
-            files = {
-                place.name: place.value == "true"
-                for place in view.gates
-                if place.component == component and place.source in ("file", "manifest")
-            }
-            running = {name: gate.enabled for name, gate in (view.running.get(component) or {}).items()}
-            gates.append(Found(view.host, component, files, running or None))
-        fields.append(Found(view.host, "kubelet", _main(view)))
+    by_host = {view.host: view for view in views}
+    gates, fields = written_by_kubeadm((view.kubelet, view.components, view.running) for view in views if view.kubelet is not None)
     for difference in gate_differences(lasting, gates):
         if difference.lasting != difference.files:
             yield _gate(by_host[difference.host], difference, kept)
     for difference in kubelet_differences(lasting, fields):
         yield _field(by_host[difference.host], difference, lasting)
-
-
-def _main(view: View) -> Mapping[str, Any]:
-    """The configuration file alone: kubeadm does not change drop-ins."""
-    found = view.kubelet
-    data = view.seen.data(found.config_path) if found and found.config_path else None
-    try:
-        return parsed.read(data) if data is not None else {}
-    except FormatError:
-        return {}
 
 
 def _gate(view: View, difference: Difference, kept: Sequence[SourcedSetting]) -> Finding:

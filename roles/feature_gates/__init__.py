@@ -184,22 +184,14 @@ def _left_out(plans: Sequence[NodeGates]) -> list[str]:
 
 def _other_differences(lasting: kubeadm_config.StoredSettings, plans: Sequence[NodeGates]) -> list[kubeadm_config.Difference]:
     """Gates that this run does not change and that differ between kubeadm's ConfigMaps and these nodes' files and processes."""
-    found = [
-        kubeadm_config.Found(
-            plan.host,
-            planned.component,
-            planned.sourced,
-            {name: metric.enabled for name, metric in (planned.metrics or {}).items()},
-        )
-        for plan in plans
-        for planned in plan.planned
-        if plan.kubelet.style == "kubeadm"
-    ]
+    found, _ = kubeadm_config.written_by_kubeadm(
+        (plan.kubelet, plan.components, {planned.component: planned.metrics or {} for planned in plan.planned}) for plan in plans
+    )
     wanted = {(plan.host, planned.component): planned.wanted for plan in plans for planned in plan.planned}
     return [
         difference
         for difference in kubeadm_config.gate_differences(lasting, found)
-        if difference.setting not in wanted[(difference.host, difference.component)]
+        if difference.setting not in wanted.get((difference.host, difference.component), (difference.setting,))
     ]
 
 

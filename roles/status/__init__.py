@@ -201,14 +201,7 @@ def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> st
     if not lasting.by_kubeadm:
         return "nothing: kubeadm did not set up this cluster (there is no ConfigMap kube-system/kubeadm-config)"
     notes += [f"kubeadm's ConfigMaps: {problem}" for problem in lasting.problems.values()]
-    made = [node for node in nodes if node.kubelet.style == "kubeadm"]
-    gates, fields = [], []
-    for node in made:
-        sources = {"kubelet": node.kubelet.gates, **{name: component.gates for name, component in node.components.items()}}
-        for name, files in sources.items():
-            process = {gate: metric.enabled for gate, metric in node.effective[name].items()} if name in node.effective else None
-            gates.append(kubeadm_config.Found(node.seen.host, name, files, process))
-        fields.append(kubeadm_config.Found(node.seen.host, "kubelet", node.kubelet.configuration))
+    gates, fields = kubeadm_config.written_by_kubeadm((node.kubelet, node.components, node.effective) for node in nodes)
     found = [*kubeadm_config.gate_differences(lasting, gates), *kubeadm_config.kubelet_differences(lasting, fields)]
     headers = ["node", "component", "setting", "ConfigMap", "says", "files", "process"]
     rows = [

@@ -8,11 +8,11 @@ from roles.engine.kubeadm_config.stored import (
     KUBELET,
     NAMESPACE,
     Difference,
-    Found,
     StoredSettings,
     gate_differences,
     kubelet_differences,
     read_stored,
+    written_by_kubeadm,
 )
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "ComponentDesired",
     "ConfigMapPath",
     "Difference",
-    "Found",
     "StoredSettings",
     "as_given",
     "gate_differences",
@@ -35,4 +34,5 @@ __all__ = [
     "plan_undo",
     "plan_writes",
     "read_stored",
+    "written_by_kubeadm",
 ]

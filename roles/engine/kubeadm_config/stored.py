@@ -7,13 +7,16 @@ contain (cmd/kubeadm/app/cmd/phases/upgrade, cmd/kubeadm/app/constants/constants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from roles.engine.api import GateMetric
 from roles.engine.bridge import at_once, whole
+from roles.engine.control_plane import Component
 from roles.engine.editing import FormatError, cluster_arguments, cluster_configuration, kubelet_config
-from roles.engine.kubelet import in_effect, shown
+from roles.engine.kubelet import Kubelet, in_effect, shown
 
 CLUSTER: Final = "kubeadm-config"
 KUBELET: Final = "kubelet-config"
@@ -74,6 +77,31 @@ class Found:
     component: str
     files: Mapping[str, Any]
     process: Mapping[str, Any] | None = None
+
+
+#: A node's kubelet and components, and the gates that they run with, as far as known.
+NodeNow = tuple[Kubelet, Mapping[str, Component], Mapping[str, Mapping[str, GateMetric]]]
+
+
+def written_by_kubeadm(nodes: Iterable[NodeNow]) -> tuple[list[Found], list[Found]]:
+    """The gates, and the kubelets' fields, in the files that the next `kubeadm upgrade` writes on the nodes that kubeadm made: the
+    manifests and the kubelet's configuration file, not its drop-ins and flags (cmd/kubeadm/app/phases/kubelet/config.go,
+    WriteConfigToDisk; phases/controlplane/manifests.go)."""
+    gates, fields = [], []
+    for kubelet, components, running in nodes:
+        if kubelet.style != "kubeadm" or kubelet.config_path is None:
+            continue
+        host, main = kubelet.seen.host, kubelet.seen.data(kubelet.config_path) or b""
+        files = {"kubelet": kubelet_config.gates(main)}
+        for name, component in components.items():
+            # Gates that cannot be read have a finding of their own.
+            with suppress(FormatError):
+                files |= {name: component.gates} if component.file.path else {}
+        for name, set_to in files.items():
+            process = {gate: one.enabled for gate, one in running[name].items()} if running.get(name) else None
+            gates.append(Found(host, name, set_to, process))
+        fields.append(Found(host, "kubelet", kubelet_config.read(main)))
+    return gates, fields
 
 
 @dataclass(frozen=True)

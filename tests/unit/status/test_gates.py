@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 from roles import status
 from roles.engine import control_plane, kubelet
 from roles.engine.api.metrics import GateMetric
+from roles.engine.kubeadm_config.stored import path_of
+from roles.engine.proof import Cluster
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
 CONFIG = "/var/lib/kubelet/config.yaml"
+
+
+def test_only_what_the_next_kubeadm_upgrade_writes_is_compared_with_its_configmaps() -> None:
+    """Not flags of a unit, and not the kubelet's drop-ins."""
+    folder, argv = "/etc/kubelet.d", (*node.KUBEADM_ARGV, "--config-dir=/etc/kubelet.d", "--feature-gates=Flag=true")
+    lines = node.answer(
+        argv=argv,
+        files={
+            "/etc/default/kubelet": f"KUBELET_EXTRA_ARGS='{' '.join(argv[-2:])}'\n".encode(),
+            CONFIG: node.CONFIG + b"featureGates:\n  A: true\n",
+            f"{folder}/10.conf": node.CONFIG + b"featureGates:\n  Dropin: true\nmaxPods: 5\n",
+        },
+        extra=[f"directory {node.b64(folder)}"],
+    )
+    found = kubelet.find(parse("w1", lines))
+    stored = {
+        "kubelet-config": ("kubelet", node.CONFIG.decode()),
+        "kubeadm-config": ("ClusterConfiguration", "kind: ClusterConfiguration\n"),
+    }
+    maps = {path_of(name): {"metadata": {"name": name}, "data": {key: text}} for name, (key, text) in stored.items()}
+    cluster = cast("Cluster", SimpleNamespace(object=maps.get))
+    table = status._lasting([status._StatusNode(found.seen, found, {})], cluster, [])
+    assert [line.split()[:6] for line in table.splitlines()[2:]] == [["w1", "kubelet", "A", "kubelet-config", "(not", "set)"]]
 
 
 def test_what_a_file_sets_and_what_is_in_effect() -> None:
