@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
 from roles.engine.kube import FIELD_MANAGER, Object, managers, only_ours, others, uid
+from roles.engine.kube.matching import tolerates
 from roles.engine.kube.names import key_problem, value_problem
 from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import FieldChange, ObjectPath, ObjectPlan, Request, changes_text, field_changes
@@ -266,20 +267,12 @@ def _tolerated_for(tolerations: Sequence[Mapping[str, Any]], new: Sequence[tuple
     """Seconds until a pod is evicted; None: never."""
     used = []
     for key, value in new:
-        match = next((one for one in tolerations if _tolerates(one, key, value)), None)
+        match = next((one for one in tolerations if tolerates(one, {"key": key, "value": value, "effect": NO_EXECUTE})), None)
         if match is None:
             return 0
         used.append(match.get("tolerationSeconds"))
     limits = [max(0, int(one)) for one in used if one is not None]
     return min(limits, default=None)
-
-
-def _tolerates(one: Mapping[str, Any], key: str, value: str) -> bool:
-    """k8s.io/api/core/v1/toleration.go, ToleratesTaint."""
-    if one.get("effect") not in (None, "", NO_EXECUTE) or one.get("key") not in (None, "", key):
-        return False
-    operator = one.get("operator") or "Equal"
-    return operator == "Exists" or (operator == "Equal" and str(one.get("value") or "") == value)
 
 
 def plan_labels(

@@ -10,6 +10,7 @@ from roles.engine.api import Api, ApiError, ApiFailure, find_object, kubelet_con
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.kube import COLLECTIONS, Object, ObservedObjects
 from roles.engine.kube.pods import node_of
+from roles.engine.kube.selectors import query_of
 from roles.engine.node import ObservationError
 from roles.engine.proof import Survey
 from roles.engine.transaction import Refusal
@@ -29,15 +30,6 @@ class Selected:
     pods: tuple[Object, ...]
 
 
-def label_selector(selector: Mapping[str, object]) -> str:
-    """A LabelSelector as text for a LIST (apimachinery meta/v1: FormatLabelSelector)."""
-    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]  # type: ignore[attr-defined]
-    for one in selector.get("matchExpressions") or ():  # type: ignore[attr-defined]
-        key, operator, values = one.get("key"), one.get("operator"), ",".join(one.get("values") or ())
-        parts.append({"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": f"{key}"}.get(operator, f"!{key}"))
-    return ",".join(parts)
-
-
 def select(api: Api, desired: DesiredResources) -> Selected:
     """Raises Refusal if the workload does not exist, and ApiError."""
     namespace, name = desired.place
@@ -49,7 +41,10 @@ def select(api: Api, desired: DesiredResources) -> Selected:
         path = COLLECTIONS[desired.kind].rpartition("/")
         there = [str(one["metadata"]["name"]) for one in list_objects(api, f"{path[0]}/namespaces/{namespace}/{path[2]}")]
         raise Refusal(f"{desired.kind} {namespace}/{name}", f"it does not exist; that namespace has {', '.join(sorted(there)) or 'none'}")
-    labels = label_selector((workload.get("spec") or {}).get("selector") or {})
+    try:
+        labels = query_of((workload.get("spec") or {}).get("selector"))
+    except ValueError as error:
+        raise Refusal(f"{desired.kind} {namespace}/{name}", f"its selector cannot be read: {error}") from error
     return Selected(namespace, labels, workload, tuple(_pods(api, desired.kind, namespace, labels, str(workload["metadata"]["uid"]))))
 
 

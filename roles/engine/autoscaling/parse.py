@@ -84,24 +84,3 @@ def external_total(answer: Mapping[str, Any]) -> Reading:
     if not items:
         return NoReading("no metrics returned from external metrics API")
     return Total(tuple(_thousandths(one["value"]) for one in items), time_of(items[0].get("timestamp")))
-
-
-def selector_text(selector: Mapping[str, Any] | None) -> str:
-    """A LabelSelector in the form of a query (metav1.LabelSelectorAsSelector). Raises ValueError for an operator that it does not know."""
-    if selector is None:
-        return ""
-    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
-    for one in selector.get("matchExpressions") or ():
-        key, values = one.get("key"), ",".join(sorted(map(str, one.get("values") or ())))
-        match one.get("operator"):
-            case "In":
-                parts.append(f"{key} in ({values})")
-            case "NotIn":
-                parts.append(f"{key} notin ({values})")
-            case "Exists":
-                parts.append(f"{key}")
-            case "DoesNotExist":
-                parts.append(f"!{key}")
-            case other:
-                raise ValueError(f'"{other}" is not a valid label selector operator')
-    return ",".join(parts)

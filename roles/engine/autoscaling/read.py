@@ -21,10 +21,10 @@ from roles.engine.autoscaling.parse import (
     external_total,
     no_answer,
     resource_samples,
-    selector_text,
 )
 from roles.engine.autoscaling.past import EVENT, history_of
 from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube.selectors import query_of
 
 HPAS_PATH = "/apis/autoscaling/v2/horizontalpodautoscalers"
 VPAS_PATH = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
@@ -233,7 +233,7 @@ class _Reader:
 
     def _asked(self, root: str, metric: MetricSpec, autoscaler: Autoscaler, scale: LiveScale) -> Reading:
         """Raises _Unknown, ApiError, and what the parsers raise."""
-        where, own = f"{root}/namespaces/{_part(autoscaler.namespace)}", selector_text(metric.selector)
+        where, own = f"{root}/namespaces/{_part(autoscaler.namespace)}", query_of(metric.selector)
         match metric.type:
             case "Pods":
                 query = _query(labelSelector=scale.selector, metricLabelSelector=own)

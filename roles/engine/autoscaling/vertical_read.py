@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiConnectionLost, ApiError, NotFound, find_object, list_objects
 from roles.engine.autoscaling.model import ODD, Autoscaler, time_of
-from roles.engine.autoscaling.parse import selector_text
 from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH
 from roles.engine.autoscaling.vertical import VPA, Vertical, VerticalScene
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_alive
+from roles.engine.kube.selectors import query_of
 
 LEASES_PATH = "/apis/coordination.k8s.io/v1/leases"
 #: The lease by which the admission controller shows the updater that it runs (pkg/utils/status).
@@ -78,7 +78,7 @@ class _Reading:
             found = find_object(self.api, f"/apis/apps/v1/{space}/{resource}/{quote(item.target.name, safe='')}")
             if found is None:
                 return None, "it does not exist", ()
-            selector = selector_text((found.get("spec") or {}).get("selector"))
+            selector = query_of((found.get("spec") or {}).get("selector"))
             pods = list_objects(self.api, f"/api/v1/{space}/pods", labels=selector) if selector else []
         except ApiConnectionLost:
             raise

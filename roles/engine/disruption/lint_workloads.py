@@ -12,11 +12,11 @@ from roles.engine.disruption.lint_budgets import alive, name_of
 from roles.engine.disruption.owners import Controller, Unscaled
 from roles.engine.disruption.problem import WEBHOOKS, Problem, Scene, count, few, service_of
 from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name
+from roles.engine.kube.matching import CORDON, UNSCHEDULABLE, untolerated
 from roles.engine.kube.pods import is_alive, is_over, node_of, stays_in_a_drain
 from roles.engine.kube.selectors import label_selector
 from roles.engine.placement import Move, PodVolume, Storage
 
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 HOSTNAME = "kubernetes.io/hostname"
 #: How long after its grace period a pod that is ending counts as stuck.
 _STUCK_ENDING = span(60)
@@ -120,22 +120,8 @@ def _takes(node: Object, pod: Object) -> bool:
     spec, labels = node.get("spec") or {}, node["metadata"].get("labels") or {}
     if spec.get("unschedulable") or not is_ready(node):
         return False
-    taints = [taint for taint in spec.get("taints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")]
     wanted = (pod.get("spec") or {}).get("nodeSelector") or {}
-    return all(tolerates(pod, taint) for taint in taints) and all(labels.get(key) == value for key, value in wanted.items())
-
-
-def tolerates(pod: Object, taint: Mapping[str, Any]) -> bool:
-    """component-helpers/scheduling/corev1/helpers.go, ToleratesTaint."""
-    for one in (pod.get("spec") or {}).get("tolerations") or ():
-        if one.get("effect") not in (None, "", taint.get("effect")):
-            continue
-        if one.get("key") not in (None, "", taint.get("key")):
-            continue
-        exists = one.get("operator") == "Exists"
-        if exists or (one.get("key") and str(one.get("value") or "") == str(taint.get("value") or "")):
-            return True
-    return False
+    return untolerated(pod, spec.get("taints") or ()) is None and all(labels.get(key) == value for key, value in wanted.items())
 
 
 # ---- pods that cannot move
@@ -271,10 +257,9 @@ def _webhook(kind: str, item: Object, hook: Mapping[str, Any], service: str, nod
 
 def _comes_back(pods: Sequence[Object]) -> Iterator[Problem]:
     """The replacement of such a pod may be placed on the cordoned node again."""
-    taint = {"key": UNSCHEDULABLE, "effect": "NoSchedule"}
     found: dict[str, list[str]] = {}
     for pod in pods:
-        if not is_over(pod) and pod["metadata"].get("ownerReferences") and tolerates(pod, taint):
+        if not is_over(pod) and pod["metadata"].get("ownerReferences") and untolerated(pod, [CORDON]) is None:
             namespace, name = namespace_and_name(pod)
             found.setdefault(namespace, []).append(name)
     for namespace, names in found.items():

@@ -1,6 +1,6 @@
 """What Kubernetes says of its objects: identity, owners, field managers, names, selectors. Pure: raw JSON goes in, and nothing is asked."""
 
-from roles.engine.kube import amounts, field_managers, names, pods, resources, selectors
+from roles.engine.kube import amounts, field_managers, matching, names, pods, resources, selectors
 from roles.engine.kube.field_managers import controllers_of
 from roles.engine.kube.objects import (
     COLLECTIONS,
@@ -45,6 +45,7 @@ __all__ = [
     "is_own",
     "is_ready",
     "managers",
+    "matching",
     "names",
     "namespace_and_name",
     "only_ours",

@@ -6,19 +6,23 @@ apimachinery/pkg/apis/meta/v1/helpers.go (LabelSelectorAsSelector), apimachinery
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from roles.engine.kube.names import key_problem, value_problem
 
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_OF_LABELS = ("In", "NotIn", "Exists", "DoesNotExist")
+#: The operators of node selectors.
+OF_NODES = (*_OF_LABELS, "Gt", "Lt")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One condition on a label. `operator`: In, NotIn, Exists, DoesNotExist."""
+    """One condition on a label. `operator`: one of OF_NODES."""
 
     key: str
     operator: str
@@ -33,19 +37,20 @@ class Requirement:
                 return self.key not in labels or labels[self.key] not in self.values
             case "Exists":
                 return self.key in labels
-            case _:
+            case "DoesNotExist":
                 return self.key not in labels
+        found, bound = _integer(labels.get(self.key)), _integer(self.values[0])
+        return found is not None and bound is not None and (found > bound if self.operator == "Gt" else found < bound)
 
     def __str__(self) -> str:
         match self.operator:
             case "In" if len(self.values) == 1:
                 return f"{self.key}={self.values[0]}"
             case "In" | "NotIn":
-                return f"{self.key} {self.operator.lower()} ({','.join(self.values)})"
-            case "Exists":
-                return self.key
-            case _:
-                return f"!{self.key}"
+                return f"{self.key} {self.operator.lower()} ({','.join(sorted(self.values))})"
+            case "Gt" | "Lt":
+                return f"{self.key}{'>' if self.operator == 'Gt' else '<'}{self.values[0]}"
+        return f"{'!' if self.operator == 'DoesNotExist' else ''}{self.key}"
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,11 @@ class LabelSelector:
         found = labels or {}
         return all(one.matches(found) for one in self.requirements)
 
+    def with_own(self, keys: Iterable[str], labels: Mapping[str, str]) -> LabelSelector:
+        """The selector that also asks for a pod's own values of `keys` (matchLabelKeys)."""
+        own = tuple(Requirement(key, "In", (labels[key],)) for key in keys if key in labels)
+        return self if self.absent else replace(self, requirements=(*self.requirements, *own))
+
     def __str__(self) -> str:
         if self.absent:
             return "no selector"
@@ -83,26 +93,47 @@ def label_selector(raw: Mapping[str, Any] | None) -> LabelSelector:
     """A LabelSelector (meta/v1): {"matchLabels": {...}, "matchExpressions": [{"key", "operator", "values"}]}; None: the field is absent."""
     if raw is None:
         return LabelSelector(absent=True)
-    found = [Requirement(str(key), "In", (str(value),)) for key, value in (raw.get("matchLabels") or {}).items()]
-    for one in raw.get("matchExpressions") or ():
-        operator, values = str(one.get("operator", "")), tuple(map(str, one.get("values") or ()))
-        if operator not in _OPERATORS:
+    labels = [{"key": key, "operator": "In", "values": (value,)} for key, value in (raw.get("matchLabels") or {}).items()]
+    return of_expressions((*labels, *(raw.get("matchExpressions") or ())), _OF_LABELS)
+
+
+def query_of(raw: Mapping[str, Any] | None) -> str:
+    """A LabelSelector as the parameter labelSelector of a request (FormatLabelSelector); "" for everything, and if there is none. Raises
+    ValueError."""
+    found = label_selector(raw)
+    if found.problem:
+        raise ValueError(found.problem)
+    return ",".join(map(str, found.requirements))
+
+
+def of_expressions(expressions: Iterable[Mapping[str, Any]], operators: Collection[str]) -> LabelSelector:
+    """Expressions as [{"key", "operator", "values"}], with one of `operators` each. One that Kubernetes cannot read spoils them all."""
+    found = []
+    for one in expressions:
+        operator = str(one.get("operator", ""))
+        if operator not in operators:
             return LabelSelector(problem=f'"{operator}" is not a valid label selector operator')
-        if bool(values) != (operator in ("In", "NotIn")):
-            needs = "needs values" if not values else "takes no values"
-            return LabelSelector(problem=f"{one.get('key')}: the operator {operator} {needs}")
-        found.append(Requirement(str(one.get("key", "")), operator, values))
-    return LabelSelector(tuple(found), problem=next(_invalid(found), ""))
+        requirement, problem = _read(str(one.get("key", "")), operator, tuple(map(str, one.get("values") or ())))
+        if problem:
+            return LabelSelector(problem=problem)
+        found.append(requirement)
+    return LabelSelector(tuple(found))
 
 
-def _invalid(requirements: list[Requirement]) -> Iterator[str]:
-    """Keys and values that no label can have; one of them makes the whole selector invalid (NewRequirement)."""
-    for one in requirements:
-        for problem in (_key_problem(one.key), *(_value_problem(one.key, value) for value in one.values)):
-            if problem:
-                yield problem
+# The same few requirements are read for each pod, node and budget of a cluster.
+@lru_cache(maxsize=4096)
+def _read(key: str, operator: str, values: tuple[str, ...]) -> tuple[Requirement, str]:
+    """A requirement, and why Kubernetes cannot read it (NewRequirement): also a key or a value that no label can have."""
+    problem = ""
+    if bool(values) != (operator not in ("Exists", "DoesNotExist")):
+        problem = f"{key}: the operator {operator} {'takes no values' if values else 'needs values'}"
+    elif operator in ("Gt", "Lt") and (len(values) != 1 or _integer(values[0]) is None):
+        problem = f"{key}: the operator {operator} takes one integer"
+    problems = (problem, key_problem(key), *(value_problem(key, value) for value in values))
+    return Requirement(key, operator, values), next(filter(None, problems), "")
 
 
-# The same few keys and values are read for each pod and budget of a cluster.
-_key_problem = lru_cache(maxsize=4096)(key_problem)
-_value_problem = lru_cache(maxsize=4096)(value_problem)
+def _integer(text: str | None) -> int | None:
+    """A number of 64 bits (strconv.ParseInt)."""
+    found = int(text) if text is not None and _INTEGER.fullmatch(text) else None
+    return found if found is not None and -(2**63) <= found < 2**63 else None

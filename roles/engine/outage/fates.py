@@ -15,13 +15,13 @@ from roles.engine.bounds import moment, span
 from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, strays_of, strays_text
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, uid
+from roles.engine.kube.matching import CORDON, untolerated
 from roles.engine.kube.pods import broken, has_ended, is_over, is_static, stays_in_a_drain
 from roles.engine.object_changes import workload_rollout
 from roles.engine.outage.model import MOST_SECONDS, DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.outage.waves import has_storage
 from roles.engine.outage.workloads import Workloads
 
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 #: A pod that should be gone for longer than this does not end by itself.
 STUCK = span(60)
 _LOCAL = "allow it with --data allow_local_data=true"
@@ -189,16 +189,6 @@ def empty_dirs(pod: Object) -> list[str]:
     return [one_line(str(volume.get("name"))) for volume in (pod.get("spec") or {}).get("volumes") or () if "emptyDir" in volume]
 
 
-def tolerates_cordon(pod: Object) -> bool:
-    """The scheduler may place the pod on a cordoned node (plugins/nodeunschedulable: Filter)."""
-    for one in (pod.get("spec") or {}).get("tolerations") or ():
-        if one.get("key") in (None, "", UNSCHEDULABLE) and one.get("effect") in (None, "", "NoSchedule"):
-            exists = one.get("operator") == "Exists"
-            if exists or (one.get("key") and not one.get("value")):
-                return True
-    return False
-
-
 def effects(pod: Object, workload: PodWorkload | None) -> list[str]:
     """What else moving this pod means."""
     found = []
@@ -210,6 +200,6 @@ def effects(pod: Object, workload: PodWorkload | None) -> list[str]:
         found.append("its work begins again elsewhere, and the Job may count this as a failure (backoffLimit, podFailurePolicy)")
     elif workload is not None and not workload.counted:
         found.append(f"whether {workload.kind} recreates it is not known, and not proven")
-    if workload is not None and tolerates_cordon(pod):
+    if workload is not None and untolerated(pod, [CORDON]) is None:
         found.append("it tolerates the cordon, so its replacement may come back to this node")
     return found

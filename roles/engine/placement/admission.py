@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.kube import Object, pods, resources
+from roles.engine.kube import Object, matching, pods, resources
 from roles.engine.kube.amounts import units
-from roles.engine.placement import matching
 
 _OS_LABEL = "kubernetes.io/os"
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")

@@ -15,8 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, full_name, pods
-from roles.engine.placement import matching
+from roles.engine.kube import Object, full_name, matching, pods
 
 
 class Move(Enum):

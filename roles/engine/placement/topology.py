@@ -8,12 +8,11 @@ where they do most harm, and where they help most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from roles.engine.kube import Object, is_ending, pods
-from roles.engine.placement import matching
+from roles.engine.kube import Object, is_ending, matching, pods
+from roles.engine.kube.selectors import LabelSelector, label_selector
 from roles.engine.placement.findings import Findings
 from roles.engine.placement.world import Held, Room, Term, World, terms
 
@@ -27,7 +26,7 @@ class Affinity:
     def __init__(self, pod: Object, world: World) -> None:
         self._near, self._far = terms(pod, "podAffinity"), terms(pod, "podAntiAffinity")
         self.unknown = any(
-            one.of_namespaces is not None and not matching.is_empty(one.of_namespaces) and world.namespaces is None
+            not one.of_namespaces.absent and not one.of_namespaces.matches_everything and world.namespaces is None
             for one in (*self._near, *self._far)
         )
         self._is_first = bool(self._near) and all(world.covers(term, pod) for term in self._near)
@@ -96,7 +95,7 @@ class Affinity:
 class _Constraint:
     key: str
     skew: int
-    selector: Mapping[str, Any] | None
+    selector: LabelSelector
     least_domains: int
     honors_affinity: bool
     honors_taints: bool
@@ -108,7 +107,7 @@ def _constraints(pod: Object) -> list[_Constraint]:
         _Constraint(
             str(one.get("topologyKey")),
             int(one.get("maxSkew") or 1),
-            matching.with_label_keys(one.get("labelSelector"), one.get("matchLabelKeys") or (), pods.labels(pod)),
+            label_selector(one.get("labelSelector")).with_own(one.get("matchLabelKeys") or (), pods.labels(pod)),
             int(one.get("minDomains") or 1),
             (one.get("nodeAffinityPolicy") or "Honor") == "Honor",
             (one.get("nodeTaintsPolicy") or "Ignore") == "Honor",
@@ -123,7 +122,7 @@ class Spread:
 
     def __init__(self, pod: Object, world: World) -> None:
         self._constraints = _constraints(pod)
-        self._own = [matching.selects(one.selector, pods.labels(pod)) for one in self._constraints]
+        self._own = [one.selector.matches(pods.labels(pod)) for one in self._constraints]
         #: By constraint and value of its key: how many pods are there for sure, and at most.
         self._least: list[Counter[str]] = [Counter() for _ in self._constraints]
         self._most: list[Counter[str]] = [Counter() for _ in self._constraints]
@@ -137,10 +136,10 @@ class Spread:
             for value in eligible.values():
                 self._least[number][value] += 0
                 self._most[number][value] += 0
-            if matching.is_empty(one.selector):
+            if one.selector.matches_everything:
                 continue  # an empty selector counts no pod (common.go: countPodsMatchSelector)
             for held in mine:
-                if matching.selects(one.selector, pods.labels(held.pod)):
+                if one.selector.matches(pods.labels(held.pod)):
                     for value in {eligible[node] for node in held.nodes if node in eligible}:
                         self._most[number][value] += 1
                         self._least[number][value] += held.certain

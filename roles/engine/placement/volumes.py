@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from roles.engine.kube import Object, pods
-from roles.engine.placement import matching
+from roles.engine.kube import Object, matching, pods
 from roles.engine.placement.findings import Findings
 from roles.engine.placement.storage import ATTACHED, ZONE_LABELS, ZONES, Attachment, attachments, by_labels, driver_of
 from roles.engine.placement.world import Room, World, claims_of

@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from roles.engine.kube import Object, full_name, is_ending, pods, resources
+from roles.engine.kube import Object, full_name, is_ending, matching, pods, resources
 from roles.engine.kube.amounts import shown
-from roles.engine.placement import matching
 from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.profiles import DEFAULT
 from roles.engine.placement.topology import Affinity, Spread
@@ -245,7 +244,7 @@ def _check_node(pod: Object, room: Room, found: Findings) -> None:
     """NodeUnschedulable, TaintToleration, NodeAffinity; and a kubelet that does not report cannot start the pod."""
     taint = matching.untolerated(pod, room.taints)
     if taint is not None:
-        cordon = taint.get("key") == matching.UNSCHEDULABLE["key"]
+        cordon = taint.get("key") == matching.UNSCHEDULABLE
         found.no.append("it is cordoned" if cordon else f"taint {matching.taint_text(taint)} is not tolerated")
     if why := matching.wrong_node(pod, room.node):
         found.no.append(why)

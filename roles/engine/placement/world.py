@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from roles.engine.kube import Object, amounts, full_name, is_ending, pods, resources
+from roles.engine.kube import Object, amounts, full_name, is_ending, matching, pods, resources
 from roles.engine.kube.pods import node_of
-from roles.engine.placement import matching
+from roles.engine.kube.selectors import LabelSelector, label_selector
 from roles.engine.placement.storage import HOSTNAME, Storage
 
 
@@ -54,9 +54,9 @@ class Term:
     """A term of required pod (anti-)affinity. `namespaces`: by name; `of_namespaces`: a selector of their labels."""
 
     key: str
-    selector: Mapping[str, Any] | None
+    selector: LabelSelector
     namespaces: frozenset[str]
-    of_namespaces: Mapping[str, Any] | None
+    of_namespaces: LabelSelector
 
 
 def terms(pod: Object, kind: str) -> tuple[Term, ...]:
@@ -66,9 +66,9 @@ def terms(pod: Object, kind: str) -> tuple[Term, ...]:
 
 
 def _term(pod: Object, term: Mapping[str, Any]) -> Term:
-    named, selector = term.get("namespaces") or (), term.get("namespaceSelector")
-    own = (pods.namespace(pod),) if not named and selector is None else named
-    wanted = matching.with_label_keys(term.get("labelSelector"), term.get("matchLabelKeys") or (), pods.labels(pod))
+    named, selector = term.get("namespaces") or (), label_selector(term.get("namespaceSelector"))
+    own = (pods.namespace(pod),) if not named and selector.absent else named
+    wanted = label_selector(term.get("labelSelector")).with_own(term.get("matchLabelKeys") or (), pods.labels(pod))
     return Term(str(term.get("topologyKey")), wanted, frozenset(own), selector)
 
 
@@ -202,17 +202,17 @@ class World:
 
     def in_namespace(self, term: Term, namespace: str) -> bool | None:
         """None if the namespace's labels are not known."""
-        if namespace in term.namespaces or matching.is_empty(term.of_namespaces):
+        if namespace in term.namespaces or term.of_namespaces.matches_everything:
             return True
-        if term.of_namespaces is None:
+        if term.of_namespaces.absent:
             return False
         if self.namespaces is None:
             return None
-        return matching.selects(term.of_namespaces, self.namespaces.get(namespace, {}))
+        return term.of_namespaces.matches(self.namespaces.get(namespace))
 
     def covers(self, term: Term, pod: Object) -> bool | None:
         """True if a pod is one that the term is about; None if its namespace's labels are not known."""
-        return matching.selects(term.selector, pods.labels(pod)) and self.in_namespace(term, pods.namespace(pod))
+        return term.selector.matches(pods.labels(pod)) and self.in_namespace(term, pods.namespace(pod))
 
     def on_one_node(self, one: Object, other: Object) -> bool:
         """A required affinity of one of them keeps both on the same node."""

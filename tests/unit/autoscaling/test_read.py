@@ -21,7 +21,7 @@ from roles.engine.autoscaling.model import (
     approximate,
     milli,
 )
-from roles.engine.autoscaling.parse import custom_samples, custom_total, external_total, resource_samples, selector_text
+from roles.engine.autoscaling.parse import custom_samples, custom_total, external_total, resource_samples
 from roles.engine.autoscaling.past import history_of
 from roles.engine.proof import NoApi
 from tests.unit.autoscaling.world import NOW, ago, hpa, text, utilization
@@ -70,20 +70,6 @@ def test_totals() -> None:
     assert isinstance(custom_total({"items": []}), NoReading)
     two = {"items": [{"value": "1", "timestamp": AT}, {"value": "500m", "timestamp": AT}]}
     assert external_total(two) == Total((1000, 500), NOW - timedelta(seconds=10))
-
-
-def test_a_selector_as_a_query() -> None:
-    expressions = [
-        {"key": "tier", "operator": "In", "values": ["b", "a"]},
-        {"key": "x", "operator": "NotIn", "values": ["y"]},
-        {"key": "z", "operator": "Exists"},
-        {"key": "w", "operator": "DoesNotExist"},
-    ]
-    found = selector_text({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
-    assert found == "app=web,tier in (a,b),x notin (y),z,!w"
-    assert selector_text(None) == ""
-    with pytest.raises(ValueError, match="not a valid label selector operator"):
-        selector_text({"matchExpressions": [{"key": "a", "operator": "Near"}]})
 
 
 def test_quantities_are_rounded_up_to_thousandths() -> None:

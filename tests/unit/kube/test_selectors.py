@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.kube.selectors import label_selector
+from roles.engine.kube.selectors import label_selector, query_of
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,17 @@ def test_text() -> None:
     ]
     assert str(label_selector({"matchLabels": {"app": "web"}, "matchExpressions": expressions})) == "app=web, tier notin (a,b), x, !y"
     assert (str(label_selector(None)), str(label_selector({}))) == ("no selector", "{}")
+
+
+def test_a_selector_as_a_query() -> None:
+    expressions = [
+        {"key": "tier", "operator": "In", "values": ["b", "a"]},
+        {"key": "x", "operator": "NotIn", "values": ["y"]},
+        {"key": "z", "operator": "Exists"},
+        {"key": "w", "operator": "DoesNotExist"},
+    ]
+    found = query_of({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
+    assert found == "app=web,tier in (a,b),x notin (y),z,!w"
+    assert query_of(None) == ""
+    with pytest.raises(ValueError, match="not a valid label selector operator"):
+        query_of({"matchExpressions": [{"key": "a", "operator": "Near"}]})

@@ -15,7 +15,7 @@ from roles.engine.object_changes.session import Session
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events
-from roles.pod_resize import facts, pod_resources, probe, resize_run
+from roles.pod_resize import pod_resources, probe, resize_run
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.templates import Template
@@ -91,17 +91,6 @@ def test_an_incomplete_record_is_an_error_with_a_message(lost: str) -> None:
     event = {key: value for key, value in POD.items() if key != lost}
     with pytest.raises(ValueError, match=r"the record of run r1 lacks something .* undo it by hand"):
         read([*EVENTS[:2], event])
-
-
-def test_selectors_for_a_list() -> None:
-    expressions = [
-        {"key": "tier", "operator": "In", "values": ["a", "b"]},
-        {"key": "old", "operator": "NotIn", "values": ["yes"]},
-        {"key": "here", "operator": "Exists"},
-        {"key": "there", "operator": "DoesNotExist"},
-    ]
-    found = facts.label_selector({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
-    assert found == "app=web,tier in (a,b),old notin (yes),here,!there" and facts.label_selector({}) == ""
 
 
 def test_the_probe_pod() -> None:
