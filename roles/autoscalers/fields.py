@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine.autoscaling import HPA, HPAS_PATH, VPA, VPAS_PATH
-from roles.engine.kube import FIELD_MANAGER, Object, is_own, managers, others, uid
+from roles.engine.kube import FIELD_MANAGER, Object, uid
+from roles.engine.kube.field_managers import is_own, managers, others
 from roles.engine.object_changes import ObjectPath
 from roles.engine.transaction import ChangedField
 

@@ -26,7 +26,8 @@ from roles.engine.autoscaling import (
 )
 from roles.engine.context import StepContext
 from roles.engine.disruption import cluster_time
-from roles.engine.kube import FIELD_MANAGER, Object, managers
+from roles.engine.kube import FIELD_MANAGER, Object
+from roles.engine.kube.field_managers import managers
 from roles.engine.object_changes import LOOK_AGAIN, Gone, NotDone, ObjectPath, Session, Unknown, WholeObject
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline

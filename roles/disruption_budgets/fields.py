@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from roles.disruption_budgets.model import manifest_of
-from roles.engine.kube import FIELD_MANAGER, Object, is_own, managers, namespace_and_name, only_ours, others, uid
+from roles.engine.kube import FIELD_MANAGER, Object, namespace_and_name, uid
+from roles.engine.kube.field_managers import is_own, managers, only_ours, others
 from roles.engine.object_changes import ObjectPath
 from roles.engine.transaction import ChangedField
 

@@ -12,7 +12,8 @@ from roles.engine import kube
 from roles.engine.api import Api
 from roles.engine.context import StepContext
 from roles.engine.disruption import HPA, KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, cluster_time, read_disruption
-from roles.engine.kube import FIELD_MANAGER, Object, managers
+from roles.engine.kube import FIELD_MANAGER, Object
+from roles.engine.kube.field_managers import managers
 from roles.engine.object_changes import LOOK_AGAIN, Gone, NotDone, ObjectPath, Session, Unknown, WholeObject
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline

@@ -10,7 +10,9 @@ from roles.drain.run import CAPABILITY, undo_notes
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
-from roles.engine.kube import COLLECTIONS, Object, full_name, managers
+from roles.engine.kube import Object, full_name
+from roles.engine.kube.field_managers import managers
+from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.object_changes import (
     Consents,
     FieldChange,

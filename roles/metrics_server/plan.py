@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.bounds import read_json
-from roles.engine.kube import FIELD_MANAGER, Object, managers, uid
+from roles.engine.kube import FIELD_MANAGER, Object, uid
+from roles.engine.kube.field_managers import managers
 from roles.engine.kube.names import object_name
 from roles.engine.object_changes import NotUndone, ObjectPlan, judged
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
-from roles.engine.kube import FIELD_MANAGER, Object, managers, only_ours, others, uid
+from roles.engine.kube import FIELD_MANAGER, Object, uid
+from roles.engine.kube.field_managers import managers, only_ours, others
 from roles.engine.kube.matching import tolerates
 from roles.engine.kube.names import key_problem, value_problem
 from roles.engine.kube.pods import is_alive

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.kube import COLLECTIONS, Object, ObservedObjects, controller, full_name
+from roles.engine.kube import Object, controller, full_name
 from roles.engine.kube.pods import is_alive
+from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.object_changes import workload_rollout
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources

@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, ApiFailure, find_object, kubelet_config, kubelet_metrics, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError
-from roles.engine.kube import COLLECTIONS, Object, ObservedObjects
+from roles.engine.kube import Object
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.selectors import query_of
+from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.node import ObservationError
 from roles.engine.proof import Survey
 from roles.engine.transaction import Refusal

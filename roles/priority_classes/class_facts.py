@@ -6,19 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.detail import counted
-from roles.engine.kube import (
-    COLLECTIONS,
-    Object,
-    ObservedObjects,
-    class_of,
-    controller,
-    full_name,
-    is_own,
-    namespace_and_name,
-    replicas,
-    uid,
-)
+from roles.engine.kube import Object, controller, full_name, namespace_and_name, uid
+from roles.engine.kube.field_managers import is_own
 from roles.engine.kube.pods import is_alive
+from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, class_of, replicas
 from roles.priority_classes.model import PREEMPTS
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine import kube
-from roles.engine.kube import Object
+from roles.engine.kube import Object, field_managers, workloads
 from roles.engine.object_changes import ObjectPath
 from roles.priority_classes import class_facts
 from roles.priority_classes.class_facts import ObservedClasses
@@ -56,7 +55,7 @@ def unmet_class(item: PriorityClass, found: Object | None) -> UnmetClass | None:
 def unmet_workload(item: Workload, live: ObservedClasses) -> UnmetWorkload | None:
     """How the workload differs from the data; None if it does not."""
     found = live.find(item.kind, item.namespace, item.name)
-    has = None if found is None else kube.class_of(item.kind, found)
+    has = None if found is None else workloads.class_of(item.kind, found)
     return None if has == item.priority_class else UnmetWorkload(item, has)
 
 
@@ -86,14 +85,14 @@ def applied(item: PriorityClass, found: Object) -> dict[ObjectPath, Any]:
     removed."""
     fields = values(item.manifest())
     fields[POLICY] = wanted_policy(item, found)
-    if item.description is None and not kube.only_ours(found, "f:description"):
+    if item.description is None and not field_managers.only_ours(found, "f:description"):
         fields |= {path: value for path, value in values(found).items() if path == DESCRIPTION}
     fields.pop(DEFAULT, None)
     if default_after(item, found):
         fields[DEFAULT] = True
     for key in MAPS:
         for name, value in (found["metadata"].get(key) or {}).items():
-            if not kube.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}"):
+            if not field_managers.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}"):
                 fields.setdefault(("metadata", key, name), value)
     return fields
 
@@ -102,7 +101,7 @@ def wanted_policy(item: PriorityClass, found: Object) -> str:
     """The preemptionPolicy after an apply: if the data does not set it, it returns to the default if only daytwo had set it."""
     if item.preemption_policy is not None:
         return item.preemption_policy
-    return PREEMPTS if kube.only_ours(found, "f:preemptionPolicy") else class_facts.policy_of(found)
+    return PREEMPTS if field_managers.only_ours(found, "f:preemptionPolicy") else class_facts.policy_of(found)
 
 
 def immutable(item: PriorityClass, found: Object) -> list[str]:
@@ -121,4 +120,4 @@ def default_after(item: PriorityClass, found: Object | None) -> bool:
         return item.global_default
     if found is not None and immutable(item, found):
         return False  # it is recreated from the data only
-    return found is not None and class_facts.is_default(found) and not kube.only_ours(found, "f:globalDefault")
+    return found is not None and class_facts.is_default(found) and not field_managers.only_ours(found, "f:globalDefault")

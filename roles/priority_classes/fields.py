@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from roles.engine import kube
-from roles.engine.kube import FIELD_MANAGER, Object
+from roles.engine.kube import FIELD_MANAGER, Object, field_managers, workloads
 from roles.engine.object_changes import ObjectPath
 from roles.priority_classes.compliance import DEFAULT, DESCRIPTION, POLICY, VALUE, applied, values
 from roles.priority_classes.model import PREEMPTS, PriorityClass
@@ -20,7 +19,7 @@ def changed(action: Action) -> list[dict[str, Any]]:
     """The fields that an action changes: {"path": [...], "before": ..., "after": ...}, None: not set. For a replaced class all fields,
     since it is deleted and recreated."""
     if action.workload is not None:
-        old = kube.class_of(action.workload.kind, action.before) if action.before is not None else ""
+        old = workloads.class_of(action.workload.kind, action.before) if action.before is not None else ""
         return [{"path": list(CLASS_OF_PODS), "before": old or None, "after": action.workload.priority_class or None}]
     before = values(action.before)
     after = expected(action)
@@ -60,11 +59,11 @@ def owned(found: Object) -> dict[ObjectPath, Any]:
     """The fields that daytwo owns, alone or with others: an apply that omits one gives up its ownership."""
     own = {}
     for path, value in values(found).items():
-        if any(one == FIELD_MANAGER for one in kube.managers(found, *(f"f:{part}" for part in path))):
+        if any(one == FIELD_MANAGER for one in field_managers.managers(found, *(f"f:{part}" for part in path))):
             own[path] = value
     return own
 
 
 def owners(found: Object, path: ObjectPath) -> list[str]:
     """The managers of a field other than daytwo."""
-    return kube.others(found, *(f"f:{part}" for part in path))
+    return field_managers.others(found, *(f"f:{part}" for part in path))

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from roles.engine import kube
 from roles.engine.inputs import did_you_mean
-from roles.engine.kube import Object, class_of, managers
+from roles.engine.kube import Object, workloads
+from roles.engine.kube.field_managers import managers
+from roles.engine.kube.workloads import class_of
 from roles.engine.object_changes import ObjectPlan, workload_rollout
 from roles.priority_classes.class_facts import ObservedClasses, Usage, is_default, is_ours, policy_of, value_of
 from roles.priority_classes.compliance import default_after, immutable, unmet_class, unmet_workload
@@ -231,7 +233,7 @@ def _workload(
         plan.unchanged.append((name, f"has {current}"))
         return None
     value = wanted.value if wanted is not None else value_of(in_cluster) if in_cluster is not None else None
-    spec = kube.template(item.kind, found)
+    spec = workloads.template(item.kind, found)
     if spec.get("priority") not in (None, value):
         problems.append(f"its template sets priority {spec['priority']} itself, and the API refuses such pods; remove that first")
     problems += workload_rollout.rollout_problems(item.kind, found)
@@ -243,7 +245,7 @@ def _workload(
 
 def assign(item: Workload, found: Object, live: ObservedClasses, becomes: str, rollout_seconds: float) -> Action:
     """The action that gives a workload its class, or none if `item` has none. `becomes` is that class as text."""
-    count, current = kube.replicas(item.kind, found), class_of(item.kind, found)
+    count, current = workloads.replicas(item.kind, found), class_of(item.kind, found)
     old = live.classes.get(current)
     was = f"{current} ({value_of(old)})" if old is not None else current or "none"
     notes = (

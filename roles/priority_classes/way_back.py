@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from roles.engine import kube
-from roles.engine.kube import Object
+from roles.engine.kube import Object, field_managers, workloads
 from roles.engine.object_changes import NotUndone, ObjectPath, ObjectPlan, judged, refuse_foreign, workload_rollout
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.priority_classes import class_facts, compliance, fields
@@ -98,7 +98,7 @@ def _uncreate(one: ChangedObject, found: Object | None, live: ObservedClasses, l
     if found is None:
         return "is gone already"
     if not class_facts.is_ours(found):
-        owners = ", ".join(kube.managers(found, "f:value")) or "an unknown manager"
+        owners = ", ".join(field_managers.managers(found, "f:value")) or "an unknown manager"
         raise NotUndone(
             f"foreign: it is owned by {owners} now, and daytwo removes only classes that it created; leave it, or remove it by hand"
         )
@@ -144,14 +144,14 @@ def _workload(one: ChangedObject, live: ObservedClasses, coming: Collection[str]
     if kube.uid(found) != one.uid:
         return "was recreated since; it stays as it is"
     (field,) = one.fields
-    old, has = str(field.before or ""), kube.class_of(kind, found)
+    old, has = str(field.before or ""), workloads.class_of(kind, found)
     if has == old:
         return f"has {old or 'no class'} already"
     _foreign(one, {CLASS_OF_PODS: has or None}, found, force)
     problems = []
     if old and old not in live.classes and old not in coming:
         problems.append(f"its old class, PriorityClass {old}, is gone, so no pod could be created with it; create it first")
-    if not old and not kube.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
+    if not old and not field_managers.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
         owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "an unknown manager"
         problems.append(f"it had no class, but the field is also owned by {owners}, so daytwo cannot remove it; remove it there")
     # Health is not required here: that run may be the cause of a bad state.

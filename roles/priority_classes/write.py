@@ -14,8 +14,10 @@ from roles.engine.api import Api, Conflict, list_objects
 from roles.engine.bridge import show
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
-from roles.engine.kube import COLLECTIONS, FIELD_MANAGER, Object, class_of, is_ending, managers
+from roles.engine.kube import FIELD_MANAGER, Object, is_ending, workloads
+from roles.engine.kube.field_managers import managers
 from roles.engine.kube.pods import is_alive
+from roles.engine.kube.workloads import COLLECTIONS, class_of
 from roles.engine.object_changes import (
     API_WAIT,
     LOOK_AGAIN,
@@ -203,7 +205,7 @@ class Writer:
         now = self.session.fetch(action.path)
         if now is None or kube.uid(now) != kube.uid(action.before):
             raise NotDone("it was deleted after daytwo read it; run this again")
-        if kube.template(item.kind, now) != kube.template(item.kind, action.before):
+        if workloads.template(item.kind, now) != workloads.template(item.kind, action.before):
             raise NotDone("its template was changed after daytwo read it; run this again")
 
         def done(found: Object) -> bool:

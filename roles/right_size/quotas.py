@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.engine.bounds import digits
-from roles.engine.kube import Object, amounts, replicas, resources
+from roles.engine.kube import Object, amounts, resources
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.pods import is_over
+from roles.engine.kube.workloads import replicas
 from roles.pod_resize import PodStep
 from roles.right_size.quantities import cpu_text, memory_text
 

@@ -13,7 +13,8 @@ from enum import Enum
 
 from roles.engine.disruption.owners import Controller, DisruptionObjects
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, OwnerRef, controllers_of, managers, owner_ref, owner_refs
+from roles.engine.kube import Object, OwnerRef, owner_ref, owner_refs
+from roles.engine.kube.field_managers import controllers_of, managers
 from roles.engine.kube.pods import is_alive
 
 #: Kinds of Kubernetes itself, by the group of their API: their controllers change no budget, and daytwo knows what they do with pods.

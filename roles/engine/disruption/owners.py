@@ -9,7 +9,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roles.engine.kube import Object, ObservedObjects, OwnerRef, namespace_and_name, owner_ref, replicas, uid
+from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref, uid
+from roles.engine.kube.workloads import ObservedObjects, replicas
 
 PDB = "PodDisruptionBudget"
 #: Kinds whose scale is read from the object itself, and the groups in which the controller accepts them.

@@ -13,8 +13,9 @@ from roles.engine.bounds import moment
 from roles.engine.disruption.budgets import counts_scales
 from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, Scale
 from roles.engine.disruption.problem import HPA, WEBHOOKS, service_of
-from roles.engine.kube import COLLECTIONS, Object, OwnerRef, namespace_and_name, owner_ref, replicas
+from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
 from roles.engine.kube.selectors import label_selector
+from roles.engine.kube.workloads import COLLECTIONS, replicas
 from roles.engine.object_changes import API_WAIT
 
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"

@@ -1,63 +1,45 @@
-"""What Kubernetes says of its objects: identity, owners, field managers, names, selectors. Pure: raw JSON goes in, and nothing is asked."""
+"""What Kubernetes says of its objects: identity, owners, field managers, names, selectors, pods, workloads, amounts.
 
-from roles.engine.kube import amounts, field_managers, matching, names, pods, resources, selectors
-from roles.engine.kube.field_managers import controllers_of
+Pure: raw JSON goes in, and nothing is asked. What is for all kinds is here; what is for one of them is in its module.
+"""
+
+from roles.engine.kube import amounts, field_managers, matching, names, pods, resources, selectors, workloads
 from roles.engine.kube.objects import (
-    COLLECTIONS,
     FIELD_MANAGER,
     Object,
-    ObservedObjects,
     OwnerRef,
     bare,
-    class_of,
     controller,
     full_name,
     is_ending,
-    is_own,
     is_ready,
-    managers,
     namespace_and_name,
-    only_ours,
-    others,
     owner_ref,
     owner_refs,
-    replicas,
-    template,
     uid,
     version,
-    writers,
 )
 
 __all__ = [
-    "COLLECTIONS",
     "FIELD_MANAGER",
     "Object",
-    "ObservedObjects",
     "OwnerRef",
     "amounts",
     "bare",
-    "class_of",
     "controller",
-    "controllers_of",
     "field_managers",
     "full_name",
     "is_ending",
-    "is_own",
     "is_ready",
-    "managers",
     "matching",
     "names",
     "namespace_and_name",
-    "only_ours",
-    "others",
     "owner_ref",
     "owner_refs",
     "pods",
-    "replicas",
     "resources",
     "selectors",
-    "template",
     "uid",
     "version",
-    "writers",
+    "workloads",
 ]

@@ -7,8 +7,9 @@ managerOrUserAgent). So the tools of people are a table, and every other name is
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 
-from roles.engine.kube.objects import FIELD_MANAGER, Object, writers
+from roles.engine.kube.objects import FIELD_MANAGER, Object
 
 #: The names by which people write, or by which what people have written is applied: as regular expressions, and the tool.
 #: docs/disruption.md has them.
@@ -27,6 +28,45 @@ PEOPLE: tuple[tuple[str, str], ...] = (
      "curl, build tools, CI, kubeadm, Velero"),
 )  # fmt: skip
 _PEOPLE = re.compile("|".join(f"(?:{pattern})" for pattern, _ in PEOPLE), re.IGNORECASE)
+
+
+def managers(item: Object, *fields: str) -> list[str]:
+    """The owners of a field, as `manager` or `manager (Update)`; `fields` is its path in FieldsV1 (`f:value`)."""
+    return [
+        str(entry.get("manager", "")) + ("" if entry.get("operation") == "Apply" else f" ({entry.get('operation')})")
+        for entry in _entries(item, fields)
+    ]
+
+
+def others(item: Object, *fields: str) -> list[str]:
+    """The owners of a field other than daytwo, as `managers` shows them: for the API server who applied and who patched are two managers
+    of one name (metadata.managedFields), and both are daytwo."""
+    return [shown for shown, name in zip(managers(item, *fields), writers(item, *fields), strict=True) if name != FIELD_MANAGER]
+
+
+def is_own(item: Object, *fields: str) -> bool:
+    """daytwo applied the field, and nobody else owns it; that daytwo has patched it too changes nothing."""
+    return FIELD_MANAGER in managers(item, *fields) and not others(item, *fields)
+
+
+def writers(item: Object, *fields: str) -> list[str]:
+    """The owners of a field, by name only."""
+    return [str(entry.get("manager", "")) for entry in _entries(item, fields)]
+
+
+def _entries(item: Object, fields: Sequence[str]) -> Iterator[Object]:
+    """The entries of managedFields that have a field."""
+    for entry in item["metadata"].get("managedFields") or ():
+        inner = entry.get("fieldsV1") or {}
+        for name in fields:
+            inner = inner.get(name) if isinstance(inner, Mapping) else None
+        if inner is not None:
+            yield entry
+
+
+def only_ours(item: Object, *fields: str) -> bool:
+    """daytwo is the only owner of the field, so the API server removes it when daytwo no longer applies it."""
+    return managers(item, *fields) == [FIELD_MANAGER]
 
 
 def is_people(manager: str) -> bool:

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 from roles.engine.api import ApiFailure, Forbidden
 from roles.engine.bridge import show
-from roles.engine.kube import COLLECTIONS, Object, ObservedObjects, is_ready, uid
+from roles.engine.kube import Object, is_ready, uid
 from roles.engine.kube.pods import node_of
+from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.object_changes import workload_rollout
 from roles.engine.object_changes.outcome import NotDone
 from roles.engine.object_changes.session import Session

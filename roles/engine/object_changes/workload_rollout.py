@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
-from roles.engine.kube import Object, class_of, controller, is_ending, owner_ref, replicas, uid
+from roles.engine.kube import Object, controller, is_ending, owner_ref, uid
 from roles.engine.kube.pods import is_over, node_of
+from roles.engine.kube.workloads import class_of, replicas
 from roles.engine.transaction import mask_text
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from roles.engine.context import StepContext
 from roles.engine.inputs import listing
-from roles.engine.kube import Object, managers, others, uid
+from roles.engine.kube import Object, uid
+from roles.engine.kube.field_managers import managers, others
 from roles.engine.object_changes import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Request, Session, field_changes
 from roles.engine.outage.model import NodeFate
 from roles.engine.transaction import ChangedField

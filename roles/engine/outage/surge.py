@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.harmless import one_line
-from roles.engine.kube import FIELD_MANAGER, Object, controller, namespace_and_name, uid, writers
+from roles.engine.kube import FIELD_MANAGER, Object, controller, namespace_and_name, uid
+from roles.engine.kube.field_managers import writers
 from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import workload_rollout
 from roles.engine.outage.model import DrainConsents, PodWorkload

@@ -10,7 +10,9 @@ from typing import Any
 
 from roles.engine.api import Conflict, NotFound
 from roles.engine.context import Fields, StepContext
-from roles.engine.kube import COLLECTIONS, Object, controller, is_ending, managers, namespace_and_name, uid
+from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
+from roles.engine.kube.field_managers import managers
+from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     FieldChange,

@@ -9,8 +9,9 @@ from typing import Any
 
 from roles.engine.bounds import digits
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.kube import Object, OwnerRef, controller, is_ready, namespace_and_name, owner_ref, replicas, uid
+from roles.engine.kube import Object, OwnerRef, controller, is_ready, namespace_and_name, owner_ref, uid
 from roles.engine.kube.pods import is_alive, node_of
+from roles.engine.kube.workloads import replicas
 from roles.engine.outage.model import COUNTED, PodWorkload
 
 #: Kinds that are read, by the group of their API: an owner of another group with such a kind is another thing.

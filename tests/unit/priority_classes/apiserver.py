@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from roles.engine.api.client import Api
 from roles.engine.api.errors import ApiConnectionLost, Conflict, Invalid, NotFound, Timeout, Unreachable
 from roles.engine.bridge.hosts import Answer, ConnectionLost, Feed, RemoteError
-from roles.engine.kube import COLLECTIONS
+from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.proof.cluster import NoApi
 from tests.unit.priority_classes.world import entry
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.kube import class_of, managers
+from roles.engine.kube.field_managers import managers
+from roles.engine.kube.workloads import class_of
 from roles.engine.object_changes import object_diff as diff
 from roles.engine.object_changes.planned import ObjectPlan
 from roles.priority_classes.class_facts import ObservedClasses, is_ours
