@@ -18,7 +18,7 @@ from roles.engine.proof import Cluster
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.timeouts import Deadline, patient, unless_set
 from roles.reboot import facts, next_boot
-from roles.reboot.emptying import Emptying, free, write_mark
+from roles.reboot.emptying import Emptying, write_mark
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import Boot, BootFacts, BootState
 from roles.reboot.kernels import judge_kernels
@@ -359,7 +359,7 @@ class NodeReboots:
         meanwhile."""
         context.hold()
         runs = self._mark(plan, context).runs | (plan.mark.runs if plan.mark else set())
-        return free(self._emptying, self._session, plan.candidate.node, runs, plan.mark, context)
+        return self._emptying.free(plan.candidate.node, runs, plan.mark, context)
 
 
 class _Refused(NotDone):

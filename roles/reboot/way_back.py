@@ -11,7 +11,7 @@ from roles.engine.kube import Object, uid
 from roles.engine.object_changes import NotDone, ObjectRun, Session, object_report
 from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ObjectsRecord, Writable, new_run_id, this_run
-from roles.reboot.emptying import Emptying, free
+from roles.reboot.emptying import Emptying
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import MARK, Mark, read_mark
 
@@ -52,7 +52,7 @@ def uncordoning(
             now = session.fetch(one.path)
             if now is None or read_mark(now) != one.mark:
                 raise NotDone("another run has rebooted it meanwhile, or uncordoned it; run this again")
-            return free(emptying, session, one.node, one.mark.runs, one.mark, context)
+            return emptying.free(one.node, one.mark.runs, one.mark, context)
 
         what = "remove the mark of that run" if one.mark.keep else "uncordon it, without a proof that it is well"
         return ClusterStep(one.name, what, "", write, "", action="uncordon", about={"path": one.path, "uid": uid(one.node)})

@@ -22,9 +22,10 @@ from roles.engine.object_changes import NotDone, Session
 from roles.engine.outage import (
     SURGED_BY,
     DrainConsents,
-    NodeDrain,
+    NodeOutage,
     PodFate,
     PodWorkload,
+    Purpose,
     cluster_time,
     plan_drain,
     read_drain,
@@ -384,22 +385,22 @@ def test_one_node_in_the_middle_of_another_run(lab: Lab, session: Session) -> No
             workload("a-stored", **stored), workload("b-high", priorityClassName="system-cluster-critical"), workload("web", replicas=2),
             budget("web", maxUnavailable=1),
         ])  # fmt: skip
-        inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa")
+        inside = NodeOutage(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", Purpose("a test"))
         assert not inside.plan().refusals
-        assert "3 workloads serve elsewhere" in inside.begin(context(note=events.append))
+        assert "3 workloads serve elsewhere" in inside.take(context(note=events.append))
     assert cordon_of(lab, "w1") == (True, "r20260101-000000-aaaa") and on(lab, "w1") == []
     assert [event["what"] for event in events] == ["cordon", "evict", "evict", "evict", "evict", "prove"]
     left = [str(event["object"]).removeprefix("pod t-drain/") for event in events if event["what"] == "evict"]
     assert [name.rsplit("-", 2)[0] for name in left] == ["web", "web", "b-high", "a-stored"]
-    assert "read back" in inside.end(context(note=events.append)) and cordon_of(lab, "w1") == (False, "")
+    assert "read back" in inside.give_back(context(note=events.append)) and cordon_of(lab, "w1") == (False, "")
     # What it would refuse it refuses before the cordon.
     apply(lab, workload("held", grace=30))
     settled(lab)
     (node,) = {one["spec"]["nodeName"] for name, one in pods(lab).items() if name.startswith("held-")}
-    stopped = NodeDrain(session, node, DrainConsents(seconds=5), "r20260101-000000-aaaa")
+    stopped = NodeOutage(session, node, DrainConsents(seconds=5), "r20260101-000000-aaaa", Purpose("a test"))
     assert any("it may take 30 s to end" in text for text in stopped.plan().refusals)
     with pytest.raises(NotDone, match="cannot be drained now"):
-        stopped.begin(context())
+        stopped.take(context())
     assert cordon_of(lab, node) == (False, "")
 
 
@@ -424,11 +425,11 @@ def test_a_pod_that_arrives_without_a_controller_halts_the_drain(lab: Lab, sessi
         if event.get("what") == "prove":
             apply(lab, bare("late", "w1"))
 
-    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa")
+    inside = NodeOutage(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", Purpose("a test"))
     with pytest.raises(
         NotDone, match=r"pods came to w1 in mid-drain, or are stuck there: t-drain/late: it has no controller.*; w1: uncordoned"
     ):
-        inside.begin(context(note=arrives))
+        inside.take(context(note=arrives))
     assert cordon_of(lab, "w1") == (False, "") and on(lab, "w1") == ["late"] and not inside.cordoned
 
 

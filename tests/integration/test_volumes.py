@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from roles.engine.object_changes import NotDone, Session
-from roles.engine.outage import DrainConsents, DrainPlan, NodeDrain, cluster_time, plan_drain, read_drain
+from roles.engine.outage import DrainConsents, DrainPlan, NodeOutage, Purpose, cluster_time, plan_drain, read_drain
 from roles.engine.outage.evicting import Evictor
 from tests.context import context
 from tests.integration.draining import (
@@ -141,17 +141,17 @@ def test_a_volume_that_stays_attached_is_reported(lab: Lab, session: Session) ->
     apply(lab, *objects(NAMESPACE, "shared", mode="ReadWriteMany"))
     only_on(lab, "w1", items=[stored("web", "shared")])
     lab.run("w1", f"touch {BUSY}")
-    inside = NodeDrain(session, "w1", DrainConsents(seconds=30), RUN)
+    inside = NodeOutage(session, "w1", DrainConsents(seconds=30), RUN, Purpose("a test"))
     assert not inside.plan().notes
     noted = get(lab, "node", "w1")["status"].get("volumesAttached") or []
     status_of(lab, "w1", volumesAttached=[*noted, {"name": ISCSI, "devicePath": ""}])
     try:
-        told = inside.begin(context())
+        told = inside.take(context())
     finally:
         status_of(lab, "w1", volumesAttached=None)
     kept = rf"STILL ATTACHED to w1 after 3\d s: {NAMESPACE}-shared \(the kubelet there unmounts it\), {ISCSI} \(kube-c.*; .*out-of-service"
     assert re.search(kept, told), told
-    assert "read back" in inside.end(context())
+    assert "read back" in inside.give_back(context())
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_a_claim_of_one_pod_follows_when_the_pod_has_ended(lab: Lab, session: Se
     (one,) = planned(session).leaving
     assert "its replacement is scheduled when this pod has ended" in one.why and one.place == "on w2"
     assert "only one node can write to data" in planned(session, surge=True).refusals[0]
-    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), RUN)
+    inside = NodeOutage(session, "w1", DrainConsents(seconds=120), RUN, Purpose("a test"))
     before = on(lab, "w1")
-    assert "1 workload serves elsewhere" in inside.begin(context()) and notes(lab)[-2:] == [*before, *on(lab, "w2")]
-    inside.end(context())
+    assert "1 workload serves elsewhere" in inside.take(context()) and notes(lab)[-2:] == [*before, *on(lab, "w2")]
+    inside.give_back(context())

@@ -2,7 +2,7 @@
 
 from roles.engine.node_changes.brought import JudgedVersions, judge_versions
 from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
-from roles.engine.node_changes.drains import ChangeDrains, Wanted, cordoned_for_change, fate_of, fates_of, judge, together
+from roles.engine.node_changes.drains import ChangeDrains, cordoned_for_change, fate_of, fates_of
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
 from roles.engine.node_changes.paired import own_warnings, read_picture, servers
 from roles.engine.node_changes.starts import would_not_start
@@ -20,19 +20,16 @@ __all__ = [
     "NodeStep",
     "Steps",
     "Verdicts",
-    "Wanted",
     "change_nodes",
     "cordoned_for_change",
     "ended",
     "fate_of",
     "fates_of",
     "from_data",
-    "judge",
     "judge_versions",
     "own_warnings",
     "read_picture",
     "refused_anyway",
     "servers",
-    "together",
     "would_not_start",
 ]

@@ -323,7 +323,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N], ve
     apiservers = any(_stops_apiserver(plan, planned) for plan in plans for planned in plan.changing)
     steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)
-    drained = plan_drains(basis.fleet, found, basis.drains, basis.run_id, plans, stages, capability.cordons_of(basis))
+    outages, leftovers = plan_drains(basis.fleet, found, basis.drains, basis.run_id, plans, stages, capability.cordons_of(basis))
     info = this_run(basis.run_id, capability.desired.recorded)
     writes = capability.writes(basis, plans)
 
@@ -333,11 +333,11 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N], ve
 
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
     first = [*capability.before(basis, plans), *first]
-    run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last, leftovers=drained.leftovers)
+    run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last, leftovers=leftovers)
     notes = [f"WARNING {detail.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += [*versions, *capability.notes(basis, plans)]
     notes += [f"{names}:\n{outlook}" for names, outlook in detail.alike((plan.host, plan.outlook) for plan in plans if plan.outlook)]
-    notes += drained.notes
+    notes += outages
     if any(planned.component != KUBELET for planned in changing):
         notes.append(found.cluster.etcd_summary())
     notes += writes.notes + [one_line(sentence) for sentence in found.ignored]

@@ -26,10 +26,11 @@ from roles.engine.bridge import (
 )
 from roles.engine.context import Fields
 from roles.engine.node_changes.asking import ask_change
+from roles.engine.node_changes.change_outage import Leftover, back_command
 from roles.engine.node_changes.staged import Staged
 from roles.engine.node_changes.step import NodeStep
-from roles.engine.node_changes.step_drain import Leftover, StepDrain, back_command
 from roles.engine.node_changes.verdict import encoded_end, outcome_of, quoted, refusal_text, verdict
+from roles.engine.outage import NodeOutage
 from roles.engine.proof import Proof
 from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Stage, counted
 from roles.engine.timeouts import Deadline, patient
@@ -253,25 +254,25 @@ class NodeRun(LockedRun):
 
     # ---- the drain around a step
 
-    def _drain(self, step: NodeStep, drain: StepDrain, own: Task[..., None]) -> None:
+    def _drain(self, step: NodeStep, drain: NodeOutage, own: Task[..., None]) -> None:
         """Empty the node before its change is sent. Raises NotDone, ApiFailure, Locked, RemoteError."""
         self._lock.ensure()
         # It asks by itself whether the run halts, and then uncordons.
         self._waiting.discard(own)
         self._say(step, f"draining {drain.node} first: {'; '.join(drain.why)}")
-        proof = drain.begin(self.context)
+        proof = drain.take(self.context)
         self._say(step, f"drained: {proof}")
         self._note({"event": "drained", "node": drain.node, "change": step.change.id, "moved": drain.moved, "proof": proof})
         self._waiting.add(own)
 
-    def _uncordon(self, step: NodeStep, drain: StepDrain) -> None:
+    def _uncordon(self, step: NodeStep, drain: NodeOutage) -> None:
         """After the change: uncordon the node, unless it may be broken."""
         if step.outcome in ("revert-failed", "unknown"):
             step.left_cordoned = f"its change ended as {step.outcome}"
         else:
             try:
                 self._lock.ensure()
-                proof = drain.end(self.context)
+                proof = drain.give_back(self.context)
                 self._say(step, proof)
                 done = proof.partition(": ")[0]
                 step.how = f"{step.how}; drained before it ({counted(len(drain.moved), 'pod')} moved), {done}" if step.how else step.how

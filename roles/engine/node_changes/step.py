@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from roles.engine.node_changes.step_drain import StepDrain
+from roles.engine.outage import NodeOutage
 from roles.engine.proof import Proof
 from roles.engine.rollout import Outcome, Pace, Stage, stages
 from roles.engine.transaction import Change, Effective, Repair, Status
@@ -27,7 +27,7 @@ class NodeStep:
     blocking: Callable[[], Sequence[Repair]] = tuple
     effective: Effective = field(default_factory=Effective)
     undoes: str = ""
-    drain: StepDrain | None = None
+    drain: NodeOutage | None = None
     left_cordoned: str = ""
     recreates_pods: bool = False
     outcome: Outcome = "not started"

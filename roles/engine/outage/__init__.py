@@ -1,19 +1,19 @@
 """Draining nodes: which pods leave, in which order and waves, evicted by their UID, replaced, proven; and the cordon, with whose it is.
 
-How another run drains one node in its middle (a reboot, a change that must not meet running pods):
+How a run takes a node out of service for a purpose (a reboot, a change that must not meet running pods):
 
-    drain = NodeDrain(session, node, consents, context.run)
-    plan = drain.plan()          # before any write: show plan_text(plan), refuse plan.refusals
+    made, refusals = judge(live, wanted, groups, consents, now, purpose)   # before any write, for all nodes
+    outage = NodeOutage(session, node, consents, context.run, purpose, limit=limit)
     ...                          # in the node's turn:
-    drain.begin(context)         # plans again, cordons, evicts in waves, waits for the replacements, proves; or uncordons and raises
-    ...                          # the change; if it fails and the node must stay cordoned, do not call end()
-    drain.end(context)           # uncordons, unless the node was cordoned before, or someone has cordoned it since
+    outage.take(context)         # plans again, cordons, evicts in waves, waits for the replacements, proves; or uncordons and raises
+    ...                          # what it is taken for; if that fails and the node must stay cordoned, do not give it back
+    outage.give_back(context)    # uncordons, unless the node was cordoned before, or someone has cordoned it since
 
 `session` is `roles.engine.object_changes.connect_cluster(...).session`; `node` the name of the Node (`ConnectedCluster.names` has it by
 host); `context` is that of the step (roles/engine/context.py). The mark on the node (CORDONED_BY) names the run: deploys/uncordon.py, a
-resumed run and a roll-back know the cordon by it. A node that is not Ready cannot be drained: `begin` refuses it.
+resumed run and a roll-back know the cordon by it. A node that is not Ready cannot be drained: `take` refuses it.
 
-A run that may drain other nodes meanwhile gives all its drains the same RunLimit.
+A run that may drain other nodes meanwhile gives all its outages the same RunLimit.
 
 Several nodes at once are drained by one plan (`plan_drain` sums up the budgets) and one `Drainer`, as roles/drain/ does. The pure part
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
@@ -36,11 +36,13 @@ from roles.engine.outage.cordon import (
 from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer
 from roles.engine.outage.evicting import try_eviction
 from roles.engine.outage.fates import stays
-from roles.engine.outage.inside import NodeDrain
 from roles.engine.outage.keys import DrainKeys
 from roles.engine.outage.lint_places import read_places, with_places
 from roles.engine.outage.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, PodWorkload
+from roles.engine.outage.node import NodeOutage, end_outage
 from roles.engine.outage.planning import narrowed, plan_drain
+from roles.engine.outage.plans import Wanted, judge, together
+from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain, recorded_surges
 from roles.engine.outage.report import plan_text
 from roles.engine.outage.run_limit import RunLimit
@@ -67,20 +69,24 @@ __all__ = [
     "Drainer",
     "EndingWriter",
     "Fate",
-    "NodeDrain",
     "NodeFate",
+    "NodeOutage",
     "PodFate",
     "PodWorkload",
+    "Purpose",
     "RunLimit",
     "SurgeWriter",
+    "Wanted",
     "ask_again",
     "cluster_time",
     "cordon_back",
     "cordon_change",
     "cordon_fields",
     "doubt",
+    "end_outage",
     "end_surges",
     "give_back",
+    "judge",
     "left_surges",
     "mark",
     "mark_of",
@@ -96,6 +102,7 @@ __all__ = [
     "run_of_mark",
     "stays",
     "surges_in",
+    "together",
     "try_eviction",
     "uncordon_change",
     "unsurge_change",

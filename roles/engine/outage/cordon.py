@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -110,11 +110,12 @@ def _change(node: Object, wanted: Mapping[ObjectPath, Any], summary: str) -> Fie
 @dataclass(frozen=True)
 class CordonBack:
     """How a run ends its hold of a node's cordon. `change`: the write, None for none; `done`: what it does, in a word or two, "" if the
-    cordon stays as it is now; `why` it stays."""
+    cordon stays as it is now; `why` it stays, and `of` whom it is, "" without a cordon."""
 
     change: FieldChange | None = None
     done: str = ""
     why: str = ""
+    of: str = ""
 
 
 def cordon_back(node: Object, runs: Collection[str], before: str = "") -> CordonBack:
@@ -130,10 +131,11 @@ def cordon_back(node: Object, runs: Collection[str], before: str = "") -> Cordon
     if fate.cordon == "ours":
         as_before = fate.by == before
         why = f"it has the cordon of run {before}, as before" if as_before else f"run {fate.by} has taken its cordon over"
-        return CordonBack(why=why if as_before else f"{why}: undo that run, or use deploys/uncordon.py")
+        return CordonBack(why=why if as_before else f"{why}: undo that run, or use deploys/uncordon.py", of=f"run {fate.by}")
     why = f"{fate.by} has cordoned it since: that cordon stays" if fate.cordon else "it is not cordoned"
     # A mark without daytwo's cordon says nothing any more, and would claim the next one.
-    return CordonBack(_change(node, {MARK: None}, f"remove the mark of run {marked}: {why}") if marked in runs else None, why=why)
+    change = _change(node, {MARK: None}, f"remove the mark of run {marked}: {why}") if marked in runs else None
+    return CordonBack(change, why=why, of=fate.by)
 
 
 def give_back(session: Session, node: str, node_uid: str, runs: Collection[str], context: StepContext, before: str = "") -> CordonBack:
@@ -146,7 +148,7 @@ def give_back(session: Session, node: str, node_uid: str, runs: Collection[str],
         back = cordon_back(found, runs, before)
         try:
             proof = writer.write(back.change, context.beginning()) if back.change else ""
-            return CordonBack(back.change, back.done, proof if back.done else back.why)
+            return replace(back, why=proof if back.done else back.why)
         except ChangedByOthers:
             if not left:
                 raise

@@ -12,12 +12,12 @@ import pytest
 
 from roles.engine.context import StepContext
 from roles.engine.node_changes import drains
-from roles.engine.node_changes.drains import ChangeDrains, Wanted, judge
+from roles.engine.node_changes.change_outage import CHANGE, Leftover
+from roles.engine.node_changes.drains import ChangeDrains
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
-from roles.engine.node_changes.step_drain import Leftover, StepDrain
 from roles.engine.object_changes import NotDone
-from roles.engine.outage import DrainConsents, mark, run_of_mark
+from roles.engine.outage import DrainConsents, NodeOutage, Wanted, judge, mark, run_of_mark
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
@@ -37,31 +37,31 @@ ALWAYS = ChangeDrains(drain="always")
 
 def test_each_drain_is_planned_as_if_the_others_were_over() -> None:
     live = world(node("w1"), node("w2"), *spread(deployment(2, 2), "w1", "w2"), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))
-    found, refusals = judge(live, [W1, W2], [], ALWAYS, NOW)
+    found, refusals = judge(live, [W1, W2], [], ALWAYS, NOW, CHANGE)
     assert refusals == [] and {host: len(plan.leaving) for host, plan in found.plans.items()} == {"w1": 1, "w2": 1}
     assert found.notes[0].startswith("w1 is drained for its change: drain=always\nNode w1: cordon it")
 
 
 def test_what_the_pace_drains_at_the_same_time_is_added_up() -> None:
     live = world(node("w1"), node("w2"), *spread(deployment(2, 2), "w1", "w2"), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))
-    _, refusals = judge(live, [W1, W2], [[W1, W2]], ALWAYS, NOW)
+    _, refusals = judge(live, [W1, W2], [[W1, W2]], ALWAYS, NOW, CHANGE)
     assert any("w1, w2 are drained at the same time (max_unavailable): no other node is Ready" in text for text in refusals), refusals
     roomy = world(*(node(f"w{number}") for number in (1, 2, 3)), *live.of("Pod"), *spread(deployment(2, 2), "w1", "w2")[:2],
                   budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))  # fmt: skip
-    found, refusals = judge(roomy, [W1, W2], [[W1, W2]], ALWAYS, NOW)
+    found, refusals = judge(roomy, [W1, W2], [[W1, W2]], ALWAYS, NOW, CHANGE)
     assert refusals == [] and "wait for each other's replacements by shop/web (2 of its pods leave, it allows 1)" in found.notes[-1]
 
 
 def test_a_deadlock_refuses_and_says_why_the_node_is_drained() -> None:
     live = world(node("w1"), node("w2"), *deployment(1, 1), budget(maxUnavailable=0, status=of_status(1, 1, 1, 0)))
-    _, refusals = judge(live, [W1], [], ALWAYS, NOW)
+    _, refusals = judge(live, [W1], [], ALWAYS, NOW, CHANGE)
     assert len(refusals) == 1 and refusals[0].startswith("w1: it is drained for its change (drain=always), and cannot be: w1: pod shop/web")
-    _, refusals = judge(live, [replace(W1, instead="accept the loss with --data allow_evictions=true")], [], ALWAYS, NOW)
+    _, refusals = judge(live, [replace(W1, instead="accept the loss with --data allow_evictions=true")], [], ALWAYS, NOW, CHANGE)
     assert len(refusals) == 1 and refusals[0].endswith("; or accept the loss with --data allow_evictions=true")
-    found = judge(live, [W1], [], replace_keys(ALWAYS, ignore_budgets="shop/web"), NOW)[1]
+    found = judge(live, [W1], [], replace_keys(ALWAYS, ignore_budgets="shop/web"), NOW, CHANGE)[1]
     assert "on w1, shop/web-1-0 would be deleted; it has 1 healthy pod, at worst 0" in found[0], found
     code = found[1].partition("add --data confirm_ignore=")[2]
-    assert judge(live, [W1], [], replace_keys(ALWAYS, ignore_budgets="shop/web", confirm_ignore=code), NOW)[1] == []
+    assert judge(live, [W1], [], replace_keys(ALWAYS, ignore_budgets="shop/web", confirm_ignore=code), NOW, CHANGE)[1] == []
 
 
 def replace_keys(keys: ChangeDrains, **values: Any) -> ChangeDrains:
@@ -70,27 +70,28 @@ def replace_keys(keys: ChangeDrains, **values: Any) -> ChangeDrains:
 
 def test_a_named_second_pod_must_be_on_one_of_the_nodes() -> None:
     live = world(node("w1"), node("w2"), *single())
-    found, refusals = judge(live, [W1, W2], [], replace_keys(ALWAYS, surge="shop/web"), NOW)
+    found, refusals = judge(live, [W1, W2], [], replace_keys(ALWAYS, surge="shop/web"), NOW, CHANGE)
     assert refusals == [] and [len(plan.surges) for plan in found.plans.values()] == [1, 0]
-    _, refusals = judge(live, [W1], [], replace_keys(ALWAYS, surge="shop/other"), NOW)
+    _, refusals = judge(live, [W1], [], replace_keys(ALWAYS, surge="shop/other"), NOW, CHANGE)
     assert refusals == ["surge: shop/other has no pod on w1"]
 
 
 def test_many_pods_are_summed_up() -> None:
     live = world(node("w1"), node("w2"), *deployment(40, 40))
-    found, _ = judge(live, [W1], [], ALWAYS, NOW)
+    found, _ = judge(live, [W1], [], ALWAYS, NOW, CHANGE)
     assert found.notes[0].splitlines()[1] == "  40 pods leave in 4 waves, 0 stay"
 
 
 def test_a_cordon_that_the_run_removes_is_none_for_the_plan() -> None:
     cordoned = node("w2", manager="daytwo", mark=mark("r1"))
     live = world(node("w1"), cordoned, *deployment(1, 1))
-    assert judge(live, [W1], [], ALWAYS, NOW)[1]
-    assert judge(live, [W1], [], ALWAYS, NOW, {"w2"})[1] == []
+    assert judge(live, [W1], [], ALWAYS, NOW, CHANGE)[1]
+    assert judge(live, [W1], [], ALWAYS, NOW, CHANGE, {"w2"})[1] == []
     # The cordon itself is shown.
-    found, _ = judge(live, [W2], [], ALWAYS, NOW, {"w2"})
+    found, _ = judge(live, [W2], [], ALWAYS, NOW, CHANGE, {"w2"})
     assert "Node w2: cordoned already by run r1 (change): this run takes it over and continues" in found.notes[0]
-    kept, _ = judge(live, [replace(W2, keep_cordon=True)], [], ALWAYS, NOW)
+    drained = world(node("w1"), node("w2", manager="daytwo", mark="r1"), *deployment(1, 1))
+    kept, _ = judge(drained, [W2], [], ALWAYS, NOW, CHANGE)
     assert "that cordon stays, also at the end" in kept.notes[0]
 
 
@@ -98,7 +99,7 @@ def test_all_drains_of_a_run_share_the_limit_of_a_workload(monkeypatch: pytest.M
     cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
     steps = tuple(step(name, [], Drained(name, [])) for name in ("w1", "w2"))
     drains.set_drains(cluster.session, [Stage(steps, 2)], {"w1": W1, "w2": W2}, DrainConsents(seconds=60), "r1")
-    begun = [gevent.spawn(one.drain.begin, context()) for one in steps if one.drain is not None]
+    begun = [gevent.spawn(one.drain.take, context()) for one in steps if one.drain is not None]
     gevent.joinall(begun, raise_error=True)
     assert [ready for _, ready in cluster.evicted] == [1, 1]
 
@@ -139,7 +140,7 @@ class Drained:
         self.moved = ["shop/web-1"]
         self.stopping: Callable[[], str] = lambda: ""
 
-    def begin(self, context: StepContext) -> str:
+    def take(self, context: StepContext) -> str:
         context.note({"event": "drain", "node": self.node, "what": "cordon"})
         self.stopping = context.stopped
         self.log.append(f"drain {self.node}")
@@ -148,7 +149,7 @@ class Drained:
         self.cordoned = True
         return "empty"
 
-    def end(self, context: StepContext) -> str:
+    def give_back(self, context: StepContext) -> str:
         self.log.append(f"uncordon {self.node}")
         if self.fails == "end":
             raise NotDone("the API is away")
@@ -165,7 +166,7 @@ def step(host: str, log: list[str], drain: Drained, outcome: str = "", why: str 
         id=f"{INFO.id}-{host}-kubelet", node=host, component="kubelet", kind="kubelet", unit="kubelet.service", summary="A=true",
         files=(FileEdit("/etc/a", b"1", b"2"),), health_url="http://127.0.0.1/", old_argv=None, new_argv=None,
     )  # fmt: skip
-    return NodeStep(change, ready, lambda status: Proof("seen"), drain=cast(StepDrain, drain))
+    return NodeStep(change, ready, lambda status: Proof("seen"), drain=cast(NodeOutage, drain))
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,8 @@ from roles.engine import timeouts
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import controller, is_ending
 from roles.engine.object_changes import Session
-from roles.engine.outage import drainer, evicting, inside, reading, run_limit
+from roles.engine.outage import drainer, evicting, reading, run_limit
+from roles.engine.outage import node as outage_node
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, pod, world
 
@@ -30,7 +31,7 @@ class LiveCluster:
         self.clock = Clock()
         for module in (timeouts, evicting, reading, drainer, run_limit):
             patch.setattr(module, "time", self.clock)
-        for module in (inside, drainer):
+        for module in (outage_node, drainer):
             patch.setattr(module, "read_drain", lambda session: session.world())
             patch.setattr(module, "cluster_time", lambda session: NOW)
         patch.setattr(drainer, "read_disruption", lambda api: self.world())

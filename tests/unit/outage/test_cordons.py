@@ -10,6 +10,7 @@ import pytest
 
 from roles.drain import plan_uncordon, plan_way_back
 from roles.drain.back import plan_cordon_again
+from roles.engine.node_changes.change_outage import CHANGE
 from roles.engine.object_changes import ChangedByOthers, NotDone
 from roles.engine.outage import (
     CORDON,
@@ -17,13 +18,12 @@ from roles.engine.outage import (
     CordonWriter,
     DrainConsents,
     Drainer,
-    NodeDrain,
+    NodeOutage,
     cordon_back,
     mark,
     node_fate,
     plan_drain,
     reading,
-    run_of_mark,
     uncordon_change,
 )
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
@@ -196,10 +196,10 @@ def test_a_drain_inside_a_run_ends_only_what_it_continues(before: str, after: tu
     """Also a cordon that another operator's drain has set between the plan of the run and its turn."""
     api = ClusterApi(node("w1", manager="daytwo" if before else "", mark=before), node("w2"))
     events: list[Any] = []
-    drain = NodeDrain(api.session, "w1", DrainConsents(seconds=60), mark(RUN), continues=run_of_mark)
-    drain.begin(context(note=events.append))
+    drain = NodeOutage(api.session, "w1", DrainConsents(seconds=60), RUN, CHANGE)
+    drain.take(context(note=events.append))
     assert state(api.one("Node", "w1")) == (True, before if after[0] else mark(RUN))
-    drain.end(context(note=events.append))
+    drain.give_back(context(note=events.append))
     assert state(api.one("Node", "w1")) == after
 
 
@@ -213,9 +213,9 @@ def test_a_drain_inside_a_run_that_fails_gives_back_what_it_has_taken_over() -> 
         stops.append("the run halts")
 
     api.after = after
-    drain = NodeDrain(api.session, "w1", DrainConsents(seconds=60), mark(RUN), continues=run_of_mark)
+    drain = NodeOutage(api.session, "w1", DrainConsents(seconds=60), RUN, CHANGE)
     with pytest.raises(NotDone, match="given back to run"):
-        drain.begin(context(stopped=lambda: "".join(stops[:1])))
+        drain.take(context(stopped=lambda: "".join(stops[:1])))
     assert state(api.one("Node", "w1")) == (True, mark(OLD)) and not drain.cordoned
 
 

@@ -13,7 +13,7 @@ from roles.engine import timeouts
 from roles.engine.disruption import Keeps, budget_states, lint
 from roles.engine.kube.field_managers import PEOPLE, is_people
 from roles.engine.object_changes import NotDone
-from roles.engine.outage import EVICT, DrainConsents, NodeDrain, drainer, evicting, plan_text, reading, surging
+from roles.engine.outage import EVICT, DrainConsents, NodeOutage, Purpose, drainer, evicting, plan_text, reading, surging
 from roles.engine.placement import removed_by
 from roles.engine.placement.taints import PASSING
 from tests.context import context
@@ -289,9 +289,9 @@ def test_a_budget_that_appears_between_two_nodes_is_waited_for(monkeypatch: pyte
     until: list[float] = []
     api.after, api.refuse = after, refuse
     for name in ("w1", "w2"):
-        drain = NodeDrain(api.session, name, DrainConsents(seconds=600), "r1")
-        drain.begin(context())
-        drain.end(context())
+        drain = NodeOutage(api.session, name, DrainConsents(seconds=600), "r1", Purpose("a test"))
+        drain.take(context())
+        drain.give_back(context())
     assert api.evicted() == ["web-1-0", "db-1-0"]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import gevent
 import pytest
 
+from roles.engine.node_changes.change_outage import CHANGE
 from roles.engine.object_changes import NotDone
-from roles.engine.outage import DrainConsents, NodeDrain, RunLimit
+from roles.engine.outage import DrainConsents, NodeOutage, RunLimit
 from tests.context import context
 from tests.unit.disruption.world import budget, deployment, of_status
 from tests.unit.outage.cluster import LiveCluster
@@ -38,9 +39,9 @@ class Drains:
             while late and len(cluster.evicted) < nodes.index(name):
                 cluster.clock.sleep(1)
             wanted = DrainConsents(**{"seconds": 300, **consents})
-            one = NodeDrain(cluster.session, name, wanted, "r1", limit=limit)
+            one = NodeOutage(cluster.session, name, wanted, "r1", CHANGE, limit=limit)
             try:
-                one.begin(context(note=note, stopped=stopped))
+                one.take(context(note=note, stopped=stopped))
             except NotDone as error:
                 self.failed[name] = str(error)
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.node_changes.step_drain import Leftover
+from roles.engine.node_changes.change_outage import Leftover
 from roles.engine.object_changes import NotDone, Session
 from roles.engine.outage import (
     SURGE,

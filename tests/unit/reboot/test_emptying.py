@@ -90,7 +90,10 @@ def test_after_a_reboot_only_its_own_cordon_is_removed(
 ) -> None:
     """r0: an earlier run of reboots that was to reboot it; r1: a drain."""
     cluster = LiveCluster(monkeypatch, node("w1", manager=manager, mark=mark))
-    assert Emptying(cluster.session, DrainConsents()).uncordon("w1", context(), {RUN, "r0"}) == said and cordon(cluster) == after
+    assert (
+        Emptying(cluster.session, DrainConsents()).free(cluster.node("w1"), {RUN, "r0"}, None, context()) == said
+        and cordon(cluster) == after
+    )
 
 
 def test_after_a_take_over_no_pod_leaves_and_nothing_is_uncordoned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from roles.engine.object_changes import NotDone, RevertFailed, Undone
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.rollout.lock import Locked
 from roles.reboot import facts
+from roles.reboot.emptying import write_mark
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import parse_facts
 from roles.reboot.model import RebootOptions
@@ -150,16 +151,13 @@ class Node:
             raise self.drains
         return "2 pods moved"
 
-    def end_surges(self, of: str, context: Any) -> str:
-        self.log.append(f"end surges of {of}")
-        return "ended the surge of Deployment shop/web"
-
-    def uncordon(self, node: str, context: Any, runs: Any) -> str:
+    def free(self, node: Any, runs: Any, mark: Mark | None, context: Any) -> str:
         assert RUN in runs
-        self.log.append("uncordon")
+        self.log += [*([f"end surges of {mark.run}"] if mark else []), "uncordon"]
         if self.uncordons:
             raise self.uncordons
-        return "uncordoned"
+        write_mark(self, "/nodes/w1", "u1", None)  # type: ignore[arg-type]
+        return "; ".join([*(["ended the surge of Deployment shop/web"] if mark else []), "uncordoned"])
 
     # ---- its cluster
 

@@ -1,27 +1,30 @@
-"""One node drained in the middle of another run."""
+"""One node that a run takes out of service, and gives back or leaves, around what the run does there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from roles.engine.context import Fields, StepContext
+from roles.engine.kube import uid
 from roles.engine.object_changes import NotDone, Session
+from roles.engine.outage.cordon import CordonBack, give_back, node_path
 from roles.engine.outage.drainer import Drainer
-from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate
+from roles.engine.outage.model import DrainConsents, DrainPlan
 from roles.engine.outage.planning import narrowed, plan_drain
+from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.reading import cluster_time, read_drain
 from roles.engine.outage.run_limit import RunLimit
+from roles.engine.outage.surging import end_surges
 from roles.engine.rollout import ClusterStep
 
 
-class NodeDrain:
-    """Cordon, drain, (the caller's change), uncordon.
+class NodeOutage:
+    """Cordon and drain a node (`take`), what the run does with it, uncordon it (`give_back`); without that it stays cordoned.
 
-    `node`: the name of a Node. `run`: the mark of the run on the node. A cordon that the node already has stays at the end, whoever set it,
-    unless `continues(mark)` says of an earlier run's that this one ends it. `limit` is that of the run, if it may drain other nodes
-    meanwhile.
+    `node`: the name of a Node; `why` in sentences. A cordon that the node already has stays at the end, whoever set it, unless `purpose`
+    resumes it. `limit` is that of the run, if it may take other nodes meanwhile.
     """
 
     def __init__(
@@ -30,39 +33,35 @@ class NodeDrain:
         node: str,
         consents: DrainConsents,
         run: str,
+        purpose: Purpose,
         *,
-        continues: Callable[[str], object] = lambda mark: False,
+        why: tuple[str, ...] = (),
         limit: RunLimit | None = None,
     ) -> None:
-        self._session = session
-        self.node = node
-        self._consents = consents
-        self._run = run
-        self._continues = continues
+        self.node, self.why = node, why
+        self._session, self._consents, self._purpose = session, consents, purpose
+        self._mark = purpose.mark(run)
         self._limit = limit or RunLimit(session)
         self._drainer: Drainer | None = None
-        #: This drain has cordoned the node (or taken over the cordon of an earlier run), and not uncordoned it.
+        #: This outage has cordoned the node (or taken over the cordon of an earlier run), and not uncordoned it.
         self.cordoned = False
-        #: The pods (NAMESPACE/NAME) that this drain has moved.
+        #: The pods (NAMESPACE/NAME) that it has moved.
         self.moved: list[str] = []
 
     def plan(self) -> DrainPlan:
         """What the drain would do now; its `refusals` say why it cannot. Raises ApiFailure."""
         live = read_drain(self._session)
         plan = plan_drain(live, [self.node], narrowed(self._consents, live, [self.node]), cluster_time(self._session))
-        return replace(plan, nodes=tuple(replace(one, cordon="theirs") if self._stays(one) else one for one in plan.nodes))
+        # Also a cordon that a run has set after this one was planned stays.
+        return replace(plan, nodes=tuple(map(self._purpose.seen, plan.nodes)))
 
-    def _stays(self, node: NodeFate) -> bool:
-        """Also a cordon that a run has set after this one was planned."""
-        return node.cordon == "ours" and not self._continues(node.by)
-
-    def begin(self, context: StepContext) -> str:
+    def take(self, context: StepContext) -> str:
         """Cordon and drain the node by a new plan; returns the proof. If it fails, the node gets back the cordon that it had, or none,
         and the error says so. Raises NotDone, ApiFailure."""
         plan = self.plan()
         if plan.refusals:
             raise NotDone(f"{self.node} cannot be drained now: {'; '.join(plan.refusals)}")
-        self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._limit)
+        self._drainer = drainer = Drainer(self._session, plan, self._consents, self._mark, self._limit)
         self.cordoned = bool(drainer.cordon_changes())
         done: dict[str, str] = {}
         try:
@@ -77,13 +76,15 @@ class NodeDrain:
         self._note_moved(done)
         return done[f"Node {self.node} drained"]
 
-    def end(self, context: StepContext) -> str:
-        """Uncordon the node if this drain cordoned it; returns what was done, with the proof. Raises NotDone, ApiFailure."""
-        return self._end(context, over=True)
+    def give_back(self, context: StepContext) -> str:
+        """Uncordon the node if this outage cordoned it; returns what was done, with the proof. Raises NotDone, ApiFailure."""
+        said = self._end(context, over=True)
+        self._purpose.back(self._session, self.node)
+        return said
 
     def _end(self, context: StepContext, *, over: bool) -> str:
-        """`over`: the run whose cordon it continues is over too."""
-        assert self._drainer is not None, "begin() comes first"
+        """`over`: the run whose cordon it resumes is over too."""
+        assert self._drainer is not None, "take() comes first"
         context.note({"event": "uncordon", "node": self.node})
         back = self._drainer.uncordon(self.node, context, over=over)
         self.cordoned = False
@@ -114,3 +115,13 @@ class NodeDrain:
 
 def _noted(context: StepContext, step: ClusterStep, fields: Fields) -> None:
     context.note({**step.about, "event": "drain", "object": step.name, "what": step.action, "fields": list(fields)})
+
+
+def end_outage(session: Session, node: str, left: str, runs: Collection[str], context: StepContext) -> tuple[str, CordonBack]:
+    """End the outage of a node by a run that is over: the surges of `left` (its mark, "" for none), and then the hold that one of the marks
+    `runs` has of the cordon. Returns what became of both, the first in words. Raises NotDone, ApiFailure."""
+    ended = end_surges(session, left, context) if left else ""
+    if (found := session.fetch(node_path(node))) is None:
+        return ended, CordonBack(why="the node was deleted")
+    context.note({"event": "uncordon", "node": node, "of": left})
+    return ended, give_back(session, node, uid(found), runs, context)
