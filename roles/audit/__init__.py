@@ -46,6 +46,8 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
         obstacles=seen.obstacles,
         requests=seen.requests,
         unfit=seen.unfit,
+        foreign=seen.foreign,
+        etcd=seen.etcd,
         not_known=seen.not_known,
         failures=seen.failures,
     )

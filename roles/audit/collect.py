@@ -13,7 +13,7 @@ from roles.audit.next_start import read_obstacles
 from roles.audit.paired import read_mismatches
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
-from roles.engine.api import Api, ApiError, ApiFailure, GateMetric, list_objects
+from roles.engine.api import Api, ApiError, ApiFailure, EtcdError, EtcdHealth, GateMetric, list_objects
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
@@ -35,7 +35,7 @@ T = TypeVar("T")
 class Collected:
     """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined;
     `held`: the certificates of each host; `obstacles`: to the next start of a node, and to new pods; `requests`: for certificates;
-    `unfit`: settings that do not fit each other."""
+    `unfit`: settings that do not fit each other; `foreign`: hosts that claim what they are not; `etcd`: None if it could not be asked."""
 
     views: list[View] = field(default_factory=list)
     desired: dict[str, HostDesired] = field(default_factory=dict)
@@ -48,6 +48,8 @@ class Collected:
     obstacles: list[Obstacle] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     unfit: list[Mismatch] = field(default_factory=list)
+    foreign: list[Refusal] = field(default_factory=list)
+    etcd: EtcdHealth | EtcdError | None = None
     failures: list[str] = field(default_factory=list)
     not_known: list[str] = field(default_factory=list)
 
@@ -69,14 +71,16 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
                 found.failures.append(str(one))
             continue
         cluster.add(remote, one.seen, dict(one.components))
-        found.not_known += claims(remote, one.components)
+        claimed = claims(remote, one.components)
         if remote in fleet.targets:
+            found.foreign += claimed
             views[remote.name] = one
             found.desired[remote.name] = _desired(remote)
     cluster = cluster.kept()
     made, not_theirs = _with_versions(fleet, cluster, views)
-    found.views += made
-    found.not_known += map(str, not_theirs.values())
+    claiming = {one.host for one in found.foreign}
+    found.views += [one.as_worker() if one.host in claiming else one for one in made]
+    found.foreign += not_theirs.values()
     _ask(fleet, cluster, found, with_order, not_theirs)
     _certificates(fleet, found)
     return found
@@ -133,6 +137,11 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool, not
         found.lasting = kubeadm_config.read_stored(cluster.object)
     except (ApiFailure, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
+    try:
+        found.etcd = cluster.etcd_health()
+    except EtcdError as error:
+        found.etcd = None if error.unproven else error
+        found.not_known += [str(error)] if error.unproven else []
     found.unfit, unread = read_mismatches(fleet, cluster, found.views)
     found.not_known += unread
     _workloads(api, cluster, found)

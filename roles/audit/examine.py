@@ -6,10 +6,25 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from roles.audit import autoscaled, certificates, configmaps, disrupted, drift, idle, next_start, paired, resized, stale, strays, versions
+from roles.audit import (
+    autoscaled,
+    certificates,
+    configmaps,
+    disrupted,
+    drift,
+    idle,
+    next_start,
+    paired,
+    resized,
+    stale,
+    strays,
+    trust,
+    versions,
+)
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
+from roles.engine.api import EtcdError, EtcdHealth
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.disruption import Problem
@@ -17,7 +32,7 @@ from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
 from roles.engine.pairs import Mismatch
 from roles.engine.starting import Obstacle
-from roles.engine.transaction import mask_text
+from roles.engine.transaction import Refusal, mask_text
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
 from roles.pod_resize import Drift
@@ -39,12 +54,14 @@ def report(
     obstacles: Sequence[Obstacle] = (),
     requests: Sequence[Mapping[str, Any]] = (),
     unfit: Sequence[Mismatch] = (),
+    foreign: Sequence[Refusal] = (),
+    etcd: EtcdHealth | EtcdError | None = None,
     not_known: Sequence[str] = (),
     failures: Sequence[str] = (),
 ) -> Report:
     """All findings of all nodes. `desired` and `held`, the certificates, by host; `made`: when, RFC 3339; `target`: the minor of the
-    planned upgrade; `requests`: for certificates."""
-    found: list[Finding] = []
+    planned upgrade; `requests`: for certificates; `foreign`: hosts that claim what they are not."""
+    found = [*trust.identities(foreign), *trust.members(etcd)]
     for view in views:
         found += _of_node(view, desired.get(view.host, HostDesired()), catalogue, target)
     found += drift.siblings(views)

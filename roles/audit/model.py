@@ -14,8 +14,8 @@ FORM = 1
 
 
 class Severity(StrEnum):
-    """`critical`: the next restart or upgrade breaks something, or the last one did; or a drain can never end, or an autoscaler does
-    nothing. `warning`: something is not what people expect. `note`: no effect today."""
+    """`critical`: the next restart or upgrade breaks something, or the last one did; a drain can never end, an autoscaler does nothing,
+    or a host is not what it claims. `warning`: something is not what people expect. `note`: no effect today."""
 
     critical = "critical"
     warning = "warning"
@@ -26,6 +26,8 @@ SEVERITIES = tuple(Severity)
 
 Kind = Literal[
     "unreadable",
+    "identity",
+    "etcd",
     "start",
     "in-flight",
     "daemon-reload",
@@ -51,6 +53,8 @@ Kind = Literal[
 #: The title of each kind, in the order of the report.
 TITLES: dict[str, str] = {
     "unreadable": "cannot be read",
+    "identity": "is not what it claims",
+    "etcd": "etcd",
     "start": "next start and new pods",
     "in-flight": "unconfirmed change",
     "daemon-reload": "daemon-reload missing",
@@ -87,7 +91,7 @@ class Finding(_Model):
     severity: Severity
     kind: Kind
     node: str | None = Field(description="host of the inventory; null: the cluster")
-    component: str | None = Field(default=None, description="kubelet, kube-apiserver, kube-controller-manager or kube-scheduler")
+    component: str | None = Field(default=None, description="kubelet, kube-apiserver, kube-controller-manager, kube-scheduler or etcd")
     name: str | None = Field(default=None, description="the gate, flag or field (dotted), the workload, or the main object of a rule")
     file: str | None = Field(default=None, description="path on the node, or `configmap NAMESPACE/NAME KEY`")
     line: int | None = Field(default=None, description="1-based")

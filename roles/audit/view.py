@@ -65,6 +65,10 @@ class View:
     running: Mapping[str, Mapping[str, GateMetric]] = field(default_factory=dict)
     configuration: Mapping[str, Any] | None = None
 
+    def as_worker(self) -> View:
+        """The node without components of the control plane: a host that the inventory does not have in that group only claims them."""
+        return replace(self, components={}, gates=tuple(one for one in self.gates if one.component == "kubelet"))
+
     @property
     def processes(self) -> dict[str, Process]:
         found = {"kubelet": self.kubelet.process} if self.kubelet else {}

@@ -45,7 +45,7 @@ def status(fleet: Fleet, _: None) -> None:
             control = control_plane.look(node.kubelet)
             node.components = control.components
             cluster.add(remote, seen, node.components)
-            warnings += claims(remote, node.components)
+            warnings += map(str, claims(remote, node.components))
             missing = [refusal for name, refusal in control.refusals.items() if name not in control.components]
             failures += map(str, missing)
             others = [warning for warning in control.warnings if not any(refusal.message in warning for refusal in missing)]

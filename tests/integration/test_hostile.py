@@ -221,6 +221,8 @@ def test_a_host_that_claims_another_node_is_refused_and_others_may_leave_it_out(
         told = pyinfra("drain", "--dry", *data(nodes="w1"))
         assert told.code == 1 and "w1: its node's name is cp1, and so is that of cp1" in told.all, told.all
         assert "cp1: its node's name" not in told.all, told.all
+        told = pyinfra("audit", "-y")
+        assert told.code == 2 and "is not what it claims\n      its node's name is cp1" in told.out, told.all
         told = pyinfra("drain", "--dry", "--limit", "w2")
         assert told.code == 0 and "WARNING --limit leaves this host out" in told.out and ": drain w2\n" in told.out, told.all
     finally:

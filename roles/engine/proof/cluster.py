@@ -445,12 +445,12 @@ class Cluster:
     def etcd_summary(self) -> str:
         """The current state of etcd, in one line for a plan: `etcd: 3 of 3 members healthy, quorum 2`."""
         try:
-            health = self._etcd()
+            health = self.etcd_health()
         except EtcdError as error:
             return f"etcd: {'NOT PROVEN: ' if error.unproven else ''}{error.rule}; {error.way_out}"
         return "; ".join([f"etcd: {health}", *(f"{member}: {error.rule}" for member, error in health.unhealthy)])
 
-    def _etcd(self) -> EtcdHealth:
+    def etcd_health(self) -> EtcdHealth:
         """The health of etcd, as seen from all control-plane nodes; the worst answer counts. Raises EtcdError."""
         seen: list[EtcdHealth] = []
         failed: list[EtcdError] = []
@@ -474,7 +474,7 @@ class Cluster:
 
     def _etcd_problems(self) -> Iterator[_Problem]:
         try:
-            health = self._etcd()
+            health = self.etcd_health()
         except EtcdError as error:
             yield _Problem(f"the members of etcd are not known: {error.rule}; {error.way_out}", error.passing, error.unproven)
             return

@@ -108,12 +108,12 @@ def refuse_claim(remote: Remote, components: Mapping[str, Component]) -> None:
         )
 
 
-def claims(remote: Remote, components: Mapping[str, Component]) -> list[str]:
+def claims(remote: Remote, components: Mapping[str, Component]) -> list[Refusal]:
     """The same for a deploy that only reads: what it would be refused for."""
     try:
         refuse_claim(remote, components)
     except Refusal as refusal:
-        return [str(refusal)]
+        return [refusal]
     return []
 
 
