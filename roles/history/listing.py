@@ -28,6 +28,6 @@ def _is_young(change: Recorded, wanted: ChangesOptions, now: float) -> bool:
 
 
 def age(at: str, now: float) -> float | None:
-    """Seconds since a time of a record; None if it is no time."""
+    """Seconds since a time of a record; None if it is no time, or more than a day ahead: no clock is that wrong, so somebody wrote it."""
     found = moment(at)
-    return None if found is None else now - found.timestamp()
+    return None if found is None or found.timestamp() > now + 86400 else now - found.timestamp()

@@ -11,7 +11,7 @@ from roles.engine.inputs import read_host
 from roles.engine.transaction import Refusal
 from roles.history import facts
 from roles.history.facts import HistoryError, Recorded, parse
-from roles.history.listing import chosen
+from roles.history.listing import age, chosen
 from roles.history.model import ChangesOptions
 from tests.unit.history.test_history import answer
 
@@ -64,3 +64,10 @@ def test_a_node_with_records_without_an_end_is_an_error_of_that_node() -> None:
     lines = answer(*((f"r{number}-w1-kubelet", "state=reverted\n", "", []) for number in range(facts.MOST_RECORDS + 2)))
     with pytest.raises(HistoryError, match=r"w1: .* it has more than 1000 records"):
         parse("w1", lines)
+
+
+@pytest.mark.parametrize(
+    ("at", "seconds"), [("2026-02-02T02:40:00Z", 0), ("2026-02-02T02:50:00Z", -600), ("9999-12-31T23:59:59Z", None), ("soon", None)]
+)
+def test_an_age_that_no_clock_gives_is_not_known(at: str, seconds: float | None) -> None:
+    assert age(at, NOW) == seconds
