@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.kube import Object, controller, full_name
+from roles.engine.kube import Object, full_name, owner_ref, uid
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.object_changes import workload_rollout
@@ -64,25 +64,19 @@ def find(objects: Mapping[str, Collection[Object]]) -> list[Drift]:
     """The drift of all workloads in `objects` (by kind: NEEDED). These do not count: pods of an older revision during a roll-out, values
     that a LimitRange filled in, and an unset request that defaults to the limit. Raises ValueError for an invalid quantity."""
     live = ObservedObjects(objects)
-    controllers = {str(item["metadata"].get("uid")): item for kind in _WORKLOADS for item in objects.get(kind, ())}
     found: list[Drift] = []
     for kind in _WORKLOADS:
         for item in sorted(objects.get(kind, ()), key=full_name):
-            if _owned(item, controllers):
-                continue
-            found += _of(kind, item, live.pods_of(kind, str(item["metadata"].get("uid"))), controllers)
+            if live.meant(owner_ref(item)) is None:
+                found += _of(kind, item, live)
     return found
 
 
-def _owned(item: Object, controllers: Mapping[str, Object]) -> bool:
-    return controller(item) in controllers
-
-
-def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[str, Object]) -> Iterable[Drift]:
+def _of(kind: str, item: Object, live: ObservedObjects) -> Iterable[Drift]:
     wanted = templates.of(item)
     differ: dict[str, list[tuple[str, Resources]]] = {}
-    for pod in sorted(pods, key=full_name):
-        if not is_alive(pod) or _older(kind, item, pod, wanted, controllers):
+    for pod in sorted(live.pods_of(kind, uid(item)), key=full_name):
+        if not is_alive(pod) or _older(kind, item, pod, wanted, live):
             continue
         for name, declared in wanted.items():
             spec = pod_resources.container(pod, name)
@@ -96,10 +90,10 @@ def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[st
     ]
 
 
-def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources], controllers: Mapping[str, Object]) -> bool:
+def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources], live: ObservedObjects) -> bool:
     """The pod was created from an older template: its roll-out is in progress, or stuck."""
     if kind == "Deployment":
-        replica_set = controllers.get(controller(pod))
+        replica_set = live.meant(owner_ref(pod))
         return replica_set is not None and any(
             not pod_resources.alike(templates.of(replica_set).get(name) or {}, declared) for name, declared in wanted.items()
         )

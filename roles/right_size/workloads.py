@@ -11,6 +11,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, namespace_and_name, owner_ref
 from roles.engine.kube.amounts import parse_quantity, units
 from roles.engine.kube.pods import is_alive, is_critical, is_static, kubelet_uid, node_of
+from roles.engine.kube.workloads import GROUPS, ObservedObjects, is_known
 from roles.right_size.samples import Kill
 
 _ID = re.compile(r"[0-9a-f]{64}\Z")
@@ -24,11 +25,6 @@ BETWEEN = {
 # A pod that names one of these as its own controller, and is not one of the objects that exist, must not count as one of its replicas;
 # Deployment and CronJob create pods through others only.
 _CREATORS = ("Deployment", "CronJob", "StatefulSet", "DaemonSet")
-_VERSIONS = {
-    **dict.fromkeys(("ReplicaSet", "Deployment", "StatefulSet", "DaemonSet"), "apps/v1"),
-    **dict.fromkeys(("Job", "CronJob"), "batch/v1"),
-    "ReplicationController": "v1",
-}
 #: `kind` of a pod without a controller, and of a static pod.
 POD, STATIC = "Pod", "static pod"
 _OOM = "OOMKilled"
@@ -81,8 +77,8 @@ class ContainerNow:
 def containers(pods: Iterable[Object], between: Mapping[str, Collection[Object]]) -> list[ContainerNow]:
     """The containers of all pods that run or may run, in the order of the pods; `between`: the ReplicaSets and Jobs (BETWEEN). Raises
     ValueError for an invalid quantity."""
-    owners = {str(item["metadata"].get("uid")): item for items in between.values() for item in items}
-    return [one for pod in pods if is_alive(pod) for one in _of_pod(pod, owners)]
+    live = ObservedObjects(between)
+    return [one for pod in pods if is_alive(pod) for one in _of_pod(pod, live)]
 
 
 def failure(pod: Object) -> str:
@@ -91,29 +87,24 @@ def failure(pod: Object) -> str:
     return str(status.get("reason") or "Failed") if status.get("phase") == "Failed" else ""
 
 
-def workload_of(pod: Object, owners: Mapping[str, Object]) -> SizedWorkload:
-    """`owners`: objects of the kinds BETWEEN, by UID. Whoever creates a pod writes its ownerReferences: those of Kubernetes' own kinds
-    count if the object exists, others with their group in the name."""
-    meta = pod["metadata"]
-    namespace = str(meta.get("namespace") or "default")
+def workload_of(pod: Object, live: ObservedObjects) -> SizedWorkload:
+    """`live`: objects of the kinds BETWEEN. Whoever creates a pod writes its ownerReferences: those of Kubernetes' own kinds count if the
+    object exists, others with their group in the name."""
+    namespace, name = namespace_and_name(pod)
+    ref = owner_ref(pod)
+    item = live.meant(ref)
     if is_static(pod):
-        return SizedWorkload(STATIC, namespace, str(meta["name"]))
-    found = owner_ref(pod)
-    if found is None:
-        return SizedWorkload(POD, namespace, str(meta["name"]))
-    item = owners.get(found.uid)
-    if item is not None and (found.namespace, found.name) == namespace_and_name(item) and found.api_version == _VERSIONS.get(found.kind):
-        found = owner_ref(item) or found
-    elif found.kind in _CREATORS and found.api_version == _VERSIONS[found.kind]:
-        return SizedWorkload(POD, namespace, str(meta["name"]))
-    version = _VERSIONS.get(found.kind)
-    kind = found.kind if version in (None, found.api_version) else f"{found.kind} of {found.api_version}"
+        return SizedWorkload(STATIC, namespace, name)
+    if ref is None or (item is None and ref.kind in _CREATORS and is_known(ref)):
+        return SizedWorkload(POD, namespace, name)
+    found = (owner_ref(item) if item is not None else None) or ref
+    kind = found.kind if is_known(found) or found.kind not in GROUPS else f"{found.kind} of {found.api_version}"
     return SizedWorkload(kind, namespace, found.name)
 
 
-def _of_pod(pod: Object, owners: Mapping[str, Object]) -> Iterator[ContainerNow]:
+def _of_pod(pod: Object, live: ObservedObjects) -> Iterator[ContainerNow]:
     spec, status, meta = pod.get("spec") or {}, pod.get("status") or {}, pod["metadata"]
-    workload = workload_of(pod, owners)
+    workload = workload_of(pod, live)
     states = {str(one.get("name")): one for key in ("containerStatuses", "initContainerStatuses") for one in status.get(key) or ()}
     sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
     for one in (*(spec.get("containers") or ()), *sidecars):

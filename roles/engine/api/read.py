@@ -14,7 +14,8 @@ from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.engine.bounds import misshaped, moment
 from roles.engine.harmless import one_line
-from roles.engine.kube.pods import CONFIG_HASH, MIRROR
+from roles.engine.kube import is_ending, owner_ref
+from roles.engine.kube.pods import CONFIG_HASH, is_static
 from roles.engine.kubelet import SHAPE
 
 #: As kubectl pages (client-go/tools/pager).
@@ -246,25 +247,24 @@ def _pod(item: dict[str, Any]) -> PodStatus:
         for condition in status.get("conditions") or []
     )
     restarted = (item.get("spec") or {}).get("restartPolicy") == "Always"
-    annotations = meta.get("annotations") or {}
-    owner: dict[str, Any] = next((one for one in meta.get("ownerReferences") or [] if one.get("controller")), {})
+    owner = owner_ref(item)
     return PodStatus(
         namespace=meta["namespace"],
         name=meta["name"],
         uid=meta["uid"],
         phase=status.get("phase") or "Unknown",
         reason=status.get("reason") or "",
-        deleted=bool(meta.get("deletionTimestamp")),
-        mirror=MIRROR in annotations,
-        config_hash=annotations.get(CONFIG_HASH, ""),
+        deleted=is_ending(item),
+        mirror=is_static(item),
+        config_hash=(meta.get("annotations") or {}).get(CONFIG_HASH, ""),
         containers=tuple(
             _container(entry)
             for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
             for entry in status.get(kind) or []
         ),
-        was_evicted=disrupted or (restarted and status.get("phase") == "Succeeded" and not meta.get("deletionTimestamp")),
-        controller=f"{owner['kind']}/{owner['name']}" if owner else "",
-        controller_uid=owner.get("uid") or "",
+        was_evicted=disrupted or (restarted and status.get("phase") == "Succeeded" and not is_ending(item)),
+        controller=f"{owner.kind}/{owner.name}" if owner else "",
+        controller_uid=owner.uid if owner else "",
     )
 
 

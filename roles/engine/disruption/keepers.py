@@ -16,23 +16,10 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, OwnerRef, owner_ref, owner_refs
 from roles.engine.kube.field_managers import controllers_of, managers
 from roles.engine.kube.pods import is_alive
+from roles.engine.kube.workloads import is_known
 
-#: Kinds of Kubernetes itself, by the group of their API: their controllers change no budget, and daytwo knows what they do with pods.
-KNOWN = frozenset(
-    {
-        ("apps", "ReplicaSet"),
-        ("apps", "Deployment"),
-        ("apps", "StatefulSet"),
-        ("apps", "DaemonSet"),
-        ("extensions", "ReplicaSet"),
-        ("extensions", "Deployment"),
-        ("", "ReplicationController"),
-        ("", "Node"),
-        ("", "Pod"),
-        ("batch", "Job"),
-        ("batch", "CronJob"),
-    }
-)
+#: Kinds of Kubernetes itself, beside those that create pods: their controllers change no budget, and daytwo knows what they do with pods.
+_KNOWN = ("Node", "Pod", "ConfigMap", "Secret", "Namespace", "Service", "ServiceAccount")
 _DECIDING = ("f:maxUnavailable", "f:minAvailable")
 _LONGEST = 253
 #: It sets the replicas for an autoscaler, which the rules about autoscalers know.
@@ -100,9 +87,7 @@ def _of_pods(pods: Iterable[Object], live: DisruptionObjects) -> Iterator[Keeper
 
 
 def _is_known(ref: OwnerRef) -> bool:
-    return (ref.group, ref.kind) in KNOWN or (
-        not ref.group and ref.kind in ("ConfigMap", "Secret", "Namespace", "Service", "ServiceAccount")
-    )
+    return is_known(ref) or (not ref.group and ref.kind in _KNOWN)
 
 
 def _by_owner(how: Keeps, ref: OwnerRef) -> Keeper:

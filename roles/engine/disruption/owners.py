@@ -5,21 +5,15 @@ kubernetes 1.36, pkg/controller/disruption/disruption.go: finders, getPodDeploym
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref, uid
-from roles.engine.kube.workloads import ObservedObjects, replicas
+from roles.engine.kube.workloads import ObservedObjects, is_known, replicas
 
 PDB = "PodDisruptionBudget"
-#: Kinds whose scale is read from the object itself, and the groups in which the controller accepts them.
-_SCALED = {
-    "ReplicationController": ("",),
-    "Deployment": ("apps", "extensions"),
-    "ReplicaSet": ("apps", "extensions"),
-    "StatefulSet": ("apps",),
-}
+#: Kinds whose scale is read from the object itself.
+_SCALED = ("ReplicationController", "Deployment", "ReplicaSet", "StatefulSet")
 #: Kinds of Kubernetes without a scale subresource, by group and kind: their resource. (The owner of a static pod is its Node.)
 _WITHOUT_SCALE = {
     ("apps", "DaemonSet"): "daemonsets.apps",
@@ -78,37 +72,18 @@ class DisruptionObjects(ObservedObjects):
 
     scales: Mapping[OwnerRef, Scale] = field(default_factory=dict)
 
-    @functools.cached_property
-    def _by_name(self) -> dict[tuple[str, str, str], Object]:
-        return {(kind, *namespace_and_name(item)): item for kind in _SCALED for item in self.of(kind)}
-
-    def _scaled(self, kind: str, ref: OwnerRef) -> Object | None:
-        """The object of this name, if it is still the one that the reference means."""
-        if ref.kind != kind or ref.group not in _SCALED[kind]:
-            return None
-        found = self._by_name.get((kind, ref.namespace, ref.name))
-        return found if found is not None and uid(found) == ref.uid else None
-
     def controller_of(self, pod: Object) -> Controller | None:
         """What scales the pod; None if nothing controls it. Raises Unscaled."""
         ref = owner_ref(pod)
         if ref is None:
             return None
-        for kind in _SCALED:
-            found = self._scaled(kind, ref)
-            if found is None:
-                continue
-            above = owner_ref(found) if kind == "ReplicaSet" else None
-            deployment = self._scaled("Deployment", above) if above is not None else None
-            # A ReplicaSet whose Deployment is gone counts by itself.
-            return _controller("Deployment", deployment) if deployment is not None else _controller(kind, found)
-        return self._other(pod, ref)
-
-    def creator(self, pod: Object) -> OwnerRef | None:
-        """What creates the pod: its controller, or what controls its ReplicaSet. A Deployment counts as the ReplicaSet that it has."""
-        ref = owner_ref(pod)
-        found = self._scaled("ReplicaSet", ref) if ref is not None else None
-        return ((owner_ref(found) if found is not None else None) or ref) if ref is not None else None
+        found = self.meant(ref) if ref.kind in _SCALED else None
+        if found is None:
+            return self._other(pod, ref)
+        above = owner_ref(found) if ref.kind == "ReplicaSet" else None
+        deployment = self.meant(above) if above is not None and above.kind == "Deployment" else None
+        # A ReplicaSet whose Deployment is gone counts by itself.
+        return _controller("Deployment", deployment) if deployment is not None else _controller(ref.kind, found)
 
     def _other(self, pod: Object, ref: OwnerRef) -> Controller:
         resource = _WITHOUT_SCALE.get((ref.group, ref.kind))
@@ -128,9 +103,7 @@ class DisruptionObjects(ObservedObjects):
     @staticmethod
     def asks_for(ref: OwnerRef) -> bool:
         """The API must be asked for the scale of this owner: it is no kind of Kubernetes itself."""
-        if (ref.group, ref.kind) in _WITHOUT_SCALE:
-            return False
-        return ref.group not in _SCALED.get(ref.kind, ())
+        return (ref.group, ref.kind) not in _WITHOUT_SCALE and not is_known(ref)
 
 
 def _controller(kind: str, found: Object) -> Controller:

@@ -17,7 +17,7 @@ CRITICAL = 2_000_000_000
 CONFIG_HASH = "kubernetes.io/config.hash"
 MIRROR = "kubernetes.io/config.mirror"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, never bound
-_OVER = ("Succeeded", "Failed")
+OVER = ("Succeeded", "Failed")
 #: Why a container waits that does not start before someone repairs it, by the file of Kubernetes 1.36 that has the reasons.
 BROKEN = {
     "pkg/kubelet/images/types.go":
@@ -53,7 +53,7 @@ def phase(pod: Object) -> str:
 
 def is_over(pod: Object) -> bool:
     """Its containers have ended, and none starts again."""
-    return phase(pod) in _OVER
+    return phase(pod) in OVER
 
 
 def is_alive(pod: Object) -> bool:

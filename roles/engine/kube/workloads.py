@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.kube.objects import Object, controller, namespace_and_name, uid
+from roles.engine.kube.objects import Object, OwnerRef, controller, namespace_and_name, owner_ref, uid
 
 #: Collections of pods and of the objects that create pods, by kind. (Nothing uses PodTemplates.)
 COLLECTIONS = {
@@ -20,6 +20,23 @@ COLLECTIONS = {
     "Job": "/apis/batch/v1/jobs",
     "CronJob": "/apis/batch/v1/cronjobs",
 }
+
+
+#: Kinds of Kubernetes that create pods, with the groups of their API: an owner of another group with such a kind is another thing.
+GROUPS = {
+    "ReplicationController": ("",),
+    "Deployment": ("apps", "extensions"),
+    "ReplicaSet": ("apps", "extensions"),
+    "StatefulSet": ("apps",),
+    "DaemonSet": ("apps",),
+    "Job": ("batch",),
+    "CronJob": ("batch",),
+}
+
+
+def is_known(ref: OwnerRef) -> bool:
+    """An owner of a kind of Kubernetes itself."""
+    return ref.group in GROUPS.get(ref.kind, ())
 
 
 @dataclass(frozen=True)
@@ -42,17 +59,27 @@ class ObservedObjects:
         found = [pod for pod in self.of("Pod") if self.top(pod) == workload_uid]
         return [pod for pod in found if controller(pod) != workload_uid] if kind == "Deployment" else found
 
+    def meant(self, ref: OwnerRef | None) -> Object | None:
+        """The object that a reference means: whoever creates a pod writes its owners, so group, kind, namespace, name and UID must agree.
+        (pkg/controller/disruption/disruption.go: verifyGroupKind, getPodReplicaSet.)"""
+        kind, item = self._by_uid.get(ref.uid, ("", None)) if ref is not None else ("", None)
+        same = item is not None and ref is not None and kind == ref.kind and namespace_and_name(item) == (ref.namespace, ref.name)
+        return item if same and ref is not None and is_known(ref) else None
+
+    def creator(self, item: Object) -> OwnerRef | None:
+        """What creates a pod: its controller, or what controls its ReplicaSet or Job; the same of these."""
+        ref = owner_ref(item)
+        between = self.meant(ref) if ref is not None and ref.kind in ("ReplicaSet", "Job") else None
+        return (owner_ref(between) if between is not None else None) or ref
+
     def top(self, item: Object) -> str:
         """UID of the Deployment, StatefulSet or DaemonSet at the end of the chain of controllers; "" without a controller."""
-        owner = controller(item)
-        if not owner:
-            return ""
-        return self._controllers.get(owner) or owner
+        found = self.creator(item)
+        return found.uid if found is not None else ""
 
     @functools.cached_property
-    def _controllers(self) -> dict[str, str]:
-        """The controllers of ReplicaSets and Jobs, by UID: there is at most one of these between a pod and its workload."""
-        return {uid(item): controller(item) for kind in ("ReplicaSet", "Job") for item in self.of(kind)}
+    def _by_uid(self) -> dict[str, tuple[str, Object]]:
+        return {uid(item): (kind, item) for kind in GROUPS for item in self.of(kind)}
 
 
 def template(kind: str, item: Object) -> Mapping[str, Any]:

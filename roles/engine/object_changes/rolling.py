@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from roles.engine.api import ApiFailure, Forbidden
 from roles.engine.bridge import show
-from roles.engine.kube import Object, is_ready, uid
+from roles.engine.kube import Object, controller, is_ready, uid
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.object_changes import workload_rollout
@@ -133,7 +133,7 @@ class RollOuts:
             where = str(found["metadata"]["namespace"])
             pods = [pod for pod in self.pods_of(kind, where, uid(found)) if new(pod)]
             sets = self.session.fetch_all(f"/apis/apps/v1/namespaces/{where}/replicasets") if kind == "Deployment" else []
-            own = [entry for entry in sets if any(owner.get("uid") == uid(found) for owner in entry["metadata"].get("ownerReferences", ()))]
+            own = [entry for entry in sets if controller(entry) == uid(found)]
             about = {uid(entry) for entry in (found, *pods, *own)}
             events = self.session.fetch_all(f"/api/v1/namespaces/{where}/events", "type=Warning")
             return workload_rollout.complaints(

@@ -11,29 +11,15 @@ from roles.engine.bounds import digits
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import Object, OwnerRef, controller, is_ready, namespace_and_name, owner_ref, uid
 from roles.engine.kube.pods import is_alive, node_of
-from roles.engine.kube.workloads import replicas
+from roles.engine.kube.workloads import is_known, replicas
 from roles.engine.outage.model import COUNTED, PodWorkload
-
-#: Kinds that are read, by the group of their API: an owner of another group with such a kind is another thing.
-GROUPS = {
-    "Deployment": "apps",
-    "ReplicaSet": "apps",
-    "StatefulSet": "apps",
-    "DaemonSet": "apps",
-    "ReplicationController": "",
-    "Job": "batch",
-}
 
 
 @dataclass(frozen=True)
 class Workloads:
-    """The workloads of all pods of `live`, which has all pods and the kinds of GROUPS."""
+    """The workloads of all pods of `live`, which has all pods and the kinds that create them."""
 
     live: DisruptionObjects
-
-    @functools.cached_property
-    def _items(self) -> dict[str, tuple[str, Object]]:
-        return {uid(item): (kind, item) for kind in GROUPS for item in self.live.of(kind)}
 
     @functools.cached_property
     def daemon_sets(self) -> frozenset[str]:
@@ -53,31 +39,20 @@ class Workloads:
     def owner(self, pod: Object) -> tuple[OwnerRef | None, Object | None]:
         """The controller that the pod names, and its object, None if it does not exist (or if its kind is not read)."""
         ref = owner_ref(pod)
-        if ref is None:
-            return None, None
-        kind, item = self._items.get(ref.uid, ("", None))
-        return ref, item if kind == ref.kind and self.is_read(ref) else None
-
-    @staticmethod
-    def is_read(ref: OwnerRef) -> bool:
-        """An owner of this kind would be found if it existed."""
-        return GROUPS.get(ref.kind) == ref.group
+        return ref, self.live.meant(ref)
 
     def of(self, pod: Object) -> PodWorkload | None:
         """None for a pod without a controller, or whose controller does not exist."""
         ref, item = self.owner(pod)
-        if ref is None or (item is None and self.is_read(ref)):
+        if ref is None or (item is None and is_known(ref)):
             return None
         if item is None:
             return PodWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
-        kind, top = ref.kind, item
-        above = self._items.get(controller(item))
-        if above is not None:
-            kind, top = above
-        found = uid(top)
+        above = owner_ref(item)
+        kind, top = (above.kind, found) if above is not None and (found := self.live.meant(above)) is not None else (ref.kind, item)
         counted = kind in COUNTED
         return PodWorkload(
-            kind, *namespace_and_name(top), found, replicas(kind, top) if counted else 0, self._ready.get(found, 0), counted, top
+            kind, *namespace_and_name(top), uid(top), replicas(kind, top) if counted else 0, self._ready.get(uid(top), 0), counted, top
         )
 
 

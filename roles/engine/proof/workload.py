@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from roles.engine.api import ContainerStatus, PodStatus
 from roles.engine.detail import counted
+from roles.engine.kube.pods import OVER
 
 # The reasons of a kubelet that fails pods by eviction, or does not admit them when it starts (pkg/kubelet/eviction: Reason;
 # pkg/kubelet/preemption; pkg/kubelet/lifecycle/predicate.go).
 EVICTED = "Evicted"
 _EVICTION_REASONS = frozenset({EVICTED, "Preempting"})
 _NO_ROOM = "OutOf"
-_OVER = ("Succeeded", "Failed")
 
 
 def harmed_pods(
@@ -60,7 +60,7 @@ def not_recreated(before: Iterable[PodStatus], after: Iterable[PodStatus]) -> li
     for pod in before:
         ran = {container.name: container.id for container in pod.containers if _ran(container)}
         then = now.get(_key(pod))
-        if not ran or pod.phase in _OVER or then is None:
+        if not ran or pod.phase in OVER or then is None:
             continue
         if any(name not in then or then[name].id == old or then[name].running_since is None for name, old in ran.items()):
             found.append(_where(pod))
@@ -74,7 +74,7 @@ def static_pods_away(before: Iterable[PodStatus], after: Collection[PodStatus]) 
 
 
 def _runs(pod: PodStatus) -> bool:
-    return bool(pod.containers) and pod.phase not in _OVER and all(container.running_since is not None for container in pod.containers)
+    return bool(pod.containers) and pod.phase not in OVER and all(container.running_since is not None for container in pod.containers)
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,12 @@ def count(
     unharmed, completed, missing = 0, [], []
     for pod in before:
         found = now.get(_key(pod))
-        if pod.phase in _OVER or (pod.name in announced and any(_where(one) == _where(pod) for one in after)):
+        if pod.phase in OVER or (pod.name in announced and any(_where(one) == _where(pod) for one in after)):
             continue
         if found is None:
             expected = pod.name in announced or _where(pod) in may_be_evicted
             missing.append(f"{_where(pod)} ({'as announced' if expected else _why_missing(pod, new)})")
-        elif _where(pod) in may_be_evicted and (found.phase in _OVER or found.was_evicted):
+        elif _where(pod) in may_be_evicted and (found.phase in OVER or found.was_evicted):
             continue
         elif found.deleted:
             missing.append(f"{_where(pod)} (being deleted, {_by_whom(pod, new)})")

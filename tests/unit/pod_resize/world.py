@@ -50,6 +50,7 @@ def pod(name: str = "web-1", *containers: dict[str, Any], node: str = "w1", phas
 def workload(kind: str = "Deployment", name: str = "web", *containers: dict[str, Any], **more: Any) -> dict[str, Any]:
     made = list(containers or (container(),))
     return {
+        "kind": kind,
         "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}", "generation": 1, **more.get("metadata", {})},
         "spec": {
             "replicas": 1,
@@ -62,7 +63,10 @@ def workload(kind: str = "Deployment", name: str = "web", *containers: dict[str,
 
 
 def owned(item: dict[str, Any], *owners: dict[str, Any]) -> dict[str, Any]:
-    references = [{"uid": owner["metadata"]["uid"], "controller": True} for owner in owners]
+    references = [
+        {"apiVersion": "apps/v1", "kind": one["kind"], "name": one["metadata"]["name"], "uid": one["metadata"]["uid"], "controller": True}
+        for one in owners
+    ]
     return {**item, "metadata": {**item["metadata"], "ownerReferences": references}}
 
 

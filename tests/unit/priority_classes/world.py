@@ -63,7 +63,13 @@ def workload(kind: str, name: str, priority: str = "", replicas: int = 2, namesp
 
 
 def owned(item: dict[str, Any], by: Mapping[str, Any]) -> dict[str, Any]:
-    item["metadata"]["ownerReferences"] = [{"uid": by["metadata"]["uid"], "controller": True}]
+    kind = next(
+        (one for one in by["metadata"]["uid"].split("-") if one in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")),
+        "ReplicaSet",
+    )
+    version = "batch/v1" if kind in ("Job", "CronJob") else "apps/v1"
+    reference = {"apiVersion": version, "kind": kind, "name": by["metadata"]["name"], "uid": by["metadata"]["uid"], "controller": True}
+    item["metadata"]["ownerReferences"] = [reference]
     return item
 
 
