@@ -9,22 +9,10 @@ from datetime import datetime
 from functools import partial
 
 from roles.autoscalers.compliance import unmet_autoscaler
-from roles.autoscalers.fields import COLLECTIONS
-from roles.autoscalers.model import DEFAULT_PROOF_SECONDS, DesiredAutoscalers, read_desired
-from roles.autoscalers.plan import (
-    AutoscalerAction,
-    Entry,
-    check_only,
-    explain,
-    explain_vertical,
-    kind_of,
-    planned,
-    settling,
-    with_result,
-)
-from roles.autoscalers.way_back import WRITES, paths, plan_way_back
+from roles.autoscalers.model import KINDS, WORKLOADS, DesiredAutoscalers, read_desired
+from roles.autoscalers.plan import WRITES, Entry, check_only, explain, explain_vertical, kind_of, planned, settling, with_result
 from roles.autoscalers.write import AutoscalerWriter
-from roles.engine import bridge, disruption, kube
+from roles.engine import bridge, disruption
 from roles.engine.api import Api, ApiFailure, NotFound, find_object, list_objects
 from roles.engine.autoscaling import (
     HPA,
@@ -45,22 +33,24 @@ from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.object_changes import (
     Consents,
+    ObjectChange,
     ObjectPlan,
     ObjectRun,
     Session,
+    TimeLimit,
+    at,
     desired_of_cluster,
     dry_run,
-    object_diff,
-    object_report,
     open_session,
+    planned_run,
     read_objects,
-    show_plan,
+    recorded_paths,
+    undo_plan,
 )
 from roles.engine.placement import ClusterView
 from roles.engine.proof import survey
-from roles.engine.rollout import Options, Stage, Turns, deploying
-from roles.engine.timeouts import unless_set
-from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
+from roles.engine.rollout import Options, Turns, deploying
+from roles.engine.transaction import ObjectsRecord
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "autoscalers"
@@ -109,13 +99,14 @@ def _connect(fleet: Fleet, kubeconfig: str | None) -> _Cluster:
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredAutoscalers) -> ObjectRun:
     cluster = _connect(fleet, desired.kubeconfig)
-    plan = ObjectPlan[AutoscalerAction]()
+    plan = ObjectPlan[ObjectChange]()
     check_only(desired, plan)
     bridge.stop(plan.refusals)
     there = read_objects(cluster.session, partial(_live, desired=desired))
     found = [planned(entry, there.get((kind_of(entry), entry.key)), desired, plan) for entry in desired.entries]
     bridge.stop(plan.refusals)
-    tried = [_tried(action, cluster.session, plan, force=desired.force) for action in found if action is not None]
+    writer, limit = _writer(cluster, desired, force=desired.force)
+    tried = [_tried(action, writer, plan) for action in found if action is not None]
     bridge.stop(plan.refusals)
     world, verticals = read_objects(cluster.session, partial(_planned_world, cluster=cluster, planned=_Planned.of(there, tried, desired)))
     plan.actions += _settled(world, desired)
@@ -123,10 +114,13 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredAutoscalers) -> Obj
     plan.actions += _explained_verticals(shown, verticals, cluster, plan, desired)
     for text in dict.fromkeys((*cluster.controller.assumed, *world.not_known, *verticals.not_known)):
         show(f"\nnot known: {text}")
-    writer = AutoscalerWriter(cluster.session, cluster.controller, force=desired.force, proof_seconds=desired.proof_seconds)
-    timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
     consents = ["allow_problems=true"] if desired.allow_problems else []
-    return _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout, consents=consents)
+    return planned_run(fleet, options, plan, writer, desired, CAPABILITY, "autoscalers", limit=limit, tried=True, consents=consents)
+
+
+def _writer(cluster: _Cluster, asked: DesiredAutoscalers | ObjectsRecord, *, force: bool) -> tuple[AutoscalerWriter, TimeLimit]:
+    limit = TimeLimit.of(asked, "proof_timeout", DesiredAutoscalers)
+    return AutoscalerWriter(cluster.session, cluster.controller, force=force, proof_seconds=limit.seconds), limit
 
 
 def _live(api: Api, desired: DesiredAutoscalers) -> dict[tuple[str, str], Object]:
@@ -144,33 +138,27 @@ def read_live(api: Api, entries: Collection[Entry]) -> dict[str, list[Object]]:
     """The autoscalers of the entries' kinds and namespaces, by kind. Raises ApiError; NotFound if a kind is not installed."""
     found: dict[str, list[Object]] = {}
     for kind in {kind_of(entry) for entry in entries}:
-        head, _, resource = COLLECTIONS[kind].rpartition("/")
+        head, _, resource = KINDS[kind].collection.rpartition("/")
         places = sorted({entry.namespace for entry in entries})
         found[kind] = [item for one in places for item in list_objects(api, f"{head}/namespaces/{one}/{resource}")]
     return found
 
 
 def _tried(
-    action: AutoscalerAction, session: Session, plan: ObjectPlan[AutoscalerAction], *, force: bool
-) -> tuple[AutoscalerAction | None, Object | None]:
+    action: ObjectChange, writer: AutoscalerWriter, plan: ObjectPlan[ObjectChange]
+) -> tuple[ObjectChange | None, Object | None]:  # fmt: skip
     """The action with its dry run, and the object that would result; None if nothing would change. Adds refusals."""
     if action.manifest is None:
-        (shown,) = dry_run([action], session, partial(_removed))
+        (shown,) = dry_run([action], writer.session, writer.tried)
         return shown, None
-    manifest = action.manifest
     try:
-        result = session.asked(lambda api: api.apply(action.path, manifest, force=force, dry_run=True), "dry run")
+        result = writer.session.asked(partial(writer.result, action), "dry run")
     except ApiFailure as error:
-        mode = ((manifest.get("spec") or {}).get("updatePolicy") or {}).get("updateMode")
+        mode = at(action.manifest, ("spec", "updatePolicy", "updateMode"))
         plan.refusals.append(f"{action.name}: {error}{_TOO_OLD if mode == IN_PLACE and 'updateMode' in str(error) else ''}")
         return None, None
+    assert result is not None
     return with_result(action, result, plan), result
-
-
-def _removed(action: AutoscalerAction, api: Api) -> str:
-    assert action.before is not None
-    api.delete(action.path, kube.uid(action.before), dry_run=True)
-    return object_diff(action.before, None, f"{action.kind}/{action.key}")
 
 
 @dataclass(frozen=True)
@@ -185,7 +173,7 @@ class _Planned:
     def of(
         cls,
         there: Mapping[tuple[str, str], Object],
-        tried: Sequence[tuple[AutoscalerAction | None, Object | None]],
+        tried: Sequence[tuple[ObjectChange | None, Object | None]],
         desired: DesiredAutoscalers,
     ) -> _Planned:
         found = dict(there)
@@ -194,7 +182,7 @@ class _Planned:
                 kind = HPA if "scaleTargetRef" in (result.get("spec") or {}) else VPA
                 found[kind, full_name(result)] = result
             elif action is not None and action.manifest is None:
-                found.pop((action.kind, action.key), None)
+                found.pop((action.kind.name, action.key), None)
         asked = {kind_of(entry) for entry in desired.entries}
         listed = {kind: [item for (one, _), item in found.items() if one == kind] for kind in asked}
         return cls(listed.get(HPA), listed.get(VPA), {entry.namespace for entry in desired.entries})
@@ -211,22 +199,22 @@ def _planned_world(api: Api, cluster: _Cluster, planned: _Planned) -> tuple[Scal
     return replace(world, vpas=planned.vertical), verticals
 
 
-def _settled(world: ScalingWorld, desired: DesiredAutoscalers) -> list[AutoscalerAction]:
+def _settled(world: ScalingWorld, desired: DesiredAutoscalers) -> list[ObjectChange]:
     if not desired.settle_replicas:
         return []
     keys = {entry.key for entry in desired.entries if kind_of(entry) == HPA and not entry.absent}
     scaled = [(scene.autoscaler.target.kind, world.targets[scene.autoscaler.key]) for scene in world.scenes if scene.autoscaler.key in keys]
-    return settling([(kind, target.path, target.item) for kind, target in scaled if target.item is not None])
+    return settling([(kind, target.item) for kind, target in scaled if target.item is not None])
 
 
 def _explained(
-    actions: Sequence[AutoscalerAction],
+    actions: Sequence[ObjectChange],
     world: ScalingWorld,
     cluster: _Cluster,
-    plan: ObjectPlan[AutoscalerAction],
+    plan: ObjectPlan[ObjectChange],
     desired: DesiredAutoscalers,
-) -> list[AutoscalerAction]:
-    written = [action for action in actions if action.kind == HPA and action.manifest is not None]
+) -> list[ObjectChange]:
+    written = [action for action in actions if action.kind.name == HPA and action.manifest is not None]
     if not written:
         return list(actions)
 
@@ -244,16 +232,16 @@ def _explained(
 
 
 def _explained_verticals(
-    actions: Sequence[AutoscalerAction],
+    actions: Sequence[ObjectChange],
     world: VerticalWorld,
     cluster: _Cluster,
-    plan: ObjectPlan[AutoscalerAction],
+    plan: ObjectPlan[ObjectChange],
     desired: DesiredAutoscalers,
-) -> list[AutoscalerAction]:
+) -> list[ObjectChange]:
     judged = {scene.vertical.key: judge_vertical(scene, cluster.now) for scene in world.scenes}
     return [
         explain_vertical(action, judged[action.key], plan, consent=desired.allow_problems)
-        if action.kind == VPA and action.manifest is not None and action.key in judged
+        if action.kind.name == VPA and action.manifest is not None and action.key in judged
         else action
         for action in actions
     ]
@@ -271,56 +259,26 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
     cluster = _connect(fleet, consents.kubeconfig)
 
+    kinds = (*KINDS.values(), *WORKLOADS.values())
+
     def live(api: Api) -> dict[str, Object]:
-        found = {path: find_object(api, path) for path in paths(record)}
+        found = {path: find_object(api, path) for path in recorded_paths(record, kinds)}
         return {path: item for path, item in found.items() if item is not None}
 
-    plan = plan_way_back(record, read_objects(cluster.session, live), force=consents.force)
+    plan = undo_plan(record, kinds, read_objects(cluster.session, live), force=consents.force)
     bridge.stop(plan.refusals)
+    writer, limit = _writer(cluster, record, force=consents.force)
     # The controller may not be able to handle what was there before.
-    tried = [_back(action, cluster.session, plan, force=consents.force) for action in plan.actions]
+    tried = [_back(action, writer, plan) for action in plan.actions]
     plan.actions = [action for action in tried if action is not None]
-    timeout = record.about.get("proof_timeout")
-    seconds = unless_set(timeout or DEFAULT_PROOF_SECONDS, timeout is not None)
-    writer = AutoscalerWriter(cluster.session, cluster.controller, force=consents.force, proof_seconds=seconds)
-    show(f"\nUndoing run {record.run}")
-    return _run(fleet, options, plan, writer, {"undo": record.run}, timeout, record.change)
+    return planned_run(fleet, options, plan, writer, record, CAPABILITY, "autoscalers", limit=limit, tried=True)
 
 
-def _back(
-    action: AutoscalerAction, session: Session, plan: ObjectPlan[AutoscalerAction], *, force: bool
-) -> AutoscalerAction | None:  # fmt: skip
-    if action.patch is not None:
-        return action
-    found, _ = _tried(action, session, plan, force=force)
+def _back(action: ObjectChange, writer: AutoscalerWriter, plan: ObjectPlan[ObjectChange]) -> ObjectChange | None:
+    if action.kind.name in WORKLOADS:
+        return replace(action, summary="restore the annotation of `kubectl apply`")
+    found, _ = _tried(action, writer, plan)
     return replace(found, unproven=("it is as before that run",)) if found is not None and found.manifest is not None else found
-
-
-def _run(
-    fleet: Fleet,
-    options: Options,
-    plan: ObjectPlan[AutoscalerAction],
-    writer: AutoscalerWriter,
-    wanted: dict[str, object],
-    proof_timeout: int | None,
-    undoes: str = "",
-    consents: Sequence[str] = (),
-) -> ObjectRun:
-    bridge.stop(plan.refusals)
-    run = ObjectRun(
-        this_run(new_run_id(), wanted),
-        [Stage(writer.steps(plan.actions))],
-        fleet,
-        options.take_over,
-        lambda run: object_report.show_objects_end(run, plan.rest),
-        capability=CAPABILITY,
-        about={"proof_timeout": proof_timeout},
-        leaving=lambda: f"written autoscalers stay; to undo them: {run.undo}",
-        undoes=undoes,
-        consents=consents,
-    )
-    show_plan(run, plan)
-    return run
 
 
 DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES, DesiredAutoscalers)),)
@@ -328,6 +286,8 @@ DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=Changes.OBJE
 __all__ = [
     "CAPABILITY",
     "DATA_KEYS",
+    "KINDS",
+    "WORKLOADS",
     "DesiredAutoscalers",
     "autoscalers",
     "read_desired",

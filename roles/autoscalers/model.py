@@ -9,11 +9,37 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from roles.autoscalers.metrics import METRIC_FIELDS, behavior_of, metrics_of
+from roles.engine.autoscaling import HPA, HPAS_PATH, LAST_APPLIED, VPA, VPAS_PATH
 from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, kind_name, namespaced_name, object_name
-from roles.engine.timeouts import unless_set
+from roles.engine.kube.workloads import COLLECTIONS
+from roles.engine.object_changes import Kind
+
+KINDS = {
+    HPA: Kind(
+        name=HPA,
+        version="autoscaling/v2",
+        collection=HPAS_PATH,
+        sets=tuple(("spec", one) for one in ("scaleTargetRef", "minReplicas", "maxReplicas", "metrics", "behavior")),
+        stays="the count of its workload stays as it is",
+    ),
+    VPA: Kind(
+        name=VPA,
+        version="autoscaling.k8s.io/v1",
+        collection=VPAS_PATH,
+        sets=tuple(("spec", one) for one in ("targetRef", "updatePolicy", "resourcePolicy")),
+        stays="pods keep the requests that they have; those that are created from now on get the template's",
+    ),
+}
+#: Where `kubectl apply` keeps what it has applied: `replicas` are taken out of it.
+SETTLED = ("metadata", "annotations", LAST_APPLIED)
+#: What has a scale. (A DaemonSet has none.)
+WORKLOADS = {
+    one: Kind(one, "apps/v1", COLLECTIONS[one], (SETTLED,), SETTLED, SETTLED, verb="patch", maps=(), yields=True)
+    for one in ("Deployment", "StatefulSet")
+}
 
 ABSENT = "absent"
 EXAMPLE = "NAMESPACE/KIND/NAME, such as shop/deployment/web"
@@ -21,8 +47,6 @@ DEFAULT_PROOF_SECONDS = 120
 _MOST_REPLICAS = 2**31 - 1
 _MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto")
 _RESOURCES = ("cpu", "memory")
-#: A DaemonSet has no scale.
-_SCALED = {"Deployment": "apps/v1", "StatefulSet": "apps/v1"}
 
 
 def target_of(key: str, kinds: Iterable[str]) -> dict[str, str]:
@@ -91,7 +115,7 @@ class HorizontalAutoscaler(BaseModel):
     def manifest(self) -> dict[str, Any]:
         """The manifest to apply: only the fields in the data."""
         spec: dict[str, Any] = {
-            "scaleTargetRef": {"apiVersion": _SCALED[self.kind], "kind": self.kind, "name": self.target},
+            "scaleTargetRef": {"apiVersion": WORKLOADS[self.kind].version, "kind": self.kind, "name": self.target},
             "maxReplicas": self.max,
             "metrics": list(self.metrics),
         }
@@ -231,7 +255,7 @@ class DesiredAutoscalers(Frozen):
 
     autoscalers: Annotated[
         tuple[HorizontalAutoscaler, ...] | None,
-        BeforeValidator(lambda value: _entries(value, _SCALED, _horizontal_fields)),
+        BeforeValidator(lambda value: _entries(value, WORKLOADS, _horizontal_fields)),
         WithJsonSchema({"type": ["object", "string"]}),
         Field(
             description="HorizontalPodAutoscalers: NAMESPACE/KIND/NAME of what they scale, to `min`, `max`, metrics (`cpu`, `memory`,"
@@ -270,10 +294,6 @@ class DesiredAutoscalers(Frozen):
         int, Field(ge=1, le=3600, description="seconds for kube-controller-manager to handle each autoscaler", examples=[300])
     ] = DEFAULT_PROOF_SECONDS
     kubeconfig: Kubeconfig = None
-
-    @property
-    def proof_seconds(self) -> float:
-        return unless_set(self.proof_timeout, "proof_timeout" in self.model_fields_set)
 
     @property
     def entries(self) -> tuple[HorizontalAutoscaler | VerticalAutoscaler, ...]:

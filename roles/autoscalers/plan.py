@@ -2,64 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
-from roles.autoscalers.fields import changes, creators, is_ours, manifest_of, path_of, values
-from roles.autoscalers.model import DesiredAutoscalers, HorizontalAutoscaler, VerticalAutoscaler
+from roles.autoscalers.model import KINDS, SETTLED, WORKLOADS, DesiredAutoscalers, HorizontalAutoscaler, VerticalAutoscaler
 from roles.engine import disruption, kube
 from roles.engine.autoscaling import HPA, LAST_APPLIED, VPA, JudgedAutoscaler, JudgedVertical, ScalingController, turns, without_replicas
+from roles.engine.bounds import read_json
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object
-from roles.engine.object_changes import ObjectPath, ObjectPlan, object_diff
+from roles.engine.object_changes import ObjectChange, ObjectPlan, object_diff
+from roles.engine.transaction import ChangedObject
 
-What = Literal["create", "update", "remove"]
 Entry = HorizontalAutoscaler | VerticalAutoscaler
 #: Problems that only an autoscaler has that the controller has seen already.
 _LATER = frozenset(("not-handled", "starts-slowly"))
 #: Likewise, of a vertical one: the proof asks for the recommendation.
 _LATER_VERTICAL = frozenset(("no-recommendation", "updater-waits"))
-STAYS = {
-    HPA: "the count of its workload stays as it is",
-    VPA: "pods keep the requests that they have; those that are created from now on get the template's",
-}
-
-
-@dataclass(frozen=True)
-class AutoscalerAction:
-    """One write. `before`: the object as it was read, None if it does not exist; `manifest`: what to apply, None: remove it, or `patch` it;
-    `after`: its fields then, by the API server's dry run; `unproven`: why the controller cannot handle it now, with the consent to write it
-    all the same."""
-
-    what: What
-    kind: str
-    namespace: str
-    own_name: str
-    path: str
-    before: Object | None
-    manifest: Mapping[str, Any] | None
-    summary: str
-    after: Mapping[ObjectPath, Any] = field(default_factory=dict)
-    patch: Mapping[str, Any] | None = None
-    notes: tuple[str, ...] = ()
-    shown: str = ""
-    unproven: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.own_name}"
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} {self.key}"
 
 
 def kind_of(entry: Entry) -> str:
     return HPA if isinstance(entry, HorizontalAutoscaler) else VPA
 
 
-def check_only(desired: DesiredAutoscalers, plan: ObjectPlan[AutoscalerAction]) -> None:
+def check_only(desired: DesiredAutoscalers, plan: ObjectPlan[ObjectChange]) -> None:
     """Refuse names in `only` that the data does not have, and two entries for one object."""
     for name in desired.only or ():
         if name not in desired.known:
@@ -71,50 +38,45 @@ def check_only(desired: DesiredAutoscalers, plan: ObjectPlan[AutoscalerAction]) 
 
 
 def planned(
-    entry: Entry, found: Object | None, desired: DesiredAutoscalers, plan: ObjectPlan[AutoscalerAction]
-) -> AutoscalerAction | None:  # fmt: skip
+    entry: Entry, found: Object | None, desired: DesiredAutoscalers, plan: ObjectPlan[ObjectChange]
+) -> ObjectChange | None:  # fmt: skip
     """The action for one entry, before its dry run; None if there is nothing to do, or if it is refused."""
-    kind, name = kind_of(entry), f"{kind_of(entry)} {entry.key}"
-    path = path_of(kind, entry.namespace, entry.own_name)
+    kind, name = KINDS[kind_of(entry)], f"{kind_of(entry)} {entry.key}"
     if entry.absent:
         if found is None:
             plan.unchanged.append((name, "absent, as wanted"))
             return None
-        if not is_ours(found) and not desired.force:
+        if not kind.is_ours(found) and not desired.force:
             plan.refusals.append(
-                f"{name}: {creators(found)} created it, or changed it since, and daytwo removes only autoscalers that it owns; "
+                f"{name}: {kind.creators(found)} created it, or changed it since, and daytwo removes only autoscalers that it owns; "
                 "remove it there, or with --data force=true"
             )
             return None
-        return AutoscalerAction(
-            "remove", kind, entry.namespace, entry.own_name, path, found, None, "remove it: `absent` in the data",
-            notes=(STAYS[kind],),
-        )  # fmt: skip
-    manifest = manifest_of(kind, entry.namespace, entry.own_name, entry.manifest())
+        why = "remove it: `absent` in the data"
+        return ObjectChange(kind, "remove", entry.namespace, entry.own_name, found, None, why, notes=(kind.stays,))
+    manifest = kind.manifest(entry.namespace, entry.own_name, {("spec", key): value for key, value in entry.manifest().items()})
     if found is None:
-        return AutoscalerAction("create", kind, entry.namespace, entry.own_name, path, None, manifest, "create it")
+        return ObjectChange(kind, "create", entry.namespace, entry.own_name, None, manifest, "create it")
     manifest["metadata"]["uid"] = kube.uid(found)
-    return AutoscalerAction("update", kind, entry.namespace, entry.own_name, path, found, manifest, "")
+    return ObjectChange(kind, "update", entry.namespace, entry.own_name, found, manifest, "")
 
 
 def with_result(
-    action: AutoscalerAction, result: Object, plan: ObjectPlan[AutoscalerAction]
-) -> AutoscalerAction | None:  # fmt: skip
+    action: ObjectChange, result: Object, plan: ObjectPlan[ObjectChange]
+) -> ObjectChange | None:  # fmt: skip
     """The action with what the dry run returned; None if nothing would change, or if the cluster would drop a field."""
-    after = values(result)
     if dropped := _dropped(action, result):
         plan.refusals.append(f"{action.name}: {dropped}")
         return None
-    differ = [".".join(one.path[1:]) for one in changes(values(action.before), after)]
+    action = replace(action, result=action.kind.values(result))
+    differ = [".".join(one.path[1:]) for one in action.fields]
     if action.before is not None and not differ:
-        owner = "" if is_ours(action.before) else f" (created by {creators(action.before)})"
-        plan.unchanged.append((action.name, f"as wanted{owner}"))
+        plan.unchanged.append((action.name, action.kind.as_wanted(action.before)))
         return None
-    summary = action.summary or f"set {', '.join(differ)}"
-    return replace(action, after=after, summary=summary, shown=object_diff(action.before, result, f"{action.kind}/{action.key}"))
+    return replace(action, summary=action.summary or f"set {', '.join(differ)}", shown=object_diff(action.before, result, action.title))
 
 
-def _dropped(action: AutoscalerAction, result: Object) -> str:
+def _dropped(action: ObjectChange, result: Object) -> str:
     """The API server drops the tolerance silently while the gate is off (KEP-4951)."""
     wanted = ((action.manifest or {}).get("spec") or {}).get("behavior") or {}
     has = (result.get("spec") or {}).get("behavior") or {}
@@ -135,14 +97,14 @@ def _dropped(action: AutoscalerAction, result: Object) -> str:
 
 
 def explain(
-    action: AutoscalerAction,
+    action: ObjectChange,
     judged: JudgedAutoscaler,
     controller: ScalingController,
-    plan: ObjectPlan[AutoscalerAction],
+    plan: ObjectPlan[ObjectChange],
     budgets: Sequence[disruption.Problem] = (),
     *,
     consent: bool,
-) -> AutoscalerAction:
+) -> ObjectChange:
     """The action with what the controller would do now, and with its problems; those that keep it from working are refusals, unless
     `consent`. `budgets`: problems of budgets of scaled workloads."""
     later = _LATER if controller.idle is None else _LATER - {"not-handled"}
@@ -167,8 +129,8 @@ def explain(
 
 
 def explain_vertical(
-    action: AutoscalerAction, judged: JudgedVertical, plan: ObjectPlan[AutoscalerAction], *, consent: bool
-) -> AutoscalerAction:  # fmt: skip
+    action: ObjectChange, judged: JudgedVertical, plan: ObjectPlan[ObjectChange], *, consent: bool
+) -> ObjectChange:  # fmt: skip
     """The action on a VerticalPodAutoscaler with what its updater would do now, and with its problems; those that keep it from working are
     refusals, unless `consent`."""
     found = [one for one in judged.problems if action.what == "update" or one.rule not in _LATER_VERTICAL]
@@ -180,23 +142,39 @@ def explain_vertical(
     return replace(action, notes=(*action.notes, *notes), unproven=tuple(dict.fromkeys(one.rule for one in critical)) if consent else ())
 
 
-def settling(items: Collection[tuple[str, str, Object]]) -> list[AutoscalerAction]:
-    """The writes that take `replicas` out of the annotation of `kubectl apply`. `items`: kind, path and workload."""
+def settling(items: Collection[tuple[str, Object]]) -> list[ObjectChange]:
+    """The writes that take `replicas` out of the annotation of `kubectl apply`. `items`: kind and workload."""
     found = []
-    for kind, path, item in items:
+    for name, item in items:
         text = without_replicas(item)
         if text is None:
             continue
-        namespace, name = str(item["metadata"]["namespace"]), str(item["metadata"]["name"])
-        patch = {"metadata": {"uid": kube.uid(item), "annotations": {LAST_APPLIED: text}}}
-        found.append(
-            AutoscalerAction(
-                "update", kind, namespace, name, path, item, None, "take replicas out of the annotation of `kubectl apply`",
-                after={("metadata", "annotations", LAST_APPLIED): text}, patch=patch,
-                notes=(
-                    "then an apply of a manifest without replicas leaves the count as it is; a manifest that still has replicas sets it: "
-                    "remove it there too",
-                ),
-            )
-        )  # fmt: skip
+        kind, place = WORKLOADS[name], kube.namespace_and_name(item)
+        note = (
+            "then an apply of a manifest without replicas leaves the count as it is; a manifest that still has replicas sets it: "
+            "remove it there too"
+        )
+        summary = "take replicas out of the annotation of `kubectl apply`"
+        found.append(ObjectChange(kind, "update", *place, item, kind.manifest(*place, {SETTLED: text}), summary, (note,)))
     return found
+
+
+def _only_replicas(one: ChangedObject) -> str:
+    """The annotation of `kubectl apply` may differ by the replicas that daytwo takes out of it, and by nothing else."""
+    try:
+        before, after = (_without_replicas(side) for field in one.fields for side in (field.before, field.after))
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return f"{LAST_APPLIED} with what is no manifest"
+    return "" if before == after else f"{LAST_APPLIED} with other changes than of its replicas"
+
+
+def _without_replicas(text: Any) -> dict[str, Any]:
+    found = read_json(text)
+    return {**found, "spec": {key: value for key, value in found["spec"].items() if key != "replicas"}}
+
+
+#: What an undo may write.
+WRITES = (
+    *(kind.writable for kind in KINDS.values()),
+    *(replace(kind.writable, refuse=_only_replicas) for kind in WORKLOADS.values()),
+)

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.disruption_budgets.fields import MAX, MIN, after_apply, changes, other_owners, values
-from roles.disruption_budgets.model import Budget
+from roles.disruption_budgets.model import BUDGET, MAX, MIN, Budget
 from roles.engine.disruption import PDB, DisruptionObjects
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.selectors import label_selector
-from roles.engine.object_changes import ObjectPath
+from roles.engine.object_changes import ObjectPath, changed
 
 
 @dataclass(frozen=True)
@@ -48,14 +47,14 @@ def unmet_budget(item: Budget, live: DisruptionObjects) -> UnmetBudget | None:
 
 def differences(manifest: Mapping[str, Any], found: Object, drops: ObjectPath | None) -> list[str]:
     """The names of the fields that an apply of `manifest` changes. `drops`: a field of others that is removed before."""
-    after = {path: value for path, value in after_apply(manifest, found).items() if path != drops}
-    return [one.path[-1] for one in changes(found, after)]
+    after = {path: value for path, value in BUDGET.after_apply(manifest, found).items() if path != drops}
+    return [one.path[-1] for one in changed(BUDGET.values(found), after)]
 
 
 def other_limit(item: Budget, found: Object) -> ObjectPath | None:
     """minAvailable or maxUnavailable, whichever the data does not have, if the budget has it and someone else owns it."""
     path = MIN if item.max_unavailable is not None else MAX
-    return path if path in values(found) and other_owners(found, path) else None
+    return path if path in BUDGET.values(found) and BUDGET.others(found, path) else None
 
 
 def selector_of(item: Budget, live: DisruptionObjects) -> Mapping[str, Any]:

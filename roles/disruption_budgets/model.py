@@ -9,15 +9,32 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from roles.engine.bounds import digits
-from roles.engine.disruption import ALWAYS_ALLOW, BUDGETS_PATH, IF_HEALTHY, namespaced
+from roles.engine.disruption import ALWAYS_ALLOW, BUDGETS_PATH, IF_HEALTHY, PDB
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
 from roles.engine.kube.names import key_problem, kind_name, namespaced_name, object_name, value_problem
 from roles.engine.kube.selectors import label_selector
-from roles.engine.timeouts import unless_set
+from roles.engine.object_changes import Kind
 
 ABSENT = "absent"
 EXAMPLE = "NAMESPACE/NAME, such as shop/web"
 DEFAULT_PROOF_SECONDS = 60
+#: The selector is one field: the API server replaces it as a whole (LabelSelector is atomic).
+SELECTOR, MAX, MIN, POLICY = (
+    ("spec", "selector"),
+    ("spec", "maxUnavailable"),
+    ("spec", "minAvailable"),
+    ("spec", "unhealthyPodEvictionPolicy"),
+)
+BUDGET = Kind(
+    name=PDB,
+    version="policy/v1",
+    collection=BUDGETS_PATH,
+    sets=(SELECTOR, MAX, MIN, POLICY),
+    # kube-controller-manager owns the status.
+    mark=SELECTOR,
+    recorded=("namespace", "name"),
+    short="pdb",
+)
 _INT32 = 2**31 - 1
 _PERCENT = re.compile(r"[0-9]{1,9}%\Z")
 _SPELLINGS = {
@@ -112,10 +129,6 @@ class Budget(BaseModel):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def path(self) -> str:
-        return budget_path(self.namespace, self.name)
-
-    @property
     def kind_and_name(self) -> tuple[str, str]:
         """Of the workload."""
         kind, _, name = (self.workload or "").partition("/")
@@ -123,28 +136,9 @@ class Budget(BaseModel):
 
     def manifest(self, selector: Mapping[str, Any]) -> dict[str, Any]:
         """The manifest to apply: only the fields in the data, with the selector that the workload has."""
-        spec: dict[str, Any] = {"selector": dict(selector)}
-        for key, value in (
-            ("maxUnavailable", self.max_unavailable),
-            ("minAvailable", self.min_available),
-            ("unhealthyPodEvictionPolicy", self.unhealthy_pod_eviction_policy),
-        ):
-            if value is not None:
-                spec[key] = value
-        return manifest_of(self.namespace, self.name, spec)
-
-
-def budget_path(namespace: str, name: str) -> str:
-    return f"{namespaced(BUDGETS_PATH, namespace)}/{name}"
-
-
-def manifest_of(namespace: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": dict(spec),
-    }
+        given = (dict(selector), self.max_unavailable, self.min_available, self.unhealthy_pod_eviction_policy)
+        fields = {path: value for path, value in zip(BUDGET.sets, given, strict=True) if value is not None}
+        return BUDGET.manifest(self.namespace, self.name, fields)
 
 
 def _budgets(value: Any) -> Any:
@@ -221,10 +215,6 @@ class DesiredBudgets(Frozen):
     def budgets(self) -> tuple[Budget, ...]:
         """The budgets of this run."""
         return tuple(one for one in self.disruption_budgets or () if self.only is None or one.key in self.only)
-
-    @property
-    def proof_seconds(self) -> float:
-        return unless_set(self.proof_timeout, "proof_timeout" in self.model_fields_set)
 
 
 def read_budgets(hosts: Iterable[tuple[str, Data]]) -> DesiredBudgets | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from roles.disruption_budgets.compliance import NoSelector, differences, other_limit, selector_of
-from roles.disruption_budgets.fields import after_apply, as_object, creators, is_ours, other_owners
-from roles.disruption_budgets.model import Budget, DesiredBudgets
+from roles.disruption_budgets.model import BUDGET, Budget, DesiredBudgets
 from roles.engine import kube
 from roles.engine.disruption import (
     PDB,
@@ -26,9 +25,9 @@ from roles.engine.disruption import (
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.names import RESOURCES_OF_KINDS
-from roles.engine.object_changes import ObjectPath, ObjectPlan
+from roles.engine.object_changes import ObjectChange, ObjectPlan, undo_plan
+from roles.engine.transaction import ObjectsRecord
 
-What = Literal["create", "update", "remove"]
 #: Rules of the lint that a plan warns about: the budget can never, or often not, allow an eviction.
 _WARNS = frozenset(
     ("allows-none", "needs-all", "needs-autoscaler-minimum", "selects-nothing", "selects-everything", "no-scale", "unhealthy-deadlock")
@@ -36,45 +35,12 @@ _WARNS = frozenset(
 _FEW_NODES = 8
 
 
-@dataclass(frozen=True)
-class BudgetAction:
-    """One write. `before`: the budget as it was read, None if it does not exist; `manifest`: what to apply, None: remove it; `notes`: what
-    it allows now and then, and whose drains it blocks; `shown`: the diff from the API server's dry run. `drops`: a field of others that is
-    removed before the apply, since a budget has either minAvailable or maxUnavailable."""
-
-    what: What
-    namespace: str
-    budget: str
-    path: str
-    before: Object | None
-    manifest: Mapping[str, Any] | None
-    summary: str
-    notes: tuple[str, ...] = ()
-    shown: str = ""
-    drops: ObjectPath | None = None
-
-    @property
-    def after(self) -> dict[ObjectPath, Any]:
-        """The fields of the budget after this action; none if it is removed."""
-        if self.manifest is None:
-            return {}
-        return {path: value for path, value in after_apply(self.manifest, self.before).items() if path != self.drops}
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.budget}"
-
-    @property
-    def name(self) -> str:
-        return f"{PDB} {self.key}"
-
-
-def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime) -> ObjectPlan[BudgetAction]:
+def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime) -> ObjectPlan[ObjectChange]:
     """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission).
 
     `live`: the objects of all namespaces in the data. `now`: for evictions that are under way.
     """
-    plan = ObjectPlan[BudgetAction]()
+    plan = ObjectPlan[ObjectChange]()
     _check_only(desired, plan)
     found = [action for item in desired.budgets if (action := _action(item, desired, live, plan)) is not None]
     if plan.refusals:
@@ -83,7 +49,7 @@ def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime
     return plan
 
 
-def _check_only(desired: DesiredBudgets, plan: ObjectPlan[BudgetAction]) -> None:
+def _check_only(desired: DesiredBudgets, plan: ObjectPlan[ObjectChange]) -> None:
     known = [one.key for one in desired.disruption_budgets or ()]
     for name in desired.only or ():
         if name not in known:
@@ -101,7 +67,7 @@ def budgets_by_key(live: DisruptionObjects) -> dict[str, Object]:
     return {full_name(item): item for item in live.of(PDB)}
 
 
-def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan: ObjectPlan[BudgetAction]) -> BudgetAction | None:
+def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan: ObjectPlan[ObjectChange]) -> ObjectChange | None:
     found = budgets_by_key(live).get(item.key)
     name = f"{PDB} {item.key}"
     if item.absent:
@@ -114,49 +80,57 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
     manifest = item.manifest(selector)
     if found is None:
         rule = f"maxUnavailable {item.max_unavailable}" if item.max_unavailable is not None else f"minAvailable {item.min_available}"
-        return BudgetAction("create", item.namespace, item.name, item.path, None, manifest, f"create it, {rule}")
+        return ObjectChange(BUDGET, "create", item.namespace, item.name, None, manifest, f"create it, {rule}")
     drops = other_limit(item, found)
     if drops is not None and not desired.force:
-        owners = _list(other_owners(found, drops))
+        owners = _list(BUDGET.others(found, drops))
         plan.refusals.append(
             f"{name}: it has {drops[-1]} from {owners}, and a budget has either minAvailable or maxUnavailable; change it there, or "
             "take it over with --data force=true"
         )
         return None
     # The resource version is no precondition: kube-controller-manager writes the status of a budget all the time.
-    action = BudgetAction("update", item.namespace, item.name, item.path, found, _of_uid(manifest, found), "", drops=drops)
-    differ = differences(action.manifest or {}, found, drops)
+    manifest["metadata"]["uid"] = kube.uid(found)
+    differ = differences(manifest, found, drops)
     if not differ:
-        plan.unchanged.append((name, "as wanted" if is_ours(found) else f"as wanted (created by {creators(found)})"))
+        plan.unchanged.append((name, BUDGET.as_wanted(found)))
         return None
-    also = f", which {_list(other_owners(found, drops))} may set again" if drops is not None else ""
-    return replace(action, summary=f"set {_list(differ)}{also}")
+    also = f", which {_list(BUDGET.others(found, drops))} may set again" if drops is not None else ""
+    summary = f"set {_list(differ)}{also}"
+    return ObjectChange(BUDGET, "update", item.namespace, item.name, found, manifest, summary, drops=(drops,) if drops else ())
 
 
-def _of_uid(manifest: Mapping[str, Any], found: Object) -> dict[str, Any]:
-    return {**manifest, "metadata": {**manifest["metadata"], "uid": kube.uid(found)}}
-
-
-def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: ObjectPlan[BudgetAction]) -> BudgetAction | None:
+def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: ObjectPlan[ObjectChange]) -> ObjectChange | None:
     name = f"{PDB} {item.key}"
     if found is None:
         plan.unchanged.append((name, "absent, as wanted"))
         return None
-    if not is_ours(found) and not desired.force:
+    if not BUDGET.is_ours(found) and not desired.force:
         plan.refusals.append(
-            f"{name}: {creators(found)} created it, or changed it since, and daytwo removes only budgets that it owns; "
+            f"{name}: {BUDGET.creators(found)} created it, or changed it since, and daytwo removes only budgets that it owns; "
             "remove it there, or with --data force=true"
         )
         return None
-    return BudgetAction("remove", item.namespace, item.name, item.path, found, None, "remove it: `absent` in the data")
+    return ObjectChange(BUDGET, "remove", item.namespace, item.name, found, None, "remove it: `absent` in the data")
+
+
+def plan_undo(record: ObjectsRecord, live: DisruptionObjects, now: datetime, *, force: bool) -> ObjectPlan[ObjectChange]:
+    """The plan that undoes a run. `live`: the objects of the namespaces in the record."""
+    there = {BUDGET.path_of(*kube.namespace_and_name(item)): item for item in live.of(PDB)}
+    plan = undo_plan(record, (BUDGET,), there, force=force)
+    found, plan.actions = plan.actions, []
+    if not plan.refusals:
+        # What was there before that run is restored, also if it was bad; the notes say so.
+        explain(plan, removals_last(found), live, now, consent=True, allow_overlaps=True)
+    return plan
 
 
 # ---- what it means
 
 
 def explain(
-    plan: ObjectPlan[BudgetAction],
-    actions: Sequence[BudgetAction],
+    plan: ObjectPlan[ObjectChange],
+    actions: Sequence[ObjectChange],
     live: DisruptionObjects,
     now: datetime,
     *,
@@ -187,12 +161,12 @@ def explain(
             plan.refusals.append(f"{' and '.join(problem.objects)}: {problem.why}; {problem.way_out}, or --data allow_overlaps=true")
 
 
-def removals_last(actions: Iterable[BudgetAction]) -> list[BudgetAction]:
+def removals_last(actions: Iterable[ObjectChange]) -> list[ObjectChange]:
     """In between, a pod may have two budgets, so that it cannot be evicted; the other way round it would have none."""
-    return sorted(actions, key=lambda action: action.what == "remove")
+    return sorted(actions, key=lambda action: action.manifest is None)
 
 
-def _noted(action: BudgetAction, note: str) -> BudgetAction:
+def _noted(action: ObjectChange, note: str) -> ObjectChange:
     return replace(action, notes=(*action.notes, note))
 
 
@@ -201,15 +175,22 @@ def _overlaps(states: Budgets, touched: Collection[str]) -> Iterable[Problem]:
     return (problem for problem in overlaps(states) if any(name in touched for name in problem.objects))
 
 
-def changed(live: DisruptionObjects, actions: Sequence[BudgetAction]) -> DisruptionObjects:
+def changed(live: DisruptionObjects, actions: Sequence[ObjectChange]) -> DisruptionObjects:
     """The objects as they will be after the actions."""
     found = budgets_by_key(live)
     for action in actions:
         if action.manifest is None:
             found.pop(action.key, None)
         else:
-            found[action.key] = as_object(action.manifest, action.before, action.after)
+            found[action.key] = _as_object(action)
     return replace(live, objects={**live.objects, PDB: tuple(found.values())})
+
+
+def _as_object(change: ObjectChange) -> dict[str, Any]:
+    """The budget that it will be, for the computation of its numbers: with the status of now."""
+    made, old = BUDGET.manifest(change.namespace, change.own_name, change.after), change.before or {}
+    made["metadata"]["generation"] = int((old.get("metadata") or {}).get("generation") or 0) + 1
+    return {**made, "status": old.get("status") or {}}
 
 
 def _allows(old: BudgetState | None, new: BudgetState | None, live: DisruptionObjects) -> list[str]:

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
+from roles.autoscalers import KINDS as AUTOSCALERS
 from roles.autoscalers.model import read_desired
-from roles.autoscalers.plan import AutoscalerAction, planned, with_result
-from roles.autoscalers.way_back import plan_way_back
+from roles.autoscalers.plan import planned, with_result
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine.api import errors
 from roles.engine.api.client import Base
 from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, leader, read_autoscalers, read_lease
-from roles.engine.object_changes import ObjectPlan, Session, Undone
+from roles.engine.object_changes import ObjectChange, ObjectPlan, Session, Undone, undo_plan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
@@ -174,7 +174,7 @@ def test_each_count_is_one_that_daytwo_computes(cluster: tuple[Shadow, MetricsAp
 # ---- written, proven, undone
 
 
-def carried_out(session: Session, action: AutoscalerAction, *, seconds: float = 60) -> tuple[str, ObjectsRecord]:
+def carried_out(session: Session, action: ObjectChange, *, seconds: float = 60) -> tuple[str, ObjectsRecord]:
     """The proof of one action, and its record."""
     lease = read_lease(session.asked(lambda api: api))
     controller = ScalingController(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
@@ -188,11 +188,11 @@ def carried_out(session: Session, action: AutoscalerAction, *, seconds: float = 
     return proof, ObjectsRecord("r", "", "autoscalers", {}, (one,))
 
 
-def action_of(session: Session, entry: Any) -> AutoscalerAction:
+def action_of(session: Session, entry: Any) -> ObjectChange:
     desired = read_desired([("cp1", {"autoscalers": {"shop/deployment/web": entry}}.get)])
     assert desired is not None
     (wanted,) = desired.entries
-    plan = ObjectPlan[AutoscalerAction]()
+    plan = ObjectPlan[ObjectChange]()
     found = planned(wanted, session.fetch(f"{HPAS}/web"), desired, plan)
     assert found is not None and not plan.refusals
     if found.manifest is None:
@@ -205,7 +205,7 @@ def action_of(session: Session, entry: Any) -> AutoscalerAction:
 
 def undone(session: Session, record: ObjectsRecord) -> str:
     there = {one.path: item for one in record.objects if (item := session.fetch(one.path)) is not None}
-    plan = plan_way_back(record, there, force=False)
+    plan = undo_plan(record, AUTOSCALERS.values(), there, force=False)
     assert not plan.refusals, plan.refusals
     (back,) = plan.actions
     if back.manifest is not None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from roles.autoscalers.model import read_desired
-from roles.autoscalers.plan import AutoscalerAction, explain_vertical, planned, with_result
+from roles.autoscalers.plan import explain_vertical, planned, with_result
 from roles.engine.autoscaling import judge_vertical, read_verticals
-from roles.engine.object_changes import ObjectPlan, Session
+from roles.engine.object_changes import ObjectChange, ObjectPlan, Session
 from tests.integration import vertical_programs
 from tests.integration.metrics_api import RESOURCE, MetricsApi, objects, served
 from tests.integration.operator import wait_for
@@ -97,11 +97,11 @@ def _workload(api: Shadow, metrics: MetricsApi) -> None:
     metrics.at = None
 
 
-def action_of(session: Session, entry: Any) -> AutoscalerAction:
+def action_of(session: Session, entry: Any) -> ObjectChange:
     """The action with its dry run, and with what it means."""
     desired = read_desired([("cp1", {"vertical_autoscalers": {"shop/deployment/web": entry}}.get)])
     assert desired is not None
-    plan = ObjectPlan[AutoscalerAction]()
+    plan = ObjectPlan[ObjectChange]()
     found = planned(desired.entries[0], session.fetch(f"{VPAS}/web"), desired, plan)
     assert found is not None and found.manifest is not None
     manifest = found.manifest

@@ -20,7 +20,7 @@ from roles.engine.api.client import Api
 from roles.engine.api.errors import Conflict, Invalid, Owner
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.inputs import registry
-from roles.engine.object_changes import carry_out
+from roles.engine.object_changes import dry_run
 from roles.engine.object_changes.planned import ObjectPlan, field_way_back
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
@@ -45,8 +45,7 @@ _runs = itertools.count(1)
 def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, carry_out):
-        monkeypatch.setattr(module, "show", lambda text: None)
+    monkeypatch.setattr(locked_run, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
 
 
@@ -194,7 +193,7 @@ def carried_out(server: Nodes, plan: ObjectPlan[NodeChange], force: bool = False
     assert plan.refusals == []
     keeper = cast("Any", Keeper())
     writer = NodeWriter(Session(lambda: server.api), force=force)
-    plan.actions = carry_out.dry_run(plan.actions, writer.session, writer.tried)
+    plan.actions = dry_run(plan.actions, writer.session, writer.tried)
     info = RunInfo(f"r{next(_runs)}", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
     run = ObjectRun(
         info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,

@@ -1,9 +1,19 @@
 """The engine for changes of API objects: dry run, write under a precondition, proof, undo by name."""
 
 from roles.engine.object_changes import object_report, workload_rollout
-from roles.engine.object_changes.begin import check_namespaces, cluster_session, desired_of_cluster, read_objects
-from roles.engine.object_changes.carry_out import FieldWriter, Request, dry_run, show_plan
+from roles.engine.object_changes.begin import (
+    TimeLimit,
+    check_namespaces,
+    cluster_session,
+    desired_of_cluster,
+    dry_run,
+    planned_run,
+    read_objects,
+    show_plan,
+)
+from roles.engine.object_changes.carry_out import FieldWriter, Request
 from roles.engine.object_changes.diffs import object_diff
+from roles.engine.object_changes.kind import Kind, ObjectChange, at, changed
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown, WriteRefused
 from roles.engine.object_changes.planned import (
     FieldChange,
@@ -19,7 +29,8 @@ from roles.engine.object_changes.planned import (
 from roles.engine.object_changes.rolling import LOOK_AGAIN, RollOuts
 from roles.engine.object_changes.run import Consents, ObjectRun
 from roles.engine.object_changes.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
-from roles.engine.object_changes.whole import WholeObject, wait_gone
+from roles.engine.object_changes.undo import recorded_paths, undo_plan
+from roles.engine.object_changes.write import ObjectWriter, wait_gone
 
 __all__ = [
     "API_WAIT",
@@ -31,19 +42,24 @@ __all__ = [
     "FieldChange",
     "FieldWriter",
     "Gone",
+    "Kind",
     "NotDone",
     "NotUndone",
+    "ObjectChange",
     "ObjectPath",
     "ObjectPlan",
     "ObjectRun",
+    "ObjectWriter",
     "Request",
     "RevertFailed",
     "RollOuts",
     "Session",
+    "TimeLimit",
     "Undone",
     "Unknown",
-    "WholeObject",
     "WriteRefused",
+    "at",
+    "changed",
     "changes_text",
     "check_namespaces",
     "cluster_session",
@@ -56,9 +72,12 @@ __all__ = [
     "object_diff",
     "object_report",
     "open_session",
+    "planned_run",
     "read_objects",
+    "recorded_paths",
     "refuse_foreign",
     "show_plan",
+    "undo_plan",
     "wait_gone",
     "workload_rollout",
 ]

@@ -1,31 +1,23 @@
-"""Changes of API objects, from the plan to the proof: dry run on the API server, write under a precondition, read back, revert.
-
-FieldWriter is for capabilities that change fields of existing objects: a capability defines the fields and the requests.
-"""
+"""Changes of fields of existing objects: written under a precondition, read back, proven, or reverted. A capability defines the fields and
+the requests."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
-from roles.engine import bridge, kube
-from roles.engine.api import Api, ApiError, ApiFailure, Conflict
-from roles.engine.bridge import show, show_lines
+from roles.engine import kube
+from roles.engine.api import Api, ApiFailure, Conflict
 from roles.engine.context import Say, StepContext
-from roles.engine.detail import counted
-from roles.engine.harmless import one_line
 from roles.engine.kube import FIELD_MANAGER, Object
-from roles.engine.object_changes import object_report
 from roles.engine.object_changes.diffs import object_diff
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.object_changes.planned import FieldChange, ObjectPath, ObjectPlan, W, changes_text
+from roles.engine.object_changes.planned import FieldChange, ObjectPath, changes_text
 from roles.engine.object_changes.rolling import LOOK_AGAIN
-from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
-from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedField
@@ -34,39 +26,6 @@ from roles.engine.transaction import ChangedField
 CONFLICTS = 30.0
 
 C = TypeVar("C", bound=FieldChange)
-
-
-def dry_run(writes: Sequence[W], session: Session, ask: Callable[[W, Api], str]) -> list[W]:
-    """The same writes with the result of the API server's dry run, as `ask` shows it. Raises DeployError with all refusals."""
-    refusals: list[object] = []
-    shown: list[W] = []
-    for write in writes:
-        try:
-            shown.append(replace(write, shown=session.asked(partial(ask, write), "dry run")))
-        except ApiError as error:
-            refusals.append(f"{write.name}: {error}")
-        except NoApi as error:
-            refusals.append(f"{write.name}: {error}")
-            break
-    bridge.stop(refusals)
-    return shown
-
-
-def show_plan(run: ObjectRun, plan: ObjectPlan[W]) -> None:
-    """Show the writes with their diffs and notes, and the dropped objects; if there is nothing to do, show the table."""
-    show(f"\nPlan of run {run.info.id}: {counted(len(plan.actions), 'change')} of the cluster's objects")
-    for number, action in enumerate(plan.actions, 1):
-        show(f"\n[{number}/{len(plan.actions)}] {action.name}: {action.summary}")
-        lines = [*action.shown.splitlines(), *(f"- {one_line(note)}" for note in action.notes)]
-        if lines:
-            show_lines("\n".join(f"    {line}" for line in lines))
-    if plan.kept:
-        show_lines("\nNo longer in the data:\n" + "\n".join(one_line(f"    {name}: {why}") for name, why in plan.kept))
-    if not plan.actions:
-        object_report.show_objects(run, plan.rest)
-
-
-# ---- fields of existing objects
 
 
 @dataclass(frozen=True)

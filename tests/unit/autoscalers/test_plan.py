@@ -13,11 +13,9 @@ import pytest
 
 from roles.autoscaler_status import report
 from roles.autoscalers.agreement import agreement, vertical_agreement
-from roles.autoscalers.fields import is_ours, other_owners, path_of, restoring, values
-from roles.autoscalers.model import DesiredAutoscalers, read_desired
-from roles.autoscalers.plan import AutoscalerAction, check_only, explain, explain_vertical, planned, settling, with_result
-from roles.autoscalers.way_back import paths, plan_way_back
-from roles.autoscalers.write import AutoscalerWriter, changed
+from roles.autoscalers.model import KINDS, WORKLOADS, DesiredAutoscalers, read_desired
+from roles.autoscalers.plan import check_only, explain, explain_vertical, planned, settling, with_result
+from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import disruption
 from roles.engine.api import Api
 from roles.engine.autoscaling import (
@@ -44,11 +42,13 @@ from roles.engine.autoscaling import (
     judge_vertical,
 )
 from roles.engine.kube import Object
-from roles.engine.object_changes import NotDone, ObjectPlan
+from roles.engine.object_changes import NotDone, ObjectChange, ObjectPlan, recorded_paths, undo_plan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.autoscaling.world import KCM, NOW, hpa, pods, samples
 from tests.unit.clock import Clock
 
+KIND = KINDS[HPA]
+ALL = (*KINDS.values(), *WORKLOADS.values())
 WEB = {"min": 1, "max": 10, "cpu": "50%"}
 PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
 
@@ -71,14 +71,14 @@ def test_what_daytwo_has_patched_too_is_still_its_own() -> None:
     found = live()
     patched = {"manager": "daytwo", "operation": "Update", "fieldsV1": {"f:spec": {"f:metrics": {}}}}
     found["metadata"]["managedFields"].append(patched)
-    assert is_ours(found) and not other_owners(found, ("spec", "metrics"))
+    assert KIND.is_ours(found) and not KIND.others(found, ("spec", "metrics"))
     found["metadata"]["managedFields"].append({**patched, "manager": "kubectl-edit"})
-    assert not is_ours(found) and other_owners(found, ("spec", "metrics")) == ["kubectl-edit (Update)"]
-    assert not is_ours(live(operation="Update")), "a manager named daytwo that does not apply"
+    assert not KIND.is_ours(found) and KIND.others(found, ("spec", "metrics")) == ["kubectl-edit (Update)"]
+    assert not KIND.is_ours(live(operation="Update")), "a manager named daytwo that does not apply"
 
 
-def action_of(data: DesiredAutoscalers, found: dict[str, Any] | None) -> tuple[AutoscalerAction | None, ObjectPlan[AutoscalerAction]]:
-    plan = ObjectPlan[AutoscalerAction]()
+def action_of(data: DesiredAutoscalers, found: dict[str, Any] | None) -> tuple[ObjectChange | None, ObjectPlan[ObjectChange]]:
+    plan = ObjectPlan[ObjectChange]()
     return planned(data.entries[0], found, data, plan), plan
 
 
@@ -96,7 +96,7 @@ def test_the_dry_run_says_what_changes() -> None:
     assert update is not None
     found = with_result(update, live(maximum=20), plan)
     assert found is not None and found.summary == "set maxReplicas"
-    assert [(one.path, one.before, one.after) for one in changed(found)] == [(("spec", "maxReplicas"), 10, 20)]
+    assert [(one.path, one.before, one.after) for one in found.fields] == [(("spec", "maxReplicas"), 10, 20)]
     assert "+  maxReplicas: 20" in found.shown
 
 
@@ -124,10 +124,10 @@ def test_two_entries_of_one_name_and_unknown_names() -> None:
     value = {"shop/deployment/web": WEB, "shop/statefulset/web": WEB}
     found = read_desired([("cp1", {"autoscalers": value}.get)])
     assert found is not None
-    plan = ObjectPlan[AutoscalerAction]()
+    plan = ObjectPlan[ObjectChange]()
     check_only(found, plan)
     assert "two entries of the data have this name" in plan.refusals[0]
-    plan = ObjectPlan[AutoscalerAction]()
+    plan = ObjectPlan[ObjectChange]()
     check_only(desired(only="shop/deployment/wep"), plan)
     assert "did you mean 'shop/deployment/web'?" in plan.refusals[0]
 
@@ -176,7 +176,7 @@ def test_a_plan_refuses_what_cannot_work_unless_there_is_consent() -> None:
     broken = judged(hpa(), NoReading("no metrics returned from resource metrics API"))
     explain(made, broken, KCM, plan, consent=False)
     assert len(plan.refusals) == 1 and "no-metric" in plan.refusals[0] and "allow_problems=true" in plan.refusals[0]
-    plan = ObjectPlan[AutoscalerAction]()
+    plan = ObjectPlan[ObjectChange]()
     found = explain(made, broken, KCM, plan, consent=True)
     assert not plan.refusals and found.unproven == ("no-metric",)
 
@@ -267,13 +267,13 @@ def test_an_update_needs_a_leader_that_still_leads(monkeypatch: pytest.MonkeyPat
 
     session = SimpleNamespace(fetch=lambda path: found, asked=lambda ask, what: ask(None))
     writer = Writer(session, KCM, force=False, proof_seconds=40)  # type: ignore[arg-type]
-    action = AutoscalerAction("update", HPA, "shop", "web", PATH, found, {}, "", after=values(found))
+    action = ObjectChange(KIND, "update", "shop", "web", found, {}, "", result=KIND.values(found))
     if proof:
-        assert proof in writer._proven(action, "u1")
+        assert proof in writer.proven(action, "u1")
         assert clock.now - 1000 > KCM.sync_period
     else:
         with pytest.raises(NotDone, match="may not have looked at it since the change"):
-            writer._proven(action, "u1")
+            writer.proven(action, "u1")
 
 
 def test_zero_replicas_are_proven_as_disabled() -> None:
@@ -293,12 +293,12 @@ def test_zero_replicas_are_proven_as_disabled() -> None:
 def test_settling_takes_only_replicas_out() -> None:
     applied = {"spec": {"replicas": 3, "paused": False}}
     item = {"metadata": {"namespace": "shop", "name": "web", "uid": "u", "annotations": {LAST_APPLIED: json.dumps(applied)}}}
-    (one,) = settling([("Deployment", "/p", item)])
-    assert one.patch is not None and one.patch["metadata"]["uid"] == "u"
-    assert json.loads(one.patch["metadata"]["annotations"][LAST_APPLIED]) == {"spec": {"paused": False}}
-    (field,) = changed(one)
+    (one,) = settling([("Deployment", item)])
+    assert one.manifest is not None and one.about["uid"] == "u"
+    assert json.loads(one.manifest["metadata"]["annotations"][LAST_APPLIED]) == {"spec": {"paused": False}}
+    (field,) = one.fields
     assert json.loads(field.before) == applied
-    assert settling([("Deployment", "/p", {"metadata": {"namespace": "shop", "name": "web", "uid": "u"}})]) == []
+    assert settling([("Deployment", {"metadata": {"namespace": "shop", "name": "web", "uid": "u"}})]) == []
 
 
 # ---- undo
@@ -310,39 +310,43 @@ def record(action: str, *fields: ChangedField, path: str = PATH, kind: str = HPA
     return ObjectsRecord("r", "c", "autoscalers", {}, (one,))
 
 
+def back(one: ObjectsRecord, there: dict[str, Any], *, force: bool) -> ObjectPlan[ObjectChange]:
+    return undo_plan(one, ALL, there, force=force)
+
+
 MAX = ChangedField(("spec", "maxReplicas"), 5, 10)
 
 
 def test_a_created_one_is_removed_and_a_changed_one_restored() -> None:
-    fields = [ChangedField(path, None, value) for path, value in values(live()).items()]
-    (one,) = plan_way_back(record("create", *fields), {PATH: live()}, force=False).actions
+    fields = [ChangedField(path, None, value) for path, value in KIND.values(live()).items()]
+    (one,) = back(record("create", *fields), {PATH: live()}, force=False).actions
     assert (one.what, one.manifest) == ("remove", None)
-    (one,) = plan_way_back(record("update", MAX), {PATH: live()}, force=False).actions
+    (one,) = back(record("update", MAX), {PATH: live()}, force=False).actions
     assert one.manifest is not None and one.manifest["spec"]["maxReplicas"] == 5 and one.manifest["spec"]["minReplicas"] == 1
 
 
 def test_what_others_changed_since_is_refused() -> None:
-    plan = plan_way_back(record("update", MAX), {PATH: live(maximum=7)}, force=False)
+    plan = back(record("update", MAX), {PATH: live(maximum=7)}, force=False)
     assert not plan.actions and "changed by someone else since" in plan.refusals[0]
-    assert plan_way_back(record("update", MAX), {PATH: live(maximum=7)}, force=True).actions
-    plan = plan_way_back(record("create", MAX), {PATH: live("helm", "Update")}, force=False)
+    assert back(record("update", MAX), {PATH: live(maximum=7)}, force=True).actions
+    plan = back(record("create", MAX), {PATH: live("helm", "Update")}, force=False)
     assert "helm (Update) owns it now" in plan.refusals[0]
 
 
 def test_nothing_is_undone_twice() -> None:
     for found in ({}, {PATH: live(maximum=5)}, {PATH: {**live(), "metadata": {**live()["metadata"], "uid": "u2"}}}):
-        plan = plan_way_back(record("update", MAX), found, force=False)
+        plan = back(record("update", MAX), found, force=False)
         assert not plan.actions and not plan.refusals and len(plan.unchanged) == 1
 
 
 def test_a_removed_one_is_recreated() -> None:
-    fields = [ChangedField(path, value, None) for path, value in values(live()).items()]
-    (one,) = plan_way_back(record("remove", *fields), {}, force=False).actions
+    fields = [ChangedField(path, value, None) for path, value in KIND.values(live()).items()]
+    (one,) = back(record("remove", *fields), {}, force=False).actions
     assert one.what == "create" and one.manifest is not None and one.manifest["spec"]["maxReplicas"] == 10
 
 
 def test_a_record_cannot_name_another_path() -> None:
-    plan = plan_way_back(record("update", MAX, path="/api/v1/namespaces/kube-system/secrets/x"), {}, force=True)
+    plan = back(record("update", MAX, path="/api/v1/namespaces/kube-system/secrets/x"), {}, force=True)
     assert "another path" in plan.refusals[0]
 
 
@@ -351,21 +355,22 @@ def test_the_annotation_is_restored_if_it_is_as_written() -> None:
     path = "/apis/apps/v1/namespaces/shop/deployments/web"
     made = record("update", field, path=path, kind="Deployment")
     item = {"metadata": {"namespace": "shop", "name": "web", "uid": "u1", "annotations": {LAST_APPLIED: "new"}}}
-    (one,) = plan_way_back(made, {path: item}, force=False).actions
-    assert one.patch is not None and one.patch["metadata"]["annotations"][LAST_APPLIED] == "old"
+    (one,) = back(made, {path: item}, force=False).actions
+    assert one.manifest is not None and one.manifest["metadata"]["annotations"][LAST_APPLIED] == "old"
     item["metadata"]["annotations"][LAST_APPLIED] = "applied again"
-    assert not plan_way_back(made, {path: item}, force=False).actions
+    assert not back(made, {path: item}, force=False).actions
     for other in (record("update", field, path="/p", kind="Deployment"), record("update", field, path=path, kind="Secret")):
-        assert "another path" in plan_way_back(other, {path: item, "/p": item}, force=True).refusals[0]
+        assert "another path" in back(other, {path: item, "/p": item}, force=True).refusals[0]
     damaged = replace(made, objects=tuple(replace(one, fields=()) for one in made.objects))
-    assert "undo it by hand" in plan_way_back(damaged, {path: {**item, "metadata": {**item["metadata"]}}}, force=True).refusals[0]
-    assert paths(made) == [path] and paths(record("update", field, path="/api/v1/../x y")) == []
+    assert "undo it by hand" in back(damaged, {path: {**item, "metadata": {**item["metadata"]}}}, force=True).refusals[0]
+    assert recorded_paths(made, ALL) == [path] and recorded_paths(record("update", field, path="/api/v1/../x y"), ALL) == []
 
 
 def test_restoring_keeps_what_daytwo_owns_besides() -> None:
-    manifest = restoring(HPA, live(), [MAX])
+    manifest, kept = KIND.restoring(live(), [MAX])
+    assert not kept
     assert set(manifest["spec"]) == {"scaleTargetRef", "minReplicas", "maxReplicas", "metrics"}
-    assert path_of(HPA, "shop", "web") == PATH
+    assert KIND.path_of("shop", "web") == PATH
 
 
 # ---- the report

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from roles.disruption_budgets.fields import changes, values
-from roles.disruption_budgets.model import read_budgets
-from roles.disruption_budgets.plan import BudgetAction, plan_budgets
-from roles.disruption_budgets.way_back import plan_way_back
-from roles.engine.object_changes import ObjectPlan
+from roles.disruption_budgets.model import BUDGET, read_budgets
+from roles.disruption_budgets.plan import plan_budgets, plan_undo
+from roles.engine.object_changes import ObjectChange, ObjectPlan, changed
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
@@ -36,7 +34,7 @@ def owned(item: dict[str, Any], manager: str = "daytwo", **others: tuple[str, ..
     return {**item, "metadata": {**item["metadata"], "managedFields": entries}}
 
 
-def plan(value: Any, *items: dict[str, Any], **data: Any) -> ObjectPlan[BudgetAction]:
+def plan(value: Any, *items: dict[str, Any], **data: Any) -> ObjectPlan[ObjectChange]:
     desired = read_budgets([("cp1", {"disruption_budgets": value, **data}.get)])
     assert desired is not None
     return plan_budgets(desired, world(*items), NOW)
@@ -80,7 +78,7 @@ def test_from_a_minimum_to_a_maximum() -> None:
         not found.actions and "it has minAvailable from helm, and a budget has either minAvailable or maxUnavailable" in found.refusals[0]
     )
     (one,) = plan({"shop/web": WEB}, *shop(owned(there, manager="helm")), force=True).actions
-    assert (one.drops, one.summary) == (("spec", "minAvailable"), "set minAvailable, maxUnavailable, which helm may set again")
+    assert (one.drops, one.summary) == ((("spec", "minAvailable"),), "set minAvailable, maxUnavailable, which helm may set again")
     assert one.after == {("spec", "selector"): {"matchLabels": {"app": "web"}}, ("spec", "maxUnavailable"): 1}
     assert one.notes[1].startswith("after: allows 1 (maxUnavailable 1: ")
 
@@ -158,14 +156,14 @@ def test_only_names_budgets_of_the_data() -> None:
 
 
 def recorded(action: str, before: dict[str, Any] | None, after: dict[str, Any] | None, uid: str = "uid-pdb-web") -> ObjectsRecord:
-    fields = tuple(ChangedField(one.path, one.before, one.after) for one in changes(before, values(after)))
-    about = {"path": "/p", "uid": uid, "namespace": "shop", "name": "web"}
+    fields = tuple(ChangedField(one.path, one.before, one.after) for one in changed(BUDGET.values(before), BUDGET.values(after)))
+    about = {"path": BUDGET.path_of("shop", "web"), "uid": uid, "namespace": "shop", "name": "web"}
     one = ChangedObject("PodDisruptionBudget shop/web", action, fields, about, "done")
     return ObjectsRecord("r", "c", "disruption_budgets", {}, (one,))
 
 
-def back(record: ObjectsRecord, *items: dict[str, Any], force: bool = False) -> ObjectPlan[BudgetAction]:
-    return plan_way_back(record, world(*shop(*items)), NOW, force=force)
+def back(record: ObjectsRecord, *items: dict[str, Any], force: bool = False) -> ObjectPlan[ObjectChange]:
+    return plan_undo(record, world(*shop(*items)), NOW, force=force)
 
 
 def test_undo_of_a_creation() -> None:
@@ -190,7 +188,7 @@ def test_undo_of_a_change() -> None:
     shared = owned(new, helm=("maxUnavailable",))
     assert "is also owned by helm" in back(record, shared).refusals[0]
     (forced,) = back(record, shared, force=True).actions
-    assert forced.drops == ("spec", "maxUnavailable") and forced.after[("spec", "minAvailable")] == 2
+    assert forced.drops == (("spec", "maxUnavailable"),) and forced.after[("spec", "minAvailable")] == 2
     other = {**new, "metadata": {**new["metadata"], "uid": "another"}}
     assert back(record, owned(other)).unchanged == [("PodDisruptionBudget shop/web", "was recreated since; it stays as it is")]
 

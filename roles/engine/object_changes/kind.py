@@ -1,0 +1,210 @@
+"""A kind of object that daytwo writes whole, as data; and one change of such an object. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote
+
+from roles.engine import kube
+from roles.engine.kube import FIELD_MANAGER, Object, field_managers
+from roles.engine.object_changes.planned import ObjectPath
+from roles.engine.transaction import ChangedField, Writable
+
+What = Literal["create", "update", "remove"]
+#: Namespaces and names in a path; a record names them, and a node keeps the record.
+_PART = r"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`collection`: its path for the whole cluster; `sets`: the fields that daytwo sets, each as a whole; `owned`: the field by whose
+    managers an object is daytwo's; `mark`: a field that each apply of daytwo's has; `recorded`: what a record says of an object besides
+    its path and UID; `verb`: apply the whole object, or patch those fields in the version that was read; `maps`: those of its metadata that
+    count too; `yields`: an undo leaves what someone else has changed since; `short`: as kubectl takes it; `stays`: what its removal leaves
+    as it is."""
+
+    name: str
+    version: str
+    collection: str
+    sets: tuple[ObjectPath, ...]
+    owned: ObjectPath = ("spec",)
+    mark: ObjectPath = ("spec",)
+    recorded: tuple[str, ...] = ("kind", "namespace", "name")
+    verb: Literal["apply", "patch"] = "apply"
+    maps: tuple[str, ...] = ("labels", "annotations")
+    yields: bool = False
+    short: str = ""
+    stays: str = ""
+
+    # ---- names
+
+    def path_of(self, namespace: str, name: str) -> str:
+        head, _, resource = self.collection.rpartition("/")
+        return f"{head}/namespaces/{quote(namespace, safe='')}/{resource}/{quote(name, safe='')}"
+
+    def place_of(self, path: str) -> tuple[str, str] | None:
+        """Namespace and name; None if it is no path of an object of this kind."""
+        head, _, resource = self.collection.rpartition("/")
+        found = re.fullmatch(f"{re.escape(head)}/namespaces/{_PART}/{resource}/{_PART}", path)
+        return (found[1], found[2]) if found else None
+
+    @property
+    def writable(self) -> Writable:
+        """What an undo may write."""
+        return Writable(self.path_of("*", "*").replace("%2A", "*"), (*self.sets, *(("metadata", key, "*") for key in self.maps)))
+
+    # ---- fields
+
+    def values(self, found: Object | None) -> dict[ObjectPath, Any]:
+        """The fields by path, without unset ones; labels and annotations too, which a recreated object gets back. None: there is no such
+        object."""
+        if found is None:
+            return {}
+        fields: dict[ObjectPath, Any] = {path: value for path in self.sets if (value := at(found, path)) is not None}
+        for key in self.maps:
+            fields |= {("metadata", key, name): value for name, value in (found["metadata"].get(key) or {}).items()}
+        return fields
+
+    def manifest(self, namespace: str, name: str, fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:
+        """The manifest with these fields."""
+        named: dict[ObjectPath, Any] = {("metadata", "name"): name, ("metadata", "namespace"): namespace}
+        return {"apiVersion": self.version, "kind": self.name, **nested({**named, **fields})}
+
+    def after_apply(self, manifest: Mapping[str, Any], found: Object | None) -> dict[ObjectPath, Any]:
+        """The fields after an apply of `manifest`: fields of others stay; fields that only daytwo had set, and that the manifest does not
+        have, are removed."""
+        fields = self.values(manifest)
+        for path, value in self.values(found).items():
+            if path not in fields and not field_managers.only_ours(found or {}, *_v1(path)):
+                fields[path] = value
+        return fields
+
+    def restoring(self, found: Object, changed: Iterable[ChangedField]) -> tuple[dict[str, Any], tuple[ObjectPath, ...]]:
+        """The manifest that restores the changed fields to their values before, and keeps all other fields that daytwo owns: an apply that
+        omits one gives up its ownership; and the fields that it leaves, since they have another owner too."""
+        back, wanted = list(changed), dict[ObjectPath, Any]()
+        if self.verb == "apply":
+            wanted |= {path: value for path, value in self.values(found).items() if FIELD_MANAGER in self.owners(found, path)}
+        wanted |= {one.path: one.before for one in back}
+        made = self.manifest(*kube.namespace_and_name(found), {path: value for path, value in wanted.items() if value is not None})
+        made["metadata"]["uid"] = kube.uid(found)
+        result = self.after_apply(made, found)
+        return made, tuple(one.path for one in back if result.get(one.path) != one.before)
+
+    # ---- owners
+
+    def owners(self, found: Object, path: ObjectPath) -> list[str]:
+        """The managers of a field or of a part of it, as `manager` or `manager (Update)`."""
+        return field_managers.managers(found, *_v1(path))
+
+    def others(self, found: Object, path: ObjectPath) -> list[str]:
+        """The managers of a field other than daytwo."""
+        return field_managers.others(found, *_v1(path))
+
+    def is_ours(self, found: Object) -> bool:
+        """daytwo created it: no other manager owns anything of `owned`."""
+        return field_managers.is_own(found, *_v1(self.owned))
+
+    def creators(self, found: Object) -> str:
+        """For a message."""
+        return ", ".join(self.owners(found, self.owned)) or "an unknown manager"
+
+    def marked(self, found: Object) -> bool:
+        """An apply of daytwo's has reached it."""
+        return FIELD_MANAGER in self.owners(found, self.mark)
+
+    def as_wanted(self, found: Object) -> str:
+        """Why a plan leaves it."""
+        return "as wanted" if self.is_ours(found) else f"as wanted (created by {self.creators(found)})"
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """One write, as a Write. `before`: the object as it was read, None if it does not exist; `manifest`: what to apply, None: remove it;
+    `drops`: fields that are removed before the apply, although others own them; `result`: the fields by the API server's dry run, if it
+    counts; `unproven`: why it cannot be proven, with the consent to write it all the same."""
+
+    kind: Kind
+    what: What
+    namespace: str
+    own_name: str
+    before: Object | None
+    manifest: Mapping[str, Any] | None
+    summary: str
+    notes: tuple[str, ...] = ()
+    shown: str = ""
+    drops: tuple[ObjectPath, ...] = ()
+    result: Mapping[ObjectPath, Any] | None = None
+    unproven: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.own_name}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.name} {self.key}"
+
+    @property
+    def title(self) -> str:
+        """Of its diff."""
+        return f"{self.kind.name}/{self.key}"
+
+    @property
+    def path(self) -> str:
+        return self.kind.path_of(self.namespace, self.own_name)
+
+    @property
+    def look(self) -> str:
+        """As kubectl takes it."""
+        return f"{self.kind.short or self.kind.name} -n {self.namespace} {self.own_name}"
+
+    @property
+    def after(self) -> Mapping[ObjectPath, Any]:
+        """The fields after this change; none if the object is removed."""
+        if self.manifest is None or self.result is not None:
+            return self.result or {}
+        return {path: value for path, value in self.kind.after_apply(self.manifest, self.before).items() if path not in self.drops}
+
+    @property
+    def fields(self) -> list[ChangedField]:
+        return changed(self.kind.values(self.before), self.after)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """For the record."""
+        known = {"kind": self.kind.name, "namespace": self.namespace, "name": self.own_name}
+        uid = kube.uid(self.before) if self.before is not None else ""
+        return {"path": self.path, "uid": uid, **{key: known[key] for key in self.kind.recorded}}
+
+
+def changed(before: Mapping[ObjectPath, Any], after: Mapping[ObjectPath, Any]) -> list[ChangedField]:
+    """The fields that differ; all of them for a created or removed object."""
+    return [ChangedField(path, before.get(path), after.get(path)) for path in {**before, **after} if before.get(path) != after.get(path)]
+
+
+def nested(fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:
+    """The object with these fields."""
+    made: dict[str, Any] = {}
+    for path, value in fields.items():
+        into = made
+        for part in path[:-1]:
+            into = into.setdefault(part, {})
+        into[path[-1]] = value
+    return made
+
+
+def at(item: Object, path: ObjectPath) -> Any:
+    """The value of a field; None if there is none."""
+    found: Any = item
+    for part in path:
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _v1(path: ObjectPath) -> tuple[str, ...]:
+    """As managedFields has it."""
+    return tuple(f"f:{part}" for part in path)

@@ -1,0 +1,197 @@
+"""Writes whole objects: each one is as in the plan, is applied or removed, read back, proven, or reverted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from roles.engine.api import Api, Conflict
+from roles.engine.context import StepContext
+from roles.engine.kube import Object, is_ending, uid, version
+from roles.engine.object_changes.diffs import object_diff
+from roles.engine.object_changes.kind import ObjectChange, changed, nested
+from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
+from roles.engine.object_changes.planned import ObjectPath, changes_text
+from roles.engine.object_changes.rolling import LOOK_AGAIN
+from roles.engine.object_changes.session import Session
+from roles.engine.rollout import ClusterStep
+from roles.engine.timeouts import Deadline
+
+# Seconds: for a deletion with finalizers; to retry a write that conflicts with a controller's own.
+REMOVAL, CONFLICTS = 30.0, 30.0
+
+
+class ObjectWriter(ABC):
+    """Carries out the changes of one plan. `force`: take over fields of other managers."""
+
+    def __init__(self, session: Session, *, force: bool) -> None:
+        self.session = session
+        self.warnings: list[tuple[str, str]] = []
+        self._force = force
+
+    @abstractmethod
+    def proven(self, change: ObjectChange, of: str) -> str:
+        """The proof that the applied object, whose UID is `of`, works. Raises NotDone, ApiFailure."""
+
+    def steps(self, changes: Sequence[ObjectChange]) -> tuple[ClusterStep, ...]:
+        return tuple(
+            ClusterStep(one.name, one.summary, one.shown, partial(self.carry_out, one), "", action=one.what, about=one.about)
+            for one in changes
+        )
+
+    # ---- the dry run
+
+    def result(self, change: ObjectChange, api: Api) -> Object | None:
+        """The object after the API server's dry run of a change. Raises ApiError."""
+        if change.manifest is None:
+            assert change.before is not None
+            api.delete(change.path, uid(change.before), dry_run=True)
+            return None
+        if change.drops:
+            # The apply alone would be refused while the object has fields of others: the dry run is one patch.
+            patch = _patch(change, {**change.kind.values(change.manifest), **dict.fromkeys(change.drops)})
+            return api.patch(change.path, patch, dry_run=True)
+        return api.apply(change.path, change.manifest, force=self._force, dry_run=True)
+
+    def tried(self, change: ObjectChange, api: Api) -> str:
+        """The diff, for `dry_run`. Raises ApiError."""
+        return object_diff(change.before, self.result(change, api), change.title)
+
+    # ---- the write
+
+    def carry_out(self, change: ObjectChange, context: StepContext) -> str:
+        """Carry out one change; returns the proof. Raises NotDone, ApiFailure."""
+        context.begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in change.fields])
+        try:
+            there = self._unchanged(change)
+            return self._remove(change) if change.manifest is None else self._apply(change, change.manifest, there, context)
+        except Unknown as error:
+            look = f"kubectl get {change.look} -o yaml --show-managed-fields"
+            raise Unknown(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues") from error
+
+    def _unchanged(self, change: ObjectChange) -> Object | None:
+        """The object now. Raises NotDone if it is not the one that was planned for; ApiFailure."""
+        found, values = self.session.fetch(change.path), change.kind.values
+        if change.before is None:
+            if found is not None:
+                raise NotDone("someone else has created it since the plan was made; run this again")
+        elif found is None or uid(found) != uid(change.before):
+            raise Gone("it was deleted after daytwo read it; run this again")
+        elif values(found) != values(change.before):
+            raise NotDone("it was changed after daytwo read it; run this again")
+        return found
+
+    def _remove(self, change: ObjectChange) -> str:
+        """Exactly the object of the plan, but without its resourceVersion: controllers write the status of an object all the time."""
+        assert change.before is not None
+        self._delete(change, change.before)
+        return "; ".join(filter(None, ("read back: it is gone", change.kind.stays)))
+
+    def _delete(self, change: ObjectChange, found: Object) -> None:
+        self.session.deleted(change.path, found)
+        wait_gone(self.session, change.path, uid(found))
+
+    def _apply(self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, context: StepContext) -> str:
+        kind, wanted = change.kind, change.after
+
+        def done(found: Object) -> bool:
+            now = kind.values(found)
+            return now == {**now, **wanted} and (kind.verb == "patch" or kind.marked(found))
+
+        if change.drops:
+            # Until the apply, a budget has no limit of its own, and allows no eviction.
+            gone = _patch(change, dict.fromkeys(change.drops))
+            self.session.written(
+                change.path, lambda api: api.patch(change.path, gone), lambda found: not set(change.drops) & set(kind.values(found))
+            )
+        written: Object | None = change.before
+        try:
+            written = self._sent(change, manifest, there, done, force=self._force)
+            return self.proven(change, uid(written))
+        except Unknown:
+            raise
+        except Exception as error:
+            if written is None:
+                raise
+            why = str(error) or repr(error)
+            context.say(f"  {why}")
+            raise self._reverted(change, written, why) from error
+
+    def _sent(
+        self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool], *, force: bool
+    ) -> Object:
+        """Raises as Session.written, and as _unchanged."""
+        if change.kind.verb == "apply":
+            return self.session.written(change.path, lambda api: api.apply(change.path, manifest, force=force), done)
+        deadline = Deadline(CONFLICTS)
+        while True:
+            assert there is not None
+            patch = _patch(change, change.kind.values(manifest), version(there))
+            try:
+                return self.session.written(change.path, lambda api, patch=patch: api.patch(change.path, patch), done)  # type: ignore[misc]
+            except Conflict:
+                # A controller wrote the object meanwhile.
+                if deadline.over:
+                    raise
+            deadline.pause(LOOK_AGAIN)
+            there = self._unchanged(change)
+
+    def read_back(self, change: ObjectChange, of: str, found: Object | None) -> str:
+        """The beginning of a proof. Raises NotDone if the object is not as written."""
+        if found is None or uid(found) != of:
+            raise Gone("it was applied, but does not exist when read back: someone else deletes it")
+        if wrong := [one.path[-1] for one in changed(change.kind.values(found), change.after) if one.path in change.kind.sets]:
+            raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")
+        return f"read back: field manager daytwo{'' if change.kind.marked(found) else ' NOT PROVEN'}"
+
+    def _reverted(self, change: ObjectChange, written: Object, why: str) -> Exception:
+        """Revert what this run wrote, but nothing that someone else has set since; the exception says how that ended."""
+        fields, values = change.fields, change.kind.values
+        try:
+            found = self.session.fetch(change.path)
+            if found is None or uid(found) != uid(written):
+                return Gone(f"{why}; it was deleted meanwhile, so there is nothing to revert")
+            now = values(found)
+            if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
+                return ChangedByOthers(f"{why}; changed by someone else meanwhile ({changes_text(other)}): left as it is now")
+            if change.before is None:
+                self._delete(change, found)
+                return Undone(f"{why}; what this run created is removed: read back, it is gone")
+            self._restore(change, found, change.before)
+        except Exception as other_error:
+            return RevertFailed(
+                f"{why}; and the revert is not proven: {str(other_error) or repr(other_error)}; STATE UNKNOWN, check: kubectl get"
+                f" {change.look} -o yaml; REPAIR BY HAND: if it has what this run set, undo it: {changes_text(fields)}"
+            )
+        return Undone(f"{why}; what this run wrote is reverted: read back, {changes_text(fields)}")
+
+    def _restore(self, change: ObjectChange, found: Object, before: Object) -> None:
+        """Raises NotDone, ApiFailure."""
+        manifest, kept = change.kind.restoring(found, change.fields)
+        if kept:
+            raise NotDone(f"someone else owns {', '.join(path[-1] for path in kept)} too")
+        old = change.kind.values(before)
+        self._sent(change, manifest, found, lambda one: change.kind.values(one) == old, force=True)
+        if change.kind.values(self.session.fetch(change.path)) != old:
+            raise NotDone("it differs from the old object when read back")
+
+
+def _patch(change: ObjectChange, fields: Mapping[ObjectPath, Any], of_version: str = "") -> dict[str, Any]:
+    """The patch that sets these fields; None removes one."""
+    assert change.before is not None
+    own: dict[ObjectPath, Any] = {("metadata", "uid"): uid(change.before)}
+    own |= {("metadata", "resourceVersion"): of_version} if of_version else {}
+    return nested({**fields, **own})
+
+
+def wait_gone(session: Session, path: str, of: str) -> None:
+    """Wait until the object with the UID `of` is gone. Raises NotDone if it still exists after the time limit; ApiFailure."""
+    deadline = Deadline(REMOVAL)
+    while (found := session.fetch(path)) is not None and uid(found) == of:
+        if deadline.over:
+            finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
+            ending = "deleted, but still exists" if is_ending(found) else "not deleted"
+            raise NotDone(f"it was {ending} after {deadline.seconds:g} s; its finalizers: {finalizers}")
+        deadline.pause(LOOK_AGAIN)
