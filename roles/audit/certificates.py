@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from roles.audit.model import CertificateReport, Finding, Severity
+from roles.audit.model import CertificateReport, Finding
 from roles.audit.view import View
 from roles.engine.bounds import moment
 from roles.engine.bridge import Remote
 from roles.engine.certificates import Certificate, CertificateError, given_up, is_issued_by, is_pending, is_serving, request_of, requester
 from roles.engine.editing import last_flag
+from roles.engine.findings import Severity
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import read_files

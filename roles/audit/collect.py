@@ -16,7 +16,8 @@ from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiError, ApiFailure, EtcdError, EtcdHealth, GateMetric, list_objects
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
-from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
+from roles.engine.disruption import budget_states, cluster_time, lint, read_lint
+from roles.engine.findings import Finding
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.outage import read_places, with_places
@@ -41,7 +42,7 @@ class Collected:
     desired: dict[str, HostDesired] = field(default_factory=dict)
     lasting: StoredSettings | None = None
     resized: list[pod_resize.Drift] = field(default_factory=list)
-    disruption: list[Problem] = field(default_factory=list)
+    disruption: list[Finding] = field(default_factory=list)
     autoscalers: list[JudgedAutoscaler | JudgedVertical] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
     held: dict[str, tuple[NodeCertificate, ...]] = field(default_factory=dict)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from roles.audit import parsed
-from roles.audit.model import Finding, Severity, SourcedSetting
+from roles.audit.model import Finding, SourcedSetting
 from roles.audit.versions import gate_then
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, cluster_configuration, flags, yaml_text
+from roles.engine.findings import Severity
 from roles.engine.kubeadm_config import (
     CLUSTER,
     KEYS,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles import eviction, feature_gates, kubelet_config
-from roles.audit.model import Finding, Severity, SourcedSetting
+from roles.audit.model import Finding, SourcedSetting
 from roles.audit.view import View, flat
+from roles.engine.findings import Severity
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import same_setting, schema, shown
 from roles.engine.proof import UnmetField, UnmetGate

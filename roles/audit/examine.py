@@ -6,28 +6,14 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from roles.audit import (
-    autoscaled,
-    certificates,
-    configmaps,
-    disrupted,
-    drift,
-    idle,
-    next_start,
-    paired,
-    resized,
-    stale,
-    strays,
-    trust,
-    versions,
-)
+from roles.audit import certificates, configmaps, drift, idle, next_start, paired, resized, stale, strays, trust, versions
 from roles.audit.drift import HostDesired
-from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
+from roles.audit.model import ComponentReport, Finding, Kind, NodeReport, Report, Source, in_order
 from roles.audit.view import View, flat
+from roles.engine import findings
 from roles.engine.api import EtcdError, EtcdHealth
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 from roles.engine.bounds import EARLIEST, moment
-from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
 from roles.engine.pairs import Mismatch
@@ -47,7 +33,7 @@ def report(
     made: str,
     target: int | None = None,
     drifts: Sequence[Drift] = (),
-    disruption: Sequence[Problem] = (),
+    disruption: Sequence[findings.Finding] = (),
     autoscalers: Sequence[JudgedAutoscaler | JudgedVertical] = (),
     orders: Sequence[NodeOrder] = (),
     held: Mapping[str, Sequence[certificates.NodeCertificate]] | None = None,
@@ -69,8 +55,8 @@ def report(
     if lasting is not None:
         found += configmaps.findings(lasting, views, catalogue, target)
     found += resized.findings(drifts)
-    found += disrupted.findings(disruption)
-    found += autoscaled.findings(autoscalers)
+    found += [_of_objects("disruption", one) for one in disruption]
+    found += [_of_objects("autoscaler", one) for judged in autoscalers for one in judged.problems]
     found += paired.findings(unfit)
     now, held = moment(made) or EARLIEST, held or {}
     for host, own in held.items():
@@ -88,6 +74,12 @@ def report(
     )
 
 
+def _of_objects(kind: Kind, one: findings.Finding) -> Finding:
+    """It is the cluster's, and not a node's: `value` is `RULE: OBJECTS`."""
+    value = f"{one.rule}: {', '.join(one.objects)}"
+    return Finding(severity=one.severity, kind=kind, node=None, name=one.objects[0], value=value, rule=one.why, way_out=one.way_out)
+
+
 def _masked(finding: Finding) -> Finding:
     """A flag can hold a header or a token."""
     return finding.model_copy(update={"value": finding.value and mask_text(finding.value), "rule": mask_text(finding.rule)})
@@ -96,7 +88,7 @@ def _masked(finding: Finding) -> Finding:
 def _of_node(view: View, desired: HostDesired, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
     if view.kind == "unreadable":
         yield Finding(
-            severity=Severity.critical,
+            severity=findings.Severity.critical,
             kind="unreadable",
             node=view.host,
             component="kubelet",

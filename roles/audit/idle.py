@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from roles.audit.model import Finding, Severity
+from roles.audit.model import Finding
 from roles.audit.view import View
 from roles.control_plane_flags import misplaced
 from roles.engine.editing import any_flag
+from roles.engine.findings import Severity
 from roles.engine.kubelet import idle, in_effect, shutdown_seconds
 
 #: How values of a file are shown that are no values to a kubelet.

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from roles.engine.findings import SEVERITIES, Severity
+
 #: The form of the document. It grows when programs that read it must change.
 FORM = 1
 
-
-class Severity(StrEnum):
-    """`critical`: the next restart or upgrade breaks something, or the last one did; a drain can never end, an autoscaler does nothing,
-    or a host is not what it claims. `warning`: something is not what people expect. `note`: no effect today."""
-
-    critical = "critical"
-    warning = "warning"
-    note = "note"
-
-
-SEVERITIES = tuple(Severity)
 
 Kind = Literal[
     "unreadable",

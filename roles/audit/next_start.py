@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from roles.audit.model import Finding, Severity
+from roles.audit.model import Finding
 from roles.audit.view import View
 from roles.engine import starting
 from roles.engine.bridge import Remote
+from roles.engine.findings import Severity
 from roles.engine.starting import Cause, Obstacle, Stops
 from roles.engine.timeouts import patient
 

@@ -14,9 +14,10 @@ from typing import Any
 import jinja2
 
 from roles.audit.matrix import Cell, Group, Matrix, MatrixRow, matrix
-from roles.audit.model import SEVERITIES, TITLES, Finding, NodeReport, Report
+from roles.audit.model import TITLES, Finding, NodeReport, Report
 from roles.audit.text import counted, together, verdict
 from roles.engine.bounds import EARLIEST, moment
+from roles.engine.findings import SEVERITIES
 from roles.engine.kubelet import MEMORY
 from roles.engine.scripts import pages
 from roles.eviction import SIGNAL_TITLES, NodeOrder, OrderRow, amount, gauges, reason

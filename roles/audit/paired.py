@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from roles.audit.model import Finding
-from roles.audit.model import Severity as Worth
 from roles.audit.view import View
 from roles.engine import pairs
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.findings import Severity as Worth
 from roles.engine.node_changes import read_picture, servers
 from roles.engine.pairs import Mismatch, Picture, Severity
 from roles.engine.proof import Cluster

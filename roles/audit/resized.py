@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from roles.audit.model import Finding, Severity
+from roles.audit.model import Finding
+from roles.engine.findings import Severity
 from roles.pod_resize import Drift, resources_text
 
 

@@ -7,10 +7,11 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from roles.audit.model import Finding, Severity, SourcedSetting
+from roles.audit.model import Finding, SourcedSetting
 from roles.audit.strays import first_entry
 from roles.audit.view import View
 from roles.engine.editing import FormatError, flags, manifest, unit
+from roles.engine.findings import Severity
 from roles.engine.kubelet import Kubelet, pending_arguments, pending_sentences, younger_files
 from roles.engine.node import Process
 from roles.engine.transaction import in_flight

@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from roles.audit import parsed
-from roles.audit.model import Finding, Kind, Severity
+from roles.audit.model import Finding, Kind
 from roles.audit.view import Manifest, View
 from roles.engine.editing import FormatError, unit
+from roles.engine.findings import Severity
 
 # What people, editors, package managers and tools add after a name, or before its extension.
 _BACKUP = re.compile(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from roles.audit.matrix import Cell, Matrix, matrix
-from roles.audit.model import SEVERITIES, TITLES, Finding, Report, Severity
+from roles.audit.model import TITLES, Finding, Report
 from roles.engine import detail
+from roles.engine.findings import SEVERITIES, Severity
 from roles.engine.harmless import one_line
 from roles.engine.rollout import table
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from roles.audit.model import Finding, Severity
+from roles.audit.model import Finding
 from roles.engine.api import EtcdError, EtcdHealth
+from roles.engine.findings import Severity
 from roles.engine.transaction import Refusal
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.audit import parsed
-from roles.audit.model import Finding, Kind, Severity, SourcedSetting
+from roles.audit.model import Finding, Kind, SourcedSetting
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags
+from roles.engine.findings import Severity
 from roles.engine.kubelet import schema, shown
 from roles.feature_gates import (
     SPECIAL,

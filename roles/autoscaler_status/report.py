@@ -13,7 +13,6 @@ from roles.engine.autoscaling import (
     JudgedVertical,
     MetricResult,
     ScalingController,
-    ScalingProblem,
     turns,
 )
 
@@ -104,12 +103,6 @@ def as_json(seen: AutoscalerLook) -> dict[str, Any]:
     }
 
 
-def _problems(found: Sequence[ScalingProblem]) -> list[dict[str, Any]]:
-    return [
-        {"rule": one.rule, "severity": one.severity, "objects": list(one.objects), "why": one.why, "way_out": one.way_out} for one in found
-    ]
-
-
 def _vertical(judged: JudgedVertical) -> dict[str, Any]:
     item = judged.vertical
     return {
@@ -125,7 +118,7 @@ def _vertical(judged: JudgedVertical) -> dict[str, Any]:
         "state": judged.outlook.state,
         "next": judged.outlook.text,
         "conditions": [{"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in item.conditions],
-        "problems": _problems(judged.problems),
+        "problems": [one.as_json() for one in judged.problems],
     }
 
 
@@ -155,7 +148,7 @@ def _one(judged: JudgedAutoscaler, controller: ScalingController, now: datetime)
             {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in decision.conditions
         ],
         "metrics": [_metric(row, judged, controller, now) for row in decision.rows],
-        "problems": _problems(judged.problems),
+        "problems": [one.as_json() for one in judged.problems],
         "not_known": list(decision.unknown),
     }
 

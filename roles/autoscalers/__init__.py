@@ -29,6 +29,7 @@ from roles.engine.autoscaling import (
     see_controller,
 )
 from roles.engine.bridge import Fleet, show
+from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.object_changes import (
@@ -247,12 +248,12 @@ def _explained_verticals(
     ]
 
 
-def _budgets(api: Api, world: ScalingWorld, now: datetime) -> list[disruption.Problem]:
+def _budgets(api: Api, world: ScalingWorld, now: datetime) -> list[Finding]:
     """Budgets that allow no eviction when an autoscaler is at its minimum. Raises ApiError."""
     planned_ones = [scene.autoscaler.raw for scene in world.scenes]
     live = disruption.read_disruption(api, {scene.autoscaler.namespace for scene in world.scenes}, known={HPA: planned_ones})
     found = [one for state in disruption.budget_states(live, now) for one in disruption.lint_budget(live, state, now)]
-    return [one for one in found if one.rule == "needs-autoscaler-minimum"]
+    return [one for one in found if one.rule is disruption.DisruptionRule.AUTOSCALER_MINIMUM]
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:

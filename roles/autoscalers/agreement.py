@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.autoscaling import PROVIDED, JudgedAutoscaler, JudgedVertical, requests_of
+from roles.engine.autoscaling import PROVIDED, JudgedAutoscaler, JudgedVertical, ScalingRule, requests_of
+from roles.engine.findings import why_of
 from roles.engine.kube import Object, amounts, uid
 
 _ABLE, _ACTIVE, _LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
@@ -26,7 +27,7 @@ def agreement(judged: JudgedAutoscaler, *, new_sync: bool, unseen: str = "") -> 
     status, decision = judged.autoscaler.status, judged.decision
     able, active, limited = (status.condition(one) for one in (_ABLE, _ACTIVE, _LIMITED))
     # Conditions stay as they are when nobody leads.
-    if why := next((one.why for one in judged.problems if one.rule in ("not-judged", "not-handled")), ""):
+    if why := why_of(judged.problems, ScalingRule.NOT_JUDGED, ScalingRule.NOT_HANDLED):
         return Agreement(missing=why)
     if able is None:
         return Agreement(missing="the controller has not looked at it yet")
@@ -82,12 +83,12 @@ def vertical_agreement(judged: JudgedVertical, *, late: bool, first: Sequence[Ob
     wait for the updater; `first`: the pods as they were right after the write."""
     item, pods = judged.vertical, judged.scene.pods
     found = item.condition(PROVIDED)
-    if odd := next((one.why for one in judged.problems if one.rule == "not-judged"), ""):
+    if odd := why_of(judged.problems, ScalingRule.NOT_JUDGED):
         return Agreement(missing=odd)
     if not pods:
         return Agreement(f"{_said(judged)}; there is no pod to recommend for: NOT PROVEN that a recommender sees it")
     if found is None or not found.status or item.advice is None:
-        why = next((one.why for one in judged.problems if one.rule == "no-recommendation"), "there is no recommendation")
+        why = why_of(judged.problems, ScalingRule.NO_RECOMMENDATION) or "there is no recommendation"
         return Agreement(missing=why)
     if outside := _beyond(judged):
         return Agreement(missing=f"the recommendation is not within the bounds yet: {outside}")

@@ -7,9 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 from roles.autoscalers.model import KINDS, SETTLED, WORKLOADS, DesiredAutoscalers, HorizontalAutoscaler, VerticalAutoscaler
-from roles.engine import disruption, kube
-from roles.engine.autoscaling import HPA, LAST_APPLIED, VPA, JudgedAutoscaler, JudgedVertical, ScalingController, turns, without_replicas
+from roles.engine import kube
+from roles.engine.autoscaling import (
+    HPA,
+    LAST_APPLIED,
+    VPA,
+    JudgedAutoscaler,
+    JudgedVertical,
+    ScalingController,
+    ScalingRule,
+    turns,
+    without_replicas,
+)
 from roles.engine.bounds import read_json
+from roles.engine.findings import Finding, Severity
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object
 from roles.engine.object_changes import ObjectChange, ObjectPlan, object_diff
@@ -17,9 +28,9 @@ from roles.engine.transaction import ChangedObject
 
 Entry = HorizontalAutoscaler | VerticalAutoscaler
 #: Problems that only an autoscaler has that the controller has seen already.
-_LATER = frozenset(("not-handled", "starts-slowly"))
+_LATER = frozenset((ScalingRule.NOT_HANDLED, ScalingRule.STARTS_SLOWLY))
 #: Likewise, of a vertical one: the proof asks for the recommendation.
-_LATER_VERTICAL = frozenset(("no-recommendation", "updater-waits"))
+_LATER_VERTICAL = frozenset((ScalingRule.NO_RECOMMENDATION, ScalingRule.UPDATER_WAITS))
 
 
 def kind_of(entry: Entry) -> str:
@@ -101,15 +112,15 @@ def explain(
     judged: JudgedAutoscaler,
     controller: ScalingController,
     plan: ObjectPlan[ObjectChange],
-    budgets: Sequence[disruption.Problem] = (),
+    budgets: Sequence[Finding] = (),
     *,
     consent: bool,
 ) -> ObjectChange:
     """The action with what the controller would do now, and with its problems; those that keep it from working are refusals, unless
     `consent`. `budgets`: problems of budgets of scaled workloads."""
-    later = _LATER if controller.idle is None else _LATER - {"not-handled"}
+    later = _LATER if controller.idle is None else _LATER - {ScalingRule.NOT_HANDLED}
     found = [one for one in judged.problems if one.rule not in later]
-    critical = [one for one in found if one.severity == "critical"]
+    critical = [one for one in found if one.severity is Severity.critical]
     unproven = []
     for one in critical:
         if consent:
@@ -121,11 +132,15 @@ def explain(
         asks = f"asks for {row.proposal}; {turns(row, judged, controller)}" if row.valid else row.message
         notes.append(f"{row.metric.title} {row.now}: {asks}")
     notes += [f"not known: {one}" for one in judged.decision.unknown]
-    notes += [f"{'WARNING: ' if one.severity != 'note' else ''}{one}" for one in found]
+    notes += map(_noted, found)
     target = judged.autoscaler.target
     workload = f"{target.kind} {action.namespace}/{target.name}"
     notes += [f"WARNING: {one.objects[0]}: {one}" for one in budgets if workload in one.objects]
     return replace(action, notes=(*action.notes, *notes), unproven=tuple(dict.fromkeys(unproven)))
+
+
+def _noted(one: Finding) -> str:
+    return f"{'WARNING: ' if one.severity is not Severity.note else ''}{one}"
 
 
 def explain_vertical(
@@ -134,11 +149,11 @@ def explain_vertical(
     """The action on a VerticalPodAutoscaler with what its updater would do now, and with its problems; those that keep it from working are
     refusals, unless `consent`."""
     found = [one for one in judged.problems if action.what == "update" or one.rule not in _LATER_VERTICAL]
-    critical = [one for one in found if one.severity == "critical" and one.rule not in _LATER_VERTICAL]
+    critical = [one for one in found if one.severity is Severity.critical and one.rule not in _LATER_VERTICAL]
     if not consent:
         plan.refusals += [f"{action.name}: {one}, or apply it all the same: --data allow_problems=true" for one in critical]
     notes = [f"now: {judged.outlook.text}", *(f"recommended: {one}" for one in judged.vertical.advice or ())]
-    notes += [f"{'WARNING: ' if one.severity != 'note' else ''}{one}" for one in found if one.rule != "updater-waits"]
+    notes += [_noted(one) for one in found if one.rule is not ScalingRule.UPDATER_WAITS]
     return replace(action, notes=(*action.notes, *notes), unproven=tuple(dict.fromkeys(one.rule for one in critical)) if consent else ())
 
 

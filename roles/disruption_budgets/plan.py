@@ -15,13 +15,14 @@ from roles.engine.disruption import (
     Budgets,
     BudgetState,
     DisruptionObjects,
-    Problem,
+    DisruptionRule,
     budget_states,
     lifted_by,
     lint_budget,
     overlaps,
     pods_per_node,
 )
+from roles.engine.findings import Finding
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.names import RESOURCES_OF_KINDS
@@ -30,8 +31,16 @@ from roles.engine.transaction import ObjectsRecord
 
 #: Rules of the lint that a plan warns about: the budget can never, or often not, allow an eviction.
 _WARNS = frozenset(
-    ("allows-none", "needs-all", "needs-autoscaler-minimum", "selects-nothing", "selects-everything", "no-scale", "unhealthy-deadlock")
-)
+    (
+        DisruptionRule.ALLOWS_NONE,
+        DisruptionRule.NEEDS_ALL,
+        DisruptionRule.AUTOSCALER_MINIMUM,
+        DisruptionRule.SELECTS_NOTHING,
+        DisruptionRule.SELECTS_EVERYTHING,
+        DisruptionRule.NO_SCALE,
+        DisruptionRule.UNHEALTHY_DEADLOCK,
+    )
+)  # fmt: skip
 _FEW_NODES = 8
 
 
@@ -170,7 +179,7 @@ def _noted(action: ObjectChange, note: str) -> ObjectChange:
     return replace(action, notes=(*action.notes, note))
 
 
-def _overlaps(states: Budgets, touched: Collection[str]) -> Iterable[Problem]:
+def _overlaps(states: Budgets, touched: Collection[str]) -> Iterable[Finding]:
     """Overlaps of budgets that this run writes; what others have is for the audit."""
     return (problem for problem in overlaps(states) if any(name in touched for name in problem.objects))
 

@@ -30,9 +30,10 @@ from roles.engine.autoscaling.model import (
 )
 from roles.engine.autoscaling.owners import LAST_APPLIED, ReplicasOwner, replicas_owner, without_replicas
 from roles.engine.autoscaling.past import history_of
-from roles.engine.autoscaling.problems import RULES, ScalingProblem, problems, vertical_resources
+from roles.engine.autoscaling.problems import problems, vertical_resources
 from roles.engine.autoscaling.read import APISERVICES_PATH, HPAS_PATH, VPAS_PATH, ScalingWorld, Target, read_autoscalers
 from roles.engine.autoscaling.room import more_pods, room_problem, template_of
+from roles.engine.autoscaling.rules import ScalingRule
 from roles.engine.autoscaling.vertical import (
     IN_PLACE,
     PROVIDED,
@@ -57,7 +58,6 @@ __all__ = [
     "LAST_APPLIED",
     "LEASE",
     "PROVIDED",
-    "RULES",
     "VPA",
     "VPAS_PATH",
     "Autoscaler",
@@ -87,7 +87,7 @@ __all__ = [
     "Sample",
     "ScalingController",
     "ScalingHistory",
-    "ScalingProblem",
+    "ScalingRule",
     "ScalingRules",
     "ScalingScene",
     "ScalingWorld",

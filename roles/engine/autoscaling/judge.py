@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from roles.engine.autoscaling.calculator import MetricResult
 from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
 from roles.engine.autoscaling.model import ODD, Autoscaler, ScalingController, amount
-from roles.engine.autoscaling.problems import ScalingProblem, not_judged, problems
+from roles.engine.autoscaling.problems import not_judged, problems
 from roles.engine.autoscaling.read import ScalingWorld
-from roles.engine.autoscaling.room import room_problem
+from roles.engine.findings import Finding, Severity
 from roles.engine.placement import ClusterView
 
 
@@ -21,7 +20,7 @@ class JudgedAutoscaler:
 
     scene: ScalingScene
     decision: Decision
-    problems: tuple[ScalingProblem, ...]
+    problems: tuple[Finding, ...]
 
     @property
     def autoscaler(self) -> Autoscaler:
@@ -30,7 +29,7 @@ class JudgedAutoscaler:
     @property
     def works(self) -> bool:
         """Nothing stops it: no problem is critical, and each metric has a value."""
-        return self.decision.works and all(one.severity != "critical" for one in self.problems)
+        return self.decision.works and all(one.severity is not Severity.critical for one in self.problems)
 
     @property
     def differs(self) -> str:
@@ -48,29 +47,14 @@ def judge(world: ScalingWorld, controller: ScalingController, now: datetime, vie
     found = []
     for scene in world.scenes:
         try:
-            found.append(_judged(scene, world, controller, now, view))
+            decision = decide(scene, controller, now)
+            found.append(JudgedAutoscaler(scene, decision, tuple(problems(scene, decision, controller, world, view))))
         except ODD as error:
             item = scene.autoscaler
             problem = not_judged(str(item), error)
             decision = Decision(scene.scale.spec if scene.scale else None, 0, item.maximum, unknown=(problem.why,))
             found.append(JudgedAutoscaler(scene, decision, (problem,)))
     return found
-
-
-def _judged(
-    scene: ScalingScene, world: ScalingWorld, controller: ScalingController, now: datetime, view: ClusterView | None
-) -> JudgedAutoscaler:
-    decision = decide(scene, controller, now)
-    listed = problems(scene, decision, controller, world)
-    if view is not None and scene.scale is not None:
-        room = room_problem(scene, world, view)
-        if room is not None:
-            rule, severity, why, way_out, other = room
-            listed = [*listed, ScalingProblem(rule, severity, (str(scene.autoscaler), other), why, way_out)]
-    return JudgedAutoscaler(scene, decision, tuple(sorted(listed, key=lambda one: _ORDER[one.severity])))
-
-
-_ORDER: Mapping[str, int] = {"critical": 0, "warning": 1, "note": 2}
 
 
 @dataclass(frozen=True)

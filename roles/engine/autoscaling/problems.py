@@ -1,15 +1,14 @@
 """What keeps an autoscaler from working, or will surprise its owner: each with its objects, the values, the rule, and the way out. Pure.
 
-docs/autoscaling.md has a row for each rule. Critical: the autoscaler does nothing now. Warning: it works in part, or will stop. Note: it
-works otherwise than many expect.
+The table is rules.py.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from roles.engine.autoscaling.calculator import has_pod_level_requests, is_running_and_ready, requesting_containers
 from roles.engine.autoscaling.decide import Decision, ScalingScene
@@ -17,47 +16,16 @@ from roles.engine.autoscaling.model import Autoscaler, MetricSpec, NoReading, Sc
 from roles.engine.autoscaling.owners import replicas_owner
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import ScalingWorld, Target
-from roles.engine.autoscaling.room import alive, limit_problems, quota_problems
+from roles.engine.autoscaling.room import alive, limit_problems, quota_problems, room_problem
+from roles.engine.autoscaling.rules import IN_THE_AUTOSCALER, ScalingRule
 from roles.engine.autoscaling.strays import INJECTED, sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
 from roles.engine.disruption import Stray, by_owner
+from roles.engine.findings import Finding, Severity, worst_first
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
 from roles.engine.kube.pods import node_of
+from roles.engine.placement import ClusterView
 
-Severity = Literal["critical", "warning", "note"]
-#: The rules by name; docs/autoscaling.md has a row for each.
-RULES = (
-    "no-target",
-    "no-selector",
-    "two-autoscalers",
-    "foreign-pods",
-    "metrics-api",
-    "no-metric",
-    "missing-request",
-    "no-container",
-    "no-sample",
-    "not-handled",
-    "not-judged",
-    "disabled-at-zero",
-    "vertical-autoscaler",
-    "two-vertical-autoscalers",
-    "no-recommendation",
-    "updater-waits",
-    "no-in-place",
-    "fixed",
-    "replicas-owner",
-    "quota",
-    "limit-range",
-    "no-room",
-    "no-node",
-    "memory",
-    "at-maximum",
-    "starts-slowly",
-)
-#: Rules whose way out is an edit of the autoscaler.
-_IN_THE_AUTOSCALER = frozenset(
-    ("no-target", "two-autoscalers", "no-metric", "no-container", "fixed", "quota", "no-room", "no-node", "memory", "at-maximum")
-)
 _FEW = 4
 #: Characters of what a scheduler says.
 _LONGEST = 300
@@ -66,20 +34,6 @@ _WHAT = {
     CUSTOM: "install an adapter for custom metrics, such as prometheus-adapter, and see its APIService",
     EXTERNAL: "install an adapter for external metrics, such as KEDA or prometheus-adapter, and see its APIService",
 }
-
-
-@dataclass(frozen=True)
-class ScalingProblem:
-    """One finding. `rule`: one of RULES; `objects`: `KIND NAMESPACE/NAME`, the autoscaler first."""
-
-    rule: str
-    severity: Severity
-    objects: tuple[str, ...]
-    why: str
-    way_out: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.why}; {self.way_out}"
 
 
 @dataclass(frozen=True)
@@ -143,10 +97,9 @@ class _Look:
         above = owner_ref(self.target.item) if self.target.item else None
         return f"{above}, whose controller writes {self.workload}" if above else f"the template of {self.workload}"
 
-    def problem(self, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> ScalingProblem:
-        if self.owner and rule in _IN_THE_AUTOSCALER:
-            way_out += self.in_owner
-        return ScalingProblem(rule, severity, (str(self.item), *others), why, way_out)
+    def objects(self, *others: str) -> tuple[str, ...]:
+        """The autoscaler, and others."""
+        return str(self.item), *others
 
 
 def owner_of(item: Autoscaler) -> OwnerRef | None:
@@ -154,33 +107,33 @@ def owner_of(item: Autoscaler) -> OwnerRef | None:
     return owner_ref(item.raw) if item.raw else None
 
 
-def not_judged(name: str, error: Exception) -> ScalingProblem:
+def not_judged(name: str, error: Exception) -> Finding:
     """An autoscaler, or what belongs to it, has a value that daytwo cannot read."""
-    return ScalingProblem(
-        "not-judged", "warning", (name,), f"it cannot be judged: {type(error).__name__}: {str(error)[:200]}",
-        "correct that value in the autoscaler, in its workload or in the status of its pods",
-    )  # fmt: skip
+    return ScalingRule.NOT_JUDGED.found((name,), f"it cannot be judged: {type(error).__name__}: {str(error)[:200]}")
 
 
-def problems(scene: ScalingScene, decision: Decision, controller: ScalingController, world: ScalingWorld) -> list[ScalingProblem]:
-    """All problems of one autoscaler, the worst first."""
+def problems(
+    scene: ScalingScene, decision: Decision, controller: ScalingController, world: ScalingWorld, view: ClusterView | None = None
+) -> list[Finding]:
+    """All problems of one autoscaler, the worst first. `view`: the nodes and pods of the cluster; without it, no room is looked for."""
     look = _Look(scene, decision, controller, world, world.targets.get(scene.autoscaler.key, Target()))
-    if scene.scale is None:
-        return [*_no_target(look)]
-    found = [
-        *_selector(look),
-        *_strays(look),
-        *_metrics(look),
-        *_without_node(look),
-        *_handled(look),
-        *_bounds(look),
-        *_vertical(look),
-        *_owner(look),
-    ]
-    found += [look.problem(*one) for one in (*quota_problems(scene, world), *limit_problems(scene, world))]
-    found += _habits(look)
-    order = ("critical", "warning", "note")
-    return sorted(found, key=lambda one: order.index(one.severity))
+    found = [*_judged(look, view)]
+    if look.owner:
+        found = [replace(one, way_out=one.way_out + look.in_owner) if one.rule in IN_THE_AUTOSCALER else one for one in found]
+    return worst_first(found)
+
+
+def _judged(look: _Look, view: ClusterView | None) -> Iterator[Finding]:
+    if look.scene.scale is None:
+        yield from _no_target(look)
+        return
+    for judge in (_selector, _strays, _metrics, _without_node, _handled, _bounds, _vertical, _owner):
+        yield from judge(look)
+    yield from quota_problems(look.scene, look.world)
+    yield from limit_problems(look.scene, look.world)
+    yield from _habits(look)
+    if view is not None:
+        yield from room_problem(look.scene, look.world, view)
 
 
 def _few(names: Sequence[str]) -> str:
@@ -191,24 +144,22 @@ def _few(names: Sequence[str]) -> str:
 # ---- target and pods
 
 
-def _no_target(look: _Look) -> Iterator[ScalingProblem]:
+def _no_target(look: _Look) -> Iterator[Finding]:
     target = look.item.target
-    yield look.problem(
-        "no-target", "critical", f"the scale of {target.kind} {target.name} ({target.api_version}) cannot be read: "
+    yield ScalingRule.NO_TARGET.found(
+        look.objects(look.workload), f"the scale of {target.kind} {target.name} ({target.api_version}) cannot be read: "
         f"{look.scene.scale_problem}",
         f"correct scaleTargetRef, create {look.workload}, or remove the autoscaler; a DaemonSet, Job or CRD without a scale cannot "
         f"be scaled",
-        look.workload,
     )  # fmt: skip
 
 
-def _selector(look: _Look) -> Iterator[ScalingProblem]:
+def _selector(look: _Look) -> Iterator[Finding]:
     assert look.scene.scale is not None
     if not look.scene.scale.selector or look.scene.selector_problem:
         why = f"cannot be read ({look.scene.selector_problem})" if look.scene.selector_problem else "is empty"
-        yield look.problem(
-            "no-selector", "critical", f"the selector in the scale of {look.workload} {why}, so no pod and no metric is found",
-            "set status.selector of its scale (of a CRD: labelSelectorPath), or scale another workload", look.workload,
+        yield ScalingRule.NO_SELECTOR.found(
+            look.objects(look.workload), f"the selector in the scale of {look.workload} {why}, so no pod and no metric is found",
         )  # fmt: skip
     if others := look.rivals:
         told = _few([f"autoscaler {one}" for one in others])
@@ -217,11 +168,10 @@ def _selector(look: _Look) -> Iterator[ScalingProblem]:
             if look.scene.shared_with
             else f"{told} also scales {look.workload}: the controller stops both as soon as it has pods (AmbiguousSelector)"
         )
-        yield look.problem(
-            "two-autoscalers", "critical", why,
+        yield ScalingRule.TWO_AUTOSCALERS.found(
+            look.objects(*(f"HorizontalPodAutoscaler {one}" for one in others)), why,
             f"keep one: put all metrics into it, and remove the other: {_removal(look)}; or give the workloads selectors that do not "
             "overlap",
-            *(f"HorizontalPodAutoscaler {one}" for one in others),
         )  # fmt: skip
 
 
@@ -234,29 +184,31 @@ def _removal(look: _Look) -> str:
     return f"kubectl delete hpa -n {namespace} {name}" if key else f"delete {owners[keys[0]]}"
 
 
-def _strays(look: _Look) -> Iterator[ScalingProblem]:
+def _strays(look: _Look) -> Iterator[Finding]:
     """Pods of others that the selector matches by accident."""
     for owner, found in by_owner(look.strays).items():
         names, several = _few([one.name for one in found]), len(found) > 1
         selector = look.scene.scale.selector if look.scene.scale else ""
         them = "them" if several else "it"
-        yield look.problem(
-            "foreign-pods", "warning",
+        yield ScalingRule.FOREIGN_PODS.found(
+            look.objects(owner),
             f"{names} {'belong' if several else 'belongs'} to {owner if found[0].owner else 'nobody'}, and the selector of "
             f"{look.workload} ({selector}) matches {them}: the autoscaler counts {them} as the workload's",
-            f"{found[0].labels_elsewhere}; or give {look.workload} a narrower selector", owner,
+            f"{found[0].labels_elsewhere}; or give {look.workload} a narrower selector",
         )  # fmt: skip
 
 
 # ---- metrics
 
 
-def _metrics(look: _Look) -> Iterator[ScalingProblem]:
+def _metrics(look: _Look) -> Iterator[Finding]:
     groups = {API_OF[one.type] for one in look.item.metrics if one.type in API_OF}
     broken = {group: why for group in sorted(groups) if (why := look.world.metrics_apis.get(group, ""))}
     for group, why in broken.items():
         names = _few([one.title for one in look.item.metrics if API_OF.get(one.type) == group])
-        yield look.problem("metrics-api", "critical", f"the metrics API {group} does not serve, which {names} needs: {why}", _WHAT[group])
+        yield ScalingRule.METRICS_API.found(
+            look.objects(), f"the metrics API {group} does not serve, which {names} needs: {why}", _WHAT[group],
+        )  # fmt: skip
     for metric, reading in zip(look.item.metrics, look.scene.readings, strict=False):
         if metric.is_resource:
             yield from _requests(look, metric)
@@ -271,7 +223,7 @@ def _metrics(look: _Look) -> Iterator[ScalingProblem]:
             yield from _samples(look, metric, row.groups.missing, row.groups.unready, row.message)
 
 
-def _no_metric(look: _Look, metric: MetricSpec, reading: NoReading) -> ScalingProblem:
+def _no_metric(look: _Look, metric: MetricSpec, reading: NoReading) -> Finding:
     group = API_OF.get(metric.type, RESOURCE)
     if metric.is_resource:
         way_out = (
@@ -281,10 +233,10 @@ def _no_metric(look: _Look, metric: MetricSpec, reading: NoReading) -> ScalingPr
         way_out = (
             f"list what the adapter has: kubectl get --raw /apis/{group}/v1beta1; correct the name or the selector, or the adapter's rules"
         )
-    return look.problem("no-metric", "critical", f"{metric.title}: {reading.why}", way_out)
+    return ScalingRule.NO_METRIC.found(look.objects(), f"{metric.title}: {reading.why}", way_out)
 
 
-def _requests(look: _Look, metric: MetricSpec) -> Iterator[ScalingProblem]:
+def _requests(look: _Look, metric: MetricSpec) -> Iterator[Finding]:
     """Requests that a Utilization needs, in pods and in the template; and the container of a ContainerResource."""
     template = _template(look.target.item)
     places = [*((f"pod {pod['metadata']['name']}", pod) for pod in look.scene.pods), *([("the template", template)] if template else [])]
@@ -307,12 +259,11 @@ def _requests(look: _Look, metric: MetricSpec) -> Iterator[ScalingProblem]:
         if of_stray:
             yield _stray_request(look, metric, foreign[of_stray], name, why)
             continue
-        yield look.problem(
-            "missing-request", "critical" if in_pods else "warning", why,
-            _where_to_request(look, metric.name, name)
+        yield ScalingRule.MISSING_REQUEST.found(
+            look.objects(look.workload), why, _where_to_request(look, metric.name, name)
             + ("" if metric.container else ", or measure one container only (ContainerResource), or use an average value instead of "
             "a percentage") + look.in_owner,
-            look.workload,
+            Severity.critical if in_pods else Severity.warning,
         )  # fmt: skip
 
 
@@ -327,31 +278,30 @@ def _where_to_request(look: _Look, resource: str, container: str) -> str:
 
 def _without_container(
     look: _Look, metric: MetricSpec, places: Sequence[tuple[str, Object]], foreign: Mapping[str, Stray]
-) -> Iterator[ScalingProblem]:  # fmt: skip
+) -> Iterator[Finding]:  # fmt: skip
     without = [place for place, pod in places if metric.container not in [one.get("name") for one in requesting_containers(pod)]]
     own = [place for place in without if place.removeprefix("pod ") not in foreign]
     if own:
         known = _few([str(one.get("name")) for one in requesting_containers(places[-1][1])])
-        yield look.problem(
-            "no-container", "critical" if any(one.startswith("pod ") for one in own) else "warning",
-            f"{metric}: {_few(own)} has no container {metric.container}", f"name one that it has: {known}", look.workload,
+        yield ScalingRule.NO_CONTAINER.found(
+            look.objects(look.workload), f"{metric}: {_few(own)} has no container {metric.container}", f"name one that it has: {known}",
+            Severity.critical if any(one.startswith("pod ") for one in own) else Severity.warning,
         )  # fmt: skip
     for stray in (foreign[place.removeprefix("pod ")] for place in without if place not in own):
-        yield look.problem(
-            "no-container", "critical",
+        yield ScalingRule.NO_CONTAINER.found(
+            look.objects(stray.whose),
             f"{metric}: pod {stray.name} has no container {metric.container}; the pod is of {stray.whose}, and the selector of "
             f"{look.workload} matches it",
-            f"{stray.labels_elsewhere}; or give {look.workload} a narrower selector", stray.whose,
+            f"{stray.labels_elsewhere}; or give {look.workload} a narrower selector",
         )  # fmt: skip
 
 
-def _stray_request(look: _Look, metric: MetricSpec, stray: Stray, container: str, why: str) -> ScalingProblem:
+def _stray_request(look: _Look, metric: MetricSpec, stray: Stray, container: str, why: str) -> Finding:
     """A pod that is not the target's stops the metric. Another metric is no way out: the template has no such container."""
-    return look.problem(
-        "missing-request", "critical", f"{why}; the pod is of {stray.whose}, and the selector of {look.workload} matches it",
+    return ScalingRule.MISSING_REQUEST.found(
+        look.objects(stray.whose), f"{why}; the pod is of {stray.whose}, and the selector of {look.workload} matches it",
         f"{stray.labels_elsewhere}; or set requests.{metric.name} of container {container} in {stray.whose}; or give {look.workload} a "
         "narrower selector",
-        stray.whose,
     )  # fmt: skip
 
 
@@ -377,12 +327,12 @@ def _template(item: Object | None) -> dict[str, Any] | None:
     return {"metadata": {"name": "template"}, "spec": template.get("spec") or {}} if isinstance(template, Mapping) else None
 
 
-def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: Sequence[str], message: str) -> Iterator[ScalingProblem]:
+def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: Sequence[str], message: str) -> Iterator[Finding]:
     alive = {str(pod["metadata"]["name"]) for pod in look.pods}
     lost = [name for name in missing if name in alive]
     if lost:
-        yield look.problem(
-            "no-sample", "warning",
+        yield ScalingRule.NO_SAMPLE.found(
+            look.objects(),
             f"{metric.title}: no sample of {_few(lost)}; such a pod counts as idle when scaling up and as fully used when scaling down",
             "new pods have one after two scrapes; else check the kubelet of its node: kubectl get --raw "
             "/api/v1/nodes/NODE/proxy/metrics/resource",
@@ -392,16 +342,16 @@ def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: S
         if waits:
             yield _none_counts(look, metric, waits)
         else:
-            yield look.problem(
-                "no-sample", "warning", f"{metric.title}: no pod counts yet: {_few(unready)} became Ready a moment ago",
-                "wait until they have a whole sample since then", look.workload,
+            yield ScalingRule.NO_SAMPLE.found(
+                look.objects(look.workload), f"{metric.title}: no pod counts yet: {_few(unready)} became Ready a moment ago",
+                "wait until they have a whole sample since then",
             )  # fmt: skip
 
 
-def _none_counts(look: _Look, metric: MetricSpec, waits: Sequence[str]) -> ScalingProblem:
-    return look.problem(
-        "no-sample", "critical", f"{metric.title}: none of its pods counts: {_few(waits)} is Pending, or not Ready since its start",
-        f"see why: kubectl describe pod -n {look.item.namespace} {waits[0]}", look.workload,
+def _none_counts(look: _Look, metric: MetricSpec, waits: Sequence[str]) -> Finding:
+    return ScalingRule.NO_SAMPLE.found(
+        look.objects(look.workload), f"{metric.title}: none of its pods counts: {_few(waits)} is Pending, or not Ready since its start",
+        f"see why: kubectl describe pod -n {look.item.namespace} {waits[0]}", Severity.critical,
     )  # fmt: skip
 
 
@@ -415,14 +365,14 @@ def _ready(look: _Look) -> set[str]:
     return {str(pod["metadata"]["name"]) for pod in look.pods if is_running_and_ready(pod)}
 
 
-def _without_node(look: _Look) -> Iterator[ScalingProblem]:
+def _without_node(look: _Look) -> Iterator[Finding]:
     """Pods that the scheduler has looked at, and found no node for."""
     waits = {str(pod["metadata"]["name"]): said for pod in look.pods if (said := refused_by_scheduler(pod)) is not None}
     if waits:
         name = min(waits)
-        yield look.problem(
-            "no-node", "warning", f"no node takes {_few(list(waits))}: {waits[name]}; it counts as idle when scaling up",
-            f"see why: kubectl describe pod -n {look.item.namespace} {name}; add nodes, request less, or lower maxReplicas", look.workload,
+        yield ScalingRule.NO_NODE.found(
+            look.objects(look.workload), f"no node takes {_few(list(waits))}: {waits[name]}; it counts as idle when scaling up",
+            f"see why: kubectl describe pod -n {look.item.namespace} {name}; add nodes, request less, or lower maxReplicas",
         )  # fmt: skip
 
 
@@ -439,13 +389,13 @@ def refused_by_scheduler(pod: Object) -> str | None:
 # ---- the controller
 
 
-def _handled(look: _Look) -> Iterator[ScalingProblem]:
+def _handled(look: _Look) -> Iterator[Finding]:
     idle = look.controller.idle
     if idle is not None:
-        yield look.problem("not-handled", "critical", idle.why, idle.way_out)
+        yield ScalingRule.NOT_HANDLED.found(look.objects(), idle.why, idle.way_out)
     elif not look.item.status.conditions:
-        yield look.problem(
-            "not-handled", "critical", "the controller has not set any condition on it",
+        yield ScalingRule.NOT_HANDLED.found(
+            look.objects(), "the controller has not set any condition on it",
             f"a new autoscaler is read within {look.controller.sync_period:g} s; else check kube-controller-manager: its log, its "
             f"leader, and "
             "whether --controllers leaves out horizontal-pod-autoscaler-controller",
@@ -454,45 +404,42 @@ def _handled(look: _Look) -> Iterator[ScalingProblem]:
         yield _at_zero(look)
 
 
-def _at_zero(look: _Look) -> ScalingProblem:
+def _at_zero(look: _Look) -> Finding:
     """With somebody who scales the workload to 0 and back, this is the normal state of an idle service."""
     why = f"{look.workload} has 0 replicas, so the autoscaler is off (ScalingDisabled)"
     if keeper := look.keeper:
         above = owner_ref(look.target.item) if look.target.item else None
         which = "the workload" if keeper == above else "the autoscaler" if keeper == look.owner else "another autoscaler of it"
-        return look.problem(
-            "disabled-at-zero", "note", f"{why}: {keeper} owns {which}, and its controller scales it to 0 and back",
-            f"if it should run, change {keeper}; more replicas by hand do not last", look.workload, str(keeper),
+        return ScalingRule.DISABLED_AT_ZERO.found(
+            look.objects(look.workload, str(keeper)), f"{why}: {keeper} owns {which}, and its controller scales it to 0 and back",
+            f"if it should run, change {keeper}; more replicas by hand do not last", Severity.note,
         )  # fmt: skip
     if tool := sleeper(look.target.item):
-        return look.problem(
-            "disabled-at-zero", "note", f"{why}: its annotations say that {tool} did it on purpose",
-            f"if it should run, wake it with {tool}", look.workload,
+        return ScalingRule.DISABLED_AT_ZERO.found(
+            look.objects(look.workload), f"{why}: its annotations say that {tool} did it on purpose",
+            f"if it should run, wake it with {tool}", Severity.note,
         )  # fmt: skip
-    return look.problem(
-        "disabled-at-zero", "warning", why,
+    return ScalingRule.DISABLED_AT_ZERO.found(
+        look.objects(look.workload), why,
         f"to turn it on: kubectl scale -n {look.item.namespace} {look.item.target.kind.lower()}/{look.item.target.name} "
-        f"--replicas={max(look.item.minimum, 1)}", look.workload,
+        f"--replicas={max(look.item.minimum, 1)}",
     )  # fmt: skip
 
 
-def _bounds(look: _Look) -> Iterator[ScalingProblem]:
+def _bounds(look: _Look) -> Iterator[Finding]:
     item = look.item
     if item.minimum == item.maximum:
-        yield look.problem(
-            "fixed", "warning", f"minReplicas and maxReplicas are both {item.minimum}: it never scales", "raise maxReplicas, or remove it"
-        )  # fmt: skip
+        yield ScalingRule.FIXED.found(look.objects(), f"minReplicas and maxReplicas are both {item.minimum}: it never scales")
     recommended = look.decision.recommended
     if recommended is not None and recommended > item.maximum and look.decision.lowest >= item.maximum:
         leading = look.decision.leading
-        yield look.problem(
-            "at-maximum", "note",
+        yield ScalingRule.AT_MAXIMUM.found(
+            look.objects(),
             f"the metrics ask for {recommended} pods, and maxReplicas is {item.maximum}" + (f" ({leading.now})" if leading else ""),
-            "raise maxReplicas if nodes and quotas have room, or give each pod more",
         )  # fmt: skip
 
 
-def _vertical(look: _Look) -> Iterator[ScalingProblem]:
+def _vertical(look: _Look) -> Iterator[Finding]:
     for vpa in look.world.vpas or ():
         namespace, name = namespace_and_name(vpa)
         spec = vpa.get("spec") or {}
@@ -504,13 +451,12 @@ def _vertical(look: _Look) -> Iterator[ScalingProblem]:
             continue
         both = sorted(vertical_resources(spec) & {one.name for one in look.item.metrics if one.is_resource and one.utilization is not None})
         if both:
-            yield look.problem(
-                "vertical-autoscaler", "warning",
+            yield ScalingRule.VERTICAL.found(
+                look.objects(f"{VPA} {namespace}/{name}"),
                 f"{VPA} {namespace}/{name} (mode {mode}) changes the {' and '.join(both)} request of the same pods, by which the "
                 f"autoscaler "
                 "divides: each change of the request changes the count, and the other way round",
                 f"set its updateMode to Off, or its controlledResources to others than {' and '.join(both)}, or scale by another metric",
-                f"{VPA} {namespace}/{name}",
             )  # fmt: skip
 
 
@@ -525,28 +471,27 @@ def vertical_resources(spec: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _owner(look: _Look) -> Iterator[ScalingProblem]:
+def _owner(look: _Look) -> Iterator[Finding]:
     owner = replicas_owner(look.target.item)
     if owner is not None and owner.resets:
-        yield look.problem("replicas-owner", "warning", owner.why(look.workload), owner.way_out(look.workload), look.workload)
+        yield ScalingRule.REPLICAS_OWNER.found(look.objects(look.workload), owner.why(look.workload), owner.way_out(look.workload))
 
 
-def _habits(look: _Look) -> Iterator[ScalingProblem]:
+def _habits(look: _Look) -> Iterator[Finding]:
     for metric in look.item.metrics:
         if metric.is_resource and metric.name == "memory":
-            yield look.problem(
-                "memory", "note", f"{metric}: more pods lower it only if the load is shared; most programs never give memory back, "
+            yield ScalingRule.MEMORY.found(
+                look.objects(), f"{metric}: more pods lower it only if the load is shared; most programs never give memory back, "
                 f"so the count "
                 "goes up and stays up",
-                "use it only for programs whose memory follows their load; watch that the average falls after a scale-up",
             )  # fmt: skip
     slow = look.controller.cpu_initialization
     elsewhere = {str(pod["metadata"]["name"]) for pod in look.pods if refused_by_scheduler(pod) is not None}
     rows = [row for row in look.decision.rows if row.metric.name == "cpu" and row.valid]
     names = [name for row in rows for name in row.groups.unready if name not in elsewhere]
     if names:
-        yield look.problem(
-            "starts-slowly", "note",
+        yield ScalingRule.STARTS_SLOWLY.found(
+            look.objects(),
             f"cpu: {_few(names)} does not count yet: Pending, not Ready, or without a whole sample since it became Ready (in the "
             f"first {slow:g} s)",
             f"it counts as idle when scaling up; if it stays so, see why: kubectl describe pod -n {look.item.namespace} {min(names)}; if "

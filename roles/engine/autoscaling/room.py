@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from roles.engine import kube
 from roles.engine.autoscaling.created import CONTAINERS, as_created, quantity, refused
 from roles.engine.autoscaling.decide import ScalingScene
+from roles.engine.autoscaling.rules import ScalingRule
+from roles.engine.findings import Finding
 from roles.engine.kube import Object, amounts, namespace_and_name
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.kube.resources import requests as pod_requests
@@ -19,8 +21,6 @@ from roles.engine.placement import ClusterView, place_all
 if TYPE_CHECKING:
     from roles.engine.autoscaling.read import ScalingWorld
 
-#: The fields of a problem: rule, severity, why, way out, further objects.
-Found = tuple[str, Literal["critical", "warning", "note"], str, str, str]
 #: More pods than these are not placed one by one: what has room for so many has room.
 MOST_PLACED = 60
 _FEW_REASONS = 3
@@ -53,7 +53,7 @@ def alive(scene: ScalingScene) -> list[Object]:
 # ---- quotas
 
 
-def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Found]:
+def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Finding]:
     """Quotas that end before maxReplicas."""
     pod = _pod(scene, world)
     count = more_pods(scene)
@@ -79,23 +79,21 @@ def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Found]:
             continue
         for resource in hard:
             if without := _unnamed(pod, resource):
-                yield (
-                    "quota", "warning",
+                yield ScalingRule.QUOTA.found(
+                    (str(scene.autoscaler), f"ResourceQuota {namespace}/{name}"),
                     f"ResourceQuota {namespace}/{name} refuses new pods: it limits {resource}, and {' and '.join(without)} has none",
                     f"set it in the template of {scene.autoscaler.target.kind} {namespace}/{scene.autoscaler.target.name}, or give the "
                     "namespace a LimitRange with a default",
-                    f"ResourceQuota {namespace}/{name}",
                 )  # fmt: skip
         for resource, limit in hard.items():
             one, taken = each.get(resource), used.get(resource, Fraction(0))
             if not one or limit >= taken + one * count:
                 continue
             fits = max(0, int((limit - taken) / one))
-            yield (
-                "quota", "warning",
+            yield ScalingRule.QUOTA.found(
+                (str(scene.autoscaler), f"ResourceQuota {namespace}/{name}"),
                 f"ResourceQuota {namespace}/{name} allows {quantity(resource, limit)}, {quantity(resource, taken)} are used, and each pod "
                 f"takes {quantity(resource, one)}: {fits} more fit, and maxReplicas {scene.autoscaler.maximum} needs {count} more",
-                "raise the quota, or lower maxReplicas", f"ResourceQuota {namespace}/{name}",
             )  # fmt: skip
 
 
@@ -131,7 +129,7 @@ def _counted(pod: Object) -> dict[str, Fraction]:
 # ---- limit ranges
 
 
-def limit_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Found]:
+def limit_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Finding]:
     """Limit ranges that refuse a new pod of the template (plugin/pkg/admission/limitranger)."""
     pod = _pod(scene, world)
     if pod is None:
@@ -142,23 +140,21 @@ def limit_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Found]:
             continue
         for rule in (item.get("spec") or {}).get("limits") or ():
             for why in refused(pod, rule):
-                yield (
-                    "limit-range", "warning", f"LimitRange {namespace}/{name} refuses new pods: {why}",
-                    "correct the template's resources, or the LimitRange", f"LimitRange {namespace}/{name}",
-                )  # fmt: skip
+                place = f"LimitRange {namespace}/{name}"
+                yield ScalingRule.LIMIT_RANGE.found((str(scene.autoscaler), place), f"{place} refuses new pods: {why}")
 
 
 # ---- nodes
 
 
-def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) -> Found | None:
-    """Pods up to maxReplicas that no node can take, also those that exist and wait for a node. None too if daytwo cannot judge it; their
-    volumes are not judged."""
+def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) -> Iterator[Finding]:
+    """Pods up to maxReplicas that no node can take, also those that exist and wait for a node. Nothing too if daytwo cannot judge it;
+    their volumes are not judged."""
     pod = _pod(scene, world)
     waiting = [one for one in alive(scene) if not node_of(one)]
     count = min(more_pods(scene) + len(waiting), MOST_PLACED)
     if pod is None or not count:
-        return None
+        return
     wanted = [{**pod, "metadata": {**pod["metadata"], "name": f"{scene.autoscaler.target.name}-new-{number}"}} for number in range(count)]
     own = {kube.uid(one) for one in waiting}
     view = replace(view, pods=[one for one in view.pods if kube.uid(one) not in own])
@@ -167,17 +163,14 @@ def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) ->
         if fits >= count:
             fits, why = _together(wanted, view)
     except ValueError:
-        return None
-    if fits >= count:
-        return None
-    return (
-        "no-room", "warning",
-        f"maxReplicas {scene.autoscaler.maximum} needs {count} more pods"
-        + (f" on nodes ({len(waiting)} of them exist, without one)" if waiting else "")
-        + f", and the nodes have room for {fits}: {why}",
-        "lower maxReplicas, add nodes, or request less", f"{scene.autoscaler.target.kind} "
-        f"{scene.autoscaler.namespace}/{scene.autoscaler.target.name}",
-    )  # fmt: skip
+        return
+    if fits < count:
+        yield ScalingRule.NO_ROOM.found(
+            (str(scene.autoscaler), f"{scene.autoscaler.target.kind} {scene.autoscaler.namespace}/{scene.autoscaler.target.name}"),
+            f"maxReplicas {scene.autoscaler.maximum} needs {count} more pods"
+            + (f" on nodes ({len(waiting)} of them exist, without one)" if waiting else "")
+            + f", and the nodes have room for {fits}: {why}",
+        )  # fmt: skip
 
 
 def _on_each_node(wanted: Sequence[Object], view: ClusterView) -> tuple[int, str]:

@@ -1,6 +1,6 @@
 """What keeps a VerticalPodAutoscaler from working, or makes it harmful. Pure.
 
-The rules are among those of problems.py; docs/autoscaling.md has a row for each.
+The table is rules.py.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from fractions import Fraction
 
 from roles.engine.autoscaling.created import range_rules
 from roles.engine.autoscaling.model import ODD
-from roles.engine.autoscaling.problems import ScalingProblem, Severity, not_judged, vertical_resources
+from roles.engine.autoscaling.problems import not_judged, vertical_resources
+from roles.engine.autoscaling.rules import ScalingRule
 from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
 from roles.engine.bounds import span
+from roles.engine.findings import Finding, Severity, worst_first
 from roles.engine.kube import amounts
 
 #: The first minor of Kubernetes that resizes pods in place by default (KEP-1287).
@@ -29,7 +31,7 @@ class JudgedVertical:
 
     scene: VerticalScene
     outlook: Outlook
-    problems: tuple[ScalingProblem, ...]
+    problems: tuple[Finding, ...]
 
     @property
     def vertical(self) -> Vertical:
@@ -37,7 +39,7 @@ class JudgedVertical:
 
     @property
     def works(self) -> bool:
-        return all(one.severity != "critical" for one in self.problems)
+        return all(one.severity is not Severity.critical for one in self.problems)
 
 
 def judge_vertical(scene: VerticalScene, now: datetime) -> JudgedVertical:
@@ -50,16 +52,11 @@ def judge_vertical(scene: VerticalScene, now: datetime) -> JudgedVertical:
 
 
 def _judged(scene: VerticalScene, now: datetime) -> JudgedVertical:
-    order = ("critical", "warning", "note")
     seen = outlook(scene, now)
     found = [*_workload(scene), *_two(scene), *_horizontal(scene), *_bounds(scene), *_in_place(scene), *_advised(scene, now)]
     if seen.state == "waits" and scene.vertical.advice is not None:
-        found.append(_problem(scene, "updater-waits", "warning", seen.text, _way_on(scene, seen)))
-    return JudgedVertical(scene, seen, tuple(sorted(found, key=lambda one: order.index(one.severity))))
-
-
-def _problem(scene: VerticalScene, rule: str, severity: Severity, why: str, way_out: str, *others: str) -> ScalingProblem:
-    return ScalingProblem(rule, severity, (str(scene.vertical), *others), why, way_out)
+        found.append(ScalingRule.UPDATER_WAITS.found((str(scene.vertical),), seen.text, _way_on(scene, seen)))
+    return JudgedVertical(scene, seen, tuple(worst_first(found)))
 
 
 def _way_on(scene: VerticalScene, seen: Outlook) -> str:
@@ -70,32 +67,32 @@ def _way_on(scene: VerticalScene, seen: Outlook) -> str:
     return f"see the pods: kubectl describe pods -n {scene.vertical.namespace}"
 
 
-def _workload(scene: VerticalScene) -> Iterator[ScalingProblem]:
+def _workload(scene: VerticalScene) -> Iterator[Finding]:
     item = scene.vertical
     if scene.problem:
-        yield _problem(
-            scene, "no-target", "critical", f"its workload {item.workload} cannot be read: {scene.problem}",
-            f"correct targetRef, create {item.workload}, or remove it", item.workload,
+        yield ScalingRule.NO_TARGET.found(
+            (str(scene.vertical), item.workload), f"its workload {item.workload} cannot be read: {scene.problem}",
+            f"correct targetRef, create {item.workload}, or remove it",
         )  # fmt: skip
 
 
-def _two(scene: VerticalScene) -> Iterator[ScalingProblem]:
+def _two(scene: VerticalScene) -> Iterator[Finding]:
     if not scene.others:
         return
     first = min((scene.vertical, *scene.others), key=lambda one: one.age)
     names = ", ".join(sorted(one.key for one in scene.others))
     mine = first.key == scene.vertical.key
-    yield _problem(
-        scene, "two-vertical-autoscalers", "warning" if mine else "critical",
+    yield ScalingRule.TWO_VERTICAL.found(
+        (str(scene.vertical), *(str(one) for one in scene.others)),
         f"{names} {'is' if len(scene.others) == 1 else 'are'} for the same pods of {scene.vertical.workload}: only the oldest counts, "
         f"{first.key}",
         f"keep one: kubectl delete vpa -n {scene.vertical.namespace} "
         f"{scene.vertical.name if not mine else scene.others[0].name}",
-        *(str(one) for one in scene.others),
+        Severity.warning if mine else Severity.critical,
     )  # fmt: skip
 
 
-def _horizontal(scene: VerticalScene) -> Iterator[ScalingProblem]:
+def _horizontal(scene: VerticalScene) -> Iterator[Finding]:
     item = scene.vertical
     if item.mode == "Off":
         return
@@ -104,22 +101,22 @@ def _horizontal(scene: VerticalScene) -> Iterator[ScalingProblem]:
         both = sorted(changed & {metric.name for metric in one.metrics if metric.is_resource and metric.utilization is not None})
         if both:
             text = " and ".join(both)
-            yield _problem(
-                scene, "vertical-autoscaler", "warning",
+            yield ScalingRule.VERTICAL.found(
+                (str(scene.vertical), str(one)),
                 f"{one} scales the same pods by a percentage of their {text} request, which this one changes (mode {item.mode}): each "
                 "change of the request changes the count, and the other way round",
-                f"set its mode to Off, or its resources to others than {text}, or scale by another metric", str(one),
+                f"set its mode to Off, or its resources to others than {text}, or scale by another metric",
             )  # fmt: skip
 
 
 # ---- bounds, and the namespace's LimitRanges
 
 
-def _bounds(scene: VerticalScene) -> Iterator[ScalingProblem]:
+def _bounds(scene: VerticalScene) -> Iterator[Finding]:
     """What the bounds force is not lowered to a LimitRange (capping.go: the policy is applied last), and the API server then refuses the
     pod: one that was evicted does not come back."""
     item = scene.vertical
-    severity: Severity = "critical" if item.mode != "Off" else "warning"
+    severity = Severity.critical if item.mode != "Off" else Severity.warning
     for policy in item.policies:
         if policy.get("mode") == "Off":
             continue
@@ -128,10 +125,10 @@ def _bounds(scene: VerticalScene) -> Iterator[ScalingProblem]:
             least, most = amounts.listed(policy.get("minAllowed")), amounts.listed(policy.get("maxAllowed"))
             for rule in range_rules(scene.limit_ranges, item.namespace):
                 for one, why in _beyond(least, most, rule.most, rule.least) if rule.type == "Container" else ():
-                    yield _problem(
-                        scene, "limit-range", severity,
+                    yield ScalingRule.LIMIT_RANGE.found(
+                        (str(scene.vertical), rule.place),
                         f"{why} for {who}, and {rule.place} {one}: the API server refuses such a pod, so an evicted one does not come back",
-                        "change the bounds, or the LimitRange", rule.place,
+                        "change the bounds, or the LimitRange", severity,
                     )  # fmt: skip
         except ValueError:
             continue
@@ -152,13 +149,13 @@ def _beyond(least: _Amounts, most: _Amounts, high: _Amounts, low: _Amounts) -> I
 # ---- in place, and the recommender
 
 
-def _in_place(scene: VerticalScene) -> Iterator[ScalingProblem]:
+def _in_place(scene: VerticalScene) -> Iterator[Finding]:
     item = scene.vertical
     if item.mode != IN_PLACE:
         return
     if scene.minor < IN_PLACE_MINOR:
-        yield _problem(
-            scene, "no-in-place", "critical",
+        yield ScalingRule.NO_IN_PLACE.found(
+            (str(scene.vertical),),
             f"mode {IN_PLACE} needs Kubernetes 1.{IN_PLACE_MINOR} or later, and this is 1.{scene.minor}: it evicts pods instead",
             "mode Initial or Recreate, or upgrade the cluster",
         )  # fmt: skip
@@ -172,22 +169,20 @@ def _in_place(scene: VerticalScene) -> Iterator[ScalingProblem]:
         }
     )
     if restarted:
-        yield _problem(
-            scene, "no-in-place", "note", f"a resize restarts {', '.join(restarted)} (resizePolicy RestartContainer)",
-            "resizePolicy NotRequired, if the program reads its limits while it runs", item.workload,
+        yield ScalingRule.NO_IN_PLACE.found(
+            (str(scene.vertical), item.workload), f"a resize restarts {', '.join(restarted)} (resizePolicy RestartContainer)",
+            "resizePolicy NotRequired, if the program reads its limits while it runs", Severity.note,
         )  # fmt: skip
 
 
-def _advised(scene: VerticalScene, now: datetime) -> Iterator[ScalingProblem]:
+def _advised(scene: VerticalScene, now: datetime) -> Iterator[Finding]:
     item = scene.vertical
     found = item.condition(PROVIDED)
     if scene.problem or (item.advice is not None and found is not None and found.status):
         return
-    severity: Severity = "critical"
-    if item.created is None or now - item.created < NEW:
-        severity = "note"
+    severity = Severity.note if item.created is None or now - item.created < NEW else Severity.critical
     if not scene.pods:
-        why, way_out, severity = "there is no pod to recommend for", f"scale {item.workload} up", "warning"
+        why, way_out, severity = "there is no pod to recommend for", f"scale {item.workload} up", Severity.warning
     elif not item.conditions:
         why = "no recommender has looked at it"
         way_out = "a recommender needs a minute; else see the pod vpa-recommender: its log, and whether the metrics API serves"
@@ -195,4 +190,4 @@ def _advised(scene: VerticalScene, now: datetime) -> Iterator[ScalingProblem]:
         said = "; ".join(f"{one}{f': {one.message}' if one.message else ''}" for one in item.conditions)
         why = f"the recommender has no recommendation ({said})"
         way_out = f"new pods need two minutes; else see kubectl top pods -n {item.namespace}"
-    yield _problem(scene, "no-recommendation", severity, why, way_out, item.workload)
+    yield ScalingRule.NO_RECOMMENDATION.found((str(scene.vertical), item.workload), why, way_out, severity)

@@ -18,7 +18,7 @@ from roles.engine.disruption.keepers import Keeper, Keeps
 from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
 from roles.engine.disruption.lint_budgets import lifted_by, overlaps, pods_per_node
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Scale, Unscaled
-from roles.engine.disruption.problem import HPA, RULES, Problem, Severity
+from roles.engine.disruption.problem import HPA
 from roles.engine.disruption.read import (
     BUDGETS_PATH,
     KINDS_OF_DISRUPTION,
@@ -28,6 +28,7 @@ from roles.engine.disruption.read import (
     read_disruption,
     read_lint,
 )
+from roles.engine.disruption.rules import DisruptionRule
 from roles.engine.disruption.strays import Stray, by_owner, strays_of, strays_text
 
 __all__ = [
@@ -40,19 +41,17 @@ __all__ = [
     "KINDS_OF_DISRUPTION",
     "KINDS_OF_LINT",
     "PDB",
-    "RULES",
     "BudgetState",
     "BudgetStatus",
     "Budgets",
     "Controller",
     "DisruptionObjects",
+    "DisruptionRule",
     "EvictionAnswer",
     "Keeper",
     "Keeps",
     "Numbers",
-    "Problem",
     "Scale",
-    "Severity",
     "Stray",
     "Unscaled",
     "budget_states",

@@ -13,29 +13,28 @@ from roles.engine.bounds import span
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState, scaled
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.owners import Controller, DisruptionObjects
-from roles.engine.disruption.problem import Problem, ReplicaRange, Scene, Severity, autoscaler, count, few, unhealthy
+from roles.engine.disruption.problem import ReplicaRange, Scene, autoscaler, count, few, unhealthy
+from roles.engine.disruption.rules import DEPLOY, DisruptionRule
 from roles.engine.disruption.strays import by_owner, strays_of, strays_text
+from roles.engine.findings import Finding, Severity
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.kube.pods import is_alive, is_over, node_of, stuck
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
 _QUIET = span(60)
-_DEPLOY = "deploys/disruption_budgets.py"
 
 
-def budget_problems(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+def budget_problems(state: BudgetState, scene: Scene) -> Iterator[Finding]:
     """All problems of one budget; an overlap with another budget is `overlaps`. Of a budget that a controller keeps they are notes that
     name the controller, without advice to change the budget."""
     for one in _problems(state, scene):
-        yield _kept(one, state) if state.keepers or (state.kept and one.rule == "needs-all") else one
+        if state.keepers or (state.kept and one.rule is DisruptionRule.NEEDS_ALL):
+            way_out = f"leave it to its keeper: {state.kept_by}; a drain asks again until drain_timeout"
+            one = replace(one, severity=Severity.note, way_out=way_out)
+        yield one
 
 
-def _kept(problem: Problem, state: BudgetState) -> Problem:
-    way_out = f"leave it to its keeper: {state.kept_by}; a drain asks again until drain_timeout"
-    return replace(problem, severity="note", way_out=way_out)
-
-
-def _problems(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+def _problems(state: BudgetState, scene: Scene) -> Iterator[Finding]:
     never = list(_never(state, scene))
     yield from never
     yield from _minimum(state, scene, bool(never))
@@ -54,8 +53,9 @@ def name_of(state: BudgetState) -> str:
     return f"PodDisruptionBudget {state.key}"
 
 
-def _problem(rule: str, severity: Severity, state: BudgetState, why: str, way_out: str, *more: str) -> Problem:
-    return Problem(rule, severity, (name_of(state), *more), why, way_out)
+def _of(state: BudgetState, *more: str) -> tuple[str, ...]:
+    """The objects of a finding."""
+    return name_of(state), *more
 
 
 def alive(state: BudgetState) -> list[Object]:
@@ -65,42 +65,37 @@ def alive(state: BudgetState) -> list[Object]:
 # ---- never
 
 
-def _never(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+def _never(state: BudgetState, scene: Scene) -> Iterator[Finding]:
     if not state.never:
         return
     pods = alive(state)
+    severity = Severity.critical if pods else Severity.warning
     blocks = f"no eviction of its {count(len(pods), 'pod')} can ever succeed, and a drain of their nodes never ends" if pods else ""
     if pods and state.kept:
         blocks = f"no eviction of its {count(len(pods), 'pod')} succeeds now"
     if state.problem:
-        way_out = f"let it select only pods of one kind of workload, or use min_available with a number ({_DEPLOY})"
+        way_out = f"let it select only pods of one kind of workload, or use min_available with a number ({DEPLOY})"
         foreign = strays_of(state, scene.live)
         why, out = strays_text(foreign)
-        yield _problem(
-            "no-scale", "critical" if pods else "warning", state, "; ".join(filter(None, (state.never, why, blocks))), out or way_out,
-            *by_owner(foreign),
-        )  # fmt: skip
+        why = "; ".join(filter(None, (state.never, why, blocks)))
+        yield DisruptionRule.NO_SCALE.found(_of(state, *by_owner(foreign)), why, out or way_out, severity)
     elif state.unmanaged and state.numbers.expected_pods <= 0:
-        way_out = f"use min_available with a number ({_DEPLOY}), or let a workload create the pods"
-        yield _problem("no-scale", "critical", state, f"{state.never}; {blocks}", way_out)
+        way_out = f"use min_available with a number ({DEPLOY}), or let a workload create the pods"
+        yield DisruptionRule.NO_SCALE.found(_of(state), f"{state.never}; {blocks}", way_out, Severity.critical)
     elif state.allows_none or state.has_no_rule:
-        severity: Severity = "critical" if pods else "warning"
-        way_out = (
-            "set max_unavailable to 1, so that one pod at a time may be away, or remove the budget, so that nothing limits how many are "
-            f"({_DEPLOY})"
-        )
-        yield _problem("allows-none", severity, state, f"{state.never}; {blocks or 'it selects no pods now'}", way_out)
+        why = f"{state.never}; {blocks or 'it selects no pods now'}"
+        yield DisruptionRule.ALLOWS_NONE.found(_of(state), why, severity=severity)
     elif not lifted_by(state, scene.live):
         if not state.only_scales:
             fewer = max(0, state.numbers.desired_healthy - 1)
             way_out = (
-                f"set min_available to {fewer} ({_DEPLOY}): one pod fewer is protected, and max_unavailable cannot be computed for them"
+                f"set min_available to {fewer} ({DEPLOY}): one pod fewer is protected, and max_unavailable cannot be computed for them"
             )
         elif len(pods) == 1:
-            way_out = f"run 2 replicas, or accept that its one pod is away for a moment: max_unavailable 1 ({_DEPLOY})"
+            way_out = f"run 2 replicas, or accept that its one pod is away for a moment: max_unavailable 1 ({DEPLOY})"
         else:
-            way_out = f"run more replicas, or set max_unavailable to 1 instead ({_DEPLOY}): one pod fewer is protected then"
-        yield _problem("needs-all", "critical", state, f"{state.rule}: {state.never}; {blocks}", way_out, *_controllers(state))
+            way_out = f"run more replicas, or set max_unavailable to 1 instead ({DEPLOY}): one pod fewer is protected then"
+        yield DisruptionRule.NEEDS_ALL.found(_of(state, *_controllers(state)), f"{state.rule}: {state.never}; {blocks}", way_out)
 
 
 def _controllers(state: BudgetState) -> list[str]:
@@ -130,7 +125,7 @@ def _needs(state: BudgetState, scale: int) -> int:
     return scaled(spec["minAvailable"], scale)
 
 
-def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Problem]:
+def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Finding]:
     """With the autoscaler at its minimum, the budget allows nothing."""
     scaled_by = {one: found for one in state.controllers if (found := autoscaler(scene.live, one))}
     if not scaled_by or never or state.problem or state.unread:
@@ -139,41 +134,37 @@ def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Problem]
     most, needs = _healthy_at(state, scale), _needs(state, scale)
     if most <= needs:
         least = ", ".join(f"{one} to {found.minimum}" for one, found in scaled_by.items())
-        yield _problem(
-            "needs-autoscaler-minimum", "warning", state,
+        yield DisruptionRule.AUTOSCALER_MINIMUM.found(
+            _of(state, *_controllers(state)),
             f"{state.rule}: an autoscaler may scale {least}; then {count(most, 'pod')} can be healthy, and the budget needs "
             f"{needs}: no eviction succeeds at times of low load",
-            f"raise minReplicas above {needs}, or set max_unavailable to 1 instead ({_DEPLOY}): one pod fewer is protected then",
-            *_controllers(state),
+            f"raise minReplicas above {needs}, or set max_unavailable to 1 instead ({DEPLOY}): one pod fewer is protected then",
         )  # fmt: skip
 
 
 # ---- what it selects
 
 
-def _selector(state: BudgetState) -> Iterator[Problem]:
+def _selector(state: BudgetState) -> Iterator[Finding]:
     if not state.pods and not state.selector.matches_everything:
-        yield _problem(
-            "selects-nothing", "warning", state, f"its selector ({state.selector}) matches no pod: it protects nothing",
-            f"correct the selector, or name the workload ({_DEPLOY}); remove the budget if its workload is gone",
-        )  # fmt: skip
+        why = f"its selector ({state.selector}) matches no pod: it protects nothing"
+        yield DisruptionRule.SELECTS_NOTHING.found(_of(state), why)
     if state.selector.matches_everything:
-        yield _problem(
-            "selects-everything", "warning", state,
+        yield DisruptionRule.SELECTS_EVERYTHING.found(
+            _of(state),
             f"its selector is {{}}: it counts all pods of the namespace ({len(state.pods)} now) as one workload; the first pod of a Job or "
             "DaemonSet stops a budget with maxUnavailable or a percentage, and a second budget makes evictions fail with 500",
-            f"one budget for each workload ({_DEPLOY})",
         )  # fmt: skip
     if state.unmanaged and state.numbers.expected_pods > 0 and not state.problem:
-        yield _problem(
-            "no-scale", "warning", state,
+        yield DisruptionRule.NO_SCALE.found(
+            _of(state),
             f"{few(state.unmanaged)} {'has' if len(state.unmanaged) == 1 else 'have'} no controller: healthy ones count, but none is "
             "expected, so the budget lets more of the other pods go than it says",
-            f"let a workload create the pods, correct the selector, or use min_available with a number ({_DEPLOY})",
+            f"let a workload create the pods, correct the selector, or use min_available with a number ({DEPLOY})", Severity.warning,
         )  # fmt: skip
 
 
-def overlaps(states: Sequence[BudgetState]) -> Iterator[Problem]:
+def overlaps(states: Sequence[BudgetState]) -> Iterator[Finding]:
     """Pods with more than one budget: the API server answers 500 to each eviction."""
     by_pod: dict[str, list[BudgetState]] = {}
     for state in states:
@@ -189,59 +180,61 @@ def overlaps(states: Sequence[BudgetState]) -> Iterator[Problem]:
         keep = (
             f"correct the selectors, or leave it to the keeper ({'; '.join(kept)})"
             if kept
-            else f"keep one of {', '.join(keys)}, or correct the selectors ({_DEPLOY})"
+            else f"keep one of {', '.join(keys)}, or correct the selectors ({DEPLOY})"
         )
-        yield Problem(
-            "two-budgets", "note" if kept else "critical", tuple(f"PodDisruptionBudget {key}" for key in keys),
+        yield DisruptionRule.TWO_BUDGETS.found(
+            tuple(name_of(names[key]) for key in keys),
             f"{count(len(pods), 'pod')} ({few(pods)}) {'has' if len(pods) == 1 else 'have'} {len(keys)} budgets: "
             "the API server answers each eviction with 500, and events of a pod update only one of the budgets",
-            keep,
+            keep, Severity.note if kept else None,
         )  # fmt: skip
 
 
-def _strays(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+def _strays(state: BudgetState, scene: Scene) -> Iterator[Finding]:
     """Pods of others in a budget that can be computed: each Ready one lets one more of the workload's own pods go."""
     foreign = strays_of(state, scene.live)
     if state.unmanaged or state.problem or state.unread or state.selector.matches_everything or not foreign:
         return
     why, out = strays_text(foreign)
-    yield _problem(
-        "foreign-pods", "warning", state,
+    yield DisruptionRule.FOREIGN_PODS.found(
+        _of(state, *by_owner(foreign)),
         f"{why}, beside {few([str(one) for one in state.controllers])}: while they are Ready it lets more pods of these go than it says",
-        out, *by_owner(foreign),
+        out,
     )  # fmt: skip
 
 
 # ---- its status
 
 
-def _status(state: BudgetState, scene: Scene) -> Iterator[Problem]:
-    look = "check kube-controller-manager: its log, and whether its leader runs"
+def _status(state: BudgetState, scene: Scene) -> Iterator[Finding]:
+    look = DisruptionRule.NOT_COMPUTED.way_out
     if state.status.sync_failed and not state.problem and not state.unread:
-        yield _problem(
-            "not-computed", "warning", state, f"kube-controller-manager could not compute it ({state.status.message}) and allows nothing",
+        yield DisruptionRule.NOT_COMPUTED.found(
+            _of(state),
+            f"kube-controller-manager could not compute it ({state.status.message}) and allows nothing",
             f"what daytwo reads now gives no reason for it; {look}",
         )  # fmt: skip
     elif state.problem and not state.lasts:
-        yield _problem(
-            "not-computed", "warning", state, f"kube-controller-manager cannot compute it ({state.problem}) and allows nothing",
+        yield DisruptionRule.NOT_COMPUTED.found(
+            _of(state),
+            f"kube-controller-manager cannot compute it ({state.problem}) and allows nothing",
             "the pod's controller is gone: delete the pod if nothing else does",
         )  # fmt: skip
     elif not state.caught_up and not state.problem:
-        yield _problem(
-            "not-computed", "warning", state,
+        yield DisruptionRule.NOT_COMPUTED.found(
+            _of(state),
             f"its status is of generation {state.status.observed_generation}, its spec of {state.generation}: until it catches up, the API "
-            "server answers each eviction of a healthy pod with 429", look,
+            "server answers each eviction of a healthy pod with 429",
         )  # fmt: skip
     elif state.differences and _quiet(state, scene):
-        yield _problem(
-            "not-computed", "warning", state,
-            f"its status does not fit its pods, for more than {_QUIET.seconds} s: {'; '.join(state.differences)}", look,
+        yield DisruptionRule.NOT_COMPUTED.found(
+            _of(state),
+            f"its status does not fit its pods, for more than {_QUIET.seconds} s: {'; '.join(state.differences)}",
         )  # fmt: skip
     old = [name for name, at in state.status.numbers.disrupted.items() if at + DELETION_TIMEOUT < scene.now]
     if old:
-        yield _problem(
-            "not-computed", "warning", state,
+        yield DisruptionRule.NOT_COMPUTED.found(
+            _of(state),
             f"evictions of {few(old)} were allowed more than {DELETION_TIMEOUT.seconds} s ago, and are still in status.disruptedPods: "
             "kube-controller-manager does not update it", f"{look}; compare the clocks of the control-plane nodes",
         )  # fmt: skip
@@ -262,7 +255,7 @@ def _quiet(state: BudgetState, scene: Scene) -> bool:
 # ---- now
 
 
-def _unhealthy(state: BudgetState) -> Iterator[Problem]:
+def _unhealthy(state: BudgetState) -> Iterator[Finding]:
     """Pods that never become Ready, and that the budget does not let go: they keep the budget from being met."""
     if state.policy == ALWAYS_ALLOW or state.disruptions_allowed > 0:
         return
@@ -271,16 +264,14 @@ def _unhealthy(state: BudgetState) -> Iterator[Problem]:
     if held:
         names = few([f"{namespace_and_name(pod)[1]} ({stuck(pod)})" for pod in held])
         policy = state.policy if state.policy_is_set else f"not set, which means {state.policy}"
-        yield _problem(
-            "unhealthy-deadlock", "critical", state,
+        yield DisruptionRule.UNHEALTHY_DEADLOCK.found(
+            _of(state, *(f"Pod {full_name(pod)}" for pod in held)),
             f"{names} {'does' if len(held) == 1 else 'do'} not become Ready: it has {state.numbers.current_healthy} healthy pods, needs "
             f"{state.numbers.desired_healthy}; unhealthyPodEvictionPolicy is {policy}: not even the failing pods can be evicted",
-            f"set unhealthy_pod_eviction_policy to {ALWAYS_ALLOW} ({_DEPLOY}), and fix the pods",
-            *(f"Pod {full_name(pod)}" for pod in held),
         )  # fmt: skip
 
 
-def _none_left(state: BudgetState) -> Iterator[Problem]:
+def _none_left(state: BudgetState) -> Iterator[Finding]:
     pods = alive(state)
     if not pods or state.disruptions_allowed > 0:
         return
@@ -290,11 +281,8 @@ def _none_left(state: BudgetState) -> Iterator[Problem]:
     if state.counts_scales and missing > 0:
         reasons.append(f"missing: {missing} of {state.numbers.expected_pods}")
     reasons += [f"{one} is rolling out" for one in state.controllers if _rolls(one)]
-    yield _problem(
-        "none-left", "warning", state,
-        f"it allows no eviction now: {state.why}{f' ({few(reasons)})' if reasons else ''}",
-        "wait for these pods or fix them; a drain waits too", *(f"Pod {full_name(pod)}" for pod in pods if unhealthy(pod)),
-    )  # fmt: skip
+    why = f"it allows no eviction now: {state.why}{f' ({few(reasons)})' if reasons else ''}"
+    yield DisruptionRule.NONE_LEFT.found(_of(state, *(f"Pod {full_name(pod)}" for pod in pods if unhealthy(pod))), why)
 
 
 def _rolls(one: Controller) -> bool:
@@ -305,18 +293,15 @@ def _rolls(one: Controller) -> bool:
     return old > 0 or int(status.get("observedGeneration") or 0) < int(one.found["metadata"].get("generation") or 0)
 
 
-def _waves(state: BudgetState) -> Iterator[Problem]:
+def _waves(state: BudgetState) -> Iterator[Finding]:
     """Nodes with more pods of it than it lets go at a time."""
     allowed = state.disruptions_allowed
     per_node = pods_per_node(state)
     crowded = {node: number for node, number in per_node.items() if number > allowed > 0}
     if crowded:
         where = few([f"{node} has {number}" for node, number in crowded.items()])
-        yield _problem(
-            "waves", "note", state,
-            f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between",
-            "spread the pods over more nodes (topologySpreadConstraints), or raise max_unavailable: more of them are away at once then",
-        )  # fmt: skip
+        why = f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between"
+        yield DisruptionRule.WAVES.found(_of(state), why)
 
 
 def pods_per_node(state: BudgetState) -> Counter[str]:

@@ -10,7 +10,9 @@ from roles.engine.bounds import moment, span
 from roles.engine.disruption.budgets import BudgetState, budgets_of
 from roles.engine.disruption.lint_budgets import alive, name_of
 from roles.engine.disruption.owners import Controller, Unscaled
-from roles.engine.disruption.problem import WEBHOOKS, Problem, Scene, count, few, service_of
+from roles.engine.disruption.problem import WEBHOOKS, Scene, count, few, service_of
+from roles.engine.disruption.rules import DisruptionRule
+from roles.engine.findings import Finding, Severity
 from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name
 from roles.engine.kube.matching import CORDON, UNSCHEDULABLE, untolerated
 from roles.engine.kube.pods import is_alive, is_over, node_of, stays_in_a_drain
@@ -22,7 +24,7 @@ HOSTNAME = "kubernetes.io/hostname"
 _STUCK_ENDING = span(60)
 
 
-def workload_problems(scene: Scene) -> Iterator[Problem]:
+def workload_problems(scene: Scene) -> Iterator[Finding]:
     """All problems that are not of one budget."""
     pods = [pod for pod in scene.live.of("Pod") if not stays_in_a_drain(pod)]
     yield from _unprotected(pods, scene)
@@ -37,7 +39,7 @@ def workload_problems(scene: Scene) -> Iterator[Problem]:
 # ---- workloads without a budget, or on one node
 
 
-def _unprotected(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
+def _unprotected(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
     workloads: dict[str, tuple[Controller, list[Object]]] = {}
     for pod in pods:
         if is_alive(pod) and (one := _controller(pod, scene)) is not None:
@@ -52,20 +54,20 @@ def _unprotected(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
         nodes = {node_of(pod) for pod in own}
         if one.replicas > 1 and len(own) > 1 and len(nodes) == 1 and nodes != {""} and _workers(scene) > 1:
             (node,) = nodes
-            yield Problem(
-                "unprotected", "warning", (str(one),),
-                f"all its {len(own)} pods are on node {node}: a drain, or a failure, takes all of them",
+            yield DisruptionRule.UNPROTECTED.found(
+                (str(one),), f"all its {len(own)} pods are on node {node}: a drain, or a failure, takes all of them",
                 "spread them: topologySpreadConstraints or anti-affinity by kubernetes.io/hostname, then restart its roll-out",
+                Severity.warning,
             )  # fmt: skip
     for namespace, names in bare.items():
-        yield Problem(
-            "unprotected", "note", tuple(sorted(names)),
+        yield DisruptionRule.UNPROTECTED.found(
+            tuple(sorted(names)),
             f"namespace {namespace}: {count(len(names), 'workload')} with more than one replica and no budget ({few(names)}): "
             "a drain may take all replicas at once", "give each a budget: deploys/disruption_budgets.py",
         )  # fmt: skip
     for namespace, names in alone.items():
-        yield Problem(
-            "unprotected", "note", tuple(sorted(names)),
+        yield DisruptionRule.UNPROTECTED.found(
+            tuple(sorted(names)),
             f"namespace {namespace}: {count(len(names), 'workload')} with one replica ({few(names)}): away while the pod moves",
             "run 2 replicas if that matters",
         )  # fmt: skip
@@ -87,7 +89,7 @@ def _unschedulable(node: Object) -> bool:
     return bool((node.get("spec") or {}).get("unschedulable"))
 
 
-def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Finding]:
     """One pod per node, and as many pods as nodes: with one node cordoned, a replacement has no place."""
     if not scene.has("Node"):
         return
@@ -97,12 +99,11 @@ def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Problem]:
             continue
         nodes = [str(node["metadata"]["name"]) for node in scene.live.of("Node") if _takes(node, pod)]
         if one.replicas >= len(nodes):
-            yield Problem(
-                "no-node-left", "warning", (name_of(state), str(one)),
+            yield DisruptionRule.NO_NODE_LEFT.found(
+                (name_of(state), str(one)),
                 f"{one} runs one pod per node (required anti-affinity by {HOSTNAME}), {count(one.replicas, 'replica')} on "
                 f"{count(len(nodes), 'node')} that may take them: with one of these cordoned, a replacement stays Pending, and the budget "
                 "is not met again before the uncordon (resources and other affinities are not judged here)",
-                "make the anti-affinity preferred, add a node, or run fewer replicas; drain only one of these nodes at a time",
             )  # fmt: skip
 
 
@@ -127,7 +128,7 @@ def _takes(node: Object, pod: Object) -> bool:
 # ---- pods that cannot move
 
 
-def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
+def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
     storage = Storage(scene.live.of)
     local: dict[str, list[str]] = {}
     once: dict[str, list[str]] = {}
@@ -147,8 +148,8 @@ def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
             if volume.waits:
                 users.setdefault((node_of(pod), volume.key), (volume, []))[1].append(pod)
     for pod_name, names in local.items():
-        yield Problem(
-            "tied-to-node", "warning", (f"Pod {pod_name}",),
+        yield DisruptionRule.TIED_TO_NODE.found(
+            (f"Pod {pod_name}",),
             f"its data is on its node (local volume {few(names)}): its replacement stays Pending until that node is uncordoned",
             "drain its node only for a short time, or move the data first",
         )  # fmt: skip
@@ -164,30 +165,31 @@ def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
             yield _sharing(node, volume, together, scene)
 
 
-def _sharing(node: str, volume: PodVolume, pods: Sequence[Object], scene: Scene) -> Problem:
+def _sharing(node: str, volume: PodVolume, pods: Sequence[Object], scene: Scene) -> Finding:
     """Pods of one node with a volume that only one node can have."""
     names = few([full_name(pod) for pod in pods])
     asking = [(state, sum(state.covers(pod) and state.is_healthy(pod) for pod in pods)) for state in scene.states]
     kept = [state for state, number in asking if not state.lets_go(number) and not state.kept]
     deadlock = f"; {few([name_of(state) for state in kept])} never lets all of them go, so no drain of it can end" if kept else ""
-    return Problem(
-        "tied-to-node", "critical" if kept else "warning", tuple(f"Pod {full_name(pod)}" for pod in pods),
+    return DisruptionRule.TIED_TO_NODE.found(
+        tuple(f"Pod {full_name(pod)}" for pod in pods),
         f"{names} share {volume} on node {node}, and another node gets it when all of them have left: a drain evicts all at once{deadlock}",
         f"run one pod with this volume, or let the budget allow {len(pods)} at a time (all of them are away then)",
+        Severity.critical if kept else None,
     )  # fmt: skip
 
 
-def _per_namespace(found: Mapping[str, Sequence[str]], why: str, way_out: str) -> Iterator[Problem]:
+def _per_namespace(found: Mapping[str, Sequence[str]], why: str, way_out: str) -> Iterator[Finding]:
     for namespace, names in found.items():
         own = sorted(set(names))
         objects = tuple(dict.fromkeys(f"Pod {namespace}/{name.partition(' ')[0]}" for name in own))
-        yield Problem("tied-to-node", "note", objects, f"namespace {namespace}: pods {few(own)} {why}", way_out)
+        yield DisruptionRule.TIED_TO_NODE.found(objects, f"namespace {namespace}: pods {few(own)} {why}", way_out, Severity.note)
 
 
 # ---- ending
 
 
-def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
+def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
     slow: dict[tuple[str, int], list[str]] = {}
     for pod in pods:
         namespace, name = namespace_and_name(pod)
@@ -198,25 +200,26 @@ def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
         if is_ending(pod) and over > _STUCK_ENDING:
             finalizers = few(pod["metadata"].get("finalizers") or ())
             why = f"the kubelet of node {node_of(pod)} has not ended it"
-            yield Problem(
-                "slow-to-end", "warning", (f"Pod {full_name(pod)}",),
+            yield DisruptionRule.SLOW_TO_END.found(
+                (f"Pod {full_name(pod)}",),
                 f"it should be gone for {int(over.total_seconds())} s, and is not: "
                 + (f"its finalizers wait for their controllers ({finalizers})" if finalizers else why),
                 "let the controller of the finalizer finish" if finalizers else "check that kubelet and its container runtime",
             )  # fmt: skip
     for (namespace, grace), names in slow.items():
-        yield Problem(
-            "slow-to-end", "note", tuple(f"Pod {namespace}/{name}" for name in sorted(names)),
+        yield DisruptionRule.SLOW_TO_END.found(
+            tuple(f"Pod {namespace}/{name}" for name in sorted(names)),
             f"namespace {namespace}: {few(names)} may take {grace} s to end (terminationGracePeriodSeconds), and a drain waits "
             f"{scene.drain_timeout} s by default",
             f"drain with a longer drain_timeout (above {grace}), or give them less time with max_grace",
+            Severity.note,
         )  # fmt: skip
 
 
 # ---- webhooks
 
 
-def _webhooks(scene: Scene) -> Iterator[Problem]:
+def _webhooks(scene: Scene) -> Iterator[Finding]:
     """Webhooks that must answer, and whose only pods are on one node."""
     services = {namespace_and_name(item): item for item in scene.live.of("Service")}
     by_namespace: dict[str, list[Object]] = {}
@@ -237,25 +240,24 @@ def _webhooks(scene: Scene) -> Iterator[Problem]:
                     yield _webhook(kind, item, hook, "/".join(key), next(iter(nodes)), sum(nodes.values()))
 
 
-def _webhook(kind: str, item: Object, hook: Mapping[str, Any], service: str, node: str, pods: int) -> Problem:
+def _webhook(kind: str, item: Object, hook: Mapping[str, Any], service: str, node: str, pods: int) -> Finding:
     name = str(item["metadata"]["name"])
     resources = {str(one) for rule in hook.get("rules") or () for one in rule.get("resources") or ()}
     own = bool(resources & {"pods", "*", "*/*", "pods/*"})
     effect = "the API server refuses each request that it should see"
     if own:
         effect += ", also the creation of pods: its own replacement too, unless its namespaceSelector leaves its namespace out"
-    return Problem(
-        "webhook-backend", "warning", (f"{kind} {name}", f"Service {service}"),
+    return DisruptionRule.WEBHOOK_BACKEND.found(
+        (f"{kind} {name}", f"Service {service}"),
         f"webhook {hook.get('name')} must answer (failurePolicy Fail), and "
         f"{'its one pod is' if pods == 1 else f'all its {pods} pods are'} on node {node}: while that node is drained, {effect}",
-        "run 2 replicas on different nodes, with a budget; or set failurePolicy to Ignore",
     )  # fmt: skip
 
 
 # ---- pods that come back
 
 
-def _comes_back(pods: Sequence[Object]) -> Iterator[Problem]:
+def _comes_back(pods: Sequence[Object]) -> Iterator[Finding]:
     """The replacement of such a pod may be placed on the cordoned node again."""
     found: dict[str, list[str]] = {}
     for pod in pods:
@@ -263,9 +265,8 @@ def _comes_back(pods: Sequence[Object]) -> Iterator[Problem]:
             namespace, name = namespace_and_name(pod)
             found.setdefault(namespace, []).append(name)
     for namespace, names in found.items():
-        yield Problem(
-            "comes-back", "warning", tuple(f"Pod {namespace}/{name}" for name in sorted(names)),
+        yield DisruptionRule.COMES_BACK.found(
+            tuple(f"Pod {namespace}/{name}" for name in sorted(names)),
             f"namespace {namespace}: {few(names)} {'tolerates' if len(names) == 1 else 'tolerate'} the taint of a cordon "
             f"({UNSCHEDULABLE}): an evicted pod may come straight back to the node",
-            "tolerate single taints by name, not all taints (operator Exists without a key)",
         )  # fmt: skip

@@ -1,58 +1,20 @@
-"""What a rule of the lint found, and the words that all rules share. Pure."""
+"""What all rules of the lint look at, and the words that all rules share. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import Controller, DisruptionObjects
 from roles.engine.kube import Object, is_ending, is_ready, namespace_and_name
 from roles.engine.kube.pods import is_over, stuck
 
-Severity = Literal["critical", "warning", "note"]
-#: The rules by name; docs/disruption.md has a row for each.
-RULES = (
-    "allows-none",
-    "needs-all",
-    "needs-autoscaler-minimum",
-    "two-budgets",
-    "selects-nothing",
-    "selects-everything",
-    "no-scale",
-    "foreign-pods",
-    "not-computed",
-    "none-left",
-    "unhealthy-deadlock",
-    "waves",
-    "no-node-left",
-    "no-place",
-    "tied-to-node",
-    "unprotected",
-    "slow-to-end",
-    "webhook-backend",
-    "comes-back",
-)
 HPA = "HorizontalPodAutoscaler"
 WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 _FEW = 5
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One finding. `rule`: one of RULES. `objects`: `KIND NAMESPACE/NAME`, the main one first. `why`: what is wrong, with the live numbers,
-    and why it blocks; `way_out`: what to change. `critical`: a deadlock that cannot resolve by itself."""
-
-    rule: str
-    severity: Severity
-    objects: tuple[str, ...]
-    why: str
-    way_out: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.why}; {self.way_out}"
 
 
 @dataclass(frozen=True)

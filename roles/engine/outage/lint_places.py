@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from roles.engine.api import Api, list_objects
-from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, Problem, pods_per_node
+from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, DisruptionRule, pods_per_node
+from roles.engine.findings import Finding, Severity
 from roles.engine.kube.pods import node_of
 from roles.engine.object_changes import API_WAIT
 from roles.engine.outage.fates import Judge
@@ -23,14 +24,13 @@ from roles.engine.outage.workloads import Workloads
 from roles.engine.placement import Outcome, Placement, place_all
 from roles.engine.proof import Cluster
 
-_RULE = "no-place"
 #: Checks of a pod against a node, in all: some seconds. Of a large cluster, only the nodes with the most pods of budgets are judged.
 MOST_CHECKS = 60_000
 _FEW_NODES, _FEW_REASONS = 5, 2
 _KINDS = ("Node", "Namespace")
 _OF_VOLUMES = ("PersistentVolumeClaim", "PersistentVolume", "CSIDriver", "CSINode", "VolumeAttachment")
 #: Rules that say the same of their objects already.
-_SAID = ("no-node-left", "tied-to-node")
+_SAID = (DisruptionRule.NO_NODE_LEFT, DisruptionRule.TIED_TO_NODE)
 
 
 @dataclass
@@ -63,8 +63,8 @@ def read_places(api: Api, live: DisruptionObjects, cluster: Cluster | None = Non
 
 
 def with_places(
-    problems: Iterable[Problem], live: DisruptionObjects, states: Sequence[BudgetState], now: datetime
-) -> tuple[list[Problem], list[str]]:
+    problems: Iterable[Finding], live: DisruptionObjects, states: Sequence[BudgetState], now: datetime
+) -> tuple[list[Finding], list[str]]:
     """The problems of the lint and those of this rule; and what was not judged. `live` from `read_places`."""
     problems = list(problems)
     said = {name for one in problems if one.rule in _SAID for name in one.objects}
@@ -111,26 +111,23 @@ def _judged(
     return found, len(nodes)
 
 
-def _problems(key: str, found: _Found) -> Iterable[Problem]:
+def _problems(key: str, found: _Found) -> Iterable[Finding]:
     if found.nowhere:
-        yield Problem(
-            _RULE, "warning", (f"{PDB} {key}", *_nodes(found.nowhere)),
-            f"with one of these nodes drained, its pods fit on no other node: {_listed(found.nowhere)}",
-            "make room on the other nodes, or add one; deploys/drain.py --dry shows each pod",
-        )  # fmt: skip
+        why = f"with one of these nodes drained, its pods fit on no other node: {_listed(found.nowhere)}"
+        yield DisruptionRule.NO_PLACE.found((f"{PDB} {key}", *_nodes(found.nowhere)), why)
     if found.unsure:
-        yield Problem(
-            _RULE, "note", (f"{PDB} {key}", *_nodes(found.unsure)),
+        yield DisruptionRule.NO_PLACE.found(
+            (f"{PDB} {key}", *_nodes(found.unsure)),
             f"if one of these nodes is drained, it is not sure that pods of it find another place: {_listed(found.unsure)}",
-            "deploys/drain.py --dry shows each pod",
+            "deploys/drain.py --dry shows each pod", Severity.note,
         )  # fmt: skip
 
 
-def _of_waves(problem: Problem, found: Mapping[str, _Found], by_budget: Mapping[str, Mapping[str, int]]) -> Problem:
+def _of_waves(problem: Finding, found: Mapping[str, _Found], by_budget: Mapping[str, Mapping[str, int]]) -> Finding:
     """The waves of a budget whose replacements fit, with that."""
     key = problem.objects[0].removeprefix(f"{PDB} ")
     own = found.get(key)
-    if problem.rule != "waves" or own is None or own.nowhere or own.unsure or own.judged < set(by_budget[key]):
+    if problem.rule is not DisruptionRule.WAVES or own is None or own.nowhere or own.unsure or own.judged < set(by_budget[key]):
         return problem
     return replace(problem, why=f"{problem.why}; they fit on the other nodes")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, renewed, reports, serving, uses, waiting
-from roles.audit.model import Severity
 from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
+from roles.engine.findings import Severity
 from roles.engine.node import parse_files
 from tests.unit.api.world import Authority
 from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make

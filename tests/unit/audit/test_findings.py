@@ -15,7 +15,7 @@ from roles.audit.drift import HostDesired
 from roles.audit.examine import report
 from roles.audit.model import Finding
 from roles.audit.view import View
-from roles.engine.disruption import Problem
+from roles.engine.disruption import DisruptionRule
 from roles.engine.kubeadm_config import stored
 from roles.engine.node import parse_inhibitor
 from roles.engine.node.logind import parse_logind
@@ -62,7 +62,7 @@ def test_a_clean_cluster_has_no_findings() -> None:
 
 @pytest.mark.parametrize(("severity", "code"), [("critical", 2), ("warning", 2), ("note", 0)])
 def test_a_note_about_disruption_does_not_count(severity: Any, code: int) -> None:
-    problem = Problem("unprotected", severity, ("Deployment kube-system/coredns",), "2 pods, and no budget", "create one")
+    problem = DisruptionRule.UNPROTECTED.found(("Deployment kube-system/coredns",), "2 pods, and no budget", "create one", severity)
     made = report([make("w1")], {}, None, load(), made=MADE, disruption=[problem])
     assert len(made.findings) == 1 and made.code == code
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from roles.audit.model import Severity
 from roles.audit.paired import findings
+from roles.engine.findings import Severity
 from roles.engine.pairs import mismatches
 from tests.unit.pairs.test_table import API, field, flag, well
 

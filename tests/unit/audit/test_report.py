@@ -11,10 +11,11 @@ import pytest
 from roles.audit.drift import HostDesired
 from roles.audit.examine import report
 from roles.audit.matrix import group, matrix
-from roles.audit.model import TITLES, Finding, Kind, Report, Severity, in_order, schema
+from roles.audit.model import TITLES, Finding, Kind, Report, in_order, schema
 from roles.audit.page import page
 from roles.audit.text import render, together, verdict
 from roles.audit.view import View
+from roles.engine.findings import Severity
 from roles.eviction.order import NodeOrder
 from roles.feature_gates.catalogue import load
 from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make, many

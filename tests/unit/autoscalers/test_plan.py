@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +19,6 @@ from roles.engine.api import Api
 from roles.engine.autoscaling import (
     HPA,
     LAST_APPLIED,
-    RULES,
     Autoscaler,
     AutoscalerLook,
     Idle,
@@ -32,7 +29,7 @@ from roles.engine.autoscaling import (
     NoReading,
     ScalingController,
     ScalingHistory,
-    ScalingProblem,
+    ScalingRule,
     ScalingScene,
     ScalingWorld,
     Target,
@@ -160,10 +157,10 @@ def test_a_plan_says_what_the_controller_would_do() -> None:
 def test_a_plan_names_budgets_that_block_at_the_minimum() -> None:
     made, plan = action_of(desired(), None)
     assert made is not None
-    one = disruption.Problem(
-        "needs-autoscaler-minimum", "warning", ("PodDisruptionBudget shop/web", "Deployment shop/web"), "it needs 1", "raise min"
+    one = disruption.DisruptionRule.AUTOSCALER_MINIMUM.found(
+        ("PodDisruptionBudget shop/web", "Deployment shop/web"), "it needs 1", "raise min"
     )
-    other = disruption.Problem("needs-autoscaler-minimum", "warning", ("PodDisruptionBudget shop/db", "Deployment shop/db"), "x", "y")
+    other = disruption.DisruptionRule.AUTOSCALER_MINIMUM.found(("PodDisruptionBudget shop/db", "Deployment shop/db"), "x", "y")
     found = explain(made, judged(hpa()), KCM, plan, [one, other], consent=False)
     assert [note for note in found.notes if "Budget" in note] == [
         "WARNING: PodDisruptionBudget shop/web: needs-autoscaler-minimum: it needs 1; raise min"
@@ -224,7 +221,7 @@ def test_the_controller_does_not_agree_yet(item: dict[str, Any], new: bool, miss
 
 
 def test_what_cannot_be_judged_is_not_proven() -> None:
-    odd = ScalingProblem("not-judged", "warning", ("HorizontalPodAutoscaler shop/web",), "it cannot be judged: x", "correct it")
+    odd = ScalingRule.NOT_JUDGED.found(("HorizontalPodAutoscaler shop/web",), "it cannot be judged: x")
     found = agreement(replace(judged(seen(2)), problems=(odd,)), new_sync=True)
     assert not found.proof and found.missing == "it cannot be judged: x"
     assert vertical_agreement(advised(), late=True).proof
@@ -393,12 +390,6 @@ def test_why_says_what_limits() -> None:
     )
     assert "scaling is disabled" in report.why(judged(hpa(), current=0))
     assert report.why(judged(seen(2))).startswith("stays at 2")
-
-
-def test_each_rule_has_a_row_in_the_documentation() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs/autoscaling.md").read_text()
-    rows = re.findall(r"^\| (`[^|]*`) \|", page[page.index("| rule |") : page.index("A budget that needs")], re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == set(RULES)
 
 
 # ---- vertical ones

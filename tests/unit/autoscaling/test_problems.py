@@ -13,8 +13,10 @@ from roles.engine.autoscaling.decide import ScalingScene, decide
 from roles.engine.autoscaling.judge import judge, turns
 from roles.engine.autoscaling.model import Autoscaler, Idle, LiveScale, NoReading, Reading, ScalingController
 from roles.engine.autoscaling.owners import LAST_APPLIED, replicas_owner, without_replicas
-from roles.engine.autoscaling.problems import RULES, ScalingProblem, problems
+from roles.engine.autoscaling.problems import problems
 from roles.engine.autoscaling.read import ScalingWorld, Target
+from roles.engine.autoscaling.rules import ScalingRule
+from roles.engine.findings import Finding
 from roles.engine.placement import ClusterView
 from tests.unit.autoscaling.world import (
     IN_ALL,
@@ -53,7 +55,7 @@ def found(
     controller: ScalingController = KCM,
     world: Mapping[str, Any] | None = None,
     **more: Any,
-) -> dict[str, ScalingProblem]:
+) -> dict[str, Finding]:
     autoscaler = Autoscaler.of({**hpa(), "status": SEEN} if item is None else {"status": SEEN, **item})
     all_pods = pods(current) if of is None else of
     scene = ScalingScene(
@@ -61,7 +63,9 @@ def found(
     )
     seen = ScalingWorld((scene,), {autoscaler.key: of_target or target()}, **(world or {}))
     listed = problems(scene, decide(scene, controller, NOW), controller, seen)
-    assert all(one.rule in RULES and one.why and one.way_out and one.objects[0] == "HorizontalPodAutoscaler shop/web" for one in listed)
+    assert all(
+        one.rule in ScalingRule and one.why and one.way_out and one.objects[0] == "HorizontalPodAutoscaler shop/web" for one in listed
+    )
     return {one.rule: one for one in listed}
 
 
@@ -445,6 +449,16 @@ def test_the_maximum_must_fit_the_nodes(cpu: str, fits: bool) -> None:
         assert "needs 8 more pods, and the nodes have room for 3" in rooms[0].why
 
 
+def test_the_way_out_of_a_maximum_without_room_names_who_writes_the_autoscaler() -> None:
+    owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "u1", "controller": True}
+    item = with_status(hpa())
+    item["metadata"]["ownerReferences"] = [owner]
+    scene = ScalingScene(Autoscaler.of(item), LiveScale(2, 2, "app=web"), "", pods(2), [samples(50, 50)])
+    (judged,) = judge(ScalingWorld((scene,), {"shop/web": target()}), KCM, NOW, ClusterView([node("300m")], []))
+    (room,) = [one for one in judged.problems if one.rule == "no-room"]
+    assert room.way_out.endswith("; change the autoscaler in ScaledObject shop/web, whose controller writes it")
+
+
 def room(count: int, **spec: Any) -> list[str]:
     """What is said of room for 10 pods of 100m, 2 of which run on the first of some nodes of 300m."""
     there = [{**one, "spec": {**one["spec"], "nodeName": "w1"}} for one in pods(2)]
@@ -493,7 +507,7 @@ def test_pods_without_a_node_need_room_too() -> None:
     scene = ScalingScene(Autoscaler.of(with_status(hpa(maximum=4))), LiveScale(4, 4, "app=web"), "", all_pods, [samples(200, 200)])
     world = ScalingWorld((scene,), {"shop/web": target()})
 
-    def rules(cpu: str) -> dict[str, ScalingProblem]:
+    def rules(cpu: str) -> dict[str, Finding]:
         (judged,) = judge(world, KCM, NOW, ClusterView([node(cpu)], all_pods))
         return {one.rule: one for one in judged.problems}
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from roles.engine.disruption import HPA, RULES, DisruptionObjects, Problem, budget_states, lint
+from roles.engine.disruption import HPA, DisruptionObjects, DisruptionRule, budget_states, lint
+from roles.engine.findings import Finding
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, reference, workload, world
 
 
-def problems(*items: dict[str, Any], **kinds: list[dict[str, Any]]) -> list[Problem]:
+def problems(*items: dict[str, Any], **kinds: list[dict[str, Any]]) -> list[Finding]:
     live = world(*items)
     live = DisruptionObjects({**live.objects, **kinds}, live.scales)
     return lint(live, budget_states(live, NOW), NOW)
@@ -18,7 +19,7 @@ def problems(*items: dict[str, Any], **kinds: list[dict[str, Any]]) -> list[Prob
 
 def rules(*items: dict[str, Any], **kinds: list[dict[str, Any]]) -> dict[str, str]:
     found = problems(*items, **kinds)
-    assert {one.rule for one in found} <= set(RULES)
+    assert {one.rule for one in found} <= set(DisruptionRule)
     return {one.rule: one.severity for one in found}
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.disruption import PDB, Problem, budget_states, lint
+from roles.engine.disruption import PDB, DisruptionRule, budget_states, lint
+from roles.engine.findings import Finding
 from roles.engine.outage import lint_places, read_places, with_places
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 from tests.unit.outage.test_plan import asking, node, of_template, spread
@@ -14,13 +15,13 @@ from tests.unit.outage.test_plan import asking, node, of_template, spread
 FINE = {"maxUnavailable": 1, "status": of_status(2, 1, 2, 1)}
 
 
-def judged(*items: dict[str, Any], nodes: tuple[dict[str, Any], ...] = (node("w1"), node("w2"))) -> tuple[list[Problem], list[str]]:
+def judged(*items: dict[str, Any], nodes: tuple[dict[str, Any], ...] = (node("w1"), node("w2"))) -> tuple[list[Finding], list[str]]:
     live = world(*nodes, *items)
     states = budget_states(live, NOW)
     return with_places(lint(live, states, NOW), live, states, NOW)
 
 
-def places(found: list[Problem]) -> list[Problem]:
+def places(found: list[Finding]) -> list[Finding]:
     return [one for one in found if one.rule == "no-place"]
 
 
@@ -73,10 +74,10 @@ def test_what_another_rule_says_of_these_pods_is_not_said_again() -> None:
     items = of_cpu("3", "w1")
     live = world(node("w1"), node("w2", pods=0), *items, budget(maxUnavailable=1, status=of_status(1, 0, 1, 1)))
     states = budget_states(live, NOW)
-    tied = Problem("tied-to-node", "warning", ("Pod shop/web-1-0",), "", "")
+    tied = DisruptionRule.TIED_TO_NODE.found(("Pod shop/web-1-0",), "")
     assert len(places(with_places([], live, states, NOW)[0])) == 1
     assert places(with_places([tied], live, states, NOW)[0]) == []
-    assert places(with_places([Problem("no-node-left", "warning", ("PodDisruptionBudget shop/web",), "", "")], live, states, NOW)[0]) == []
+    assert places(with_places([DisruptionRule.NO_NODE_LEFT.found(("PodDisruptionBudget shop/web",), "")], live, states, NOW)[0]) == []
 
 
 def test_of_a_large_cluster_the_fullest_nodes_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:

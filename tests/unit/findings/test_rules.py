@@ -1,0 +1,39 @@
+"""The tables of rules in docs/ are those of the rules, and each rule says what to do."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from roles.engine.findings import Rule, Severity, worst_first
+from roles.engine.findings.__main__ import DOCS, PAGES, page
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_table_of_a_page_is_that_of_the_rules(name: str) -> None:
+    text = page(name)
+    assert (DOCS / name).read_text(encoding="utf-8") == text, "run `python -m roles.engine.findings`"
+    package, table, _ = PAGES[name]
+    assert all(text.count(f"\n| `{one}` | {one.about} |") == 1 for one in getattr(import_module(package), table))
+
+
+class Fruit(Rule):
+    BRUISED = ("bruised", Severity.warning, "an apple with spots", "cut them out")
+    ROTTEN = ("rotten", Severity.critical, "an apple that smells", "throw it away")
+
+
+def test_a_finding_has_what_its_rule_has_unless_the_judge_knows_better() -> None:
+    soft, bad = (
+        Fruit.BRUISED.found(("Apple a",), "3 spots"),
+        Fruit.ROTTEN.found(("Apple b", "Box c"), "it smells", "burn it", Severity.note),
+    )
+    assert str(soft) == "bruised: 3 spots; cut them out" and soft.severity is Severity.warning
+    assert bad.as_json() == {
+        "rule": "rotten",
+        "severity": "note",
+        "objects": ("Apple b", "Box c"),
+        "why": "it smells",
+        "way_out": "burn it",
+    }
+    assert worst_first([bad, soft]) == [soft, bad] and Fruit("rotten") is bad.rule
