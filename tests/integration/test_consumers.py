@@ -18,7 +18,7 @@ import pytest
 
 from roles.engine.editing import flags, unit
 from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
+from roles.engine.editing.flags import FEATURE_GATES, GateChanges
 from roles.engine.editing.unit import Sources, UnitFile
 from tests.lab import Lab
 
@@ -369,12 +369,11 @@ def _said(sources: Sources) -> list[str] | FormatError:
 def _edited(sources: Sources) -> Sources | None:
     """The same unit with gates changed; None where that is refused."""
     try:
-        changed = unit.edit_gates(sources, CHANGES, variable="A", new_dropin=f"{sources.fragment.path}.d/90.conf")
+        values = sources.resolve().with_gates(CHANGES)
+        dropin = f"{sources.fragment.path}.d/90.conf"
+        return sources.with_files(unit.edit_flag(sources, FEATURE_GATES, values, variable="A", new_dropin=dropin))
     except FormatError:
         return None
-    for path, data in changed.items():
-        sources = sources.with_file(path, data)
-    return sources
 
 
 def _archive(batch: list[Sources]) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.editing import cluster_arguments
+from roles.engine.editing import cluster_configuration
 from tests.integration import kubeadm_pods, operator
 from tests.integration.kubeadm_pods import stored
 from tests.integration.operator import MANIFESTS, Outcome, data, pyinfra, wait_for
@@ -176,7 +176,7 @@ def test_flags_files_and_a_profile_are_set_proven_and_kept(lab: Lab, before: Bef
     ).stdout
     assert logged and all('"verb":"patch"' in line and '"name":"kubeadm-config"' in line for line in logged.splitlines()), logged
 
-    extras = cluster_arguments.read(stored(lab).encode())
+    extras = cluster_configuration.read(stored(lab).encode())
     assert {name: extras[API].flags[name] for name in AUDITED} == {name: (value,) for name, value in AUDITED.items()}
     assert extras[API].files == {AUDIT} and extras[SCHEDULER].files == {CONFIG}
     assert kubeadm_pods.rendered(lab, "cp1") == kubeadm_pods.written(lab, "cp1")

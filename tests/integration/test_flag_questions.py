@@ -12,7 +12,7 @@ import pytest
 
 from roles.control_plane_flags.listed_flags import parse_flags
 from roles.engine.control_plane.questions import beyond_the_trick, both_questions
-from roles.engine.editing import any_flag, cluster_arguments, manifest, manifest_parts
+from roles.engine.editing import any_flag, cluster_configuration, manifest, manifest_parts
 from roles.engine.kubelet import ask
 from tests.integration.kubeadm_pods import as_v1beta3, pod_of
 from tests.lab import binaries
@@ -185,7 +185,7 @@ def test_kubeadm_makes_the_pod_that_daytwo_writes(folder: Path, tmp_path: Path, 
     before = kubeadms(folder, tmp_path / "before", text.encode())
     after = text.encode()
     for name, (flags, mounts) in KEPT.items():
-        after = cluster_arguments.edit(after, name, flags, mounts)
+        after = cluster_configuration.edit(after, name, flags, mounts)
     made = kubeadms(folder, tmp_path / "after", after)
     for name, (flags, mounts) in KEPT.items():
         ours = manifest_parts.edit(before[name].encode(), name, flags, mounts, "a checksum").decode()
@@ -195,7 +195,7 @@ def test_kubeadm_makes_the_pod_that_daytwo_writes(folder: Path, tmp_path: Path, 
 def test_kubeadm_makes_several_values_of_one_flag(folder: Path, tmp_path: Path) -> None:
     """In their order, since the first issuer signs; the older one sorts them, which the plan says (kubeadm#3261)."""
     issuers = ("https://new.example", "https://kubernetes.default.svc.cluster.local")
-    after = cluster_arguments.edit(CLUSTER.encode(), "kube-apiserver", {"service-account-issuer": issuers}, {})
+    after = cluster_configuration.edit(CLUSTER.encode(), "kube-apiserver", {"service-account-issuer": issuers}, {})
     found = manifest.container_argv(kubeadms(folder, tmp_path / "after", after)["kube-apiserver"].encode(), "kube-apiserver")
     assert any_flag.given(found, "service-account-issuer") == (
         issuers if binaries.DEFAULT_VERSION in folder.name else tuple(sorted(issuers))

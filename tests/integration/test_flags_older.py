@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from roles.engine.editing import cluster_arguments
+from roles.engine.editing import cluster_configuration
 from tests.integration import kubeadm_pods, operator
 from tests.integration import test_control_plane_flags as stories
 from tests.integration.kubeadm_pods import stored
@@ -58,7 +58,7 @@ def test_flags_and_files_there_and_in_both_forms_of_kubeadm(lab: Lab, before: Be
     assert operator.processes(lab, "cp1")[API] == processes[API]
     text = stored(lab)
     assert "    event-ttl: 2h\n" in text and f"    profiling: 'false' # why\n    config: {CONFIG}\n" in text, text
-    extras = cluster_arguments.read(text.encode())
+    extras = cluster_configuration.read(text.encode())
     assert extras[API].files == {AUDIT} and extras[SCHEDULER].files == {CONFIG}
     made = kubeadm_pods.rendered(lab, "cp1")
     assert "--profiling=false" in made[SCHEDULER]["spec"]["containers"][0]["command"], made

@@ -14,6 +14,7 @@ import pytest
 
 from roles.engine.editing import cluster_configuration, kubelet_config
 from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.kubeadm_config.plan import edit
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from roles.engine.transaction.change_script import HOME
@@ -52,7 +53,7 @@ def kept(lab: Lab) -> dict[str, bool | None]:
     """The gate as each of the two ConfigMaps has it."""
     found = {name: text.encode() for name, text in texts(lab).items()}
     return {
-        CLUSTER: cluster_configuration.gates(found[CLUSTER])[SCHEDULER].get(GATE),
+        CLUSTER: cluster_configuration.read(found[CLUSTER])[SCHEDULER].gates.get(GATE),
         KUBELET: kubelet_config.gates(found[KUBELET]).get(GATE),
     }
 
@@ -60,7 +61,7 @@ def kept(lab: Lab) -> dict[str, bool | None]:
 def without(before: dict[str, str]) -> dict[str, str]:
     """The texts with the gate taken out."""
     return {
-        CLUSTER: cluster_configuration.edit_gates(before[CLUSTER].encode(), {SCHEDULER: {GATE: None}}).decode(),
+        CLUSTER: edit(CLUSTER, before[CLUSTER].encode(), {(SCHEDULER, GATE): None}).after.decode(),
         KUBELET: kubelet_config.edit_fields(before[KUBELET].encode(), {("featureGates", GATE): ABSENT}).decode(),
     }
 

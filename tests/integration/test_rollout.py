@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.editing import cluster_arguments
+from roles.engine.editing import cluster_configuration
 from tests.integration import kubeadm_pods, operator
 from tests.integration.operator import GATE, MANIFESTS, data, pyinfra, wait_for
 from tests.lab import Lab
@@ -241,7 +241,7 @@ def test_flags_and_files_of_three_api_servers(lab: Lab, tmp_path: Path) -> None:
     for node in CONTROL_PLANES:
         assert {"--event-ttl=2h", f"--audit-policy-file={POLICY}"} <= set(operator.processes(lab, node)["kube-apiserver"])
         assert kubeadm_pods.rendered(lab, node) == kubeadm_pods.written(lab, node)
-    assert cluster_arguments.read(kubeadm_pods.stored(lab).encode())["kube-apiserver"].files == {POLICY}
+    assert cluster_configuration.read(kubeadm_pods.stored(lab).encode())["kube-apiserver"].files == {POLICY}
 
     for _ in range(2):
         undone = pyinfra("rollback", "-y")

@@ -13,7 +13,10 @@ from roles.engine.transaction import Change, FileEdit, Refusal, change_id
 
 def edit(component: Component, wanted: GateChanges) -> bytes:
     """The manifest with the desired gates; the same bytes if it has them. Raises Refusal."""
-    return _edit(component, lambda data: manifest.edit_gates(data, component.container, wanted))
+    return _edit(
+        component,
+        lambda data: manifest_parts.edit(data, component.container, {flags.FEATURE_GATES: flags.gates_of(component.argv, wanted)}, {}),
+    )
 
 
 def edit_parts(component: Component, changes: FlagChanges, mounts: Mapping[str, bool], stamp: str | None = None) -> bytes:

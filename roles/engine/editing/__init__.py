@@ -2,7 +2,6 @@
 
 from roles.engine.editing import (
     any_flag,
-    cluster_arguments,
     cluster_configuration,
     envfile,
     flags,
@@ -13,9 +12,8 @@ from roles.engine.editing import (
     words,
     yaml_text,
 )
-from roles.engine.editing.any_flag import FlagChanges, FlagValues
 from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import KUBE, GateChanges, flag_values, last_flag
+from roles.engine.editing.flags import KUBE, FlagChanges, FlagValues, GateChanges, flag_values, last_flag
 from roles.engine.editing.known_hosts import KnownKey, fingerprint, keys_of, lists_key, verdict
 from roles.engine.editing.kubelet_config import ABSENT
 from roles.engine.editing.mapped import Mapped, line_of
@@ -32,7 +30,6 @@ __all__ = [
     "Mapped",
     "YamlNode",
     "any_flag",
-    "cluster_arguments",
     "cluster_configuration",
     "envfile",
     "fingerprint",

@@ -7,15 +7,13 @@ counts. A list of `strings` may be given as one value with commas; a `stringArra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from roles.engine.editing import flags
 from roles.engine.editing.errors import FormatError
+from roles.engine.editing.flags import FlagChanges, FlagValues
 from roles.engine.editing.mapped import Mapped
 
-#: The values of a flag, in order; None: the flag is not given.
-FlagValues = tuple[str, ...] | None
-FlagChanges = Mapping[str, FlagValues]
 _BOOLEANS = ("true", "false")
 
 
@@ -90,8 +88,8 @@ def _change(words: _Words, name: str, values: FlagValues) -> _Words:
             # pflag takes no boolean's value from the next word: that word may be an argument by itself.
             raise FormatError(f"it is not clear whether {argv[where[1]]} is the value of --{name}", way_out=f"write --{name}=VALUE")
     wanted = list(values or ())
-    gone = {number for where in places[: max(0, len(places) - len(wanted))] for number in where}
-    kept = places[len(places) - min(len(places), len(wanted)) :]
+    kept = [places[number] for number in flags.staying(found, wanted)]
+    gone = {number for where in places if where not in kept for number in where}
     made: dict[int, str] = {}
     for where, value in zip(kept, wanted, strict=False):
         written = argv[where[0]].partition("=")[0]

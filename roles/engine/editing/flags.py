@@ -17,6 +17,9 @@ from roles.engine.editing.mapped import Mapped, Splice
 
 # A gate's desired value; None removes it.
 GateChanges = Mapping[str, bool | None]
+#: The values of a flag, in order; None: the flag is not given.
+FlagValues = tuple[str, ...] | None
+FlagChanges = Mapping[str, FlagValues]
 
 FEATURE_GATES = "feature-gates"
 # Control-plane components accept `kube:NAME` for NAME since 1.31, in all places or in none (k8s.io/component-base/compatibility).
@@ -41,13 +44,12 @@ def parse_bool(text: str) -> bool:
 
 @dataclass(frozen=True)
 class GateItem:
-    """One `NAME=VALUE` of a gate list, with the position of its value. `prefix` is KUBE if it is written before the name."""
+    """One `NAME=VALUE` of a gate list. `prefix` is KUBE if it is written before the name."""
 
     name: str
     value: bool
     prefix: str
     whole: Mapped
-    written: Mapped
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,13 @@ def _items(value: Mapped) -> tuple[GateItem, ...]:
         name, equals, written = part.partition(b"=")
         if not equals:
             raise FormatError("a feature gate has no value", value=whole.string, way_out="write NAME=true or NAME=false")
-        begin = part.index(b"=") + 1
-        lead = len(part[begin:]) - len(part[begin:].lstrip())
-        place = value.slice(position - len(part) - 1 + begin + lead, position - len(part) - 1 + begin + lead + len(written.strip()))
         try:
             boolean = parse_bool(written.strip().decode("utf-8", "surrogateescape"))
         except FormatError as error:
             raise FormatError("a feature gate's value is not a boolean", value=whole.string, way_out=error.way_out) from None
         full = name.strip().decode("utf-8", "surrogateescape")
         bare = full.removeprefix(KUBE)
-        found.append(GateItem(bare, boolean, full.removesuffix(bare), whole, place))
+        found.append(GateItem(bare, boolean, full.removesuffix(bare), whole))
     return tuple(found)
 
 
@@ -210,13 +209,6 @@ def without_gates(argv: Sequence[str]) -> list[str]:
     return without(argv, FEATURE_GATES)
 
 
-def reached(before: Sequence[str], after: Sequence[str], changes: GateChanges) -> bool:
-    """True if an edit had the desired result: it set the gates, kept the others, and changed no other word."""
-    wanted = {name: value for name, value in effective_gates(before).items() if changes.get(name, value) is not None}
-    wanted |= {name: value for name, value in changes.items() if value is not None}
-    return effective_gates(after) == wanted and without_gates(before) == without_gates(after)
-
-
 def written(gates: Mapping[str, bool]) -> str:
     """A gate list as the flag's value."""
     return ",".join(f"{name}={'true' if value else 'false'}" for name, value in gates.items())
@@ -234,55 +226,6 @@ def check_end(argv: Sequence[str]) -> None:
         )
 
 
-def edit(
-    words: Sequence[Mapped],
-    changes: GateChanges,
-    remove: Callable[[tuple[Mapped, ...]], list[Splice]],
-    insert: Callable[[str], list[Splice]],
-) -> list[Splice]:
-    """The splices after which a command line sets the desired gates; none if it does already.
-
-    An existing gate is changed where it takes effect, at its last place. A new one goes to the end of the last list or, if all lists are
-    empty, into the last of them. A removed one is removed from every list; a list that becomes empty is removed with its flag. `remove`
-    returns the splices that remove whole words, `insert` those that add one new flag.
-    """
-    flags = gate_flags(words)
-    check_inside(words, FEATURE_GATES)
-    prefix = next((item.prefix for flag in flags for item in flag.items), "")
-    splices: list[Splice] = []
-    new: dict[str, bool] = {}
-    dropped: set[int] = set()
-    for name, value in changes.items():
-        places = [item for flag in flags for item in flag.items if item.name == name]
-        if value is None:
-            dropped |= {id(item) for item in places}
-        elif not places:
-            new[prefix + name] = value
-        elif places[-1].value != value:
-            place = places[-1].written
-            splices.append(Splice(*place.extent, b"true" if value else b"false", place.source))
-    lists = [flag for flag in flags if flag.items]
-    if new and flags and not lists:
-        # Also a list without items gets the new gates: a second flag would be unexpected.
-        empty = Flag(flags[-1].words, flags[-1].value)
-        return [*splices, _put(empty, empty.words[0].string.removeprefix("--").partition("=")[0], written(new))]
-    for flag in lists:
-        kept = [item for item in flag.items if id(item) not in dropped]
-        last = flag is lists[-1]
-        if not kept and not (last and new):
-            splices += remove(flag.words)
-        elif not kept:
-            splices.append(Splice(*_extent(flag.value), written(new).encode(), flag.value.source))
-            new = {}
-        else:
-            splices += _without(flag, dropped)
-            if last and new:
-                end = _extent(kept[-1].whole)[1]
-                splices.append(Splice(end, end, b"," + written(new).encode(), flag.value.source))
-                new = {}
-    return splices + (insert(f"--{FEATURE_GATES}={written(new)}") if new else [])
-
-
 def check_inside(words: Sequence[Mapped], name: str) -> None:
     """Refuse a flag inside a longer word, where an edit would not find it. Raises FormatError."""
     # As in `sh -c "exec kubelet --name=value"`.
@@ -292,37 +235,83 @@ def check_inside(words: Sequence[Mapped], name: str) -> None:
             raise FormatError(f"--{name} is written inside a longer word", value=word.string, way_out="write it as a separate word")
 
 
-def edit_one(
+def with_gates(values: Sequence[str], changes: GateChanges) -> tuple[str, ...]:
+    """The values of --feature-gates, in their order, after which they set the desired gates; () if the flag goes.
+
+    A gate that is there is changed where it takes effect, at its last place. A new one goes to the end of the last list with gates. A
+    removed one is removed from every list; a list that becomes empty goes. Raises FormatError for a list that the component would refuse.
+    """
+    items = [flag.items for flag in gate_flags(_mapped(tuple(f"--{FEATURE_GATES}={value}" for value in values)))]
+    prefix = next((item.prefix for found in items for item in found), "")
+    last = {item.name: item for found in items for item in found}
+    new = {prefix + name: value for name, value in changes.items() if value is not None and name not in last}
+    home = max((number for number, found in enumerate(items) if found), default=len(values) - 1)
+
+    def changed(part: str, item: GateItem) -> str | None:
+        wanted = changes.get(item.name, item.value)
+        if wanted is None or wanted == item.value or item is not last[item.name]:
+            return None if wanted is None else part
+        return written({part.partition("=")[0]: wanted})
+
+    made = []
+    for number, (value, found) in enumerate(zip(values, items, strict=True)):
+        left = iter(found)
+        parts = [one for part in value.split(",") if (one := changed(part, next(left)) if part else part) is not None]
+        if number == home and new:
+            end = max((place for place, part in enumerate(parts, 1) if part), default=0)
+            parts = [*parts[:end], written(new), *(parts[end:] if end else ())]
+            new = {}
+        text = ",".join(parts)
+        if any(parts) or not found:
+            # A place may have no room for blanks.
+            made.append(text if text == value else re.sub(r"\s", "", text))
+    return (*made, *([written(new)] if new else ()))
+
+
+def gates_of(argv: Sequence[str], changes: GateChanges) -> FlagValues:
+    """The values of --feature-gates after which a command line sets the desired gates (`with_gates`)."""
+    words = _mapped(tuple(argv))
+    check_inside(words, FEATURE_GATES)
+    gate_flags(words)
+    return with_gates(flag_values(argv, FEATURE_GATES), changes) or None
+
+
+def edit(
     words: Sequence[Mapped],
     name: str,
-    value: str | None,
+    values: FlagValues,
     remove: Callable[[tuple[Mapped, ...]], list[Splice]],
     insert: Callable[[str], list[Splice]],
     *,
     switch: bool = False,
 ) -> list[Splice]:
-    """The splices after which a command line sets one flag to `value`, or (None) not at all; none if it does already.
+    """The splices after which a command line gives a flag `values`, or (None) does not have it; none if it does already.
 
-    The value is written at the flag's last place, and its other places are removed: of most flags the last one counts, but maps and
-    lists add up (k8s.io/component-base/cli/flag, map_string_string.go; pflag string_slice.go). `remove` and `insert` are as for `edit`.
-    Raises FormatError for a value that cannot be written literally in every place.
+    The last value is written at the flag's last place that stays, and places without a value are removed: of most flags the last one
+    counts, but maps and lists add up (k8s.io/component-base/cli/flag, map_string_string.go; pflag string_slice.go). `remove` returns the
+    splices that remove whole words, `insert` those that add a new flag. Raises FormatError for a value that cannot be written literally
+    in every place.
     """
     check_inside(words, name)
-    found = find(words, name, switch=switch)
-    if value is None:
-        return [splice for flag in _places(found) for splice in remove(flag.words)]
-    if not _WRITABLE.fullmatch(value):
+    found, wanted = places(find(words, name, switch=switch)), values or ()
+    if odd := [value for value in wanted if not _WRITABLE.fullmatch(value)]:
         raise FormatError(
-            f"a value of --{name} has a character that daytwo does not write on a command line", value=value, way_out="set it by hand"
+            f"a value of --{name} has a character that daytwo does not write on a command line", value=odd[0], way_out="set it by hand"
         )
-    if not found:
-        return insert(f"--{name}={value}")
-    *others, last = _places(found)
-    splices = [splice for flag in others for splice in remove(flag.words)]
-    return splices if _has(last, value, switch) else [*splices, _put(last, name, value)]
+    stay = staying(found, wanted)
+    splices = [splice for number, flag in enumerate(found) if number not in stay for splice in remove(flag.words)]
+    for number, value in zip(stay, wanted, strict=False):
+        splices += [] if _has(found[number], value, switch) else [_put(found[number], name, value)]
+    return splices + [splice for value in wanted[len(found) :] for splice in insert(f"--{name}={value}")]
 
 
-def _places(found: Sequence[Flag]) -> list[Flag]:
+def staying(found: Sequence[Flag], wanted: Sequence[str]) -> list[int]:
+    """The numbers of the places that stay if a flag gets the wanted values: the last ones, but first those go whose value is not wanted."""
+    there = [flag.value is not None and flag.value.string in wanted for flag in found]
+    return sorted(sorted(range(len(found)), key=there.__getitem__)[max(0, len(found) - len(wanted)) :])
+
+
+def places(found: Sequence[Flag]) -> list[Flag]:
     """The flags with different places, in order: a variable can be used twice."""
     last = {tuple((word.source, word.extent) for word in flag.words): flag for flag in found}
     return [flag for flag in found if any(flag is other for other in last.values())]
@@ -440,35 +429,15 @@ def differences(running: Sequence[str], planned: Sequence[str], kinds: Mapping[s
     return found
 
 
-def set_to(before: Sequence[str], after: Sequence[str], name: str, value: str | None, *, switch: bool = False) -> bool:
-    """True if an edit had the desired result: it set the flag in every place, and changed no other word."""
+def set_to(before: Sequence[str], after: Sequence[str], name: str, values: FlagValues, *, switch: bool = False) -> bool:
+    """True if an edit had the desired result: the flag has the values, and no other word changed. A place that is used twice gives its
+    value twice."""
     found = flag_values(after, name, switch=switch)
-    right = not found if value is None else found != [] and all(same_value(one, value, switch=switch) for one in found)
+    right = [*dict.fromkeys(found)] == [*dict.fromkeys(values or ())]
+    if values and switch:
+        right = found != [] and all(same_value(one, values[0], switch=True) for one in found)
     return right and without(before, name, switch=switch) == without(after, name, switch=switch)
 
 
 def _extent(part: Mapped) -> tuple[int, int]:
     return (part.spans[0][0], part.spans[-1][1]) if part.spans else part.extent
-
-
-def _without(flag: GateFlag, dropped: set[int]) -> list[Splice]:
-    """Remove items with the comma after them, the last ones with the comma before them."""
-    splices = []
-    kept_before = False
-    starts = [flag.value.spans.index(item.whole.spans[0]) for item in flag.items]
-    for item, start in zip(flag.items, starts, strict=True):
-        if id(item) not in dropped:
-            kept_before = True
-            continue
-        end = start + len(item.whole.text)
-        if end < len(flag.value.text) and not (kept_before and _none_kept_after(flag, item, dropped)):
-            span = (flag.value.spans[start][0], flag.value.spans[end][1])
-        else:
-            span = (flag.value.spans[start - 1][0], flag.value.spans[end - 1][1])
-        splices.append(Splice(*span, b"", flag.value.source))
-    return splices
-
-
-def _none_kept_after(flag: GateFlag, item: GateItem, dropped: set[int]) -> bool:
-    after = flag.items[flag.items.index(item) + 1 :]
-    return all(id(other) in dropped for other in after)

@@ -20,6 +20,8 @@ KIND = "KubeletConfiguration"
 _KEY = "featureGates"
 # Names, paths, quantities and durations. `scalar_text` checks that YAML readers take such a text for a string.
 _PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9_./-]*|[1-9][0-9]*(ms|[smh]|k|[KMGTPE]i?)")
+# A flag, or a flag's value by names, that every reader of YAML takes for a string without quotes. In brackets a comma ends it.
+_ARGUMENT = re.compile(r"(--[A-Za-z0-9][A-Za-z0-9_.-]*|[A-Za-z][A-Za-z0-9_.-]*(?==))(=[A-Za-z0-9_./:,=@+%*<>-]*[A-Za-z0-9_./=@+%*<>-])?")
 # The forms of a map without fields. Blanks record which form it had before daytwo added the first field: `{a: 1 }` was `{}`; each of
 # the others has one more blank in front: `{  a: 1}` was `null`, `{   a: 1}` was `~`.
 _EMPTY_MAP = "{}"
@@ -320,7 +322,7 @@ class Changer:
             if index in gone:
                 own_all(key, value)
             elif not yaml_text.same(old[names[index]], new[names[index]]):
-                self.change(key, value, old[names[index]], new[names[index]])
+                self.change(key, value, old[names[index]], new[names[index]], node.flow)
         added = {name: value for name, value in new.items() if name not in old}
         if node.flow:
             self._change_flow(node, gone, added)
@@ -332,8 +334,8 @@ class Changer:
             stop = self.document.end if is_root else self._line_stop(end_of(self.document, *node.pairs[-1]))
             self._add_lines(stop, self._block(added, node.pairs[0][0].column))
 
-    def change(self, key: YamlNode, value: YamlNode, old: Any, new: Any) -> None:
-        """One field's value."""
+    def change(self, key: YamlNode, value: YamlNode, old: Any, new: Any, flow: bool) -> None:
+        """One field's value; `flow`: in a map within brackets."""
         before = _was_empty(self.document, value) if value.kind == "map" else None
         if value.kind == "map" and isinstance(new, dict) and (new or before is not None):
             self.change_map(value, old, new)
@@ -359,6 +361,8 @@ class Changer:
             written = f"{{{' ' * (2 + _NULLS.index(value.text))}{written[1:]}"
         if value.style in ("'", '"') and isinstance(new, str):
             written = quoted_text(new, self.json) if value.style == '"' or "'" in new or not new.isprintable() else f"'{new}'"
+        elif value.kind == "scalar" and value.style is None and isinstance(old, str) and isinstance(new, str):
+            written = argument_text(new, flow)
         if value.start == value.end:
             end = end_of(self.document, key, value)
             self.edits.append((end, end, " " + written))
@@ -463,6 +467,11 @@ def scalar_text(value: str) -> str:
     if _PLAIN.fullmatch(value) and yaml_text.load(f"value: {value}".encode()) == {"value": value} and value.lower() not in _WORDS:
         return value
     return quoted_text(value, False)
+
+
+def argument_text(value: str, flow: bool) -> str:
+    """An argument of a component as YAML; `flow`: within brackets."""
+    return value if _ARGUMENT.fullmatch(value) and not (flow and "," in value) else scalar_text(value)
 
 
 def quoted_text(value: str, as_json: bool) -> str:

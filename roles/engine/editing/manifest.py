@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import posixpath
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.editing import flags, yaml_text
+from roles.engine.editing import yaml_text
 from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
-from roles.engine.editing.mapped import Mapped, Splice
-from roles.engine.editing.yaml_text import Document, TextEdit, YamlNode
-
-_QUOTES = ("'", '"')
+from roles.engine.editing.yaml_text import Document, YamlNode
 
 
 @dataclass(frozen=True)
@@ -132,49 +126,6 @@ def argv_of(container: dict[str, Any]) -> list[str]:
     return argv
 
 
-def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
-    """The manifest with the container's desired --feature-gates; the same bytes if it has them already.
-
-    A new flag becomes one new item at the end of args (or of command, if there are no args), written like its neighbours.
-    Raises FormatError if the file cannot be read, has no such container, or the edit is ambiguous.
-    """
-    document = yaml_text.parse(data)
-    old = argv_of(container_of(document.content, container))
-    for other in containers_of(document.content):
-        argv_of(other)
-    lists = _argument_lists(document, container)
-    items = [(sequence, item) for sequence in lists for item in sequence.items]
-    words = [_word(document, item, str(number)) for number, (_, item) in enumerate(items)]
-    edits: list[TextEdit] = []
-    taken: list[YamlNode] = []
-
-    def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
-        taken.extend(items[int(word.source)][1] for word in gone)
-        return []
-
-    def insert(flag: str) -> list[Splice]:
-        flags.check_end(old)
-        if not items:
-            raise FormatError("the container has no command or args to add a flag to", value=container, way_out="write its command there")
-        edits.append(_add_item(document, lists[-1], flag))
-        return []
-
-    by_item: dict[int, list[Splice]] = {}
-    for splice in flags.edit(words, changes, remove, insert):
-        by_item.setdefault(int(splice.source), []).append(splice)
-    for number, splices in by_item.items():
-        edits.append(_rewrite(document, *items[number], splices))
-    for sequence in lists:
-        edits += _remove_items(document, sequence, taken)
-    if not edits:
-        return data
-    for sequence in lists:
-        yaml_text.own(sequence)
-    after = yaml_text.splice(document.text, edits)
-    _verify(document.content, after, container, changes)
-    return after
-
-
 def _argument_lists(document: Document, container: str) -> list[YamlNode]:
     """command and args of the container, unless they are empty."""
     spec = document.child(document.root, "spec")
@@ -185,84 +136,3 @@ def _argument_lists(document: Document, container: str) -> list[YamlNode]:
             found = (document.child(item, "command"), document.child(item, "args"))
             return [sequence for sequence in found if sequence and sequence.items]
     return []
-
-
-def _inner(item: YamlNode) -> tuple[int, int]:
-    """The span of an item's text, without its quotes."""
-    quoted = item.style in _QUOTES
-    return item.start + quoted, item.end - quoted
-
-
-def _word(document: Document, item: YamlNode, source: str) -> Mapped:
-    """An item as a word whose bytes have positions in the text; with escapes, folds or an anchor, each byte's span is the whole item."""
-    start = _inner(item)[0]
-    text = item.text.encode("utf-8")
-    if not text and _is_literal(document, item):
-        return Mapped(b"", (), _inner(item), source)  # inside its quotes, so that new text is quoted
-    if not _is_literal(document, item):
-        return Mapped(text, ((item.start, item.end),) * len(text), (item.start, item.end), source)
-    return Mapped(text, tuple((start + index, start + index + 1) for index in range(len(text))), (item.start, item.end), source)
-
-
-def _is_literal(document: Document, item: YamlNode) -> bool:
-    start, end = _inner(item)
-    return document.text[start:end] == item.text and item.text.isascii()
-
-
-def _rewrite(document: Document, sequence: YamlNode, item: YamlNode, splices: Sequence[Splice]) -> TextEdit:
-    """The edit of one item."""
-    yaml_text.own(item)
-    if not _is_literal(document, item):
-        raise FormatError(
-            "a gate list is written with escapes, folds, an anchor or characters that no gate has",
-            value=item.text,
-            line=item.line,
-            way_out="write it on one line, plain or in single quotes",
-        )
-    start, end = _inner(item)
-    inner = yaml_text.splice(document.text[:end], [(splice.start, splice.end, splice.text.decode()) for splice in splices])
-    text = inner.decode()[start:]
-    if sequence.flow and item.style is None and "," in text:
-        raise FormatError("a comma would split the argument", line=item.line, way_out="put the argument in quotes")
-    return start, end, text
-
-
-def _remove_items(document: Document, sequence: YamlNode, taken: Sequence[YamlNode]) -> list[TextEdit]:
-    gone = {index for index, item in enumerate(sequence.items) if any(item is other for other in taken)}
-    spans = [(item.start, item.end) for item in sequence.items]
-    for index in gone:
-        yaml_text.own(sequence.items[index])
-    if sequence.flow:
-        return yaml_text.flow_cut(document.text, spans, gone) if gone else []
-    return yaml_text.cut_lines(document.text, (spans[index] for index in gone))
-
-
-def _add_item(document: Document, sequence: YamlNode, flag: str) -> TextEdit:
-    text = document.text
-    last = sequence.items[-1]
-    yaml_text.own(last)
-    styles = [item.style for item in sequence.items[-2:]]
-    quote = last.style if last.style in _QUOTES and len(set(styles)) == 1 else ""
-    if sequence.flow:
-        quote = quote or ('"' if "," in flag or document.is_json else "")
-        spans = [(item.start, item.end) for item in sequence.items]
-        return yaml_text.flow_add(text, spans, text.index("[", sequence.start) + 1, [f"{quote}{flag}{quote}"])
-    lead = re.search(r"-(\s*)\Z", text[: last.start])
-    if lead is None:
-        raise FormatError("the last argument does not follow its dash", line=last.line, way_out="write it after the dash")
-    indent = text[yaml_text.line_start(text, lead.start()) : lead.start()]
-    gap = " " if "\n" in lead[1] else lead[1]
-    # The list's first dash may follow something else on its line.
-    return yaml_text.add_lines(text, last.end, [f"{indent if indent.isspace() else ' ' * len(indent)}-{gap}{quote}{flag}{quote}"])
-
-
-def _verify(before: dict[str, Any], after: bytes, container: str, changes: GateChanges) -> None:
-    """Read the result again: it must have the desired gates, and nothing else in the pod may have changed."""
-    rest_before, rest_after = copy.deepcopy(before), yaml_text.load(after)
-    old, new = container_of(rest_before, container), container_of(rest_after, container)
-    reached = flags.reached(argv_of(old), argv_of(new), changes)
-    for rest in (old, new):
-        rest.pop("command", None)
-        rest.pop("args", None)
-    if not reached or not yaml_text.same(rest_before, rest_after):
-        raise FormatError("the edit would not result in the desired manifest", value=container, way_out="edit it by hand")

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.editing import any_flag, yaml_text
-from roles.engine.editing.any_flag import FlagChanges
 from roles.engine.editing.errors import FormatError
+from roles.engine.editing.flags import FlagChanges
 from roles.engine.editing.kubelet_config import edit_content
 from roles.engine.editing.manifest import argv_of, container_of, containers_of
 from roles.engine.editing.yaml_items import ItemChanger
@@ -38,7 +38,7 @@ def edit(data: bytes, container: str, changes: FlagChanges, mounts: Mapping[str,
     for other in containers_of(content):
         argv_of(other)
     parts = [key for key in ("command", "args") if target.get(key)]
-    if changes and not parts:
+    if any(changes.values()) and not parts:
         raise FormatError("the container has no command or args to add a flag to", value=container, way_out="write its command there")
     for key, words in zip(parts, any_flag.change([target[key] for key in parts], changes), strict=True):
         target[key] = words

@@ -17,7 +17,7 @@ from typing import Literal
 
 from roles.engine.editing import envfile, flags, words
 from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
+from roles.engine.editing.flags import FlagValues, GateChanges
 from roles.engine.editing.mapped import Builder, Mapped, Splice, apply, line_of
 
 # Markers in files on nodes, like _COPIED. Their text must not change: files that an earlier daytwo wrote have them.
@@ -144,6 +144,12 @@ class Service:
             except FormatError as error:
                 raise error.in_file(origin.path, origin.line) from None
         return {item.name: item.value for flag in flags.gate_flags(mapped) for item in flag.items}
+
+    def with_gates(self, changes: GateChanges) -> FlagValues:
+        """The values of its --feature-gates after which it has the desired gates. Raises FormatError as `gates`."""
+        _ = self.gates
+        found = flags.places(flags.find([word.mapped for word in self.argv], flags.FEATURE_GATES))
+        return flags.with_gates([flag.value.string for flag in found if flag.value], changes) or None
 
     @property
     def program(self) -> str:
@@ -597,6 +603,12 @@ class Sources:
         units.sort(key=lambda unit: posixpath.basename(unit.path))
         return Sources(self.fragment, tuple(units), self.environment_files, self.systemd, self.specifiers)
 
+    def with_files(self, changed: Mapping[str, bytes | None]) -> Sources:
+        found = self
+        for path, data in changed.items():
+            found = found.with_file(path, data)
+        return found
+
 
 def of_operator(path: str) -> bool:
     """True for a unit or drop-in that belongs to the operator: not to a package, and not to a folder that is lost at the next boot
@@ -604,86 +616,50 @@ def of_operator(path: str) -> bool:
     return path.startswith("/etc/")
 
 
-def edit_gates(
-    sources: Sources, changes: GateChanges, *, variable: str, new_dropin: str, in_place: Callable[[str], bool] = of_operator
-) -> dict[str, bytes | None]:
-    """The files that must change so that the service's command line sets the desired gates, with their new content.
-
-    The place of a new flag, and the errors raised, are those of `edit_flag`.
-    """
-
-    def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
-        return flags.edit(words, changes, remove, insert)
-
-    def right(before: Sequence[str], after: Sequence[str]) -> bool:
-        return flags.reached(before, after, changes)
-
-    return _edit(sources, flags.FEATURE_GATES, splices, right, variable=variable, new_dropin=new_dropin, in_place=in_place)
-
-
 def edit_flag(
     sources: Sources,
     name: str,
-    value: str | None,
+    values: FlagValues,
     *,
     variable: str,
     new_dropin: str,
     switch: bool = False,
     in_place: Callable[[str], bool] = of_operator,
 ) -> dict[str, bytes | None]:
-    """The files that must change so that the service's command line has `--name=value` once, or (None) not at all; with their new
+    """The files that must change so that the service's command line gives a flag `values`, or (None) does not have it; with their new
     content, None for a file that is removed.
 
-    `name` is without dashes. `switch`: a boolean flag, which needs no value. An existing flag is changed at its last place, and removed
-    from all others. A new one goes into `variable` if the unit splits it into words (else into the last variable that it splits), in its
-    effective assignment or, if it has none, in the last environment file. If the unit reads no variable, the flag goes to the end of the
-    command: in the file with the effective ExecStart=, if that may be edited (`in_place`) or was created by daytwo; else in the drop-in
-    `new_dropin`, which copies the command (see `copies`). Raises FormatError if the edit could not take effect or is ambiguous.
+    `name` is without dashes. `switch`: a boolean flag, which needs no value. An existing flag is changed at its last places, and removed
+    from all others (`flags.edit`). A new one goes into `variable` if the unit splits it into words (else into the last variable that it
+    splits), in its effective assignment or, if it has none, in the last environment file. If the unit reads no variable, the flag goes to
+    the end of the command: in the file with the effective ExecStart=, if that may be edited (`in_place`) or was created by daytwo; else in
+    the drop-in `new_dropin`, which copies the command (see `copies`). Raises FormatError if the edit could not take effect or is
+    ambiguous.
     """
-
-    def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
-        return flags.edit_one(words, name, value, remove, insert, switch=switch)
-
-    def right(before: Sequence[str], after: Sequence[str]) -> bool:
-        return flags.set_to(before, after, name, value, switch=switch)
-
-    return _edit(sources, name, splices, right, variable=variable, new_dropin=new_dropin, in_place=in_place, switch=switch)
-
-
-_Remove = Callable[[tuple[Mapped, ...]], list[Splice]]
-_Insert = Callable[[str], list[Splice]]
-
-
-def _edit(
-    sources: Sources,
-    flag_name: str,
-    splices_of: Callable[[Sequence[Mapped], _Remove, _Insert], list[Splice]],
-    right: Callable[[Sequence[str], Sequence[str]], bool],
-    *,
-    variable: str,
-    new_dropin: str,
-    in_place: Callable[[str], bool],
-    switch: bool = False,
-) -> dict[str, bytes | None]:
-    """The files with the splices applied. `right` checks the command line before and after."""
     service = sources.resolve()
-    _check_editable(service, flag_name, switch)
-    if flag_name == flags.FEATURE_GATES:
-        _ = service.gates  # raises, with file and line, for a list that is already invalid
-    places = _Places(sources, service, flag_name, variable, new_dropin, in_place)
-    argv = [word.mapped for word in service.argv]
-    splices = [_for_units(splice, sources) for splice in splices_of(argv, places.remove, places.insert)]
+    _check_editable(service, name, switch)
+    places = _Places(sources, service, name, variable, new_dropin, in_place)
+    edited = flags.edit([word.mapped for word in service.argv], name, values, places.remove, places.insert, switch=switch)
+    splices = [_for_units(splice, sources) for splice in edited]
     result: dict[str, bytes | None] = dict(places.added)
     for path in {splice.source for splice in splices}:
         before = sources.data(path) or b""
         after: bytes | None = apply(before, [splice for splice in splices if splice.source == path])
         if path in sources.environment_files:
-            for name in {setting.origin.variable for setting in service.environment.values() if setting.origin.path == path}:
-                after = envfile.drop_empty(after, name or "", sources.systemd) if after is not None else None
+            for holder in {setting.origin.variable for setting in service.environment.values() if setting.origin.path == path}:
+                after = envfile.drop_empty(after, holder or "", sources.systemd) if after is not None else None
         elif after is not None and _has_no_effect(after, sources, service, path):
             after = None
         result[path] = after
-    _verify(sources, service, right, result)
+    # Read the result again as systemd would.
+    then = sources.with_files(result).resolve()
+    words = [word.text for word in then.argv]
+    if not flags.set_to([word.text for word in service.argv], words, name, values, switch=switch):
+        raise FormatError(
+            f"the edit could not take effect: the command line of line {then.command.line} would be `{' '.join(words)}`",
+            file=then.command_path,
+            way_out="edit this unit by hand",
+        )
     return result
 
 
@@ -787,23 +763,6 @@ def _has_no_effect(dropin: bytes, sources: Sources, service: Service, path: str)
         return False
     bare, without = sources.with_file(path, dropin).resolve(), sources.with_file(path, None).resolve()
     return [word.text for word in bare.argv] == [word.text for word in without.argv]
-
-
-def _verify(
-    sources: Sources, service: Service, right: Callable[[Sequence[str], Sequence[str]], bool], result: Mapping[str, bytes | None]
-) -> None:
-    """Read the result again as systemd would, and check it."""
-    after = sources
-    for path, data in result.items():
-        after = after.with_file(path, data)
-    resolved = after.resolve()
-    new = [word.text for word in resolved.argv]
-    if not right([word.text for word in service.argv], new):
-        raise FormatError(
-            f"the edit could not take effect: the command line of line {resolved.command.line} would be `{' '.join(new)}`",
-            file=resolved.command_path,
-            way_out="edit this unit by hand",
-        )
 
 
 def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Splice]) -> list[Splice]:

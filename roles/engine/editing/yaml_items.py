@@ -10,12 +10,10 @@ from typing import Any
 
 from roles.engine.editing import yaml_text
 from roles.engine.editing.errors import FormatError
-from roles.engine.editing.kubelet_config import Changer, end_of, own_all, quoted_text, scalar_text
+from roles.engine.editing.kubelet_config import Changer, argument_text, end_of, own_all, quoted_text
 from roles.engine.editing.yaml_text import YamlNode
 
 _QUOTES = ("'", '"')
-# A flag that every reader of YAML takes for a string without quotes. In brackets a comma ends it.
-_FLAG = re.compile(r"--[A-Za-z0-9][A-Za-z0-9_.-]*(=[A-Za-z0-9_./:,=@+%*<>-]*[A-Za-z0-9_./=@+%*<>-])?")
 _BY_HAND = "edit it by hand"
 
 
@@ -23,11 +21,11 @@ class ItemChanger(Changer):
     """As Changer, but a list that stays a list is changed item by item: of equal items none is rewritten, and a new item follows the one
     that precedes it, in the style of its neighbours."""
 
-    def change(self, key: YamlNode, value: YamlNode, old: Any, new: Any) -> None:
+    def change(self, key: YamlNode, value: YamlNode, old: Any, new: Any, flow: bool) -> None:
         if isinstance(old, list) and isinstance(new, list) and old and new and value.kind == "list":
             self._change_list(value, old, new)
         else:
-            super().change(key, value, old, new)
+            super().change(key, value, old, new, flow)
 
     def _change_list(self, node: YamlNode, old: list[Any], new: list[Any]) -> None:
         yaml_text.own(node)
@@ -113,9 +111,7 @@ class ItemChanger(Changer):
             return quoted_text(value, self.json)
         if style == "'" and "'" not in value and value.isprintable():
             return f"'{value}'"
-        if _FLAG.fullmatch(value) and not (flow and "," in value):
-            return value
-        return scalar_text(value)
+        return argument_text(value, flow)
 
 
 def _keys(items: Sequence[Any]) -> list[str]:

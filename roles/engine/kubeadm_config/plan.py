@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.control_plane import COMPONENTS
-from roles.engine.editing import ABSENT, FormatError, cluster_arguments, cluster_configuration, kubelet_config
+from roles.engine.editing import ABSENT, FormatError, cluster_configuration, flags, kubelet_config
 from roles.engine.harmless import one_line
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings
 from roles.engine.kubelet import same_setting
@@ -144,7 +144,7 @@ def _kept(lasting: StoredSettings, component: str, path: ConfigMapPath, value: A
     return component == _KUBELET and _same(_at(lasting.kubelet, path), value)
 
 
-def _extra(extras: cluster_arguments.Extras | None, path: ConfigMapPath) -> Any:
+def _extra(extras: cluster_configuration.Extras | None, path: ConfigMapPath) -> Any:
     """A flag's values, or whether a file is mounted; None if there is nothing."""
     if extras is None:
         return None
@@ -216,48 +216,29 @@ def _patch(component: str, settings: Mapping[ConfigMapPath, Any]) -> str:
 def edit(name: str, data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> Edited:
     """One ConfigMap's YAML with the wanted values (None: not set). Raises FormatError."""
     if name == CLUSTER:
-        gated = {path: value for path, value in wanted.items() if path[1] not in _EXTRAS or len(path) == 2}
-        rest = {path: value for path, value in wanted.items() if path not in gated}
-        edited, fields = _edit_gates(data, gated)
-        after, more = _edit_extras(edited, rest)
-        return Edited(after, (*fields, *more))
+        return _edit_cluster(data, wanted)
     content = kubelet_config.read(data)
     fields = tuple(field for path, value in wanted.items() for field in _fields(path, _at(content, path), value))
     values = {field.path: ABSENT if field.after is None else field.after for field in fields}
     return Edited(kubelet_config.edit_fields(data, values), fields)
 
 
-def _edit_gates(data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> tuple[bytes, tuple[ConfigMapField, ...]]:
-    if not wanted:
-        return data, ()
-    gates = cluster_configuration.gates(data)
-    fields = tuple(
-        ConfigMapField(path, gates.get(path[0], {}).get(path[1]), value)
-        for path, value in wanted.items()
-        if gates.get(path[0], {}).get(path[1]) is not value
-    )
-    changes: dict[str, dict[str, bool | None]] = {}
-    for field in fields:
-        changes.setdefault(field.path[0], {})[field.path[1]] = field.after
-    return cluster_configuration.edit_gates(data, changes), fields
-
-
-def _edit_extras(data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> tuple[bytes, tuple[ConfigMapField, ...]]:
-    """Flags and mounted files of components; the path begins with the component."""
-    if not wanted:
-        return data, ()
-    now = cluster_arguments.read(data)
-    fields = tuple(
-        ConfigMapField(path, before, value)
-        for path, value in wanted.items()
-        if not _same(before := _extra(now.get(path[0]), path[1:]), value)
-    )
+def _edit_cluster(data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> Edited:
+    """Gates, flags and mounted files of components; the path begins with the component."""
+    now = cluster_configuration.read(data)
+    gates = {component: extras.gates for component, extras in now.items()}
+    fields = []
+    for path, value in wanted.items():
+        before = gates.get(path[0], {}).get(path[1]) if len(path) == 2 else _extra(now.get(path[0]), path[1:])
+        fields += [] if _same(before, value) else [ConfigMapField(path, before, value)]
     for component in dict.fromkeys(field.path[0] for field in fields):
         own = {field.path[1:]: field.after for field in fields if field.path[0] == component}
         changes = {path[1]: None if value is None else tuple(value) for path, value in own.items() if path[0] == ARGUMENTS}
+        if gated := {path[0]: value for path, value in own.items() if len(path) == 1}:
+            changes[flags.FEATURE_GATES] = now[component].with_gates(gated)
         mounts = {path[1]: value is True for path, value in own.items() if path[0] == VOLUMES}
-        data = cluster_arguments.edit(data, component, changes, mounts)
-    return data, fields
+        data = cluster_configuration.edit(data, component, changes, mounts)
+    return Edited(data, tuple(fields))
 
 
 def _fields(path: ConfigMapPath, before: Any, after: Any) -> Iterator[ConfigMapField]:

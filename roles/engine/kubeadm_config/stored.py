@@ -15,7 +15,7 @@ from typing import Any, Final
 from roles.engine.api import GateMetric
 from roles.engine.bridge import at_once, whole
 from roles.engine.control_plane import Component
-from roles.engine.editing import FormatError, cluster_arguments, cluster_configuration, kubelet_config
+from roles.engine.editing import FormatError, cluster_configuration, kubelet_config
 from roles.engine.kubelet import Kubelet, in_effect, shown
 
 CLUSTER: Final = "kubeadm-config"
@@ -60,7 +60,7 @@ class StoredSettings:
     gates: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
-    extras: Mapping[str, cluster_arguments.Extras] = field(default_factory=dict)
+    extras: Mapping[str, cluster_configuration.Extras] = field(default_factory=dict)
 
     @property
     def by_kubeadm(self) -> bool:
@@ -147,14 +147,15 @@ def parse(items: Iterable[Mapping[str, Any]]) -> StoredSettings:
     gates: dict[str, Mapping[str, bool]] = {}
     kubelet: dict[str, Any] = {}
     problems: dict[str, str] = {}
-    extras: dict[str, cluster_arguments.Extras] = {}
+    extras: dict[str, cluster_configuration.Extras] = {}
     for name, found in maps.items():
         try:
             if found.text is None:
                 raise FormatError(f"has no key {KEYS[name]}", way_out="restore it")
             if name == CLUSTER:
-                gates |= cluster_configuration.gates(found.data)
-                extras |= cluster_arguments.read(found.data)
+                read = cluster_configuration.read(found.data)
+                gates |= {component: one.gates for component, one in read.items()}
+                extras |= read
             else:
                 gates["kubelet"] = kubelet_config.gates(found.data)
                 kubelet = kubelet_config.read(found.data)

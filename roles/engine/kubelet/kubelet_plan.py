@@ -54,8 +54,13 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
     on_flags |= {name: value for name, value in left.items() if value is not None}
     if on_flags:
         folder = f"/etc/systemd/system/{kubelet.unit_name}.d"
-        result |= unit.edit_gates(
-            kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN), in_place=kubelet.may_edit
+        result |= unit.edit_flag(
+            kubelet.sources,
+            flags.FEATURE_GATES,
+            kubelet.service.with_gates(on_flags),
+            variable=OPERATORS_VARIABLE,
+            new_dropin=posixpath.join(folder, DROPIN),
+            in_place=kubelet.may_edit,
         )
     return {path: data for path, data in result.items() if data != kubelet.seen.data(path) or kubelet.seen.file(path) is None}
 
@@ -116,11 +121,8 @@ def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Serv
 
 
 def _new_sources(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Sources:
-    sources = kubelet.sources
-    for path, data in changed.items():
-        if path != kubelet.config_path and not kubelet.is_dropin(path):
-            sources = sources.with_file(path, data)
-    return sources
+    units = {path: data for path, data in changed.items() if path != kubelet.config_path and not kubelet.is_dropin(path)}
+    return kubelet.sources.with_files(units)
 
 
 def _touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:

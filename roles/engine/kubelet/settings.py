@@ -230,7 +230,7 @@ class _Editor:
         changed = unit.edit_flag(
             self.sources,
             flag,
-            text,
+            None if text is None else (text,),
             variable=OPERATORS_VARIABLE,
             new_dropin=posixpath.join(folder, UNIT_DROPIN),
             switch=switch,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from roles.engine.editing import yaml_text
-from roles.engine.editing.cluster_configuration import SECTIONS, edit_gates, gates
+from roles.engine.editing import cluster_configuration, yaml_text
+from roles.engine.editing.cluster_configuration import SECTIONS
 from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
+from roles.engine.editing.flags import FEATURE_GATES, GateChanges
 from tests.unit.editing import laws
 
 NAME = "kube-apiserver"
@@ -21,6 +22,17 @@ HEAD = "apiVersion: kubeadm.k8s.io/v1beta{}\nkind: ClusterConfiguration\n"
 
 def text(section: str, version: int = 4) -> str:
     return f"{HEAD.format(version)}{section}networking:\n  podSubnet: 10.244.0.0/16\nscheduler: {{}}\n"
+
+
+def gates(data: bytes) -> dict[str, dict[str, bool]]:
+    return {component: found.gates for component, found in cluster_configuration.read(data).items()}
+
+
+def edit_gates(data: bytes, changes: Mapping[str, GateChanges]) -> bytes:
+    for component, wanted in changes.items():
+        values = cluster_configuration.read(data)[component].with_gates(wanted)
+        data = cluster_configuration.edit(data, component, {FEATURE_GATES: values}, {})
+    return data
 
 
 def edit(before: str, changes: GateChanges, component: str = NAME) -> str:
@@ -33,23 +45,21 @@ G = {"G": True}
 LISTS = [
     ("", 'apiServer:\n  extraArgs:\n  - name: feature-gates\n    value: "G=true"\n'),
     ("apiServer: {}\n", 'apiServer: {extraArgs: [{name: feature-gates, value: "G=true"}] }\n'),
-    ("apiServer: {extraArgs: []}\n", 'apiServer: {extraArgs: [{name: feature-gates, value: "G=true"} ]}\n'),
-    ("apiServer:\n  extraArgs: []\n", 'apiServer:\n  extraArgs: [{name: feature-gates, value: "G=true"} ]\n'),
     (
         "apiServer:\n  certSANs:\n  - a # why\n",
         'apiServer:\n  certSANs:\n  - a # why\n  extraArgs:\n  - name: feature-gates\n    value: "G=true"\n',
     ),
     (
         "apiServer:\n  extraArgs:\n  - name: v\n    value: '2' # why\n  # end\n  certSANs: [a]\n",
-        "apiServer:\n  extraArgs:\n  - name: v\n    value: '2' # why\n  - name: feature-gates\n    value: G=true\n  # end\n  certSANs: [a]\n",
+        "apiServer:\n  extraArgs:\n  - name: v\n    value: '2' # why\n  - name: feature-gates\n    value: \"G=true\"\n  # end\n  certSANs: [a]\n",
     ),
     (
         "apiServer:\n  extraArgs:\n    -   value: '2'\n        name: v\n",
-        "apiServer:\n  extraArgs:\n    -   value: '2'\n        name: v\n    -   name: feature-gates\n        value: G=true\n",
+        "apiServer:\n  extraArgs:\n    -   value: '2'\n        name: v\n    - name: feature-gates\n      value: \"G=true\"\n",
     ),
     (
         "apiServer:\n  extraArgs:\n  - {name: v, value: '2'}\n",
-        "apiServer:\n  extraArgs:\n  - {name: v, value: '2'}\n  - name: feature-gates\n    value: G=true\n",
+        "apiServer:\n  extraArgs:\n  - {name: v, value: '2'}\n  - name: feature-gates\n    value: \"G=true\"\n",
     ),
     (
         "apiServer:\n  extraArgs: [{name: v, value: '2'}]\n",
@@ -100,9 +110,22 @@ def test_one_is_added_and_taken_out(version: int, before: str, after: str) -> No
     assert edit(changed, G) == wanted
 
 
+@pytest.mark.parametrize("before", ["apiServer: {extraArgs: []}\n", "apiServer:\n  extraArgs: []\n"])
+def test_an_empty_list_is_not_restored(before: str) -> None:
+    """It means the same as none."""
+    after = edit(text(before), G)
+    assert after == text(before.replace("[]", '[{name: feature-gates, value: "G=true"}]'))
+    assert rest(edit(after, {"G": None}).encode()) == rest(text(before).encode())
+
+
+def test_a_block_of_text_becomes_a_line() -> None:
+    args = "apiServer:\n  extraArgs:\n  - name: feature-gates\n    value: "
+    assert edit(text(f"{args}|-\n      F=true\n"), G) == text(f'{args}"F=true,G=true"\n')
+
+
 def test_json_stays_json() -> None:
     content: dict[str, Any] = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "scheduler": {}}
-    for section in ({}, {"extraArgs": []}, {"extraArgs": [{"name": "v", "value": "2"}]}):
+    for section in ({}, {"extraArgs": [{"name": "v", "value": "2"}]}):
         before = json.dumps({**content, "apiServer": section}, indent=1)
         after = edit(before, G)
         assert json.loads(after)["apiServer"]["extraArgs"][-1] == {"name": "feature-gates", "value": "G=true"}
@@ -125,9 +148,8 @@ REFUSED = [
     (text("apiServer: 5\n"), "apiServer is not a mapping"),
     (text("apiServer:\n  extraArgs:\n  - value: x\n"), "no name"),
     (text("apiServer:\n  extraArgs:\n  - name: feature-gates\n    value: F\n"), "no value"),
-    (text("apiServer:\n  extraArgs:\n    feature-gates: 5\n", 3), "is not a text"),
+    (text("apiServer:\n  extraArgs:\n    feature-gates: 5\n", 3), "a feature gate has no value: '5'"),
     (text("apiServer: &a\n  extraArgs:\n  - name: v\n    value: '2'\ncontrollerManager: *a\n"), "anchor"),
-    (text("apiServer:\n  extraArgs:\n  - name: feature-gates\n    value: |-\n      F=true\n"), "block of text"),
 ]
 
 
@@ -183,6 +205,7 @@ EDITOR = laws.Editor[bytes](
     gates=lambda data: gates(data)[NAME],
     rest=rest,
     content=lambda data: {"ClusterConfiguration": data},
+    empty_list=lambda data: b"extraArgs: []" in data,
 )
 
 

@@ -129,7 +129,8 @@ def _edited(data: bytes | None, changes: flags.GateChanges, systemd: int = 257) 
     """The file after the edit of a command line that splits its variable X."""
     fragment = unit.UnitFile("/etc/u", b"[Service]\nEnvironmentFile=-/etc/env\nExecStart=/usr/bin/kubelet $X\n")
     sources = unit.Sources(fragment, (), {"/etc/env": data}, systemd)
-    return unit.edit_gates(sources, changes, variable="X", new_dropin="/etc/d").get("/etc/env", data)
+    values = sources.resolve().with_gates(changes)
+    return unit.edit_flag(sources, flags.FEATURE_GATES, values, variable="X", new_dropin="/etc/d").get("/etc/env", data)
 
 
 ADDED = [
@@ -204,7 +205,7 @@ def test_behind_a_last_comment_with_a_backslash() -> None:
         (b"X=--feature-gates=G=true,F=true,E=true\n", {"E": None}, b"X=--feature-gates=G=true,F=true\n"),
         (b"X=--feature-gates=G=true,F=true,E=true\n", {"F": None, "E": None}, b"X=--feature-gates=G=true\n"),
         (b"X=--feature-gates=G=true,F=true,E=true\n", {"G": None, "E": None}, b"X=--feature-gates=F=true\n"),
-        (b"X=--feature-gates=G=true,F=true --v=1 --feature-gates=G=false\n", {"G": None}, b"X=--feature-gates=F=true --v=1\n"),
+        (b"X=--feature-gates=G=true,F=true --v=1 --feature-gates=G=false\n", {"G": None}, b"X=--v=1 --feature-gates=F=true\n"),
         (b"X=--feature-gates=G=true --feature-gates=F=true --v=1\n", {"G": None, "F": None}, b"X=--v=1\n"),
         (b"X=--feature-gates=G=true\n", {"G": None, "F": True}, b"X=--feature-gates=F=true\n"),
         (b"X=--feature-gates=G=true,F=true\n", {"G": None, "E": True}, b"X=--feature-gates=F=true,E=true\n"),

@@ -11,7 +11,6 @@ from hypothesis import given
 from roles.engine.editing import flags
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import GateChanges
-from roles.engine.editing.mapped import Mapped, apply
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
@@ -112,35 +111,25 @@ def test_a_switch_never_takes_the_next_word() -> None:
 
 def test_set_to_wants_every_other_word_as_before() -> None:
     before = ["kubelet", "--max-pods=5", "--v=2", "--max-pods", "6"]
-    assert flags.set_to(before, ["kubelet", "--v=2", "--max-pods", "7"], "max-pods", "7")
+    assert flags.set_to(before, ["kubelet", "--v=2", "--max-pods", "7"], "max-pods", ("7",))
     assert flags.set_to(before, ["kubelet", "--v=2"], "max-pods", None)
-    assert not flags.set_to(before, ["kubelet", "--v=2"], "max-pods", "7")
-    assert not flags.set_to(before, ["kubelet", "--max-pods=6", "--v=2", "--max-pods=7"], "max-pods", "7")
-    assert not flags.set_to(before, ["kubelet", "--v=3", "--max-pods=7"], "max-pods", "7")
+    assert not flags.set_to(before, ["kubelet", "--v=2"], "max-pods", ("7",))
+    assert not flags.set_to(before, ["kubelet", "--max-pods=6", "--v=2", "--max-pods=7"], "max-pods", ("7",))
+    assert not flags.set_to(before, ["kubelet", "--v=3", "--max-pods=7"], "max-pods", ("7",))
     assert not flags.set_to(before, before, "max-pods", None)
-
-
-def test_reached_wants_every_other_word_as_before() -> None:
-    before = ["kubelet", "--feature-gates=A=true", "--v=2"]
-    assert flags.reached(before, ["kubelet", "--v=2", "--feature-gates=A=true,B=false"], {"B": False})
-    assert flags.reached(before, ["kubelet", "--v=2"], {"A": None})
-    assert not flags.reached(before, ["kubelet", "--v=2"], {"B": True})
-    assert not flags.reached(before, ["kubelet", "--feature-gates=A=true,B=true"], {"B": True})
-    assert not flags.reached(before, ["kubelet", "--v=2", "--feature-gates=B=true"], {"B": True})
 
 
 @pytest.mark.parametrize(
     ("changes", "after"),
     [
-        ({"A": True}, b"--feature-gates=kube:A=1"),
-        ({"A": False}, b"--feature-gates=kube:A=false"),
-        ({"B": False}, b"--feature-gates=kube:A=1,kube:B=false"),
-        ({"A": None, "B": True}, b"--feature-gates=kube:B=true"),
+        ({"A": True}, "kube:A=1"),
+        ({"A": False}, "kube:A=false"),
+        ({"B": False}, "kube:A=1,kube:B=false"),
+        ({"A": None, "B": True}, "kube:B=true"),
     ],
 )
-def test_names_with_the_prefix_of_kube(changes: GateChanges, after: bytes) -> None:
-    before = b"--feature-gates=kube:A=1"
-    assert apply(before, flags.edit([Mapped.of(before)], changes, lambda gone: [], lambda flag: [])) == after
+def test_names_with_the_prefix_of_kube(changes: GateChanges, after: str) -> None:
+    assert flags.with_gates(["kube:A=1"], changes) == (after,)
 
 
 def test_names_with_and_without_the_prefix_are_refused() -> None:

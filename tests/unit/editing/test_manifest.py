@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from roles.engine.editing import flags, manifest, yaml_text
+from roles.engine.editing import flags, manifest, manifest_parts, yaml_text
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import GateChanges
 from tests.unit.editing import laws
@@ -27,9 +27,13 @@ def pod(container: str) -> str:
     return f"{head}  - name: kube-apiserver\n{lines}  hostNetwork: true\nstatus: {{}}\n"
 
 
+def edited(data: bytes, changes: GateChanges) -> bytes:
+    values = flags.gates_of(manifest.container_argv(data, NAME), changes)
+    return manifest_parts.edit(data, NAME, {flags.FEATURE_GATES: values}, {})
+
+
 def edit(text: str | bytes, changes: GateChanges) -> str:
-    data = text.encode() if isinstance(text, str) else text
-    return manifest.edit_gates(data, NAME, changes).decode()
+    return edited(text.encode() if isinstance(text, str) else text, changes).decode()
 
 
 COMMAND = "command:\n- kube-apiserver\n- --v=2\n"
@@ -170,12 +174,17 @@ def test_change_and_remove(before: str, changes: GateChanges, after: str) -> Non
         ("[k, --feature-gates, G=true, --v=2]", {"G": None}, "[k, --v=2]"),
         ("[k, --feature-gates=G=true, --feature-gates=F=true]", {"G": None, "F": None}, "[k]"),
         ("[--feature-gates=G=true, --feature-gates=F=true, --v=2]", {"G": None, "F": None}, "[--v=2]"),
-        ("[ --feature-gates=G=true, --feature-gates=F=true, ]", {"G": None, "F": None}, "[  ]"),
+        ("[ --feature-gates=G=true, --feature-gates=F=true, ]", {"G": None, "F": None}, "[]"),
         ("[\n  k,\n  --feature-gates=G=true, # c\n]", {"G": None}, "[\n  k, # c\n]"),
     ],
 )
 def test_remove_from_flow_lists(before: str, changes: GateChanges, after: str) -> None:
     assert edit(pod(f"args: {before}\n"), changes) == pod(f"args: {after}\n")
+
+
+def test_a_comma_in_a_flow_list_needs_quotes() -> None:
+    before, after = (pod(f"command: [kube-apiserver, {item}]\n") for item in ("--feature-gates=F=true", '"--feature-gates=F=true,G=true"'))
+    assert edit(before, G) == after
 
 
 def test_json() -> None:
@@ -237,7 +246,6 @@ def test_several_containers() -> None:
         pod("command:\n-\n  # why\n  kube-apiserver\n"),
         pod("command:\n- kube-apiserver\n- >-\n  --feature-gates=F=true,\n  H=true\n"),
         pod('command:\n- kube-apiserver\n- "--feature-gates=F=\\x74rue"\n'),
-        pod("command: [kube-apiserver, --feature-gates=F=true]\n"),
         "[" * 400,
         "? {a: b}\n: c\n",
         "a: !unknown b\n",
@@ -252,7 +260,7 @@ def test_manifests_that_are_refused(text: str) -> None:
 def test_manifests_that_are_not_utf_8_are_refused() -> None:
     for data in (pod(COMMAND).encode() + b"# \xff\n", pod(COMMAND).encode("utf-16")):
         with pytest.raises(FormatError, match="not UTF-8"):
-            manifest.edit_gates(data, NAME, G)
+            edited(data, G)
         with pytest.raises(FormatError, match="not UTF-8"):
             manifest.read(data)
 
@@ -309,7 +317,7 @@ def _rest(data: bytes) -> Any:
 
 
 EDITOR: laws.Editor[bytes] = laws.Editor(
-    edit=lambda data, changes: manifest.edit_gates(data, NAME, changes),
+    edit=edited,
     gates=lambda data: flags.effective_gates(_argv(data)),
     rest=_rest,
     content=lambda data: {"file": data},
@@ -343,6 +351,8 @@ def manifests(draw: st.DrawFn) -> bytes:
 
     def flow(key: str, items: list[str]) -> list[str]:
         comma = draw(st.sampled_from([", ", ",", " , "]))
+        # A comma needs quotes there.
+        items = [f"'{item}'" if item.startswith("--f") and item != "--feature-gates" else item for item in items]
         return [f"{key}: [{comma.join(items)}{draw(st.sampled_from(['', ' ', ','])) if items else ''}]"]
 
     lines: list[str] = []
@@ -372,4 +382,4 @@ def test_laws(data: bytes, changes: dict[str, bool | None]) -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for content in (data, b"kind: Pod\nspec:\n  containers:\n  - name: kube-apiserver\n    command: " + data):
         with contextlib.suppress(FormatError):
-            assert EDITOR.gates(manifest.edit_gates(content, NAME, G)) == EDITOR.gates(content) | G
+            assert EDITOR.gates(edited(content, G)) == EDITOR.gates(content) | G

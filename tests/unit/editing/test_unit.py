@@ -310,7 +310,7 @@ READS = exec_start(b"/k $X", b"EnvironmentFile=-" + ENV.encode())
 
 
 def edit(found: Sources, changes: GateChanges) -> dict[str, bytes | None]:
-    return unit.edit_gates(found, changes, variable="X", new_dropin=NEW)
+    return unit.edit_flag(found, flags.FEATURE_GATES, found.resolve().with_gates(changes), variable="X", new_dropin=NEW)
 
 
 def edited(found: Sources, changes: GateChanges) -> Sources:
@@ -565,7 +565,7 @@ def test_a_copy_of_an_earlier_daytwo_says_not_what_it_copied() -> None:
 def test_what_may_be_edited_in_place_is_the_caller_s_to_say() -> None:
     """A link in /etc to a package's file, for one."""
     before = sources(exec_start(b"/k"))
-    made = unit.edit_gates(before, G, variable="X", new_dropin=NEW, in_place=lambda path: False)
+    made = unit.edit_flag(before, flags.FEATURE_GATES, ("G=true",), variable="X", new_dropin=NEW, in_place=lambda path: False)
     assert made == {NEW: copied(b"/k", FLAG, FRAGMENT)}
 
 
@@ -576,7 +576,7 @@ OLD = "memory.available<100Mi"
 
 
 def edit_flag(found: Sources, value: str | None, name: str = "eviction-hard", switch: bool = False) -> dict[str, bytes | None]:
-    return unit.edit_flag(found, name, value, variable="X", new_dropin=NEW, switch=switch)
+    return unit.edit_flag(found, name, None if value is None else (value,), variable="X", new_dropin=NEW, switch=switch)
 
 
 def flag_edited(found: Sources, value: str | None, name: str = "eviction-hard", switch: bool = False) -> Sources:

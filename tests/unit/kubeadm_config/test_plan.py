@@ -169,7 +169,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 @settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([True, False, None]), min_size=1))
 def test_an_undo_restores_the_values(change: Settings) -> None:
-    _undo_laws(CLUSTER, CLUSTER_TEXT, change, cluster_configuration.gates)
+    _undo_laws(CLUSTER, CLUSTER_TEXT, change, lambda data: {name: one.gates for name, one in cluster_configuration.read(data).items()})
 
 
 @settings(max_examples=50)
