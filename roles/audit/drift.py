@@ -10,6 +10,7 @@ from typing import Any
 from roles import eviction, feature_gates, kubelet_config
 from roles.audit.model import Finding, SourcedSetting
 from roles.audit.view import View, flat
+from roles.engine.detail import shortened
 from roles.engine.findings import Severity
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import same_setting, schema, shown
@@ -291,4 +292,4 @@ def _have(hosts: Sequence[str], value: str) -> str:
 
 
 def _hosts(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts) if len(hosts) <= 4 else f"{', '.join(hosts[:3])} and {len(hosts) - 3} more"
+    return shortened(hosts, 4 if len(hosts) <= 4 else 3)

@@ -10,6 +10,7 @@ from typing import Any
 from roles.disruption_budgets.compliance import NoSelector, differences, other_limit, selector_of
 from roles.disruption_budgets.model import BUDGET, Budget, DesiredBudgets
 from roles.engine import kube
+from roles.engine.detail import shortened
 from roles.engine.disruption import (
     PDB,
     Budgets,
@@ -220,12 +221,12 @@ def _drains(state: BudgetState, live: DisruptionObjects) -> list[str]:
     held = {node: number for node, number in sorted(nodes.items()) if number > state.disruptions_allowed}
     if not held:
         return ["blocks no drain now"]
-    some = [f"{node} ({number} of its pods)" for node, number in list(held.items())[:_FEW_NODES]]
-    more = f" and {len(held) - _FEW_NODES} more nodes" if len(held) > _FEW_NODES else ""
+    some = shortened([f"{node} ({number} of its pods)" for node, number in held.items()], _FEW_NODES)
+    some += " nodes" if len(held) > _FEW_NODES else ""
     if blocked:
         lasts = state.never and not state.kept and not lifted_by(state, live)
-        return [f"{'never lets a drain end of' if lasts else 'blocks now the drain of'} {', '.join(some)}{more}"]
-    return [f"{state.disruptions_allowed} at a time: the drain of {', '.join(some)}{more} waits for replacements in between"]
+        return [f"{'never lets a drain end of' if lasts else 'blocks now the drain of'} {some}"]
+    return [f"{state.disruptions_allowed} at a time: the drain of {some} waits for replacements in between"]
 
 
 def _warnings(live: DisruptionObjects, state: BudgetState | None, now: datetime) -> list[str]:

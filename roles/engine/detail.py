@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 KEY = "verbose"
 #: With so many hosts, each has lines of its own.
@@ -28,6 +28,12 @@ def set_run(hosts: int, values: Iterable[object]) -> None:
 def folds() -> bool:
     """True if like hosts share a line."""
     return _hosts > FEW and not _verbose
+
+
+def shortened(texts: Collection[str], most: int = 5, mark: str = ",") -> str:
+    """`a, b and 3 more` in the order of `texts`; with another mark `a; b; and 3 more`."""
+    more = f"{mark.lstrip(',')} and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{mark} ".join(list(texts)[:most]) + more
 
 
 def hosts(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from roles.engine.detail import shortened
 from roles.engine.kubelet import thresholds
 from roles.engine.transaction import Refusal
 from roles.eviction.order import amount
@@ -70,9 +71,8 @@ def _evicts(pressure: Pressure) -> str:
     if not victims:
         effect = f"the kubelet would evict {when}, but may not evict any of these pods; the node stays under pressure"
     else:
-        more = f" and {len(victims) - SHOWN} more" if len(victims) > SHOWN else ""
         enough = "" if pressure.enough else "; even all of them would not be enough, and the node stays under pressure"
-        effect = f"pods are evicted {when}, in this order: {', '.join(victims[:SHOWN])}{more}{enough}"
+        effect = f"pods are evicted {when}, in this order: {shortened(victims, SHOWN)}{enough}"
     return (
         f"{signal} has {amount(signal, pressure.reading.available)} left and the threshold is {amount(signal, pressure.limit)}"
         f" ({missing} short): {effect}"

@@ -17,6 +17,7 @@ from roles.engine.certificates import (
     objections,
     requester,
 )
+from roles.engine.detail import shortened
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.engine.transaction import Refusal
@@ -149,5 +150,4 @@ def name_of(item: Mapping[str, Any]) -> str:
 
 
 def listed(texts: Sequence[str]) -> str:
-    more = len(texts) - MOST_NAMED
-    return "; ".join(texts[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    return shortened(texts, mark=";")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import full_name
 from roles.engine.kubelet import KubeletState, drained
@@ -14,7 +15,6 @@ from roles.engine.transaction import Change, Refusal
 from roles.kubelet_config import cgroups
 
 # The refusal names this many pods.
-_SHOWN = 5
 
 
 def needed(state: KubeletState, after: Mapping[str, Any]) -> drained.Needed | None:
@@ -38,8 +38,7 @@ def check(state: KubeletState, wanted: drained.Needed) -> None:
         why.append("it is not cordoned")
     left = [full_name(pod) for pod in state.pods if not stays(pod)]
     if left:
-        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-        why.append(f"{len(left)} {'pod runs' if len(left) == 1 else 'pods run'} there ({one_line(', '.join(left[:_SHOWN]))}{more})")
+        why.append(f"{len(left)} {'pod runs' if len(left) == 1 else 'pods run'} there ({one_line(shortened(left))})")
     if why:
         node = (state.node.get("metadata") or {}).get("name") or state.kubelet.node_name
         raise Refusal(

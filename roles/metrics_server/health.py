@@ -10,7 +10,7 @@ from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bounds import EARLIEST, moment
-from roles.engine.detail import counted
+from roles.engine.detail import counted, shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ready
 from roles.engine.node import virtual_mark
@@ -22,7 +22,6 @@ from roles.metrics_server.manifests import API_SERVICE_PATH, RESOLUTION_SECONDS
 METRICS = "/apis/metrics.k8s.io/v1beta1"
 #: A sample may be as old as the resolution, the scrape before it, and the age of the leases that show the cluster's time.
 _SLACK_SECONDS = 30
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,7 @@ def _time(one: Mapping[str, Any]) -> datetime:
 
 
 def _names(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(map(one_line, names[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+    return shortened(list(map(one_line, names)))
 
 
 # ---- an installation of somebody else

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ready
 from roles.engine.placement import ClusterView, where
@@ -33,9 +34,8 @@ class Places:
         """What an operator should know about full nodes. `asked`: the data name the number of replicas."""
         if self.roomy >= min(2, len(self.able)) and replicas <= self.roomy:
             return []
-        names = [f"{one_line(name)}: {one_line(why)}" for name, why in list(self.full.items())[:MOST_NAMED]]
-        more = f"; and {len(self.full) - MOST_NAMED} more" if len(self.full) > MOST_NAMED else ""
-        has, why = "has" if self.roomy == 1 else "have", f"({'; '.join(names)}{more})"
+        names = [f"{one_line(name)}: {one_line(why)}" for name, why in self.full.items()]
+        has, why = "has" if self.roomy == 1 else "have", f"({shortened(names, MOST_NAMED, ';')})"
         if replicas > self.roomy:
             number = "1 replica is" if replicas == 1 else f"{replicas} replicas are"
             return [

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from roles.engine.certificates import Certificate, is_issued_by
+from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
 from roles.engine.proof import Presented
@@ -260,5 +261,4 @@ def _version(servers: Sequence[ApiServer], desired: DesiredServer, found: Prefli
 
 
 def _names(kubelets: Sequence[KubeletFacts]) -> str:
-    more = len(kubelets) - MOST_NAMED
-    return ", ".join(one_line(one.name) for one in kubelets[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return shortened([one_line(one.name) for one in kubelets], MOST_NAMED)

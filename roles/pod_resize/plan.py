@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roles.engine.detail import shortened
 from roles.engine.kube import Object, full_name, is_ending
 from roles.engine.kube.pods import is_alive, is_over, is_static, node_of
 from roles.pod_resize import abilities, pod_resources
@@ -14,7 +15,6 @@ from roles.pod_resize.cgroup import ContainerCgroup, bare_id
 from roles.pod_resize.model import ALL, AMOUNTS, DesiredResources
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
-_NAMED = 5
 #: Outcomes of a pod's resize in records that an undo must know.
 DONE, FOREIGN = "done", "foreign"
 
@@ -132,7 +132,7 @@ def plan_resize(
             refused.setdefault(f"its resources cannot be read: {error}", []).append(full_name(pod))
     if not alive:
         plan.refusals.append(f"{_chosen(desired)}: it has no pods now, so there is nothing to resize")
-    plan.refusals += [f"{some(names)}: {why}" for why, names in refused.items()]
+    plan.refusals += [f"{shortened(names)}: {why}" for why, names in refused.items()]
     plan.refusals += abilities.missing(ability, sorted({step.node for step in plan.steps}))
     return plan
 
@@ -213,10 +213,6 @@ def _chosen(desired: DesiredResources) -> str:
 
 def _has(pod: Object) -> str:
     return "; ".join(f"{one.get('name')}: {pod_resources.resources_text(pod_resources.of(one))}" for one in pod_resources.containers(pod))
-
-
-def some(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
 # ---- one pod

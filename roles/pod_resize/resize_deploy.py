@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError, ApiFailure, find_object
 from roles.engine.bridge import Fleet, show
-from roles.engine.detail import counted
+from roles.engine.detail import counted, shortened
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.object_changes import (
@@ -30,7 +30,7 @@ from roles.pod_resize.abilities import Ability
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import DesiredResources
-from roles.pod_resize.plan import PodStep, ResizePlan, plan_resize, plan_way_back, some
+from roles.pod_resize.plan import PodStep, ResizePlan, plan_resize, plan_way_back
 from roles.pod_resize.pod_resources import Resources
 from roles.pod_resize.resize_run import ResizeRecord
 from roles.pod_resize.templates import Template
@@ -226,7 +226,7 @@ def _dry_run(steps: list[PodStep], session: Session, minor: int) -> list[str]:
             refused.setdefault(f"the API refuses it: {error.rule}; {error.way_out}".replace(step.name, "POD"), []).append(step.where)
         except NoApi as error:
             return [f"the API cannot be reached: {error}"]
-    return [f"{some(names)}: {why}" for why, names in refused.items()]
+    return [f"{shortened(names)}: {why}" for why, names in refused.items()]
 
 
 def _dry_template(template: Template, session: Session) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from roles.engine.bounds import moment, read_json
+from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.pods import daemon_set, is_static
@@ -187,17 +188,13 @@ def reasons(facts: BootFacts, newest: str, *, force: bool) -> list[str]:
     """Why a node needs a reboot."""
     found = []
     for sign in judge_signs(facts.signs, facts.family).asking:
-        packages = f" ({_some(facts.packages)})" if facts.packages and sign.key == "reboot-required" else ""
+        packages = f" ({shortened(facts.packages)})" if facts.packages and sign.key == "reboot-required" else ""
         found.append(f"it has {sign.shown}{packages}" if sign.shown.startswith(("/", "a ", "another ", "no ")) else f"{sign.shown} says so")
     if newest:
         found.append(f"kernel {newest} is installed, {facts.boot.kernel} runs")
     if not found and force:
         found.append("force=true")
     return found
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _warnings(one: Candidate, others: str, newest: str) -> list[str]:

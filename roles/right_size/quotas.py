@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from roles.engine.bounds import digits
 from roles.engine.kube import Object, amounts, resources
-from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kube.amounts import parse_quantity, scaled
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.workloads import replicas
 from roles.pod_resize import PodStep
@@ -57,20 +56,9 @@ def starts_first(kind: str, item: Object) -> bool:
     if kind != "Deployment" or strategy.get("type") == "Recreate":
         return False
     count = replicas(kind, item)
-    surge = _scaled(rolling.get("maxSurge", "25%"), count, up=True)
+    surge = scaled(rolling.get("maxSurge", "25%"), count, up=True, otherwise=count)
     # With neither, one pod may be missing.
-    return surge > 0 and _scaled(rolling.get("maxUnavailable", "25%"), count, up=False) == 0
-
-
-def _scaled(value: Any, count: int, *, up: bool) -> int:
-    text = str(value)
-    share = digits(text.removesuffix("%"))
-    if share is None:
-        return count
-    if not text.endswith("%"):
-        return share
-    whole = count * share
-    return -(-whole // 100) if up else whole // 100
+    return surge > 0 and scaled(rolling.get("maxUnavailable", "25%"), count, up=False, otherwise=count) == 0
 
 
 # ---- what a pod counts

@@ -20,6 +20,7 @@ from roles.engine.autoscaling.room import alive, limit_problems, quota_problems,
 from roles.engine.autoscaling.rules import IN_THE_AUTOSCALER, ScalingRule
 from roles.engine.autoscaling.strays import INJECTED, sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
+from roles.engine.detail import shortened
 from roles.engine.disruption import Stray, by_owner
 from roles.engine.findings import Finding, Severity, worst_first
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
@@ -137,8 +138,7 @@ def _judged(look: _Look, view: ClusterView | None) -> Iterator[Finding]:
 
 
 def _few(names: Sequence[str]) -> str:
-    found = sorted(dict.fromkeys(names))
-    return ", ".join(found) if len(found) <= _FEW else f"{', '.join(found[:_FEW])} and {len(found) - _FEW} more"
+    return shortened(sorted(dict.fromkeys(names)), _FEW)
 
 
 # ---- target and pods

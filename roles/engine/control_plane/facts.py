@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from roles.engine.detail import shortened
 from roles.engine.editing import FormatError, flags, manifest, manifest_parts
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import File, Process
@@ -241,9 +242,8 @@ def _not_understood(folder: str, entries: Sequence[_Entry]) -> list[str]:
     found = [entry for entry in entries if entry.pod is None]
     if not found:
         return []
-    named = ", ".join(f"{entry.name} ({entry.why})" for entry in found[:_MOST_NAMED])
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return [f"{printable(folder)}: daytwo does not understand these files as manifests, and leaves them as they are: {named}{more}"]
+    named = shortened([f"{entry.name} ({entry.why})" for entry in found], _MOST_NAMED)
+    return [f"{printable(folder)}: daytwo does not understand these files as manifests, and leaves them as they are: {named}"]
 
 
 def printable(text: str) -> str:

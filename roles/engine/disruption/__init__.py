@@ -11,7 +11,6 @@ from roles.engine.disruption.budgets import (
     budget_states,
     budgets_of,
     counts_scales,
-    scaled,
 )
 from roles.engine.disruption.evicting import EvictionAnswer, eviction_answer
 from roles.engine.disruption.keepers import Keeper, Keeps
@@ -68,7 +67,6 @@ __all__ = [
     "pods_per_node",
     "read_disruption",
     "read_lint",
-    "scaled",
     "strays_of",
     "strays_text",
 ]

@@ -7,7 +7,6 @@ buildDisruptedPodMap, failSafe, updatePdbStatus. `budget_states` is the whole; `
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from roles.engine.bounds import EARLIEST, moment, span
 from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
 from roles.engine.kube import Object, is_ending, is_ready, namespace_and_name, owner_ref
+from roles.engine.kube.amounts import scaled
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import LabelSelector, label_selector
 
@@ -25,7 +25,6 @@ from roles.engine.kube.selectors import LabelSelector, label_selector
 DELETION_TIMEOUT = span(2 * 60)
 IF_HEALTHY, ALWAYS_ALLOW = "IfHealthyBudget", "AlwaysAllow"
 SYNC_FAILED = "SyncFailed"
-_PERCENT = re.compile(r"([0-9]{1,20})%\Z")
 #: Rules that allow no eviction of any number of pods.
 _NONE = (("maxUnavailable", "0"), ("maxUnavailable", "0%"), ("minAvailable", "100%"))
 
@@ -298,16 +297,6 @@ def counts_scales(budget: Object) -> bool:
     return rule is not None and (rule[0] == "maxUnavailable" or isinstance(rule[1], str))
 
 
-def scaled(value: int | str, total: int) -> int:
-    """An int, or a percentage of `total`, rounded up (intstr.GetScaledValueFromIntOrPercent). Raises ValueError."""
-    if isinstance(value, int):
-        return value
-    found = _PERCENT.match(value)
-    if found is None:
-        raise ValueError("invalid value for IntOrString: invalid type: string is not a percentage")
-    return -(-int(found[1]) * total // 100)
-
-
 def _state(budget: Object, pods: Mapping[tuple[str, str, str], Sequence[Object]], live: DisruptionObjects, now: datetime) -> BudgetState:
     """`pods` by namespace and one label, all of a namespace without one."""
     selector = label_selector((budget.get("spec") or {}).get("selector"))
@@ -350,9 +339,9 @@ def _wanted(rule: tuple[str, int | str] | None, matched: int, scale: int) -> tup
         return 0, 0
     name, value = rule
     if name == "maxUnavailable":
-        return scale, max(0, scale - scaled(value, scale))
+        return scale, max(0, scale - scaled(value, scale, up=True))
     # A number counts the pods that there are, whoever created them; a percentage counts the pods that there should be.
-    return (matched, value) if isinstance(value, int) else (scale, scaled(value, scale))
+    return (matched, value) if isinstance(value, int) else (scale, scaled(value, scale, up=True))
 
 
 def _controllers(pods: Sequence[Object], live: DisruptionObjects) -> tuple[tuple[Controller, ...], list[Object], Unscaled | None]:

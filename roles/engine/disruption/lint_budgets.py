@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from roles.engine.bounds import span
-from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState, scaled
+from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.owners import Controller, DisruptionObjects
 from roles.engine.disruption.problem import ReplicaRange, Scene, autoscaler, count, few, unhealthy
@@ -18,6 +18,7 @@ from roles.engine.disruption.rules import DEPLOY, DisruptionRule
 from roles.engine.disruption.strays import by_owner, strays_of, strays_text
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube import Object, full_name, namespace_and_name
+from roles.engine.kube.amounts import scaled
 from roles.engine.kube.pods import is_alive, is_over, node_of, stuck
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
@@ -121,8 +122,8 @@ def _needs(state: BudgetState, scale: int) -> int:
     """How many healthy pods it needs then."""
     spec = state.budget["spec"]
     if spec.get("maxUnavailable") is not None:
-        return scale - scaled(spec["maxUnavailable"], scale)
-    return scaled(spec["minAvailable"], scale)
+        return scale - scaled(spec["maxUnavailable"], scale, up=True)
+    return scaled(spec["minAvailable"], scale, up=True)
 
 
 def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Finding]:

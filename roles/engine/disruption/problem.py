@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from roles.engine.detail import shortened
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import Controller, DisruptionObjects
 from roles.engine.kube import Object, is_ending, is_ready, namespace_and_name
@@ -14,7 +15,6 @@ from roles.engine.kube.pods import is_over, stuck
 
 HPA = "HorizontalPodAutoscaler"
 WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
-_FEW = 5
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class Scene:
 
 def few(names: Collection[str]) -> str:
     """Names in a sentence; of many, the first and how many more."""
-    found = sorted(names)
-    return ", ".join(found) if len(found) <= _FEW else f"{', '.join(found[:_FEW])} and {len(found) - _FEW} more"
+    return shortened(sorted(names))
 
 
 def count(number: int, what: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 
+from roles.engine.detail import shortened
+
 # So many names are listed.
 _MOST = 20
 
@@ -17,8 +19,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def listing(known: Collection[str], most: int = _MOST) -> str:
     """`a, b`; a long list is cut, and `none` if it is empty."""
-    shown = sorted(known)[:most]
-    return f"{', '.join(shown)}{f' and {len(known) - most} more' if len(known) > most else ''}" if shown else "none"
+    return shortened(sorted(known), most) or "none"
 
 
 def unmatched(asked: Iterable[str], known: Collection[str], what: str) -> list[str]:

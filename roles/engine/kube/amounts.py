@@ -20,6 +20,7 @@ HUGE_PAGES = "hugepages-"
 _QUANTITY = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?")
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_PERCENT = re.compile(r"([0-9]{1,20})%\Z")
 _NANO = 10**9
 _MOST_DIGITS = 100
 
@@ -47,6 +48,19 @@ def parse_quantity(text: str) -> Fraction:
 def whole(quantity: Fraction) -> int:
     """A quantity in whole units as Quantity.Value() returns it: rounded away from 0."""
     return math.ceil(quantity) if quantity >= 0 else math.floor(quantity)
+
+
+def scaled(value: int | str, total: int, *, up: bool, otherwise: int | None = None) -> int:
+    """A number, or a percentage of `total`, rounded up or down (intstr.GetScaledValueFromIntOrPercent). `otherwise`: what counts if it is
+    neither; without it that raises ValueError."""
+    if isinstance(value, int):
+        return value
+    if (found := _PERCENT.match(str(value))) is None:
+        if otherwise is None:
+            raise ValueError("invalid value for IntOrString: invalid type: string is not a percentage")
+        return otherwise
+    whole_share = int(found[1]) * total
+    return -(-whole_share // 100) if up else whole_share // 100
 
 
 def shown(resource: str, amount: int) -> str:

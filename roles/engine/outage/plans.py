@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from roles.engine import detail
+from roles.engine.detail import shortened
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
 from roles.engine.outage.cordon import node_fate
@@ -140,6 +141,5 @@ def summary(plan: DrainPlan) -> str:
         ([pod.name for pod in plan.leaving if pod.blocked_now], "not now, so the run waits"),
     ):
         if names:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            parts.append(f"{what}: {one_line(', '.join(names[:5]))}{more}")
+            parts.append(f"{what}: {one_line(shortened(names))}")
     return "; ".join(parts)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.bounds import digits
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import Object, OwnerRef, controller, is_ready, namespace_and_name, owner_ref, uid
+from roles.engine.kube.amounts import scaled
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.kube.workloads import is_known, replicas
 from roles.engine.outage.model import COUNTED, PodWorkload
@@ -72,15 +72,7 @@ def own_limit(workload: PodWorkload) -> int:
     if workload.kind == "Deployment" and workload.item is not None:
         strategy: Mapping[str, Any] = (workload.item.get("spec") or {}).get("strategy") or {}
         if strategy.get("type") != "Recreate":
-            most = _scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", "25%"), workload.wanted)
+            most = scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", "25%"), workload.wanted, up=False, otherwise=1)
     elif workload.kind in ("ReplicaSet", "ReplicationController"):
         most = workload.wanted // 4
     return max(1, min(most, workload.wanted - 1))
-
-
-def _scaled(value: Any, total: int) -> int:
-    text = str(value)
-    share = digits(text.removesuffix("%"))
-    if share is None:
-        return 1
-    return total * share // 100 if text.endswith("%") else share

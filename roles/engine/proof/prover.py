@@ -11,7 +11,7 @@ from typing import Any
 from roles.engine.api import ApiFailure, PodStatus
 from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
-from roles.engine.detail import counted, once_each
+from roles.engine.detail import counted, once_each, shortened
 from roles.engine.editing import FlagChanges, any_flag
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained, idle
@@ -263,8 +263,7 @@ class Prover:
         changed = changed_fields(self._configuration or {}, after or {}) if self._configuration and after else []
         parts = [f"in its /flagz {', '.join(values)}"] if values else []
         if changed:
-            more = f"; and {len(changed) - _MOST_FIELDS} more" if len(changed) > _MOST_FIELDS else ""
-            parts.append(f"in its /configz {mask_text('; '.join(changed[:_MOST_FIELDS]))}{more}")
+            parts.append(f"in its /configz {mask_text(shortened(changed, _MOST_FIELDS, ';'))}")
         return "; ".join(parts) or "it tells no more: neither /flagz nor a change in /configz"
 
     def _reach(self) -> tuple[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from roles.engine.bridge import Fleet, Remote, pyinfra_keys
+from roles.engine.detail import shortened
 from roles.engine.inputs import WAY_OUT, names, not_read, registry, unknown
 from roles.engine.transaction import Refusal
 
@@ -45,4 +46,4 @@ def _unknown(keys: set[str], pyinfra: frozenset[str], own: tuple[str, ...]) -> d
 
 
 def _hosts(hosts: list[str]) -> str:
-    return ", ".join(hosts) if len(hosts) <= 3 else f"{hosts[0]} and {len(hosts) - 1} more"
+    return shortened(hosts, 3 if len(hosts) <= 3 else 1)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from roles.engine.disruption import Scale, budgets_of, scaled
+from roles.engine.disruption import Scale, budgets_of
 from roles.engine.kube import OwnerRef
 from tests.unit.disruption.world import NOW, budget, deployment, names, numbers, of_status, pod, reference, states, workload
 
@@ -179,13 +179,6 @@ def test_a_sync_failure_that_the_status_does_not_show() -> None:
     owner = workload("Job")
     found = states(owner, pod("a", owner), budget(maxUnavailable=1, status=of_status(0, 0, 0, 0)))[0]
     assert found.differences == ["the condition is x, not SyncFailed"]
-
-
-@pytest.mark.parametrize(
-    ("value", "total", "result"), [(2, 5, 2), ("0%", 5, 0), ("1%", 1, 1), ("34%", 3, 2), ("33%", 3, 1), ("7%", 100, 7), ("100%", 7, 7)]
-)
-def test_percentages_are_rounded_up(value: int | str, total: int, result: int) -> None:
-    assert scaled(value, total) == result
 
 
 def test_a_controller_reference_of_another_object_of_the_same_name() -> None:
