@@ -78,7 +78,9 @@ class Judged:
     def _stops(self, one: Obstacle) -> bool:
         """Whether an obstacle that is there already keeps the change from its begin."""
         starts = self.starts
-        return one.stops is Stops.start or (one.stops is Stops.pods and (starts.manifests or starts.recreates))
+        # What the files name, the running kubelet may not use yet: new pods start now, and do not after its restart.
+        of_files = one.cause is not Cause.runtime
+        return one.stops is Stops.start or (one.stops is Stops.pods and (starts.manifests or starts.recreates or of_files))
 
     @property
     def unproven(self) -> list[str]:

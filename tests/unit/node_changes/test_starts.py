@@ -105,9 +105,13 @@ def test_a_change_may_repair_what_stands_in_the_way(monkeypatch: pytest.MonkeyPa
     gone = {"paths": {RESOLVER: GONE, "/etc/resolv.conf": PathFact("file", True)}}
     refusals, warnings = judged(monkeypatch, made({"resolvConf": "/etc/resolv.conf"}, f"resolvConf: {RESOLVER}\n"), **gone)
     assert refusals == [] and len(warnings) == 1
-    # Another field: new pods do not start before and after it, which the plan says.
-    refusals, (warning,) = judged(monkeypatch, made({"maxPods": 50}, f"resolvConf: {RESOLVER}\n"), **gone)
-    assert refusals == [] and warning.startswith("no new pod would start on the node: resolvConf names")
+    # Another field: the running kubelet may still use another file, so that new pods start until its restart.
+    (refused,), warnings = judged(monkeypatch, made({"maxPods": 50}, f"resolvConf: {RESOLVER}\n"), **gone)
+    assert refused.startswith("n1: no new pod would start on the node: resolvConf names") and warnings == []
+    # A runtime that is not ready is so with any files.
+    down = replace(RUNTIME, conditions={"RuntimeReady": (False, "no")})
+    refusals, (warning,) = judged(monkeypatch, made({"maxPods": 50}), runtime=down)
+    assert refusals == [] and "says RuntimeReady=false" in warning
 
 
 def test_no_manifest_changes_while_no_pod_starts(monkeypatch: pytest.MonkeyPatch) -> None:
