@@ -27,6 +27,8 @@ def to_undo(fleet: Fleet, wanted: RollbackOptions, run: str, history: Mapping[st
     own = [change for changes in history.values() for change in changes if change.run == run]
     if (found := next((change for change in own if change.of_objects), None)) is not None:
         record = _of_node(found)
+        others = (change for changes in history.values() for change in changes if change.of_objects and change.run != run)
+        record = record and object_record.among(record, [other for change in others if (other := _readable(change)) is not None])
     else:
         # Without a name the hosts say which run is the newest: none of them may choose one of the operator's own records.
         record = _own(run) if wanted.run or not own else None
@@ -41,6 +43,13 @@ def _of_node(found: Recorded) -> ObjectsRecord | None:
         return object_record.parse(found.run, found.events)
     except ValueError as error:
         raise bridge.refusals([f"{found.host}: {error}"]) from None
+
+
+def _readable(found: Recorded) -> ObjectsRecord | None:
+    try:
+        return None if found.problem else object_record.parse(found.run, found.events)
+    except ValueError:
+        return None
 
 
 def _own(run: str) -> ObjectsRecord | None:

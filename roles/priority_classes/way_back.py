@@ -60,7 +60,7 @@ def _name(one: ChangedObject) -> str:
 
 def _foreign(one: ChangedObject, now: Mapping[ObjectPath, Any], found: Object, force: bool) -> None:
     """Raises NotUndone if someone else has changed it since."""
-    refuse_foreign(one.fields, now, partial(fields.owners, found), force)
+    refuse_foreign(one, now, partial(fields.owners, found), force)
 
 
 # ---- classes

@@ -77,10 +77,17 @@ class Kind:
         """The fields after an apply of `manifest`: fields of others stay; fields that only daytwo had set, and that the manifest does not
         have, are removed."""
         fields = self.values(manifest)
-        for path, value in self.values(found).items():
-            if path not in fields and not field_managers.only_ours(found or {}, *_v1(path)):
-                fields[path] = value
-        return fields
+        return {path: value for path, value in self.values(found).items() if not self._alone(found or {}, path)} | fields
+
+    def held(self, found: Object, manifest: Mapping[str, Any]) -> tuple[ObjectPath, ...]:
+        """The fields that an apply of `manifest` should remove, and leaves: daytwo has patched them too, and for the API server who applied
+        and who patched are two managers."""
+        gone = (path for path in self.values(found) if path not in self.values(manifest) and self._alone(found, path))
+        return tuple(path for path in gone if not field_managers.only_ours(found, *_v1(path)))
+
+    def _alone(self, found: Object, path: ObjectPath) -> bool:
+        """daytwo is the only owner of a field."""
+        return set(field_managers.writers(found, *_v1(path))) == {FIELD_MANAGER}
 
     def restoring(self, found: Object, changed: Iterable[ChangedField]) -> tuple[dict[str, Any], tuple[ObjectPath, ...]]:
         """The manifest that restores the changed fields to their values before, and keeps all other fields that daytwo owns: an apply that

@@ -110,19 +110,24 @@ def judged(plan: ObjectPlan[Any], one: ChangedObject, judge: Callable[[ChangedOb
 
 
 def refuse_foreign(
-    changed: Sequence[ChangedField], now: Mapping[ObjectPath, Any], owners: Callable[[ObjectPath], Sequence[str]], force: bool
+    one: ChangedObject, now: Mapping[ObjectPath, Any], owners: Callable[[ObjectPath], Sequence[str]], force: bool
 ) -> None:  # fmt: skip
     """Raises NotUndone if a field has neither its value from before the run nor the run's. `owners`: the field's managers but daytwo."""
-    other = [
-        f"{'.'.join(one.path)} is {as_said(now.get(one.path))}, and that run set it to {as_said(one.after)}"
-        + (f" (owned by {', '.join(found)})" if (found := owners(one.path)) else "")
-        for one in changed
-        if now.get(one.path) not in (one.before, one.after)
-    ]
-    if other and not force:
+    other = [field for field in one.fields if now.get(field.path) not in (field.before, field.after)]
+    if not other or force:
+        return
+    runs = list(dict.fromkeys("" if owners(field.path) else one.run_that_set(field.path, now.get(field.path)) for field in other))
+    said = "; ".join(
+        f"{'.'.join(field.path)} is {as_said(now.get(field.path))}, and that run set it to {as_said(field.after)}"
+        + (f" (owned by {', '.join(found)})" if (found := owners(field.path)) else "")
+        for field in other
+    )
+    if all(runs):
         raise NotUndone(
-            f"foreign: changed by someone else since: {'; '.join(other)}; undo that first, or overwrite it with --data force=true"
+            f"changed since by {' and '.join(f'run {run}' for run in runs)}: {said}; undo that first: deploys/rollback.py --data"
+            f" run={runs[-1]}, or overwrite it with --data force=true"
         )
+    raise NotUndone(f"foreign: changed by someone else since: {said}; undo that first, or overwrite it with --data force=true")
 
 
 def as_said(value: Any) -> str:
@@ -151,7 +156,7 @@ def field_way_back(
         back = field_changes(now, {changed.path: changed.before for changed in one.fields})
         if not back:
             return "already has the values from before that run"
-        refuse_foreign(one.fields, now, lambda path: owners(found, path), force)
+        refuse_foreign(one, now, lambda path: owners(found, path), force)
         return FieldChange(one.name, one.path, found, back, f"restore {changes_text(back)}")
 
     plan.actions = [change for one in record.objects if (change := judged(plan, one, judge)) is not None]

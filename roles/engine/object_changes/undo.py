@@ -64,12 +64,12 @@ def undone(one: ChangedObject, kinds: Collection[Kind], live: Mapping[str, Objec
 def _uncreate(one: ChangedObject, kind: Kind, found: Object, make: partial[ObjectChange], force: bool) -> ObjectChange:
     if not kind.is_ours(found) and not force:
         raise NotUndone(f"foreign: {kind.creators(found)} owns it now; leave it, remove it by hand, or remove it with --data force=true")
-    refuse_foreign(one.fields, kind.values(found), partial(kind.others, found), force)
+    refuse_foreign(one, kind.values(found), partial(kind.others, found), force)
     return make("remove", manifest=None, summary="remove it: that run created it", notes=(kind.stays,) if kind.stays else ())
 
 
 def _restore(one: ChangedObject, kind: Kind, found: Object, make: partial[ObjectChange], force: bool) -> ObjectChange:
-    refuse_foreign(one.fields, kind.values(found), partial(kind.others, found), force)
+    refuse_foreign(one, kind.values(found), partial(kind.others, found), force)
     manifest, kept = kind.restoring(found, one.fields)
     if kept and not force:
         owned = "; ".join(

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.api import Api, Conflict
 from roles.engine.context import StepContext
-from roles.engine.kube import Object, is_ending, uid, version
+from roles.engine.kube import FIELD_MANAGER, Object, is_ending, uid, version
 from roles.engine.object_changes.diffs import object_diff
 from roles.engine.object_changes.kind import ObjectChange, changed, nested
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
@@ -49,11 +49,16 @@ class ObjectWriter(ABC):
             assert change.before is not None
             api.delete(change.path, uid(change.before), dry_run=True)
             return None
-        if change.drops:
+        if drops := _drops(change):
             # The apply alone would be refused while the object has fields of others: the dry run is one patch.
-            patch = _patch(change, {**change.kind.values(change.manifest), **dict.fromkeys(change.drops)})
+            patch = _patch(change, {**change.kind.values(change.manifest), **dict.fromkeys(drops)})
             return api.patch(change.path, patch, dry_run=True)
-        return api.apply(change.path, change.manifest, force=self._force, dry_run=True)
+        try:
+            return api.apply(change.path, change.manifest, force=self._force, dry_run=True)
+        except Conflict as error:
+            if not _of_daytwo(error):
+                raise
+            return api.apply(change.path, change.manifest, force=True, dry_run=True)
 
     def tried(self, change: ObjectChange, api: Api) -> str:
         """The diff, for `dry_run`. Raises ApiError."""
@@ -100,15 +105,11 @@ class ObjectWriter(ABC):
             now = kind.values(found)
             return now == {**now, **wanted} and (kind.verb == "patch" or kind.marked(found))
 
-        if change.drops:
-            # Until the apply, a budget has no limit of its own, and allows no eviction.
-            gone = _patch(change, dict.fromkeys(change.drops))
-            self.session.written(
-                change.path, lambda api: api.patch(change.path, gone), lambda found: not set(change.drops) & set(kind.values(found))
-            )
+        # Until the apply, a budget has no limit of its own, and allows no eviction.
+        self._drop(change, _drops(change))
         written: Object | None = change.before
         try:
-            written = self._sent(change, manifest, there, done, force=self._force)
+            written = self._sent(change, manifest, there, done, partial(self._unchanged, change), force=self._force)
             return self.proven(change, uid(written))
         except Unknown:
             raise
@@ -119,24 +120,53 @@ class ObjectWriter(ABC):
             context.say(f"  {why}")
             raise self._reverted(change, written, why) from error
 
+    def _drop(self, change: ObjectChange, paths: tuple[ObjectPath, ...]) -> None:
+        if paths:
+            patch = _patch(change, dict.fromkeys(paths))
+            self.session.written(
+                change.path, lambda api: api.patch(change.path, patch), lambda found: not set(paths) & set(change.kind.values(found))
+            )
+
     def _sent(
-        self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool], *, force: bool
+        self,
+        change: ObjectChange,
+        manifest: Mapping[str, Any],
+        there: Object | None,
+        done: Callable[[Object], bool],
+        again: Callable[[], Object | None],
+        *,
+        force: bool,
     ) -> Object:
-        """Raises as Session.written, and as _unchanged."""
-        if change.kind.verb == "apply":
-            return self.session.written(change.path, lambda api: api.apply(change.path, manifest, force=force), done)
+        """Apply or patch the object `there`; `again` reads it once more. Raises as Session.written, and as `again`."""
         deadline = Deadline(CONFLICTS)
         while True:
-            assert there is not None
-            patch = _patch(change, change.kind.values(manifest), version(there))
             try:
-                return self.session.written(change.path, lambda api, patch=patch: api.patch(change.path, patch), done)  # type: ignore[misc]
-            except Conflict:
-                # A controller wrote the object meanwhile.
-                if deadline.over:
+                if change.kind.verb == "patch":
+                    return self._patched(change, manifest, there, done)
+                return self._applied(change, manifest, there, done, force)
+            except Conflict as error:
+                # A controller wrote the object meanwhile. If a field has an owner, a retry does not help.
+                if error.owners or deadline.over:
                     raise
             deadline.pause(LOOK_AGAIN)
-            there = self._unchanged(change)
+            there = again()
+
+    def _patched(self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool]) -> Object:
+        assert there is not None
+        patch = _patch(change, change.kind.values(manifest), version(there))
+        return self.session.written(change.path, lambda api: api.patch(change.path, patch), done)
+
+    def _applied(
+        self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool], force: bool
+    ) -> Object:
+        try:
+            return self.session.written(change.path, lambda api: api.apply(change.path, manifest, force=force), done)
+        except Conflict as error:
+            if there is None or not _of_daytwo(error):
+                raise
+        # By force in the version that was read before: no field of it has another owner.
+        pinned = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version(there)}}
+        return self.session.written(change.path, lambda api: api.apply(change.path, pinned, force=True), done)
 
     def read_back(self, change: ObjectChange, of: str, found: Object | None) -> str:
         """The beginning of a proof. Raises NotDone if the object is not as written."""
@@ -144,38 +174,56 @@ class ObjectWriter(ABC):
             raise Gone("it was applied, but does not exist when read back: someone else deletes it")
         if wrong := [one.path[-1] for one in changed(change.kind.values(found), change.after) if one.path in change.kind.sets]:
             raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")
-        return f"read back: field manager daytwo{'' if change.kind.marked(found) else ' NOT PROVEN'}"
+        return f"read back: field manager {FIELD_MANAGER}{'' if change.kind.marked(found) else ' NOT PROVEN'}"
 
     def _reverted(self, change: ObjectChange, written: Object, why: str) -> Exception:
         """Revert what this run wrote, but nothing that someone else has set since; the exception says how that ended."""
-        fields, values = change.fields, change.kind.values
         try:
-            found = self.session.fetch(change.path)
-            if found is None or uid(found) != uid(written):
-                return Gone(f"{why}; it was deleted meanwhile, so there is nothing to revert")
-            now = values(found)
-            if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
-                return ChangedByOthers(f"{why}; changed by someone else meanwhile ({changes_text(other)}): left as it is now")
+            found = self._still(change, written)
             if change.before is None:
                 self._delete(change, found)
                 return Undone(f"{why}; what this run created is removed: read back, it is gone")
             self._restore(change, found, change.before)
-        except Exception as other_error:
+        except (Gone, ChangedByOthers) as other:
+            return type(other)(f"{why}; {other}")
+        except Exception as other:
             return RevertFailed(
-                f"{why}; and the revert is not proven: {str(other_error) or repr(other_error)}; STATE UNKNOWN, check: kubectl get"
-                f" {change.look} -o yaml; REPAIR BY HAND: if it has what this run set, undo it: {changes_text(fields)}"
+                f"{why}; and the revert is not proven: {str(other) or repr(other)}; STATE UNKNOWN, check: kubectl get"
+                f" {change.look} -o yaml; REPAIR BY HAND: if it has what this run set, undo it: {changes_text(change.fields)}"
             )
-        return Undone(f"{why}; what this run wrote is reverted: read back, {changes_text(fields)}")
+        return Undone(f"{why}; what this run wrote is reverted: read back, {changes_text(change.fields)}")
+
+    def _still(self, change: ObjectChange, written: Object) -> Object:
+        """The object that this run wrote. Raises Gone, ChangedByOthers."""
+        found = self.session.fetch(change.path)
+        if found is None or uid(found) != uid(written):
+            raise Gone("it was deleted meanwhile, so there is nothing to revert")
+        now = change.kind.values(found)
+        if other := [one for one in change.fields if now.get(one.path) not in (one.before, one.after)]:
+            raise ChangedByOthers(f"changed by someone else meanwhile ({changes_text(other)}): left as it is now")
+        return found
 
     def _restore(self, change: ObjectChange, found: Object, before: Object) -> None:
         """Raises NotDone, ApiFailure."""
         manifest, kept = change.kind.restoring(found, change.fields)
         if kept:
             raise NotDone(f"someone else owns {', '.join(path[-1] for path in kept)} too")
-        old = change.kind.values(before)
-        self._sent(change, manifest, found, lambda one: change.kind.values(one) == old, force=True)
-        if change.kind.values(self.session.fetch(change.path)) != old:
+        values = change.kind.values
+        self._drop(change, change.kind.held(found, manifest))
+        self._sent(change, manifest, found, lambda one: values(one) == values(before), partial(self._still, change, found), force=True)
+        if values(self.session.fetch(change.path)) != values(before):
             raise NotDone("it differs from the old object when read back")
+
+
+def _of_daytwo(error: Conflict) -> bool:
+    """The field that an apply would change is owned by daytwo, which has patched it."""
+    return {one.manager for one in error.owners} == {FIELD_MANAGER}
+
+
+def _drops(change: ObjectChange) -> tuple[ObjectPath, ...]:
+    if change.before is None or change.manifest is None or change.kind.verb == "patch":
+        return ()
+    return (*change.drops, *(path for path in change.kind.held(change.before, change.manifest) if path not in change.drops))
 
 
 def _patch(change: ObjectChange, fields: Mapping[ObjectPath, Any], of_version: str = "") -> dict[str, Any]:

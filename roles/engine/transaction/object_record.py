@@ -8,7 +8,7 @@ one when it is over. No object is kept whole. A field with a secret is masked, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from roles.engine.transaction.mask import mask, mask_text
@@ -79,13 +79,19 @@ class ChangedField:
 @dataclass(frozen=True)
 class ChangedObject:
     """One object of a run: `name` as in the run's table, `action` what was done to it. `outcome` is "" if its end was not recorded: it may
-    have been written. `about` is its whole line."""
+    have been written. `about` is its whole line; `by_others`: what other runs did to it, the oldest first."""
 
     name: str
     action: str
     fields: tuple[ChangedField, ...]
     about: Mapping[str, Any]
     outcome: str = ""
+    by_others: tuple[tuple[str, ChangedField], ...] = ()
+
+    def run_that_set(self, path: tuple[str, ...], value: Any) -> str:
+        """The newest other run that gave a field this value; "" for none."""
+        found = (run for run, field in reversed(self.by_others) if (field.path, field.after) == (path, value) and not field.masked)
+        return next(found, "")
 
     @property
     def path(self) -> str:
@@ -111,6 +117,15 @@ class ObjectsRecord:
     capability: str
     about: Mapping[str, Any]
     objects: tuple[ChangedObject, ...]
+
+
+def among(record: ObjectsRecord, others: Sequence[ObjectsRecord]) -> ObjectsRecord:
+    """The record of a run with what other runs, the oldest first, did to the same objects."""
+    objects = []
+    for one in record.objects:
+        found = [(other.run, field) for other in others for item in other.objects if item.path == one.path for field in item.fields]
+        objects.append(replace(one, by_others=tuple(found)))
+    return replace(record, objects=tuple(objects))
 
 
 def parse(run: str, events: Sequence[Mapping[str, Any]]) -> ObjectsRecord | None:

@@ -93,3 +93,19 @@ def test_a_record_of_an_older_daytwo_is_restored_by_hand(own: Path, line: dict[s
     kept(own, {"event": "run", "format": 1}, {"event": "begin"}, {"event": "plan", **line})
     with pytest.raises(DeployError, match=r"an older daytwo wrote it and did not record fields; .* restore that by hand"):
         to_undo()
+
+
+def test_what_other_runs_did_to_the_same_objects_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(run: str, path: str, after: int, number: int) -> Recorded:
+        fields = [{"path": ["value"], "before": 5, "after": after}]
+        lines = [LINES[0] | {"run": run}, planned(run, 1, "PriorityClass web", "update", "", fields, {"path": path, "uid": ""})]
+        (found,) = parse("cp1", answer((f"{run}-cluster-objects", "state=confirmed\n", "", lines), number=str(number)), Speaker.keeper)
+        return found
+
+    known: list[Any] = []
+    monkeypatch.setattr(objects, "_undone", lambda fleet, record, wanted: known.append(record))
+    damaged = of_objects([LINES[0] | {"run": "r4"}, {"event": "plan", "object": "x"}])
+    to_undo(of_objects(), of("r2", "/web", 7, 10), of("r3", "/other", 8, 11), damaged)
+    (one,) = known[0].objects
+    assert [(run, field.after) for run, field in one.by_others] == [("r2", 7)]
+    assert (one.run_that_set(("value",), 7), one.run_that_set(("value",), 8)) == ("r2", "")

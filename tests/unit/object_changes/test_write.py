@@ -10,7 +10,7 @@ import pytest
 
 from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
-from roles.engine.api import Conflict
+from roles.engine.api import Conflict, Owner
 from roles.engine.object_changes import (
     ChangedByOthers,
     Gone,
@@ -22,7 +22,9 @@ from roles.engine.object_changes import (
     RevertFailed,
     Undone,
     at,
+    undo_plan,
 )
+from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context
 
 WHOLE = [BUDGET, *KINDS.values()]
@@ -45,10 +47,12 @@ def thing(kind: Kind, value: Any, uid: str = "u1", manager: str = "daytwo") -> d
 
 
 class Store:
-    """A session with one object. `keeps`: what the API server makes of each write; `conflicts`: how many writes meet a controller's own."""
+    """A session with one object. `keeps`: what the API server makes of each write; `conflicts`: how many writes meet a controller's own;
+    `owners`: who else owns a field that an apply changes."""
 
     def __init__(self, kind: Kind, there: dict[str, Any] | None, keeps: Callable[[Any], Any] = lambda value: value) -> None:
         self.kind, self.there, self.keeps, self.conflicts = kind, there, keeps, 0
+        self.owners: tuple[str, ...] = ()
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
     def fetch(self, path: str) -> dict[str, Any] | None:
@@ -58,8 +62,14 @@ class Store:
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> Any:
         return send(self)
 
-    def apply(self, path: str, manifest: dict[str, Any], *, force: bool) -> dict[str, Any]:
-        return self._sent("apply", manifest)
+    def apply(self, path: str, manifest: dict[str, Any], *, force: bool, dry_run: bool = False) -> dict[str, Any]:
+        if self.owners and not force:
+            error = Conflict("cp1", "/", "conflict", "force")
+            error.owners = tuple(Owner(one, ".spec") for one in self.owners)
+            raise error
+        if dry_run:
+            return manifest
+        return self._sent("apply by force" if force else "apply", manifest)
 
     def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._sent("patch", body)
@@ -152,6 +162,41 @@ def test_a_patch_is_of_the_version_that_was_read_and_is_tried_again(monkeypatch:
     assert set(store.sent[0][1]) == {"metadata"} and set(store.sent[0][1]["metadata"]) == {"uid", "resourceVersion", "annotations"}
 
 
+@whole
+def test_what_daytwo_has_patched_itself_is_applied_by_force_in_the_version_that_was_read(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the API server, who applied and who patched are two managers, although both are daytwo."""
+    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+    store, one = Store(kind, thing(kind, 1)), change(kind, thing(kind, 1))
+    store.owners, store.conflicts = ("daytwo",), 1
+    assert writer(store).result(one, store) is not None  # type: ignore[arg-type]
+    assert carried_out(writer(store), one)[0].startswith("read back")
+    assert [(verb, body["metadata"]["resourceVersion"]) for verb, body in store.sent] == [("apply by force", "7")] * 2
+    store = Store(kind, thing(kind, 1))
+    store.owners = ("daytwo", "helm")
+    with pytest.raises(Conflict):
+        writer(store).result(one, store)  # type: ignore[arg-type]
+    with pytest.raises(Undone, match="conflict"):
+        carried_out(writer(store), one)
+
+
+@whole
+def test_a_field_that_daytwo_has_patched_too_is_removed_with_the_data(kind: Kind) -> None:
+    gone = kind.sets[-1]
+    there = thing(kind, 1)
+    patched = {"f:spec": {f"f:{gone[1]}": {}}}
+    there["metadata"]["managedFields"].append({"manager": "daytwo", "operation": "Update", "fieldsV1": patched})
+    manifest = kind.manifest("shop", "web", dict.fromkeys(kind.sets[:-1], "as ever"))
+    assert kind.held(there, manifest) == (gone,) and gone not in kind.after_apply(manifest, there)
+    assert kind.restoring(there, [ChangedField(gone, None, 1)])[1] == ()
+    store = Store(kind, there)
+    carried_out(writer(store), ObjectChange(kind, "update", "shop", "web", there, manifest, ""))
+    assert store.sent[0] == ("patch", {"spec": {gone[1]: None}, "metadata": {"uid": "u1"}})
+    there["metadata"]["managedFields"].append({"manager": "helm", "operation": "Update", "fieldsV1": patched})
+    assert not kind.held(there, manifest) and kind.restoring(there, [ChangedField(gone, None, 1)])[1] == (gone,)
+
+
 def unproven(kind: Kind, before: dict[str, Any] | None, now: dict[str, Any] | None, keeps: Any = lambda value: value) -> tuple[str, Store]:
     """How a change ends that is not proven, after which others have left `now`."""
     store = Store(kind, before, keeps)
@@ -199,3 +244,19 @@ def test_only_the_fields_of_its_kind_can_be_undone(kind: Kind) -> None:
     assert kind.place_of(path.replace("shop", "..")) is None and kind.place_of("/api/v1/namespaces/shop/secrets/web") is None
     other: ObjectPath = ("spec", "template")
     assert all(kind.writable.has_field(one) for one in kind.sets) and not kind.writable.has_field(other)
+
+
+@whole
+def test_an_undo_names_the_run_of_daytwo_that_has_changed_it_since(kind: Kind) -> None:
+    field = kind.sets[-1]
+    about = {"path": kind.path_of("shop", "web"), "uid": "u1"}
+    later = (("r2", ChangedField(field, 5, 7)), ("r3", ChangedField(field, 7, 9)))
+    one = ChangedObject("web", "update", (ChangedField(field, 1, 5),), about, "done", later)
+
+    def why(found: dict[str, Any]) -> str:
+        return undo_plan(ObjectsRecord("r1", "", "x", {}, (one,)), [kind], {one.path: found}, force=False).refusals[0]
+
+    assert f"changed since by run r2: spec.{field[1]} is 7, and that run set it to 5; undo that first: " in why(thing(kind, 7))
+    assert "deploys/rollback.py --data run=r2" in why(thing(kind, 7)) and "someone else" not in why(thing(kind, 7))
+    for found in (thing(kind, 8), thing(kind, 9, manager="helm")):
+        assert "changed by someone else since" in why(found)
