@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from roles.audit.model import CertificateReport, Finding
+from roles.audit.model import CertificateReport
+from roles.audit.rules import AuditRule
 from roles.audit.view import View
 from roles.engine.bounds import moment
 from roles.engine.bridge import Remote
 from roles.engine.certificates import Certificate, CertificateError, given_up, is_issued_by, is_pending, is_serving, request_of, requester
 from roles.engine.editing import last_flag
-from roles.engine.findings import Severity
+from roles.engine.findings import Finding, Place, Severity
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import read_files
@@ -185,17 +186,9 @@ def findings(host: str, found: Sequence[NodeCertificate], now: datetime) -> Iter
         elif days < (_CA_SOON if certificate.is_ca else _SOON):
             severity, why = Severity.warning, f"it expires in {days:.0f} days"
         if severity is not None:
-            yield Finding(
-                severity=severity,
-                kind="certificate",
-                node=host,
-                component=one.component,
-                name=one.use,
-                file=one.path,
-                value=f"{one.component} {one.use}, until {certificate.not_after:%Y-%m-%d}",
-                rule=why,
-                way_out=_way_out(one),
-            )
+            value = f"{one.component} {one.use}, until {certificate.not_after:%Y-%m-%d}"
+            where = Place(host, one.component, one.use, one.path, value=value)
+            yield AuditRule.CERTIFICATE.found(where, why, _way_out(one), severity)
 
 
 def _is_unverified(one: NodeCertificate) -> bool:
@@ -235,18 +228,13 @@ def waiting(requests: Sequence[Mapping[str, Any]], now: datetime, kubelets: Mapp
         spec = item.get("spec") or {}
         more = f" (and {len(pending) - _MOST_REQUESTS} more)" if len(pending) > _MOST_REQUESTS and item is pending[0] else ""
         serving = spec.get("signerName") == "kubernetes.io/kubelet-serving"
-        yield Finding(
-            severity=Severity.warning,
-            kind="certificate",
-            node=None,
-            name=one_line(str(item["metadata"].get("name"))),
-            value=f"{one_line(str(spec.get('signerName')))}, by {one_line(str(spec.get('username')))}{more}",
-            rule=f"a request for a certificate waits{_since(item, now)}: nobody has approved or denied it",
-            way_out=(
-                "deploys/kubelet_certificates.py approves it if it is exactly its node's own, else it says why not"
-                if serving
-                else "find out who made it; then kubectl certificate approve, or deny"
-            ),
+        value = f"{one_line(str(spec.get('signerName')))}, by {one_line(str(spec.get('username')))}{more}"
+        yield AuditRule.CERTIFICATE.found(
+            Place(None, name=one_line(str(item["metadata"].get("name"))), value=value),
+            f"a request for a certificate waits{_since(item, now)}: nobody has approved or denied it",
+            "deploys/kubelet_certificates.py approves it if it is exactly its node's own, else it says why not"
+            if serving
+            else "find out who made it; then kubectl certificate approve, or deny",
         )
 
 

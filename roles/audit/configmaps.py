@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from roles.audit import parsed
-from roles.audit.model import Finding, SourcedSetting
+from roles.audit.model import SourcedSetting
+from roles.audit.rules import AuditRule
 from roles.audit.versions import gate_then
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, cluster_configuration, flags, yaml_text
-from roles.engine.findings import Severity
+from roles.engine.findings import Finding, Place
 from roles.engine.kubeadm_config import (
     CLUSTER,
     KEYS,
@@ -48,13 +49,10 @@ def settings(lasting: StoredSettings) -> tuple[SourcedSetting, ...]:
 def findings(lasting: StoredSettings, views: Sequence[View], catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
     """The findings of the cluster, and of the nodes that kubeadm set up."""
     for name, problem in lasting.problems.items():
-        yield Finding(
-            severity=Severity.critical,
-            kind="unreadable",
-            node=None,
-            file=place_of(name),
-            rule=f"cannot be read: {problem}; kubeadm could not upgrade the cluster",
-            way_out=f"fix it: kubectl edit configmap -n {NAMESPACE} {name}",
+        yield AuditRule.UNREADABLE.found(
+            Place(None, file=place_of(name)),
+            f"cannot be read: {problem}; kubeadm could not upgrade the cluster",
+            f"fix it: kubectl edit configmap -n {NAMESPACE} {name}",
         )
     kept = settings(lasting)
     if target is not None:
@@ -100,18 +98,11 @@ def _finding(view: View, difference: Difference, place: SourcedSetting | None, v
     what = "removes it" if difference.lasting is None else f"overwrites it with {shown(difference.lasting)}"
     if difference.files is None:
         what = "writes it to this node"
-    return Finding(
-        severity=Severity.warning,
-        kind="split-brain",
-        node=view.host,
-        component=difference.component,
-        name=difference.setting,
-        file=place.file if place else None,
-        line=place.line if place else None,
-        value=value,
-        rule=f"{shown(difference.lasting)} in {NAMESPACE}/{difference.source}, {shown(difference.files)} in the node's file{running}:"
+    return AuditRule.SPLIT_BRAIN.found(
+        view.at(difference.component, difference.setting, place, value),
+        f"{shown(difference.lasting)} in {NAMESPACE}/{difference.source}, {shown(difference.files)} in the node's file{running}:"
         f" the next kubeadm upgrade {what}",
-        way_out=f"set it for the whole cluster ({deploy} writes the ConfigMap last), keep it per node as a kubeadm patch, or remove it",
+        f"set it for the whole cluster ({deploy} writes the ConfigMap last), keep it per node as a kubeadm patch, or remove it",
     )
 
 

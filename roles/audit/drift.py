@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles import eviction, feature_gates, kubelet_config
-from roles.audit.model import Finding, SourcedSetting
+from roles.audit.model import SourcedSetting
+from roles.audit.rules import AuditRule
 from roles.audit.view import View, flat
 from roles.engine.detail import shortened
-from roles.engine.findings import Severity
+from roles.engine.findings import Finding, Place
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import same_setting, schema, shown
 from roles.engine.proof import UnmetField, UnmetGate
@@ -71,13 +72,7 @@ class HostDesired:
 def findings(view: View, desired: HostDesired) -> Iterator[Finding]:
     """The findings of one node: drift from the inventory, and flags that override a file."""
     for problem in desired.problems:
-        yield Finding(
-            severity=Severity.warning,
-            kind="inventory",
-            node=view.host,
-            rule=problem,
-            way_out="fix the inventory's data: every deploy refuses it",
-        )
+        yield AuditRule.INVENTORY.found(Place(view.host), problem)
     if view.kubelet is not None:
         if desired.gates is not None:
             yield from _gates(view, desired.gates)
@@ -119,14 +114,7 @@ def _fields(view: View, desired: HostDesired) -> Iterator[Finding]:
         try:
             yield from _unmet(view, "kubelet_config", kubelet_config.unmet(fields, found, view.effective))
         except Refusal as refusal:
-            yield Finding(
-                severity=Severity.warning,
-                kind="inventory",
-                node=view.host,
-                component="kubelet",
-                rule=refusal.message,
-                way_out=refusal.way_out or "fix the inventory's data: every deploy refuses it",
-            )
+            yield AuditRule.INVENTORY.found(Place(view.host, "kubelet"), refusal.message, refusal.way_out or "")
     if (thresholds := desired.eviction) is not None and chosen(thresholds.only, view.host):
         yield from _unmet(view, "eviction", eviction.unmet(thresholds, found, view.effective))
 
@@ -139,18 +127,10 @@ def _unmet(view: View, deploy: str, unmet: Iterable[UnmetField]) -> Iterator[Fin
 
 
 def _drift(view: View, component: str, name: str, place: SourcedSetting | None, value: str, wanted: str, deploy: str) -> Finding:
-    file = place.file if place else _home(view, component)
-    return Finding(
-        severity=Severity.warning,
-        kind="drift",
-        node=view.host,
-        component=component,
-        name=name,
-        file=file,
-        line=place.line if place else None,
-        value=value,
-        rule=f"the inventory wants {wanted}",
-        way_out=f"deploys/{deploy}.py --dry shows what it would change; or update the inventory's data",
+    return AuditRule.DRIFT.found(
+        view.at(component, name, place, value, _home(view, component)),
+        f"the inventory wants {wanted}",
+        f"deploys/{deploy}.py --dry shows what it would change; or update the inventory's data",
     )
 
 
@@ -175,18 +155,10 @@ def _flags(view: View) -> Iterator[Finding]:
                 if place.source in ("file", "drop-in") and place.name == winner.name and not same_setting(place.value, winner.value):
                     flag = what or _flag_of(view, winner)
                     variable = f" ({winner.variable})" if winner.variable else ""
-                    yield Finding(
-                        severity=Severity.warning,
-                        kind="flag-beats-file",
-                        node=view.host,
-                        component="kubelet",
-                        name=place.name,
-                        file=place.file,
-                        line=place.line,
-                        value=f"{place.name}: {place.value}",
-                        rule=f"{flag} in {winner.place}{variable} says {winner.value}, and a flag overrides"
-                        " the file: this value has no effect",
-                        way_out="remove one of them; deploys/kubelet_config.py --data move_flags=true moves a flag to the file"
+                    yield AuditRule.FLAG_BEATS_FILE.found(
+                        view.at("kubelet", place.name, place, f"{place.name}: {place.value}"),
+                        f"{flag} in {winner.place}{variable} says {winner.value}, and a flag overrides the file: this value has no effect",
+                        "remove one of them; deploys/kubelet_config.py --data move_flags=true moves a flag to the file"
                         if not what
                         else "remove one of them (deploys/feature_gates.py changes the flag)",
                     )
@@ -270,17 +242,9 @@ def _unlike(
         if host != view.host and other != values[view.host]:
             others.setdefault(other, []).append(host)
     differences = "; ".join(_have(hosts, other) for other, hosts in others.items())
-    return Finding(
-        severity=Severity.warning,
-        kind="sibling",
-        node=view.host,
-        component=component,
-        name=name,
-        file=place.file if place else home,
-        line=place.line if place else None,
-        value=value,
-        rule=f"other nodes of the same group and version differ: {differences}",
-        way_out="set the same value on all, or put the node into a separate group if the difference is intended",
+    return AuditRule.SIBLING.found(
+        view.at(component, name, place, value, home),
+        f"other nodes of the same group and version differ: {differences}",
     )
 
 

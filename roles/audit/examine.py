@@ -8,17 +8,18 @@ from typing import Any
 
 from roles.audit import certificates, configmaps, drift, idle, next_start, paired, resized, stale, strays, trust, versions
 from roles.audit.drift import HostDesired
-from roles.audit.model import ComponentReport, Finding, Kind, NodeReport, Report, Source, in_order
+from roles.audit.model import ComponentReport, FindingReport, NodeReport, Report, Source, in_order
+from roles.audit.rules import AuditRule
 from roles.audit.view import View, flat
-from roles.engine import findings
 from roles.engine.api import EtcdError, EtcdHealth
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 from roles.engine.bounds import EARLIEST, moment
+from roles.engine.findings import Finding, Place
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
 from roles.engine.pairs import Mismatch
 from roles.engine.starting import Obstacle
-from roles.engine.transaction import Refusal, mask_text
+from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
 from roles.pod_resize import Drift
@@ -33,7 +34,7 @@ def report(
     made: str,
     target: int | None = None,
     drifts: Sequence[Drift] = (),
-    disruption: Sequence[findings.Finding] = (),
+    disruption: Sequence[Finding] = (),
     autoscalers: Sequence[JudgedAutoscaler | JudgedVertical] = (),
     orders: Sequence[NodeOrder] = (),
     held: Mapping[str, Sequence[certificates.NodeCertificate]] | None = None,
@@ -55,8 +56,8 @@ def report(
     if lasting is not None:
         found += configmaps.findings(lasting, views, catalogue, target)
     found += resized.findings(drifts)
-    found += [_of_objects("disruption", one) for one in disruption]
-    found += [_of_objects("autoscaler", one) for judged in autoscalers for one in judged.problems]
+    found += disruption
+    found += (one for judged in autoscalers for one in judged.problems)
     found += paired.findings(unfit)
     now, held = moment(made) or EARLIEST, held or {}
     for host, own in held.items():
@@ -67,35 +68,16 @@ def report(
         target_version=None if target is None else f"v1.{target}",
         nodes=tuple(_node(view, held.get(view.host, ())) for view in views),
         configmaps=configmaps.settings(lasting) if lasting else (),
-        findings=in_order(map(_masked, found), [view.host for view in views]),
+        findings=in_order(map(FindingReport.of, found), [view.host for view in views]),
         eviction=tuple(order_as_json(order) for order in orders),
         not_known=tuple(dict.fromkeys([*not_known, *_not_known(views, catalogue)])),
         failures=tuple(failures),
     )
 
 
-def _of_objects(kind: Kind, one: findings.Finding) -> Finding:
-    """It is the cluster's, and not a node's: `value` is `RULE: OBJECTS`."""
-    value = f"{one.rule}: {', '.join(one.objects)}"
-    return Finding(severity=one.severity, kind=kind, node=None, name=one.objects[0], value=value, rule=one.why, way_out=one.way_out)
-
-
-def _masked(finding: Finding) -> Finding:
-    """A flag can hold a header or a token."""
-    return finding.model_copy(update={"value": finding.value and mask_text(finding.value), "rule": mask_text(finding.rule)})
-
-
 def _of_node(view: View, desired: HostDesired, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
     if view.kind == "unreadable":
-        yield Finding(
-            severity=findings.Severity.critical,
-            kind="unreadable",
-            node=view.host,
-            component="kubelet",
-            file=_named(view),
-            rule=view.why,
-            way_out="see systemctl status kubelet and its journal; the rest of this node could not be checked",
-        )
+        yield AuditRule.UNREADABLE.found(Place(view.host, "kubelet", file=_named(view)), view.why)
     yield from stale.findings(view)
     yield from strays.findings(view)
     yield from drift.findings(view, desired)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from roles.audit.model import Finding
+from roles.audit.rules import AuditRule
 from roles.audit.view import View
 from roles.control_plane_flags import misplaced
 from roles.engine.editing import any_flag
-from roles.engine.findings import Severity
+from roles.engine.findings import Finding
 from roles.engine.kubelet import idle, in_effect, shutdown_seconds
 
 #: How values of a file are shown that are no values to a kubelet.
@@ -65,16 +65,6 @@ def _paths(view: View) -> Iterator[Finding]:
 
 def _finding(view: View, component: str, name: str, rule: str, way_out: str, value: str | None = None) -> Finding:
     found = view.setting(name) if component == "kubelet" else None
-    file = found.file if found else view.components[component].file.path if component in view.components else None
-    return Finding(
-        severity=Severity.warning,
-        kind="no-effect",
-        node=view.host,
-        component=component,
-        name=name,
-        file=file,
-        line=found.line if found else None,
-        value=value if value is not None else found.value if found else None,
-        rule=rule,
-        way_out=way_out,
-    )
+    home = view.components[component].file.path if component in view.components else None
+    shown = value if value is not None or found is None else found.value
+    return AuditRule.NO_EFFECT.found(view.at(component, name, found, shown, home), rule, way_out)

@@ -4,82 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from roles.engine.findings import SEVERITIES, Severity
+from roles.audit.rules import AuditRule
+from roles.engine.autoscaling import ScalingRule
+from roles.engine.disruption import DisruptionRule
+from roles.engine.findings import SEVERITIES, Finding, Rule, Severity
+from roles.engine.transaction import mask_text
 
 #: The form of the document. It grows when programs that read it must change.
 FORM = 1
 
 
-Kind = Literal[
-    "unreadable",
-    "identity",
-    "etcd",
-    "start",
-    "in-flight",
-    "daemon-reload",
-    "stale",
-    "stray",
-    "backup",
-    "drift",
-    "sibling",
-    "flag-beats-file",
-    "gate",
-    "field",
-    "no-effect",
-    "target-version",
-    "split-brain",
-    "resize",
-    "disruption",
-    "autoscaler",
-    "certificate",
-    "pair",
-    "inventory",
-]
-
-#: The title of each kind, in the order of the report.
-TITLES: dict[str, str] = {
-    "unreadable": "cannot be read",
-    "identity": "is not what it claims",
-    "etcd": "etcd",
-    "start": "next start and new pods",
-    "in-flight": "unconfirmed change",
-    "daemon-reload": "daemon-reload missing",
-    "stale": "process out of date",
-    "stray": "stray file",
-    "backup": "backup file that is read",
-    "drift": "differs from the inventory",
-    "sibling": "differs from its siblings",
-    "flag-beats-file": "flag overrides file",
-    "gate": "gate in this version",
-    "field": "field in this version",
-    "no-effect": "configured, without effect",
-    "target-version": "affected by the target version",
-    "split-brain": "ConfigMap and node differ",
-    "resize": "pods differ from their template",
-    "disruption": "disruption",
-    "autoscaler": "autoscaler",
-    "certificate": "certificate",
-    "pair": "does not fit another setting",
-    "inventory": "invalid data in the inventory",
-}
-
 NodeKind = Literal["kubeadm", "plain", "unsupported", "unreadable"]
 SourceKind = Literal["file", "drop-in", "flag", "manifest", "configmap"]
+
+
+#: The kinds of rules that have a table of their own.
+_KINDS: dict[type[Rule], AuditRule] = {DisruptionRule: AuditRule.DISRUPTION, ScalingRule: AuditRule.AUTOSCALER}
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Finding(_Model):
+class FindingReport(_Model):
     """One problem. `line` is None if it concerns the whole file, `file` is None if it concerns no file."""
 
     severity: Severity
-    kind: Kind
+    kind: AuditRule
     node: str | None = Field(description="host of the inventory; null: the cluster")
     component: str | None = Field(default=None, description="kubelet, kube-apiserver, kube-controller-manager, kube-scheduler or etcd")
     name: str | None = Field(default=None, description="the gate, flag or field (dotted), the workload, or the main object of a rule")
@@ -93,6 +48,14 @@ class Finding(_Model):
     def place(self) -> str:
         """FILE:LINE, FILE, or ""."""
         return f"{self.file or ''}{f':{self.line}' if self.file and self.line else ''}"
+
+    @classmethod
+    def of(cls, found: Finding) -> Self:
+        """One of objects is the cluster's, and not a node's: `value` is `RULE: OBJECTS`. A flag can hold a header or a token: masked."""
+        value = f"{found.rule}: {', '.join(found.objects)}" if found.objects else found.place.value
+        where = vars(found.place) | {"value": value and mask_text(value)}
+        kind = found.rule if isinstance(found.rule, AuditRule) else _KINDS[type(found.rule)]
+        return cls(severity=found.severity, kind=kind, rule=mask_text(found.why), way_out=found.way_out, **where)
 
 
 class SourcedSetting(_Model):
@@ -171,7 +134,7 @@ class Report(_Model):
     target_version: str | None = None
     nodes: tuple[NodeReport, ...]
     configmaps: tuple[SourcedSetting, ...] = Field(default=(), description="gates in kubeadm-config and kubelet-config")
-    findings: tuple[Finding, ...]
+    findings: tuple[FindingReport, ...]
     eviction: tuple[dict[str, Any], ...] = Field(default=(), description="the eviction order, as deploys/eviction_order.py reports it")
     not_known: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
@@ -186,14 +149,14 @@ class Report(_Model):
         return sum(finding.severity == severity for finding in self.findings)
 
 
-def _counts(finding: Finding) -> bool:
-    return finding.kind not in ("disruption", "autoscaler", "pair") or finding.severity is not Severity.note
+def _counts(finding: FindingReport) -> bool:
+    return finding.kind not in (AuditRule.DISRUPTION, AuditRule.AUTOSCALER, AuditRule.PAIR) or finding.severity is not Severity.note
 
 
-def in_order(findings: Iterable[Finding], hosts: Iterable[str]) -> tuple[Finding, ...]:
+def in_order(findings: Iterable[FindingReport], hosts: Iterable[str]) -> tuple[FindingReport, ...]:
     """The worst first; then by kind, name, node (as in the inventory) and place; each once."""
     place = {host: number for number, host in enumerate(hosts)}
-    kinds = {kind: number for number, kind in enumerate(TITLES)}
+    kinds = {kind: number for number, kind in enumerate(AuditRule)}
     return tuple(
         sorted(
             dict.fromkeys(findings),

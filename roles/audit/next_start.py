@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from roles.audit.model import Finding
+from roles.audit.rules import AuditRule
 from roles.audit.view import View
 from roles.engine import starting
 from roles.engine.bridge import Remote
-from roles.engine.findings import Severity
+from roles.engine.findings import Finding, Place, Severity
 from roles.engine.starting import Cause, Obstacle, Stops
 from roles.engine.timeouts import patient
 
@@ -26,14 +26,11 @@ def findings(obstacles: Iterable[Obstacle]) -> Iterator[Finding]:
     """The dates of a component's certificates are findings of their own (certificates.py); what is not proven is not known."""
     for one in obstacles:
         if one.cause not in (Cause.certificate, Cause.unproven):
-            yield Finding(
-                severity=Severity.note if one.stops is Stops.note else Severity.critical,
-                kind="start",
-                node=one.host,
-                component=None if one.is_of_record else one.component,
-                name=None if one.subject.startswith("/") else one.subject,
-                file=one.subject if one.subject.startswith("/") else None,
-                value=one.value or None,
-                rule=one.rule,
-                way_out=one.way_out,
+            path = one.subject if one.subject.startswith("/") else None
+            component = None if one.is_of_record else one.component
+            yield AuditRule.START.found(
+                Place(one.host, component, None if path else one.subject, path, value=one.value or None),
+                one.rule,
+                one.way_out,
+                Severity.note if one.stops is Stops.note else None,
             )

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 
 from roles.audit.matrix import Cell, Group, Matrix, MatrixRow, matrix
-from roles.audit.model import TITLES, Finding, NodeReport, Report
+from roles.audit.model import FindingReport, NodeReport, Report
 from roles.audit.text import counted, together, verdict
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.findings import SEVERITIES
@@ -83,11 +83,11 @@ def _chip(node: NodeReport, found: Sequence[str]) -> dict[str, str]:
     return {"name": node.name, "severity": "other" if node.kind == "unsupported" else severity, "title": f"{node.name}: {about}; {counts}"}
 
 
-def _finding(finding: Finding, nodes: Sequence[str]) -> dict[str, Any]:
+def _finding(finding: FindingReport, nodes: Sequence[str]) -> dict[str, Any]:
     words = [finding.kind, finding.component, finding.name, finding.file, finding.value, finding.rule, *nodes]
     return {
         "severity": finding.severity.value,
-        "kind": TITLES[finding.kind],
+        "kind": finding.kind.heading,
         "component": finding.component or "",
         "value": finding.value or "",
         "place": finding.place,

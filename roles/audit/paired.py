@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from roles.audit.model import Finding
+from roles.audit.rules import AuditRule
 from roles.audit.view import View
 from roles.engine import pairs
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.findings import Finding, Place
 from roles.engine.findings import Severity as Worth
 from roles.engine.node_changes import read_picture, servers
 from roles.engine.pairs import Mismatch, Picture, Severity
@@ -39,13 +40,9 @@ def findings(found: Iterable[Mismatch]) -> Iterator[Finding]:
     for one in found:
         alone = one.here if one.pair.own else (one.here[0] if len(one.here) == 1 else None,)
         for host in alone:
-            yield Finding(
-                severity=_WORTH[one.pair.found or one.pair.severity],
-                kind="pair",
-                node=host,
-                component=one.pair.here.owner,
-                name=one.pair.name,
-                value=pairs.text(one.values[0]),
-                rule=pairs.sentence(one, host or ""),
-                way_out=one.pair.way_out,
+            yield AuditRule.PAIR.found(
+                Place(host, one.pair.here.owner, one.pair.name, value=pairs.text(one.values[0])),
+                pairs.sentence(one, host or ""),
+                one.pair.way_out,
+                _WORTH[one.pair.found or one.pair.severity],
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from roles.audit.model import Finding
-from roles.engine.findings import Severity
+from roles.audit.rules import AuditRule
+from roles.engine.findings import Finding, Place
 from roles.pod_resize import Drift, resources_text
 
 
@@ -14,12 +14,11 @@ def findings(drifts: Sequence[Drift]) -> Iterator[Finding]:
     for drift in drifts:
         has = dict.fromkeys(resources_text(resources) for _, resources in drift.pods)
         many = f"{len(drift.pods)} pods have" if len(drift.pods) != 1 else "1 pod has"
-        yield Finding(
-            severity=Severity.warning,
-            kind="resize",
-            node=None,
-            name=drift.workload,
-            value=f"{drift.workload}, container {drift.container}: {many} {'; or '.join(has)} (request/limit)",
-            rule=f"its template says {resources_text(drift.template)}: a pod that a drain or a roll-out recreates gets that",
-            way_out="deploys/resize_drift.py names the pods; deploys/resize.py updates the template (template=update) or resizes them back",
+        yield AuditRule.RESIZE.found(
+            Place(
+                None,
+                name=drift.workload,
+                value=f"{drift.workload}, container {drift.container}: {many} {'; or '.join(has)} (request/limit)",
+            ),
+            f"its template says {resources_text(drift.template)}: a pod that a drain or a roll-out recreates gets that",
         )

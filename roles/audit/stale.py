@@ -7,11 +7,12 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from roles.audit.model import Finding, SourcedSetting
+from roles.audit.model import SourcedSetting
+from roles.audit.rules import AuditRule
 from roles.audit.strays import first_entry
 from roles.audit.view import View
 from roles.engine.editing import FormatError, flags, manifest, unit
-from roles.engine.findings import Severity
+from roles.engine.findings import Finding, Place, Severity
 from roles.engine.kubelet import Kubelet, pending_arguments, pending_sentences, younger_files
 from roles.engine.node import Process
 from roles.engine.transaction import in_flight
@@ -34,17 +35,13 @@ def _in_flight(view: View) -> Iterator[Finding]:
     for name, change in sorted(seen.changes.items()):
         for sentence in in_flight({name: change}, seen.boot_id, seen.uptime):
             failed = change.get("state") == "revert-failed"
-            yield Finding(
-                severity=Severity.critical if failed else Severity.warning,
-                kind="in-flight",
-                node=view.host,
-                name=name,
-                file=posixpath.join(ACTIVE, name),
-                value=change.get("state") or "no record",
-                rule=sentence,
-                way_out=f"/var/lib/daytwo/changes/{name}/log says why; change.sh in the same directory has the verbs status and revert"
+            yield AuditRule.IN_FLIGHT.found(
+                Place(view.host, name=name, file=posixpath.join(ACTIVE, name), value=change.get("state") or "no record"),
+                sentence,
+                f"/var/lib/daytwo/changes/{name}/log says why; change.sh in the same directory has the verbs status and revert"
                 if failed
-                else "wait until it ends; deploys/changes.py shows the outcome",
+                else "",
+                Severity.critical if failed else None,
             )
 
 
@@ -64,16 +61,10 @@ def _reload(view: View) -> Iterator[Finding]:
     for path in (*new, *gone):
         data = seen.data(path)
         what = "is new" if path in new else "is gone" if data is None else "was written"
-        yield Finding(
-            severity=Severity.critical,
-            kind="daemon-reload",
-            node=view.host,
-            component="kubelet",
-            file=path,
-            line=first_entry(unit.UnitFile(path, data)) if data is not None else None,
-            value=f"NeedDaemonReload=yes, {path} {what}",
-            rule=f"{seen.unit.unread}: a restart of the kubelet still uses the old unit, and the next daemon-reload loads the new one",
-            way_out="check the edit, then run `systemctl daemon-reload`, and restart the kubelet to apply it",
+        line = first_entry(unit.UnitFile(path, data)) if data is not None else None
+        yield AuditRule.DAEMON_RELOAD.found(
+            Place(view.host, "kubelet", None, path, line, f"NeedDaemonReload=yes, {path} {what}"),
+            f"{seen.unit.unread}: a restart of the kubelet still uses the old unit, and the next daemon-reload loads the new one",
         )
 
 
@@ -98,16 +89,16 @@ def _kubelet(view: View) -> Iterator[Finding]:
         rule = "the kubelet's binary was replaced after the kubelet started: the next restart, for whatever reason, starts the new one"
         way_out = "restart the kubelet at a time that suits you, drained, one node at a time"
         value = f"runs {found.process.version or 'the old binary'}, the file is {found.process.next_version or 'of an unknown version'}"
-        differences.append(_stale(view, "kubelet", None, found.process.binary, None, value, rule, way_out))
+        differences.append(AuditRule.STALE.found(Place(view.host, "kubelet", file=found.process.binary, value=value), rule, way_out))
     if view.configuration is not None and view.known_minor is not None:
         try:
-            differences += _settings(view, pending_sentences(found, view.configuration))
+            differences += _settings(view, found, pending_sentences(found, view.configuration))
         except FormatError as error:
             rule = f"the values in the kubelet's files are not known: {error}"
-            differences.append(_stale(view, "kubelet", None, None, None, None, rule, "fix the files"))
+            differences.append(AuditRule.STALE.found(Place(view.host, "kubelet"), rule, "fix the files"))
     yield from differences
-    named = {finding.file for finding in (*differences, *_gates(view))}
-    yield from (finding for finding in _younger(view) if finding.file not in named)
+    named = {one.place.file for one in (*differences, *_gates(view))}
+    yield from (one for one in _younger(view) if one.place.file not in named)
 
 
 def _arguments(view: View, found: Kubelet) -> Iterator[Finding]:
@@ -119,19 +110,19 @@ def _arguments(view: View, found: Kubelet) -> Iterator[Finding]:
         if not one.then:
             rule = "the kubelet runs with this flag, but no file of its unit has it any longer: the next restart removes it"
             way_out = "restart the kubelet if that is intended; otherwise restore the flag"
-        yield _stale(view, "kubelet", one.name or None, path, line, " ".join(one.words(one.then or one.now)), rule, way_out)
+        value = " ".join(one.words(one.then or one.now))
+        yield AuditRule.STALE.found(Place(view.host, "kubelet", one.name or None, path, line, value), rule, way_out)
 
 
-def _settings(view: View, differences: Sequence[str]) -> Iterator[Finding]:
+def _settings(view: View, found: Kubelet, differences: Sequence[str]) -> Iterator[Finding]:
     for sentence in differences:
         name = sentence.partition(" ")[0]
         if name == "featureGates" and view.running.get("kubelet"):
             continue  # _gates() reports each gate
         place = view.setting(name)
-        file = place.file if place else view.kubelet.config_path if view.kubelet else None
-        line, value = (place.line, f"{place.name}: {place.value}") if place else (None, None)
+        where = view.at("kubelet", name, place, f"{place.name}: {place.value}" if place else None, found.config_path)
         way_out = "restart the kubelet if the file is right; otherwise restore the file"
-        yield _stale(view, "kubelet", name, file, line, value, f"the kubelet has not applied its files: {sentence}", way_out)
+        yield AuditRule.STALE.found(where, f"the kubelet has not applied its files: {sentence}", way_out)
 
 
 def _younger(view: View) -> Iterator[Finding]:
@@ -147,7 +138,7 @@ def _younger(view: View) -> Iterator[Finding]:
         rule = "all its values that can be compared are in effect" if known else "whether its values are in effect is not known"
         rule = f"the file is newer than the kubelet's process; {rule}"
         way_out = "restart the kubelet at a time that suits you, to apply the file"
-        yield _stale(view, "kubelet", None, path, None, value, rule, way_out, Severity.note if known else Severity.warning)
+        yield AuditRule.STALE.found(Place(view.host, "kubelet", file=path, value=value), rule, way_out, Severity.note if known else None)
 
 
 def _static_pods(view: View) -> Iterator[Finding]:
@@ -155,7 +146,9 @@ def _static_pods(view: View) -> Iterator[Finding]:
         if not component.file.path:
             folder = view.kubelet.manifests if view.kubelet else None
             rule = f"{name} runs as a static pod, but no readable manifest has its container"
-            yield _stale(view, name, None, folder, None, f"pid {component.process.pid}", rule, "restore its manifest, or fix it")
+            yield AuditRule.STALE.found(
+                Place(view.host, name, file=folder, value=f"pid {component.process.pid}"), rule, "restore its manifest, or fix it"
+            )
             continue
         if any("$(" in word for word in component.argv) or component.argv == component.process.argv:
             continue
@@ -173,7 +166,7 @@ def _other_arguments(view: View, name: str, argv: Sequence[str], process: Proces
     for word in more or argv[:1]:
         flag = re.match(r"--([A-Za-z0-9_-]+)", word)
         value = word if more else f"without {' '.join(less)}"
-        yield _stale(view, name, flag and flag[1], component.file.path, lines.get(word), value, rule, way_out)
+        yield AuditRule.STALE.found(Place(view.host, name, flag and flag[1], component.file.path, lines.get(word), value), rule, way_out)
 
 
 def _gates(view: View) -> Iterator[Finding]:
@@ -185,7 +178,7 @@ def _gates(view: View) -> Iterator[Finding]:
         value = f"{place.name}={place.value}"
         rule = f"{place.component} runs with {str(running.enabled).lower()}: it was not restarted after this was written"
         way_out = "restart it if the file is right; otherwise restore the file"
-        yield _stale(view, place.component, place.name, place.file, place.line, value, rule, way_out)
+        yield AuditRule.STALE.found(view.at(place.component, place.name, place, value), rule, way_out)
 
 
 def _is_running(view: View, place: SourcedSetting) -> bool:
@@ -199,28 +192,3 @@ def _is_running(view: View, place: SourcedSetting) -> bool:
         )
     except FormatError:
         return False
-
-
-def _stale(
-    view: View,
-    component: str,
-    name: str | None,
-    file: str | None,
-    line: int | None,
-    value: str | None,
-    rule: str,
-    way_out: str,
-    severity: Severity = Severity.warning,
-) -> Finding:
-    return Finding(
-        severity=severity,
-        kind="stale",
-        node=view.host,
-        component=component,
-        name=name,
-        file=file,
-        line=line,
-        value=value,
-        rule=rule,
-        way_out=way_out,
-    )

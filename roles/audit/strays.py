@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from roles.audit import parsed
-from roles.audit.model import Finding, Kind
+from roles.audit.rules import AuditRule
 from roles.audit.view import Manifest, View
 from roles.engine.editing import FormatError, unit
-from roles.engine.findings import Severity
+from roles.engine.findings import Finding, Place, Severity
 
 # What people, editors, package managers and tools add after a name, or before its extension.
 _BACKUP = re.compile(
@@ -63,31 +63,35 @@ def _manifests(view: View) -> Iterator[Finding]:
             (one,) = listed
             why = "it is named like a backup, and the kubelet runs it: the kubelet reads every file here, whatever its extension"
             way_out = f"move it to another directory (mv {one.path} /root/); that ends its pod"
-            yield _finding(view, "backup", Severity.critical, one.path, f"pod {namespace}/{name}", why, way_out, one.line)
+            yield AuditRule.BACKUP.found(Place(view.host, file=one.path, line=one.line, value=f"pod {namespace}/{name}"), why, way_out)
     for name in view.seen.directories.get(folder, ()):
         path = posixpath.join(folder, name)
         file = view.seen.file(path)
         if name.startswith("."):
             if name not in _KEEPERS:
                 why = "the kubelet skips names that begin with a dot: this file has no effect"
-                yield _finding(view, "stray", Severity.note, path, name, why, "remove it, or rename it if its pod should run")
+                yield AuditRule.STRAY.found(
+                    Place(view.host, file=path, value=name), why, "remove it, or rename it if its pod should run", Severity.note
+                )
         elif file is not None and file.kind == "directory":
             why = "a directory among the manifests: the kubelet does not read subdirectories, so no manifest in it creates a pod"
             way_out = "move it elsewhere, or move its manifests one directory up if they should run"
-            yield _finding(view, "stray", Severity.note, path, f"{name}/", why, way_out)
+            yield AuditRule.STRAY.found(Place(view.host, file=path, value=f"{name}/"), why, way_out, Severity.note)
         elif file is not None and file.data is None:
             why = "among the manifests, and not readable: a broken link, a special file, or over 1 MiB"
-            yield _finding(view, "stray", Severity.warning, path, name, why, "remove it")
+            yield AuditRule.STRAY.found(Place(view.host, file=path, value=name), why, "remove it")
 
 
 def _no_pod(view: View, one: Manifest) -> Finding:
     name = posixpath.basename(one.path)
-    kind: Kind = "backup" if looks_like_a_backup(name) else "stray"
+    kind = AuditRule.BACKUP if looks_like_a_backup(name) else AuditRule.STRAY
     why = (
         f"the kubelet reads every file here as a manifest, and this is not a manifest ({one.why}): the kubelet logs an error at each"
         " read, and a pod that the file created before is gone"
     )
-    return _finding(view, kind, Severity.warning, one.path, name, why, "fix it, or move it to another directory", one.line)
+    return kind.found(
+        Place(view.host, file=one.path, line=one.line, value=name), why, "fix it, or move it to another directory", Severity.warning
+    )
 
 
 def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding]:
@@ -99,7 +103,7 @@ def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding
     for one in listed:
         if one is keep:
             continue
-        kind: Kind = "backup" if one in backups else "stray"
+        kind = AuditRule.BACKUP if one in backups else AuditRule.STRAY
         why = (
             f"it defines the same pod as {keep.path}; the kubelet uses the lexically last, which is {wins}:"
             " an edit of the other one does not last"
@@ -108,7 +112,7 @@ def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding
             f"move it to another directory (mv {one.path} /root/), then check that the pod still runs: the removal can end the pod until"
             " the kubelet next reads the directory"
         )
-        yield _finding(view, kind, Severity.critical, one.path, f"pod {pod}", why, way_out, one.line)
+        yield kind.found(Place(view.host, file=one.path, line=one.line, value=f"pod {pod}"), why, way_out, Severity.critical)
 
 
 # ---- drop-ins
@@ -125,14 +129,14 @@ def _config_dropins(view: View) -> Iterator[Finding]:
             rule = f"{why}, and the kubelet reads every *.conf in --config-dir in order of name: later files override earlier ones"
             line = _first_field(view.seen.data(path) or b"")
             name = posixpath.basename(path)
-            yield _finding(view, "backup", Severity.critical, path, name, rule, "move it out of the directory", line)
+            yield AuditRule.BACKUP.found(Place(view.host, file=path, line=line, value=name), rule, "move it out of the directory")
     for name in view.seen.directories.get(folder, ()):
         path = posixpath.join(folder, name)
         file = view.seen.file(path)
         if file is not None and file.kind in ("file", "link") and not name.endswith(".conf"):
             rule = "the kubelet reads only *.conf in --config-dir: this file has no effect"
             way_out = "rename it to end in .conf if the kubelet should read it; otherwise remove it"
-            yield _finding(view, "stray", Severity.note, path, name, rule, way_out)
+            yield AuditRule.STRAY.found(Place(view.host, file=path, value=name), rule, way_out, Severity.note)
 
 
 def _unit_dropins(view: View) -> Iterator[Finding]:
@@ -144,7 +148,7 @@ def _unit_dropins(view: View) -> Iterator[Finding]:
             rule = f"{why}, and systemd reads every *.conf here in order of name: later files override earlier ones"
             way_out = "move it out of the directory, then `systemctl daemon-reload` and restart the kubelet"
             name = posixpath.basename(one.path)
-            yield _finding(view, "backup", Severity.critical, one.path, name, rule, way_out, first_entry(one))
+            yield AuditRule.BACKUP.found(Place(view.host, file=one.path, line=first_entry(one), value=name), rule, way_out)
 
 
 def _copied(view: View, path: str, read: Sequence[str]) -> str:
@@ -172,9 +176,3 @@ def first_entry(file: unit.UnitFile) -> int | None:
         return next((entry.line for entry in unit.entries(file)), None)
     except FormatError as error:
         return error.line
-
-
-def _finding(
-    view: View, kind: Kind, severity: Severity, file: str, value: str, rule: str, way_out: str, line: int | None = None
-) -> Finding:
-    return Finding(severity=severity, kind=kind, node=view.host, file=file, line=line, value=value, rule=rule, way_out=way_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from roles.audit.matrix import Cell, Matrix, matrix
-from roles.audit.model import TITLES, Finding, Report
+from roles.audit.model import FindingReport, Report
 from roles.engine import detail
 from roles.engine.findings import SEVERITIES, Severity
 from roles.engine.harmless import one_line
@@ -39,9 +39,9 @@ def counted(number: int, severity: Severity) -> str:
     return f"{number} {severity}{'s' if number != 1 and severity is not Severity.critical else ''}"
 
 
-def together(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
+def together(findings: Sequence[FindingReport]) -> list[tuple[FindingReport, list[str]]]:
     """Merge findings that differ only in the node: each with its nodes, in the order of `findings`."""
-    found: dict[Finding, list[str]] = {}
+    found: dict[FindingReport, list[str]] = {}
     for finding in findings:
         found.setdefault(finding.model_copy(update={"node": None}), []).append(finding.node or "the cluster")
     return list(found.items())
@@ -56,7 +56,7 @@ def _findings(report: Report) -> Iterator[str]:
         for finding, nodes in merged:
             about = [_names(nodes), finding.component or "", finding.place]
             yield f"  {'  '.join(one_line(part) for part in about if part)}"
-            yield f"      {TITLES[finding.kind]}: {one_line(finding.value)}" if finding.value else f"      {TITLES[finding.kind]}"
+            yield f"      {finding.kind.heading}: {one_line(finding.value)}" if finding.value else f"      {finding.kind.heading}"
             yield f"      {one_line(finding.rule)}"
             yield f"      -> {one_line(finding.way_out)}"
 

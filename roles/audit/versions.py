@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.audit import parsed
-from roles.audit.model import Finding, Kind, SourcedSetting
+from roles.audit.model import SourcedSetting
+from roles.audit.rules import AuditRule
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags
-from roles.engine.findings import Severity
+from roles.engine.findings import Finding, Place, Severity
 from roles.engine.kubelet import schema, shown
 from roles.feature_gates import (
     SPECIAL,
@@ -122,16 +123,16 @@ def gate_then(host: str | None, place: SourcedSetting, minor: int | None, target
     if then is None:
         rule = f"v1.{target} no longer knows it (removed in v1.{gate.removed_in}): {place.component} would not start after the upgrade"
         way_out = f"remove it before the upgrade{_after_all(gate, wanted)}"
-        yield _gate(host, place, Severity.critical, rule, way_out, "target-version")
+        yield _gate(host, place, Severity.critical, rule, way_out, AuditRule.TARGET_VERSION)
     elif then.locked and not (now and now.locked):
         rule, default = f"in v1.{target} it is locked to {shown(then.default)} ({then.stage})", f"{place.name}={shown(then.default)}"
         if wanted != then.default:
             rule += f": {place.component} would not start after the upgrade"
             way_out = f"remove it before the upgrade; check first what {default} changes"
-            yield _gate(host, place, Severity.critical, rule, way_out, "target-version")
+            yield _gate(host, place, Severity.critical, rule, way_out, AuditRule.TARGET_VERSION)
         else:
             rule += ": it no longer has an effect; a later release removes it"
-            yield _gate(host, place, Severity.note, rule, "remove it after the upgrade", "target-version")
+            yield _gate(host, place, Severity.note, rule, "remove it after the upgrade", AuditRule.TARGET_VERSION)
 
 
 def _after_all(gate: Gate, wanted: bool) -> str:
@@ -141,19 +142,11 @@ def _after_all(gate: Gate, wanted: bool) -> str:
     return f"; without it the feature is {'on' if last.default else 'off'}, with it {'on' if wanted else 'off'}"
 
 
-def _gate(host: str | None, place: SourcedSetting, severity: Severity, rule: str, way_out: str, kind: Any = "gate") -> Finding:
-    return Finding(
-        severity=severity,
-        kind=kind,
-        node=host,
-        component=place.component,
-        name=place.name,
-        file=place.file,
-        line=place.line,
-        value=f"{place.name}={place.value}",
-        rule=rule,
-        way_out=way_out,
-    )
+def _gate(
+    host: str | None, place: SourcedSetting, severity: Severity, rule: str, way_out: str, kind: AuditRule = AuditRule.GATE
+) -> Finding:
+    where = Place(host, place.component, place.name, place.file, place.line, f"{place.name}={place.value}")
+    return kind.found(where, rule, way_out, severity)
 
 
 # ---- flags and fields of the kubelet
@@ -167,7 +160,7 @@ def _flags_now(view: View) -> Iterator[Finding]:
         gone = _removed(flag.name, minor)
         if gone is not None and gone <= minor:
             rule = f"v1.{minor} no longer has this flag (removed in v1.{gone}): the kubelet does not start with it"
-            yield _flag(view, flag, "field", rule)
+            yield _flag(view, flag, AuditRule.FIELD, rule)
 
 
 def _flags_then(view: View, target: int) -> Iterator[Finding]:
@@ -179,7 +172,7 @@ def _flags_then(view: View, target: int) -> Iterator[Finding]:
         if gone is not None and minor < gone <= target:
             field = schema.field_for_flag(minor, flag.name)
             rule = f"v1.{gone} removes this flag: the kubelet would not start after the upgrade"
-            yield _flag(view, flag, "target-version", rule + (f"; the field {field} replaces it" if field else ""))
+            yield _flag(view, flag, AuditRule.TARGET_VERSION, rule + (f"; the field {field} replaces it" if field else ""))
 
 
 def _removed(name: str, until: int) -> int | None:
@@ -188,20 +181,14 @@ def _removed(name: str, until: int) -> int | None:
     return known[-1] + 1 if known and known[-1] < until else None
 
 
-def _flag(view: View, flag: Any, kind: Any, rule: str) -> Finding:
+def _flag(view: View, flag: Any, kind: AuditRule, rule: str) -> Finding:
     place: SourcedSetting = flag.place
     variable = f" ({place.variable})" if place.variable else ""
-    return Finding(
-        severity=Severity.note if flag.masked else Severity.critical,
-        kind=kind,
-        node=view.host,
-        component="kubelet",
-        name=flag.name,
-        file=place.file,
-        line=place.line,
-        value=f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}",
-        rule=rule + ("; another source overrides this one today" if flag.masked else ""),
-        way_out=f"remove it from {place.file}{variable}",
+    return kind.found(
+        view.at("kubelet", flag.name, place, f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}"),
+        rule + ("; another source overrides this one today" if flag.masked else ""),
+        f"remove it from {place.file}{variable}",
+        Severity.note if flag.masked else Severity.critical,
     )
 
 
@@ -210,7 +197,7 @@ def _fields(view: View) -> Iterator[Finding]:
     minor = view.known_minor
     for path, content, lines in _files(view) if minor is not None else ():
         for problem in schema.check(minor or 0, content):
-            yield _field(view, "field", problem, path, lines, "remove it")
+            yield _field(view, AuditRule.FIELD, problem, path, lines)
 
 
 def _fields_then(view: View, target: int) -> Iterator[Finding]:
@@ -221,22 +208,13 @@ def _fields_then(view: View, target: int) -> Iterator[Finding]:
         now = {problem.path for problem in schema.check(minor, content)}
         for problem in schema.check(target, content):
             if problem.path not in now:
-                yield _field(view, "target-version", problem, path, lines, "remove it before the upgrade")
+                yield _field(view, AuditRule.TARGET_VERSION, problem, path, lines)
 
 
-def _field(view: View, kind: Kind, problem: schema.FieldProblem, path: str, lines: Mapping[tuple[str, ...], int], way_out: str) -> Finding:
-    return Finding(
-        severity=Severity.warning,
-        kind=kind,
-        node=view.host,
-        component="kubelet",
-        name=problem.path,
-        file=path,
-        line=_line(lines, problem.path),
-        value=shown(problem.value, problem.path.partition(".")[0])[:80],
-        rule=problem.rule,
-        way_out=problem.way_out or way_out,
-    )
+def _field(view: View, kind: AuditRule, problem: schema.FieldProblem, path: str, lines: Mapping[tuple[str, ...], int]) -> Finding:
+    value = shown(problem.value, problem.path.partition(".")[0])[:80]
+    where = Place(view.host, "kubelet", problem.path, path, _line(lines, problem.path), value)
+    return kind.found(where, problem.rule, problem.way_out or "")
 
 
 def _files(view: View) -> Iterator[tuple[str, dict[str, Any], Mapping[tuple[str, ...], int]]]:

@@ -18,6 +18,7 @@ from roles.engine import kubelet
 from roles.engine.api import GateMetric
 from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.editing import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
+from roles.engine.findings import Place
 from roles.engine.kubelet import SECRETS, Kubelet, as_value, lookup, reads_as_unset, schema, shown
 from roles.engine.node import File, Observation, Process
 from roles.engine.transaction import Refusal
@@ -68,6 +69,10 @@ class View:
     def as_worker(self) -> View:
         """The node without components of the control plane: a host that the inventory does not have in that group only claims them."""
         return replace(self, components={}, gates=tuple(one for one in self.gates if one.component == "kubelet"))
+
+    def at(self, component: str, name: str, source: SourcedSetting | None, value: str | None, home: str | None = None) -> Place:
+        """Where a setting is; `home`: the file that would have it if no source has."""
+        return Place(self.host, component, name, source.file if source else home, source.line if source else None, value)
 
     @property
     def processes(self) -> dict[str, Process]:

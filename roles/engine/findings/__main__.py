@@ -12,6 +12,7 @@ from roles.engine.findings.model import Rule
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 #: The package and the name of the rules of each page, and the head of their table.
 PAGES = {
+    "audit.md": ("roles.audit.rules", "AuditRule", "kind | what it is"),
     "disruption.md": ("roles.engine.disruption", "DisruptionRule", "rule | what it is | what to do"),
     "autoscaling.md": ("roles.engine.autoscaling", "ScalingRule", "rule | what it is | what to do"),
 }

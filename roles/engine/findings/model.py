@@ -21,19 +21,20 @@ SEVERITIES = tuple(Severity)
 
 
 class Rule(StrEnum):
-    """A row of a table of rules; the table is a subclass, whose members are `NAME = id, severity, about, way_out`.
+    """A row of a table of rules; the table is a subclass, whose members are `NAME = id, severity, about, way_out, heading`.
 
     `about` and `way_out` are Markdown for the table in docs/, which is generated. `severity` and `way_out` are those of a finding that
-    has none of its own.
+    has none of its own; `heading` is what people see instead of the id, if it is there.
     """
 
     severity: Severity
     about: str
     way_out: str
+    heading: str
 
-    def __new__(cls, name: str, severity: Severity, about: str, way_out: str = "") -> Self:
+    def __new__(cls, name: str, severity: Severity, about: str, way_out: str = "", heading: str = "") -> Self:
         row = str.__new__(cls, name)
-        row._value_, row.severity, row.about, row.way_out = name, severity, about, way_out
+        row._value_, row.severity, row.about, row.way_out, row.heading = name, severity, about, way_out, heading
         return row
 
     def found(self, subject: Subject, why: str, way_out: str = "", severity: Severity | None = None) -> Finding:
@@ -74,6 +75,11 @@ class Finding:
     def objects(self) -> tuple[str, ...]:
         """The objects of the cluster that it is about."""
         return self.subject if isinstance(self.subject, tuple) else ()
+
+    @property
+    def place(self) -> Place:
+        """Where it is on a node; of objects of the cluster, the main one by its name."""
+        return self.subject if isinstance(self.subject, Place) else Place(None, name=self.subject[0])
 
     def as_json(self) -> dict[str, Any]:
         return {"rule": self.rule, "severity": self.severity, "objects": self.objects, "why": self.why, "way_out": self.way_out}

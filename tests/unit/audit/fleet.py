@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from roles.audit.drift import HostDesired
 from roles.audit.examine import report
-from roles.audit.model import Report
+from roles.audit.model import FindingReport, Report
 from roles.audit.view import View, view
 from roles.engine.api.metrics import GateMetric
+from roles.engine.findings import Finding
 from roles.engine.kubelet.thresholds import effective
 from roles.eviction import order
 from roles.feature_gates.catalogue import load
@@ -33,6 +34,11 @@ CONFIGZ = {
     "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%"},
     "containerLogMaxSize": "10Mi",
 }
+
+
+def rows(found: Iterable[Finding]) -> list[FindingReport]:
+    """Findings as the report has them."""
+    return list(map(FindingReport.of, found))
 
 
 def config(*lines: str, fields: Mapping[str, Any] = CONFIGZ) -> bytes:

@@ -14,7 +14,7 @@ from roles.engine.certificates import Certificate, SubjectNames, parse_certifica
 from roles.engine.findings import Severity
 from roles.engine.node import parse_files
 from tests.unit.api.world import Authority
-from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make
+from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make, rows
 from tests.unit.certificates.requests import pem, request
 from tests.unit.node.node import KUBEADM_ARGV, manifest
 
@@ -43,13 +43,13 @@ def held(days: float, *, of: float = 365, is_ca: bool = False, renews: bool = Fa
     ],
 )
 def test_what_ends_soon(one: NodeCertificate, severity: Severity | None, words: str) -> None:
-    found = list(findings("cp1", [one], NOW))
+    found = list(rows(findings("cp1", [one], NOW)))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
     assert all(words in finding.rule and finding.way_out and finding.file == "/pki/a.crt" for finding in found)
 
 
 def test_the_way_out_names_kubeadms_own_name() -> None:
-    (found,) = findings("cp1", [held(1, use="front proxy client")], NOW)
+    (found,) = rows(findings("cp1", [held(1, use="front proxy client")], NOW))
     assert "kubeadm certs renew front-proxy-client" in found.way_out
 
 
@@ -156,8 +156,8 @@ def test_the_end_of_a_certificate_that_nobody_can_verify_is_listed_and_no_findin
     """A kubelet makes it once, for a year, and serves it from then on."""
     made = replace(held(-100).certificate, issuer="CN=w1-ca@1700000000")
     own = NodeCertificate("kubelet", "serving", SELF, made)
-    assert list(findings("w1", [own], NOW)) == [] and len(reports([own])) == 1
-    (given,) = findings("w1", [replace(own, certificate=replace(made, issuer="CN=company"))], NOW)
+    assert list(rows(findings("w1", [own], NOW))) == [] and len(reports([own])) == 1
+    (given,) = rows(findings("w1", [replace(own, certificate=replace(made, issuer="CN=company"))], NOW))
     assert given.severity is Severity.critical and "the tool that created it" in given.way_out and "deploys/" not in given.way_out
 
 
@@ -165,12 +165,12 @@ def test_requests_that_wait() -> None:
     old, new = request(name="old", created="2026-03-01T09:00:00Z"), request(name="new", created="2026-03-01T11:50:00Z")
     done = request(name="done", conditions=[{"type": "Approved", "status": "True"}])
     stranger = request(name="stranger", signer="example.com/x", user="\x1b[2Jme", created="2026-03-01T11:55:00Z")
-    found = list(waiting([new, done, old, stranger], NOW, {}))
+    found = list(rows(waiting([new, done, old, stranger], NOW, {})))
     assert [one.name for one in found] == ["old", "new", "stranger"]
     assert "since 3 hours" in found[0].rule and "since 10 minutes" in found[1].rule
     assert "deploys/kubelet_certificates.py" in found[0].way_out and "deploys/" not in found[2].way_out
     assert "\x1b" not in (found[2].value or "")
-    many = list(waiting([request(name=f"r{number}") for number in range(40)], NOW, {}))
+    many = list(rows(waiting([request(name=f"r{number}") for number in range(40)], NOW, {})))
     assert len(many) == 10 and "(and 30 more)" in (many[0].value or "")
 
 
@@ -184,5 +184,5 @@ def test_what_a_kubelet_has_given_up_does_not_wait() -> None:
     view = make("w1")
     assert view.kubelet is not None
     view = replace(view, kubelet=replace(view.kubelet, node_name="w1"))
-    assert [one.name for one in waiting(requests, NOW, serving([view], {"w1": [own]}))] == ["foreign", "new"]
+    assert [one.name for one in rows(waiting(requests, NOW, serving([view], {"w1": [own]})))] == ["foreign", "new"]
     assert serving([make("w2")], {"w2": [own]}) == {} and serving([view], {"w1": [held(100, renews=True)]}) == {}

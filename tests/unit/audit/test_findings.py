@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from roles.audit import configmaps, drift, stale, strays, text, versions
 from roles.audit.drift import HostDesired
 from roles.audit.examine import report
-from roles.audit.model import Finding
+from roles.audit.model import FindingReport
 from roles.audit.view import View
 from roles.engine.disruption import DisruptionRule
 from roles.engine.kubeadm_config import stored
@@ -24,7 +24,7 @@ from roles.feature_gates.catalogue import load
 from roles.feature_gates.model import read_gates
 from roles.kubelet_config.model import read_fields
 from roles.pod_resize.compliance import Drift
-from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make
+from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make, rows
 from tests.unit.node import node
 
 MANIFESTS = "/etc/kubernetes/manifests"
@@ -32,7 +32,7 @@ UNITS = "/etc/systemd/system/kubelet.service.d"
 CONF = "/etc/kubernetes/conf.d"
 
 
-def of(found: Iterable[Finding], kind: str = "") -> list[tuple[str, str, str | None, int | None]]:
+def of(found: Iterable[FindingReport], kind: str = "") -> list[tuple[str, str, str | None, int | None]]:
     """Severity, kind, file and line."""
     return [(one.severity.value, one.kind, one.file, one.line) for one in found if kind in ("", one.kind)]
 
@@ -41,7 +41,7 @@ def line(data: bytes, text: str) -> int:
     return next(number for number, row in enumerate(data.decode().splitlines(), 1) if text in row)
 
 
-def one(found: Iterable[Finding]) -> Finding:
+def one(found: Iterable[FindingReport]) -> FindingReport:
     listed = list(found)
     assert len(listed) == 1, listed
     return listed[0]
@@ -113,24 +113,24 @@ def test_backups_of_any_name(name: str, ending: str) -> None:
 
 
 def test_a_second_pod_of_the_same_name() -> None:
-    found = one(strays.findings(make(manifests={"web.yaml": node.manifest("web"), "web-two.yaml": node.manifest("web")})))
+    found = one(rows(strays.findings(make(manifests={"web.yaml": node.manifest("web"), "web-two.yaml": node.manifest("web")}))))
     assert of([found]) == [("critical", "stray", f"{MANIFESTS}/web-two.yaml", line(node.manifest("web"), "name: web"))]
     assert f"lexically last, which is {MANIFESTS}/web.yaml" in found.rule
 
 
 def test_a_backup_of_a_manifest_wins_over_it() -> None:
-    found = one(strays.findings(make(manifests={"web.yaml": node.manifest("web"), "web.yaml.bak": node.manifest("web")})))
+    found = one(rows(strays.findings(make(manifests={"web.yaml": node.manifest("web"), "web.yaml.bak": node.manifest("web")}))))
     assert (found.kind, found.file) == ("backup", f"{MANIFESTS}/web.yaml.bak") and "which is " + f"{MANIFESTS}/web.yaml.bak" in found.rule
 
 
 def test_a_backup_alone_is_a_separate_pod() -> None:
-    assert of(strays.findings(make(manifests={"web.yaml.bak": node.manifest("web")}))) == [
+    assert of(rows(strays.findings(make(manifests={"web.yaml.bak": node.manifest("web")})))) == [
         ("critical", "backup", f"{MANIFESTS}/web.yaml.bak", 4)
     ]
 
 
 def test_files_that_are_not_pods() -> None:
-    found = strays.findings(make(manifests={"a.txt": b"hello\n", "b.rpmsave": b"kind: Service\n"}))
+    found = rows(strays.findings(make(manifests={"a.txt": b"hello\n", "b.rpmsave": b"kind: Service\n"})))
     assert [(each.severity.value, each.kind, each.file) for each in found] == [
         ("warning", "stray", f"{MANIFESTS}/a.txt"),
         ("warning", "backup", f"{MANIFESTS}/b.rpmsave"),
@@ -143,7 +143,7 @@ def test_directories_and_dotfiles_are_not_read() -> None:
         f"hidden {node.b64(MANIFESTS + '/.web.yaml.swp')}",
         f"hidden {node.b64(MANIFESTS + '/.kubelet-keep')}",
     ]
-    found = list(strays.findings(make(extra=extra)))
+    found = list(rows(strays.findings(make(extra=extra))))
     assert sorted((each.severity.value, each.file) for each in found) == [
         ("note", f"{MANIFESTS}/.web.yaml.swp"),
         ("note", f"{MANIFESTS}/old"),
@@ -159,14 +159,16 @@ def _dropins(**files: bytes) -> View:
 
 def test_copies_in_the_configurations_drop_in_directory() -> None:
     own = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 5\n"
-    found = list(strays.findings(_dropins(**{"10.conf": own, "10.bak.conf": own.replace(b"5", b"6"), "20.conf": own, "x.yaml": b"x\n"})))
+    found = list(
+        rows(strays.findings(_dropins(**{"10.conf": own, "10.bak.conf": own.replace(b"5", b"6"), "20.conf": own, "x.yaml": b"x\n"})))
+    )
     assert of(found, "backup") == [("critical", "backup", f"{CONF}/10.bak.conf", 3), ("critical", "backup", f"{CONF}/20.conf", 3)]
     assert of(found, "stray") == [("note", "stray", f"{CONF}/x.yaml", None)]
 
 
 def test_copies_of_unit_drop_ins() -> None:
     own = b"[Service]\nNice=-1\n"
-    found = strays.findings(make(dropins={f"{UNITS}/20-own-old.conf": own, f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own}))
+    found = rows(strays.findings(make(dropins={f"{UNITS}/20-own-old.conf": own, f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own})))
     assert of(found) == [("critical", "backup", f"{UNITS}/20-own-old.conf", 2), ("critical", "backup", f"{UNITS}/30-own.conf", 2)]
 
 
@@ -175,51 +177,55 @@ def test_copies_of_unit_drop_ins() -> None:
 
 def test_a_new_drop_in_that_systemd_has_not_read() -> None:
     extra = [f"directory {node.b64(UNITS)}", node.file_line(f"{UNITS}/30-late.conf", b"# late\n[Service]\nNice=1\n")]
-    found = stale.findings(make(needs_reload="yes", extra=extra))
+    found = rows(stale.findings(make(needs_reload="yes", extra=extra)))
     assert of(found) == [("critical", "daemon-reload", f"{UNITS}/30-late.conf", 3)]
 
 
 def test_an_edited_unit_and_one_that_is_gone() -> None:
-    edited = one(stale.findings(make(style="plain", needs_reload="yes")))
+    edited = one(rows(stale.findings(make(style="plain", needs_reload="yes"))))
     assert edited.file == "/etc/systemd/system/kubelet.service" and "was written" in (edited.value or "")
-    assert of(stale.findings(make())) == []
+    assert of(rows(stale.findings(make()))) == []
 
 
 def test_an_argument_that_the_kubelet_does_not_have_yet() -> None:
-    found = one(stale.findings(make(files={EXTRA: b"# x\nKUBELET_EXTRA_ARGS=--max-pods=50\n"}, configuration={"maxPods": 50})))
+    found = one(rows(stale.findings(make(files={EXTRA: b"# x\nKUBELET_EXTRA_ARGS=--max-pods=50\n"}, configuration={"maxPods": 50}))))
     assert (found.kind, found.file, found.line, found.name) == ("stale", EXTRA, 2, "max-pods")
 
 
 def test_an_argument_that_no_file_has_any_longer() -> None:
-    found = one(stale.findings(make(argv=(*node.KUBEADM_ARGV, "--node-ip=10.0.0.1"))))
+    found = one(rows(stale.findings(make(argv=(*node.KUBEADM_ARGV, "--node-ip=10.0.0.1")))))
     assert found.name == "node-ip" and "no file of its unit has it any longer" in found.rule
 
 
 def test_the_same_arguments_in_another_order_and_spelling_are_no_finding() -> None:
     argv = (node.KUBEADM_ARGV[0], "--max_pods", "50", "--node-labels=b=2,a=1", *node.KUBEADM_ARGV[:0:-1])
     data = b'KUBELET_EXTRA_ARGS="--max-pods=50 --node-labels=a=1,b=2"\n'
-    assert of(stale.findings(make(argv=argv, files={EXTRA: data}, configuration={"maxPods": 50}))) == []
+    assert of(rows(stale.findings(make(argv=argv, files={EXTRA: data}, configuration={"maxPods": 50})))) == []
 
 
 def test_a_switch_with_another_value_is_a_finding() -> None:
     argv = (*node.KUBEADM_ARGV, "--fail-swap-on")
     found = one(
-        stale.findings(make(argv=argv, files={EXTRA: b"KUBELET_EXTRA_ARGS=--fail-swap-on=false\n"}, configuration={"failSwapOn": False}))
+        rows(
+            stale.findings(
+                make(argv=argv, files={EXTRA: b"KUBELET_EXTRA_ARGS=--fail-swap-on=false\n"}, configuration={"failSwapOn": False})
+            )
+        )
     )
     assert (found.kind, found.name, found.value) == ("stale", "fail-swap-on", "--fail-swap-on=false")
 
 
 def test_a_field_with_another_value_in_the_kubelet() -> None:
     data = config()
-    found = one(stale.findings(make(files={CONFIG: data}, configuration={"maxPods": 250})))
+    found = one(rows(stale.findings(make(files={CONFIG: data}, configuration={"maxPods": 250}))))
     assert (found.file, found.line, found.name, found.value) == (CONFIG, line(data, "maxPods"), "maxPods", "maxPods: 110")
 
 
 def test_a_gate_with_another_value_in_the_process() -> None:
     data = config("featureGates:", "  NodeSwap: false")
-    found = one(stale.findings(make(files={CONFIG: data})))
+    found = one(rows(stale.findings(make(files={CONFIG: data}))))
     assert (found.file, found.line, found.name) == (CONFIG, line(data, "NodeSwap"), "NodeSwap")
-    assert of(stale.findings(make(files={CONFIG: data}, gates={"NodeSwap": False}))) == []
+    assert of(rows(stale.findings(make(files={CONFIG: data}, gates={"NodeSwap": False})))) == []
 
 
 def _younger(written: int = 1700003000, **changes: Any) -> View:
@@ -229,25 +235,25 @@ def _younger(written: int = 1700003000, **changes: Any) -> View:
 
 
 def test_a_file_younger_than_its_process() -> None:
-    assert of(stale.findings(_younger())) == [("note", "stale", CONFIG, None)]
-    assert of(stale.findings(_younger(asked=False))) == [("warning", "stale", CONFIG, None)]
+    assert of(rows(stale.findings(_younger()))) == [("note", "stale", CONFIG, None)]
+    assert of(rows(stale.findings(_younger(asked=False)))) == [("warning", "stale", CONFIG, None)]
 
 
 @pytest.mark.parametrize(("written", "reported"), [(1699999049, False), (1699999050, False), (1699999051, True)])
 def test_a_file_is_younger_if_its_second_began_after_the_start(written: int, reported: bool) -> None:
     """The node's clock says whole seconds: the kubelet started at any time in the second from 1699999049.5 on."""
-    assert bool(of(stale.findings(_younger(written)))) == reported
+    assert bool(of(rows(stale.findings(_younger(written))))) == reported
 
 
 def test_what_differs_is_not_reported_again_for_its_age() -> None:
-    assert [each.name for each in stale.findings(_younger(configuration={"maxPods": 250}))] == ["maxPods"]
+    assert [each.name for each in rows(stale.findings(_younger(configuration={"maxPods": 250})))] == ["maxPods"]
 
 
 def test_a_manifest_that_was_not_applied() -> None:
     parts = control_plane()
     data = node.manifest("kube-apiserver", "--v=4")
     parts["manifests"] = {**parts["manifests"], "kube-apiserver.yaml": data}
-    found = one(stale.findings(make("cp1", **parts)))
+    found = one(rows(stale.findings(make("cp1", **parts))))
     assert (found.component, found.file, found.line) == ("kube-apiserver", f"{MANIFESTS}/kube-apiserver.yaml", line(data, "--v=4"))
 
 
@@ -256,16 +262,16 @@ def test_a_manifest_that_was_not_applied() -> None:
 )
 def test_changes_in_flight(state: str, severity: str) -> None:
     change = f"change {node.b64('r1-w1-kubelet')} {node.b64(f'state={state}' + chr(10) + 'run=r1')}="
-    found = one(stale.findings(make(extra=[change])))
+    found = one(rows(stale.findings(make(extra=[change]))))
     assert (found.severity, found.kind, found.file) == (severity, "in-flight", "/var/lib/daytwo/active/r1-w1-kubelet")
 
 
 # ---- versions
 
 
-def _gates(*gates: str, target: int | None = None, **running: bool) -> list[Finding]:
+def _gates(*gates: str, target: int | None = None, **running: bool) -> list[FindingReport]:
     lines = [f"  {gate.replace('=', ': ')}" for gate in gates]
-    return list(versions.findings(make(files={CONFIG: config("featureGates:", *lines)}, gates=running), load(), target))
+    return list(rows(versions.findings(make(files={CONFIG: config("featureGates:", *lines)}, gates=running), load(), target)))
 
 
 @pytest.mark.parametrize(
@@ -313,18 +319,18 @@ def test_flags_that_the_target_no_longer_has_in_every_source() -> None:
     dropin = f"{UNITS}/20-own.conf"
     files = {flags: b'KUBELET_KUBEADM_ARGS="--log-cadvisor-usage=false"\n', EXTRA: b"KUBELET_EXTRA_ARGS=--v=2\n"}
     masked = b'[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--boot-id-file=/x"\n'
-    found = versions.findings(make(files=files, dropins={dropin: masked}), load(), 37)
+    found = rows(versions.findings(make(files=files, dropins={dropin: masked}), load(), 37))
     assert of(found, "target-version") == [("critical", "target-version", flags, 1), ("note", "target-version", dropin, 2)]
 
 
 def test_a_flag_that_is_gone_already() -> None:
-    found = one(versions.findings(make(files={EXTRA: b"KUBELET_EXTRA_ARGS=--pod-infra-container-image=x\n"}), load()))
+    found = one(rows(versions.findings(make(files={EXTRA: b"KUBELET_EXTRA_ARGS=--pod-infra-container-image=x\n"}), load())))
     assert (found.severity, found.name) == ("critical", "pod-infra-container-image") and "removed in v1.35" in found.rule
 
 
 def test_fields_that_the_kubelet_ignores() -> None:
     data = config("maxPodz: 7", "memorySwap:", "  swapBehaviour: x")
-    found = list(versions.findings(make(files={CONFIG: data}), load()))
+    found = list(rows(versions.findings(make(files={CONFIG: data}), load())))
     assert of(found) == [
         ("warning", "field", CONFIG, line(data, "maxPodz")),
         ("warning", "field", CONFIG, line(data, "swapBehaviour")),
@@ -357,26 +363,26 @@ def _desired(**values: Any) -> HostDesired:
 def test_drift_of_gates() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     view = make(files={CONFIG: data}, gates={"NodeSwap": False})
-    found = one(drift.findings(view, _desired(feature_gates={"NodeSwap": True})))
+    found = one(rows(drift.findings(view, _desired(feature_gates={"NodeSwap": True}))))
     assert (found.kind, found.file, found.line, found.value) == ("drift", CONFIG, line(data, "NodeSwap"), "NodeSwap=false")
-    assert of(drift.findings(view, _desired(feature_gates={"NodeSwap": "absent"}))) == [
+    assert of(rows(drift.findings(view, _desired(feature_gates={"NodeSwap": "absent"})))) == [
         ("warning", "drift", CONFIG, line(data, "NodeSwap"))
     ]
-    assert of(drift.findings(view, _desired(feature_gates={"NodeSwap": False}))) == []
-    assert of(drift.findings(view, _desired(feature_gates={"NodeSwap": True}, only="w9"))) == []
+    assert of(rows(drift.findings(view, _desired(feature_gates={"NodeSwap": False})))) == []
+    assert of(rows(drift.findings(view, _desired(feature_gates={"NodeSwap": True}, only="w9")))) == []
 
 
 def test_a_gate_that_a_component_does_not_read_is_not_drift() -> None:
-    assert of(drift.findings(make(), _desired(feature_gates={"HPAScaleToZero": True}))) == []
+    assert of(rows(drift.findings(make(), _desired(feature_gates={"HPAScaleToZero": True})))) == []
     found = one(
-        drift.findings(make("cp1", **control_plane()), _desired(feature_gates={"HPAScaleToZero": True}, components="kube-apiserver"))
+        rows(drift.findings(make("cp1", **control_plane()), _desired(feature_gates={"HPAScaleToZero": True}, components="kube-apiserver")))
     )
     assert (found.component, found.file) == ("kube-apiserver", f"{MANIFESTS}/kube-apiserver.yaml")
 
 
 def test_drift_of_fields_and_thresholds() -> None:
     data = config()
-    found = drift.findings(make(files={CONFIG: data}), _desired(kubelet_config="maxPods=200", eviction_hard="memory.available=500Mi"))
+    found = rows(drift.findings(make(files={CONFIG: data}), _desired(kubelet_config="maxPods=200", eviction_hard="memory.available=500Mi")))
     assert [(each.kind, each.name, each.line) for each in found] == [
         ("drift", "maxPods", line(data, "maxPods")),
         ("drift", "evictionHard.memory.available", line(data, "memory.available")),
@@ -385,12 +391,12 @@ def test_drift_of_fields_and_thresholds() -> None:
 
 def test_the_same_value_in_another_form_is_not_drift() -> None:
     desired = _desired(kubelet_config="maxPods=110,containerLogMaxSize=10240Ki", eviction_hard="memory.available=102400Ki")
-    assert of(drift.findings(make(files={CONFIG: config()}), desired)) == []
+    assert of(rows(drift.findings(make(files={CONFIG: config()}), desired))) == []
 
 
 def test_invalid_data() -> None:
-    assert of(drift.findings(make(), HostDesired(problems=("feature_gates: x",)))) == [("warning", "inventory", None, None)]
-    assert of(drift.findings(make(), _desired(kubelet_config="maxPodz=1"))) == [("warning", "inventory", None, None)]
+    assert of(rows(drift.findings(make(), HostDesired(problems=("feature_gates: x",))))) == [("warning", "inventory", None, None)]
+    assert of(rows(drift.findings(make(), _desired(kubelet_config="maxPodz=1")))) == [("warning", "inventory", None, None)]
 
 
 # ---- flags and files
@@ -399,7 +405,7 @@ def test_invalid_data() -> None:
 def test_flags_that_override_a_file() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     flags = b'KUBELET_EXTRA_ARGS="--max-pods=50 --feature-gates=NodeSwap=true --eviction-hard=memory.available<100Mi,nodefs.available<5%"\n'
-    found = list(drift.findings(make(files={CONFIG: data, EXTRA: flags}), HostDesired()))
+    found = list(rows(drift.findings(make(files={CONFIG: data, EXTRA: flags}), HostDesired())))
     assert {(each.kind, each.file, each.line, each.name) for each in found} == {
         ("flag-beats-file", CONFIG, line(data, "NodeSwap"), "NodeSwap"),
         ("flag-beats-file", CONFIG, line(data, "maxPods"), "maxPods"),
@@ -409,7 +415,7 @@ def test_flags_that_override_a_file() -> None:
 
 
 def test_a_flag_that_says_what_the_file_says() -> None:
-    assert of(drift.findings(make(files={CONFIG: config(), EXTRA: b"KUBELET_EXTRA_ARGS=--max-pods=110\n"}), HostDesired())) == []
+    assert of(rows(drift.findings(make(files={CONFIG: config(), EXTRA: b"KUBELET_EXTRA_ARGS=--max-pods=110\n"}), HostDesired()))) == []
 
 
 # ---- siblings
@@ -418,7 +424,7 @@ def test_a_flag_that_says_what_the_file_says() -> None:
 def test_one_that_differs_from_most() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     odd = make("w3", files={CONFIG: data}, gates={"NodeSwap": False}, configuration={"maxPods": 99})
-    found = list(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: config()}), odd]))
+    found = list(rows(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: config()}), odd])))
     assert [(each.node, each.name, each.line) for each in found] == [
         ("w3", "NodeSwap", line(data, "NodeSwap")),
         ("w3", "maxPods", line(data, "maxPods")),
@@ -428,27 +434,27 @@ def test_one_that_differs_from_most() -> None:
 
 def test_of_two_the_one_that_sets_it() -> None:
     data = config("featureGates:", "  NodeSwap: false")
-    found = list(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: data}, gates={"NodeSwap": False})]))
+    found = list(rows(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: data}, gates={"NodeSwap": False})])))
     assert [(each.node, each.name) for each in found] == [("w2", "NodeSwap")]
 
 
 @pytest.mark.parametrize("other", [{"groups": ("control_plane",)}, control_plane()])
 def test_other_nodes_are_not_siblings(other: dict[str, Any]) -> None:
     changes: dict[str, Any] = {**other, "files": {CONFIG: config()}, "configuration": {"maxPods": 99}}
-    assert of(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", **changes)])) == []
+    assert of(rows(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", **changes)]))) == []
 
 
 def test_paths_are_not_compared_across_kinds_of_nodes() -> None:
     plain = make(
         "w2", style="plain", files={"/etc/kubernetes-node/kubelet.yaml": config()}, configuration={"clusterDomain": "x", "maxPods": 99}
     )
-    found = list(drift.siblings([make("w1", files={CONFIG: config()}), plain]))
+    found = list(rows(drift.siblings([make("w1", files={CONFIG: config()}), plain])))
     assert {each.name for each in found} == {"maxPods"}
 
 
 def test_the_same_value_in_another_form() -> None:
     views = [make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: config()}, configuration={"syncFrequency": "60s"})]
-    assert of(drift.siblings(views)) == []
+    assert of(rows(drift.siblings(views))) == []
 
 
 # ---- ConfigMaps
@@ -471,7 +477,7 @@ def test_what_kubeadm_would_bring_and_take_away() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     view = make(files={CONFIG: data}, gates={"NodeSwap": False})
     kept = config("featureGates:", "  HPAScaleToZero: true").replace(b"maxPods: 110", b"maxPods: 120")
-    found = list(configmaps.findings(_lasting(kubelet=kept), [view], load()))
+    found = list(rows(configmaps.findings(_lasting(kubelet=kept), [view], load())))
     place = "configmap kube-system/kubelet-config kubelet"
     assert {(each.kind, each.name, each.file, each.line) for each in found} == {
         ("split-brain", "NodeSwap", CONFIG, line(data, "NodeSwap")),
@@ -488,7 +494,7 @@ def test_gates_of_the_control_plane_in_the_configmap(form: str) -> None:
         else "  - name: feature-gates\n    value: HostnameOverride=false\n"
     )
     cluster = f"apiVersion: kubeadm.k8s.io/{form}\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n{args}"
-    found = list(configmaps.findings(_lasting(cluster), [make("cp1", **control_plane())], load(), 37))
+    found = list(rows(configmaps.findings(_lasting(cluster), [make("cp1", **control_plane())], load(), 37)))
     place = "configmap kube-system/kubeadm-config ClusterConfiguration"
     assert of(found) == [("critical", "target-version", place, 5), ("warning", "split-brain", place, 5)]
     assert found[0].node is None and found[1].node == "cp1"
@@ -496,11 +502,11 @@ def test_gates_of_the_control_plane_in_the_configmap(form: str) -> None:
 
 def test_nodes_without_kubeadm_are_not_compared_with_it() -> None:
     view = make(style="plain", files={"/etc/kubernetes-node/kubelet.yaml": config("featureGates:", "  NodeSwap: false")})
-    assert of(configmaps.findings(_lasting(), [view], load())) == []
+    assert of(rows(configmaps.findings(_lasting(), [view], load()))) == []
 
 
 def test_a_configmap_that_cannot_be_read() -> None:
-    found = one(configmaps.findings(_lasting("kind: Other\n"), [], load()))
+    found = one(rows(configmaps.findings(_lasting("kind: Other\n"), [], load())))
     assert (found.severity, found.kind, found.node) == ("critical", "unreadable", None)
 
 

@@ -11,8 +11,9 @@ import pytest
 from roles.audit.drift import HostDesired
 from roles.audit.examine import report
 from roles.audit.matrix import group, matrix
-from roles.audit.model import TITLES, Finding, Kind, Report, in_order, schema
+from roles.audit.model import FindingReport, Report, in_order, schema
 from roles.audit.page import page
+from roles.audit.rules import AuditRule
 from roles.audit.text import render, together, verdict
 from roles.audit.view import View
 from roles.engine.findings import Severity
@@ -33,8 +34,8 @@ def made(*views: View, failures: tuple[str, ...] = ()) -> Report:
     return report(views, {view.host: HostDesired() for view in views}, None, load(), made=MADE, failures=failures)
 
 
-def finding(severity: Severity = Severity.note, node: str = "w1", kind: Kind = "gate", **more: object) -> Finding:
-    return Finding(severity=severity, kind=kind, node=node, rule="r", way_out="w", **more)  # type: ignore[arg-type]
+def finding(severity: Severity = Severity.note, node: str = "w1", kind: AuditRule = AuditRule.GATE, **more: object) -> FindingReport:
+    return FindingReport(severity=severity, kind=kind, node=node, rule="r", way_out="w", **more)  # type: ignore[arg-type]
 
 
 # ---- for programs
@@ -47,11 +48,11 @@ def test_the_schema_is_the_models() -> None:
 def test_the_document_is_what_the_schema_describes() -> None:
     document, described = json.loads(fleet()[0].model_dump_json()), json.loads(SCHEMA.read_text())
     assert set(document) == set(described["properties"])
-    for name, key in (("Finding", "findings"), ("NodeReport", "nodes")):
+    for name, key in (("FindingReport", "findings"), ("NodeReport", "nodes")):
         assert set(document[key][0]) == set(described["$defs"][name]["properties"])
     assert Report.model_validate(document) == fleet()[0]
-    kinds = described["$defs"]["Finding"]["properties"]["kind"]["enum"]
-    assert {*kinds} == {*TITLES}, "each kind has a title"
+    kinds = described["$defs"]["AuditRule"]["enum"]
+    assert {*kinds} == {one.value for one in AuditRule if one.heading}, "each kind has a title"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_exit_codes(views: int, failures: tuple[str, ...], code: int) -> None:
 def test_the_worst_first_and_each_once() -> None:
     listed = [
         finding(node="w2"), finding(Severity.critical, "w1"), finding(node="w1"), finding(node="w2"),
-        finding(Severity.critical, "w1", "unreadable"), finding(Severity.warning, "w1", line=7, file="/x"),
+        finding(Severity.critical, "w1", AuditRule.UNREADABLE), finding(Severity.warning, "w1", line=7, file="/x"),
     ]  # fmt: skip
     found = [(one.severity.value, one.kind, one.node) for one in in_order(listed, ["w1", "w2"])]
     assert found == [

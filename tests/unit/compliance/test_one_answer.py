@@ -13,7 +13,7 @@ from roles.audit.drift import HostDesired
 from roles.audit.view import view
 from roles.checks.model import read_desired
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
-from tests.unit.audit.fleet import CONFIG, control_plane, metrics
+from tests.unit.audit.fleet import CONFIG, control_plane, metrics, rows
 from tests.unit.checks.world import evidence, verdicts
 from tests.unit.node import node
 
@@ -42,7 +42,7 @@ def answers(
         seen = replace(seen, effective=dict.fromkeys(effective, "the API is away"), configuration="the API is away")
     looked = replace(view(seen.seen), **({"running": effective, "configuration": configuration} if asked else {}))
     wanted = read_desired("w1", data.get)
-    found = drift.findings(looked, HostDesired(wanted.gates, wanted.fields, wanted.eviction))
+    found = rows(drift.findings(looked, HostDesired(wanted.gates, wanted.fields, wanted.eviction)))
     drifted = {str(each.name) for each in found if each.kind == "drift"}
     about = ("-gates", "kubelet-settings", "eviction-thresholds")
     return drifted, {check for check, (outcome, _) in verdicts(seen, wanted).items() if outcome == "fail" and check.endswith(about)}
