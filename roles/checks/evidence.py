@@ -73,6 +73,12 @@ class Evidence:
     node: Mapping[str, Any] | str = ""
 
     @property
+    def own_kubelet(self) -> Kubelet:
+        """Where a check needs one that passes only with it."""
+        assert self.kubelet is not None
+        return self.kubelet
+
+    @property
     def unit_name(self) -> str:
         return self.seen.unit.name if self.seen and self.seen.unit else _UNIT
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -37,17 +37,9 @@ CLUSTER = "cluster"
 
 
 @dataclass(frozen=True)
-class CheckVerdict:
-    """The outcome of a check, and why: the evidence if it passed, the fault if it failed. `waits`: another check must pass first."""
-
-    outcome: CheckOutcome
-    why: str
-    waits: bool = False
-
-
-@dataclass(frozen=True)
 class Result:
-    """A verdict of a check. `node`: a host of the inventory, or `cluster`; `applies` is False if there is nothing to check."""
+    """What a check says of a node. `node`: a host of the inventory, or `cluster`; `why`: the evidence if it passed, the fault if it failed;
+    `applies` is False if there is nothing to check."""
 
     node: str
     check: str
@@ -58,35 +50,38 @@ class Result:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a node. `meaning`: what holds if it passes. `needs`: checks that must pass first."""
+    """One check of a node. `about`: what holds if it passes. `needs`: checks that must pass first."""
 
     name: str
-    meaning: str
-    judge: Callable[[Evidence, NodeDesired], CheckVerdict]
+    about: str
+    judge: Callable[[Evidence, NodeDesired], Result]
     needs: tuple[str, ...] = ()
 
 
-def _verdict(problems: Iterable[str], why: str) -> CheckVerdict:
+# Of the node and the check that are being judged.
+_pass = partial(Result, "", "", "pass")
+_fail = partial(Result, "", "", "fail")
+_unknown = partial(Result, "", "", "unknown")
+_skip = partial(Result, "", "", "skip", applies=False)
+
+
+def _verdict(problems: Iterable[str], why: str) -> Result:
     """Fails with the problems; without any, passes with `why`."""
     listed = "; ".join(problems)
-    return CheckVerdict("fail", listed) if listed else CheckVerdict("pass", why)
-
-
-def _skip(why: str) -> CheckVerdict:
-    return CheckVerdict("skip", why)
+    return _fail(listed) if listed else _pass(why)
 
 
 # ---- the kubelet and its unit
 
 
-def _running(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _running(found: Evidence, _: NodeDesired) -> Result:
     last = found.moments[-1].properties if found.moments else {}
     if found.running:
-        return CheckVerdict("pass", _process(found))
+        return _pass(_process(found))
     if found.restarting:
         return _skip("it does not stay up: see kubelet-stable")
     state = f"{last.get('ActiveState', 'unknown')} ({last.get('SubState', '?')}, {last.get('Result', '?')})"
-    return CheckVerdict("fail", f"no kubelet runs as a systemd service; kubelet.service is {state}")
+    return _fail(f"no kubelet runs as a systemd service; kubelet.service is {state}")
 
 
 def _process(found: Evidence) -> str:
@@ -95,93 +90,91 @@ def _process(found: Evidence) -> str:
     return f"{found.seen.unit.name}, PID {process.pid}, {process.version or 'version unknown'}"
 
 
-def _stable(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _stable(found: Evidence, _: NodeDesired) -> Result:
     if found.restarting:
-        return CheckVerdict("fail", found.restarting)
+        return _fail(found.restarting)
     if not found.running:
         return _skip("no kubelet runs")
     last = found.moments[-1]
     assert found.seen is not None
     age = last.uptime - last.start_ticks / found.seen.ticks_per_second
-    return CheckVerdict("pass", f"the same process in {len(found.moments)} samples, {age:.0f} s old")
+    return _pass(f"the same process in {len(found.moments)} samples, {age:.0f} s old")
 
 
-def _enabled(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _enabled(found: Evidence, _: NodeDesired) -> Result:
     state = found.moments[-1].properties.get("UnitFileState", "") if found.moments else ""
     answer = f"systemctl is-enabled says {state or 'nothing'}"
     if state in STARTS:
-        return CheckVerdict("pass", answer)
+        return _pass(answer)
     way_out = f"enable it on the node: `systemctl enable {found.unit_name}`"
-    return CheckVerdict("fail", f"{found.unit_name} would not start at boot: {answer}; {way_out}")
+    return _fail(f"{found.unit_name} would not start at boot: {answer}; {way_out}")
 
 
-def _loaded(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _loaded(found: Evidence, _: NodeDesired) -> Result:
     assert found.seen is not None and found.seen.unit is not None  # needs kubelet-running
     problems = [f"{unread}: run `systemctl daemon-reload`, then check again"] if (unread := found.seen.unit.unread) else []
     return _verdict(problems, "systemd has read the unit as it is on disk")
 
 
-def _readable(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _readable(found: Evidence, _: NodeDesired) -> Result:
     if found.refused:
-        return CheckVerdict("fail", found.refused)
-    assert found.kubelet is not None
+        return _fail(found.refused)
     if own := [str(one) for one in found.obstacles or () if one.stops is Stops.start and one.component not in COMPONENTS]:
-        return CheckVerdict("fail", "; ".join(own))
-    return CheckVerdict("pass", f"{found.kubelet.config_path or 'flags only'}, {found.kubelet.style}")
+        return _fail("; ".join(own))
+    return _pass(f"{found.own_kubelet.config_path or 'flags only'}, {found.own_kubelet.style}")
 
 
-def _new_pods(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _new_pods(found: Evidence, _: NodeDesired) -> Result:
     if found.obstacles is None:
-        return CheckVerdict("unknown", "the node gave no whole answer about its next start")
+        return _unknown("the node gave no whole answer about its next start")
     pods = [str(one) for one in found.obstacles if one.stops in (Stops.pods, Stops.network)]
     return _verdict(pods, "its DNS file, its network plugin and the container runtime are ready for a new pod, as far as the node tells")
 
 
-def _components_start(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _components_start(found: Evidence, _: NodeDesired) -> Result:
     if not found.components:
         return _skip("no control-plane component has a manifest on this node")
     if found.obstacles is None:
-        return CheckVerdict("unknown", "the node gave no whole answer about its next start")
+        return _unknown("the node gave no whole answer about its next start")
     own = [str(one) for one in found.obstacles if one.stops is Stops.start and one.component in COMPONENTS]
     unproven = [one.why for one in found.obstacles if one.cause is Cause.unproven and one.component in COMPONENTS]
     return _verdict(own, "; ".join(("the files and certificates that their flags name are there", *unproven)))
 
 
-def _healthy(name: str, found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _healthy(name: str, found: Evidence, _: NodeDesired) -> Result:
     if name != KUBELET and name not in found.components:
         return _skip(f"no {name} runs on this node as a static pod")
-    url = found.kubelet.health_url if name == KUBELET and found.kubelet else found.components[name].health_url
+    url = found.own_kubelet.health_url if name == KUBELET else found.components[name].health_url
     health = found.health.get(name)
     if health is None:
-        return CheckVerdict("unknown", f"{url} was not asked")
+        return _unknown(f"{url} was not asked")
     if health.status in ("401", "403"):
-        return CheckVerdict("unknown", f"{url} answers {health.status}: it serves, but refuses to report its health to daytwo")
+        return _unknown(f"{url} answers {health.status}: it serves, but refuses to report its health to daytwo")
     answer = f"{url} answers {health.status if health.status != '000' else 'nothing'}"
-    return CheckVerdict("pass", answer) if health.status == "200" else CheckVerdict("fail", f"{answer}: {health.said[-400:]}".rstrip(": "))
+    return _pass(answer) if health.status == "200" else _fail(f"{answer}: {health.said[-400:]}".rstrip(": "))
 
 
-def _binary(found: Evidence, _: NodeDesired) -> CheckVerdict:
-    assert found.kubelet is not None
-    process = found.kubelet.process
+def _binary(found: Evidence, _: NodeDesired) -> Result:
+    process = found.own_kubelet.process
     if process.binary_replaced:
         versions = f" ({process.version} -> {process.next_version})" if process.version and process.next_version else ""
         why = f"{process.binary} was replaced after the kubelet started: a restart starts the new binary{versions}"
-        return CheckVerdict("fail", why)
-    return CheckVerdict("pass", f"the kubelet runs {process.exe}")
+        return _fail(why)
+    return _pass(f"the kubelet runs {process.exe}")
 
 
-def _arguments(found: Evidence, _: NodeDesired) -> CheckVerdict:
-    kubelet = found.kubelet
+def _arguments(found: Evidence, _: NodeDesired) -> Result:
+    kubelet = found.own_kubelet
     assert kubelet is not None
     differ = pending_arguments(kubelet)
     if differ is None:
-        return CheckVerdict("unknown", "only systemd can resolve a word of its unit's command line, which may be any flags")
+        return _unknown("only systemd can resolve a word of its unit's command line, which may be any flags")
     problems = [f"its arguments differ from its unit, and a restart applies {'; '.join(map(str, differ))}"] if differ else []
     return _verdict(problems, f"{len(kubelet.process.argv) - 1} arguments, the same as in its unit")
 
 
-def _configuration(found: Evidence, _: NodeDesired) -> CheckVerdict:
-    kubelet = found.kubelet
+def _configuration(found: Evidence, _: NodeDesired) -> Result:
+    kubelet = found.own_kubelet
     assert kubelet is not None
     if isinstance(found.configuration, str):
         # Without the API: the process has read a file that is older than the process.
@@ -191,25 +184,24 @@ def _configuration(found: Evidence, _: NodeDesired) -> CheckVerdict:
     return _verdict(pending_sentences(kubelet, found.configuration), "/configz matches its files")
 
 
-def _ready(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _ready(found: Evidence, _: NodeDesired) -> Result:
     if isinstance(found.node, str):
-        return CheckVerdict("unknown", found.node)
+        return _unknown(found.node)
     conditions = (found.node.get("status") or {}).get("conditions") or ()
     ready: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
     condition = f"Ready is {ready.get('status', 'not reported')} ({ready.get('reason', 'no reason')})"
     if ready.get("status") == "True":
-        return CheckVerdict("pass", condition)
-    return CheckVerdict("fail", f"{condition}: {ready.get('message', '')}".rstrip(": "))
+        return _pass(condition)
+    return _fail(f"{condition}: {ready.get('message', '')}".rstrip(": "))
 
 
 # ---- what the inventory wants
 
 
-def _gates(component: str, found: Evidence, desired: NodeDesired) -> CheckVerdict:
-    assert found.kubelet is not None
+def _gates(component: str, found: Evidence, desired: NodeDesired) -> Result:
     if component != KUBELET and component not in found.components:
         return _skip(f"no {component} runs on this node as a static pod")
-    seen = found.kubelet if component == KUBELET else found.components[component]
+    seen = found.own_kubelet if component == KUBELET else found.components[component]
     wanted = feature_gates.wanted_of(found.host, component, seen.process, desired.gates) if desired.gates else {}
     wanted |= desired.more_gates.get(component, {})
     if not wanted:
@@ -220,41 +212,38 @@ def _gates(component: str, found: Evidence, desired: NodeDesired) -> CheckVerdic
     problems = [str(one) for one in unmet if one.known]
     if unmet and not problems:
         off = ", ".join(one.gate for one in unmet)
-        return CheckVerdict("unknown", f"{off}: set nowhere, and its default is not known: {effective}")
+        return _unknown(f"{off}: set nowhere, and its default is not known: {effective}")
     shown = ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
     by = "in /metrics" if metrics is not None else f"on its command line and in its files ({effective})"
     return _verdict(problems, f"{shown} {by}")
 
 
-def _settings(found: Evidence, desired: NodeDesired) -> CheckVerdict:
+def _settings(found: Evidence, desired: NodeDesired) -> Result:
     if desired.fields is None or not chosen(desired.fields.only, found.host):
         return _skip("the inventory has no kubelet_config for it")
     if isinstance(found.configuration, str):
-        return CheckVerdict("unknown", found.configuration)
-    assert found.kubelet is not None
+        return _unknown(found.configuration)
     try:
-        unmet = kubelet_config.unmet(desired.fields, found.kubelet, found.configuration)
+        unmet = kubelet_config.unmet(desired.fields, found.own_kubelet, found.configuration)
     except Refusal as refusal:
-        return CheckVerdict("fail", refusal.text)
+        return _fail(refusal.text)
     return _verdict(map(str, unmet), f"{', '.join(desired.fields.kubelet_config)} in /configz")
 
 
-def _thresholds(found: Evidence, desired: NodeDesired) -> CheckVerdict:
+def _thresholds(found: Evidence, desired: NodeDesired) -> Result:
     if desired.eviction is None or not chosen(desired.eviction.only, found.host):
         return _skip("the inventory has no eviction thresholds for it")
     if isinstance(found.configuration, str):
-        return CheckVerdict("unknown", found.configuration)
-    assert found.kubelet is not None
+        return _unknown(found.configuration)
     wanted = [name for name in desired.eviction.model_fields_set if name.startswith("eviction_")]
-    unmet = eviction.unmet(desired.eviction, found.kubelet, found.configuration)
+    unmet = eviction.unmet(desired.eviction, found.own_kubelet, found.configuration)
     return _verdict(map(str, unmet), f"{', '.join(sorted(wanted))} in /configz")
 
 
-def _flags(found: Evidence, desired: NodeDesired) -> CheckVerdict:
+def _flags(found: Evidence, desired: NodeDesired) -> Result:
     """The flags and files of all components of a node: one check, since few nodes have any."""
     if desired.flags is None or not chosen(desired.flags.only, found.host):
         return _skip("the inventory has no control_plane_flags for it")
-    assert found.kubelet is not None
     if not found.components:
         return _skip("no control-plane component runs on this node as a static pod")
     problems: list[str] = []
@@ -266,7 +255,7 @@ def _flags(found: Evidence, desired: NodeDesired) -> CheckVerdict:
         elif wanted:
             problems += map(str, control_plane_flags.unmet(found.components[name], wanted))
             shown += [f"--{flag} of {name}" for flag in wanted]
-    problems += map(str, control_plane_flags.unmet_files(found.kubelet.seen, found.components, desired.flags))
+    problems += map(str, control_plane_flags.unmet_files(found.own_kubelet.seen, found.components, desired.flags))
     return _verdict(problems, ", ".join([*shown, *desired.flags.control_plane_files]) + ": in the running arguments and on the node")
 
 
@@ -275,8 +264,7 @@ def _flags(found: Evidence, desired: NodeDesired) -> CheckVerdict:
 
 def _names(found: Evidence) -> list[str] | str:
     """Names in the manifests directory that do not begin with a dot; or why there are none."""
-    assert found.kubelet is not None
-    seen, folder = found.kubelet.seen, found.kubelet.manifests
+    seen, folder = found.own_kubelet.seen, found.own_kubelet.manifests
     if folder is None:
         return "this kubelet has no directory for static pods"
     names = seen.directories.get(posixpath.normpath(folder))
@@ -286,29 +274,27 @@ def _names(found: Evidence) -> list[str] | str:
     return [name for name in names if not name.startswith(".")]
 
 
-def _clean(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _clean(found: Evidence, _: NodeDesired) -> Result:
     names = _names(found)
     if isinstance(names, str):
         return _skip(names)
-    assert found.kubelet is not None and found.kubelet.manifests is not None
-    folder = found.kubelet.manifests
-    strays = [name for name in names if not name.endswith(EXTENSIONS) or found.kubelet.seen.data(posixpath.join(folder, name)) is None]
+    folder = found.own_kubelet.manifests or ""
+    strays = [name for name in names if not name.endswith(EXTENSIONS) or found.own_kubelet.seen.data(posixpath.join(folder, name)) is None]
     return _verdict(
         [f"{folder} has files that are not manifests: {', '.join(strays)}"] if strays else [], f"{len(names)} manifests in {folder}"
     )
 
 
-def _pods(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _pods(found: Evidence, _: NodeDesired) -> Result:
     names = _names(found)
     if isinstance(names, str):
         return _skip(names)
-    assert found.kubelet is not None and found.kubelet.manifests is not None
-    folder = found.kubelet.manifests
+    folder = found.own_kubelet.manifests or ""
     files: dict[str, list[str]] = {}
     problems = []
     for name in names:
         path = posixpath.join(folder, name)
-        data = found.kubelet.seen.data(path)
+        data = found.own_kubelet.seen.data(path)
         if data is None or not name.endswith(EXTENSIONS):
             continue
         try:
@@ -325,18 +311,18 @@ def _pods(found: Evidence, _: NodeDesired) -> CheckVerdict:
     return _verdict(problems, f"each manifest defines a different pod: {len(files)}")
 
 
-def _control_plane(found: Evidence, desired: NodeDesired) -> CheckVerdict:
+def _control_plane(found: Evidence, desired: NodeDesired) -> Result:
     if found.control_plane_refused:
         # The usual cause is the files that manifests-pods reports. Files that are not manifests do not matter here.
         if _pods(found, desired).outcome == "fail":
-            return CheckVerdict("skip", "manifests-pods must pass first", waits=True)
-        return CheckVerdict("fail", found.control_plane_refused)
+            return _skip("manifests-pods must pass first", applies=True)
+        return _fail(found.control_plane_refused)
     if not found.components:
         return _skip("no control-plane component has a manifest on this node")
-    return CheckVerdict("pass", f"{', '.join(found.components)}, each from its manifest")
+    return _pass(f"{', '.join(found.components)}, each from its manifest")
 
 
-def _settled(found: Evidence, _: NodeDesired) -> CheckVerdict:
+def _settled(found: Evidence, _: NodeDesired) -> Result:
     assert found.seen is not None
     return _verdict(in_flight(found.seen.changes, found.seen.boot_id, found.seen.uptime), "no change is in flight or needs manual repair")
 
@@ -376,11 +362,11 @@ CHECKS: tuple[Check, ...] = (
     ),
     *(
         # Without the API server, the other components lose their leader's lease and end.
-        Check(f"{name}-healthy", f"{name} is healthy, asked on the node itself", partial(_healthy, name), (*_FOUND, *_SERVED[name]))
+        Check(f"{name}-healthy", "it is healthy, asked on the node itself", partial(_healthy, name), (*_FOUND, *_SERVED[name]))
         for name in COMPONENTS
     ),
     *(
-        Check(f"{name}-gates", f"{name} runs with the gates that the inventory wants", partial(_gates, name), (*_FOUND, f"{name}-healthy"))
+        Check(f"{name}-gates", "it runs with the gates that the inventory wants", partial(_gates, name), (*_FOUND, f"{name}-healthy"))
         for name in COMPONENTS
     ),
     Check(
@@ -397,6 +383,7 @@ CLUSTER_CHECKS = {
     "disruption-budgets": "the PodDisruptionBudgets match the inventory",
     "autoscalers": "the autoscalers match the inventory",
 }
+MEANINGS = {check.name: check.about for check in CHECKS} | CLUSTER_CHECKS
 
 
 @dataclass(frozen=True)
@@ -412,22 +399,17 @@ def node(found: Evidence, desired: NodeDesired) -> list[Result]:
     """All checks of one node, in the order of the table. A node that could not be read has one result."""
     if found.why_not:
         return [Result(found.host, "looked-at", "unknown", found.why_not)]
-    outcomes: dict[str, CheckOutcome] = {}
-    blocked: set[str] = set()
-    results = []
+    results: dict[str, Result] = {}
     for check in CHECKS:
         # A check is skipped if one that it needs has not passed. One that does not apply blocks only if it is a check of the kubelet.
         missing = [
             name
             for name in check.needs
-            if outcomes[name] in ("fail", "unknown") or name in blocked or (outcomes[name] == "skip" and name in _HEALTHY)
+            if (made := results[name]).outcome in ("fail", "unknown") or (made.outcome == "skip" and (made.applies or name in _HEALTHY))
         ]
-        verdict = CheckVerdict("skip", f"{missing[0]} must pass first", waits=True) if missing else check.judge(found, desired)
-        if verdict.waits:
-            blocked.add(check.name)
-        outcomes[check.name] = verdict.outcome
-        results.append(Result(found.host, check.name, verdict.outcome, verdict.why, verdict.waits or verdict.outcome != "skip"))
-    return results
+        made = _skip(f"{missing[0]} must pass first", applies=True) if missing else check.judge(found, desired)
+        results[check.name] = replace(made, node=found.host, check=check.name)
+    return list(results.values())
 
 
 def cluster(desired: ClusterDesired, found: ClusterFound) -> list[Result]:
@@ -439,19 +421,16 @@ def cluster(desired: ClusterDesired, found: ClusterFound) -> list[Result]:
         _objects("disruption_budgets", (budgets and budgets.disruption_budgets) or (), found.budgets, disruption_budgets.unmet_budget),
         _objects("autoscalers", (scaled and scaled.every) or (), found.scaled, autoscalers.unmet_autoscaler),
     )
-    return [
-        Result(CLUSTER, name, verdict.outcome, verdict.why, verdict.outcome != "skip")
-        for name, verdict in zip(CLUSTER_CHECKS, verdicts, strict=True)
-    ]
+    return [replace(made, node=CLUSTER, check=name) for name, made in zip(CLUSTER_CHECKS, verdicts, strict=True)]
 
 
-def _objects(key: str, wanted: Iterable[Any], live: T | str, unmet: Callable[[Any, T], object | None]) -> CheckVerdict:
+def _objects(key: str, wanted: Iterable[Any], live: T | str, unmet: Callable[[Any, T], object | None]) -> Result:
     """The verdict about the objects of one data key; `unmet` compares one of them."""
     wanted = list(wanted)
     if not wanted:
         return _skip(f"the inventory declares no {key}")
     if isinstance(live, str):
-        return CheckVerdict("unknown", live)
+        return _unknown(live)
     names = ", ".join(item.name if key == "priority_classes" else item.key for item in wanted)
     return _verdict((str(one) for item in wanted if (one := unmet(item, live)) is not None), names)
 

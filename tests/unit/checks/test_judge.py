@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roles.checks import exit_code, judge
 from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
-from roles.checks.judge import CHECKS, CLUSTER_CHECKS, ClusterFound, Result
+from roles.checks.judge import CHECKS, ClusterFound, Result
 from roles.checks.model import ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine.api.metrics import GateMetric
-from roles.engine.control_plane.facts import COMPONENTS
 from roles.engine.disruption import DisruptionObjects
 from roles.priority_classes.class_facts import ObservedClasses
 from tests.unit.autoscaling.world import hpa
@@ -313,15 +311,6 @@ def test_what_a_check_needs_comes_before_it() -> None:
     for check in CHECKS:
         assert set(check.needs) <= set(before), check.name
         before.append(check.name)
-
-
-def test_the_page_for_operators_has_every_check() -> None:
-    table = (Path(__file__).resolve().parents[3] / "docs/checks.md").read_text().partition("| check |")[2].partition("\n\n")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    told = {name: meaning for names, meaning in rows for name in re.findall(r"`([\w-]+)`", names)}
-    assert list(told) == [*(check.name for check in CHECKS), *CLUSTER_CHECKS]
-    generic = re.compile("|".join(COMPONENTS))
-    assert told == {check.name: generic.sub("it", check.meaning) for check in CHECKS} | CLUSTER_CHECKS
 
 
 def test_a_gate_in_addition_to_the_inventory() -> None:
