@@ -64,7 +64,7 @@ class ControlPlaneFlags(Capability[DesiredFlags, NodeFlags]):
     columns = ("node", "component", "flag", "before", "after")
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: DesiredFlags) -> NodeFlags:
-        return plan_flags(basis.run_id, node.seen, desired)
+        return plan_flags(basis.run_id, node, desired)
 
     def judge(self, basis: Basis, plan: NodeFlags, verdicts: Verdicts) -> NodeFlags:
         return judge_flags(plan, verdicts, self.desired.by_host[plan.host])

@@ -13,7 +13,6 @@ from roles.control_plane_flags.compliance import naming as naming_flags
 from roles.control_plane_flags.compliance import unmet, unmet_files, wanted_of, wrong_attributes
 from roles.control_plane_flags.listed_flags import ListedFlag, alike, parse_flags
 from roles.control_plane_flags.model import DesiredFile, DesiredFlags
-from roles.engine import control_plane, kubelet
 from roles.engine.control_plane import (
     COMPONENTS,
     RULES,
@@ -29,7 +28,7 @@ from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES, ConfigMapPath
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation
 from roles.engine.node_changes import ComponentPlan, NodePlan, Verdicts, refused_anyway
-from roles.engine.proof import written
+from roles.engine.proof import SurveyedNode, written
 from roles.engine.transaction import Effective, FileEdit, Refusal, mask_text
 
 _UNKNOWN = re.compile(r"unknown flag: --([\w-]+)")
@@ -56,10 +55,9 @@ class NodeFlags(NodePlan[FlagPlan]):
     """The plan of one node."""
 
 
-def plan_flags(run_id: str, seen: Observation, desired: DesiredFlags) -> NodeFlags:
+def plan_flags(run_id: str, node: SurveyedNode, desired: DesiredFlags) -> NodeFlags:
     """The plan of one node. Raises Refusal."""
-    found = kubelet.find(seen)
-    control = control_plane.look(found)
+    seen, found, control = node.seen, node.kubelet, node.control
     if not control.components:
         return NodeFlags(seen.host, found, {}, ())
     _check_places(found, desired)

@@ -61,7 +61,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
     any_skew = True
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: DesiredGates) -> NodeGates:
-        return plan_gates(basis.run_id, node.seen, desired)
+        return plan_gates(basis.run_id, node, desired)
 
     def judge(self, basis: Basis, plan: NodeGates, verdicts: Verdicts) -> NodeGates:
         """Judge by the binaries' verdicts, and by the gates that the components run with."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from roles.engine import control_plane, kubelet
+from roles.engine import kubelet
 from roles.engine.api import GateMetric
 from roles.engine.control_plane import Component, ControlPlane, control_plane_plan, sourced_gates
 from roles.engine.editing import flags
 from roles.engine.kubeadm_config import GATES, ConfigMapPath
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan
-from roles.engine.node import Observation, Process
+from roles.engine.node import Process
 from roles.engine.node_changes import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
+from roles.engine.proof import SurveyedNode
 from roles.engine.transaction import Change, Effective, Refusal
 from roles.feature_gates import gate_readers, reported_gates, verdict
 from roles.feature_gates.catalogue import load
@@ -43,11 +44,9 @@ class NodeGates(NodePlan[GatePlan]):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def plan_gates(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGates:
+def plan_gates(run_id: str, node: SurveyedNode, desired: DesiredGates) -> NodeGates:
     """The plan of one node. Raises Refusal."""
-    found = kubelet.find(seen)
-    control = control_plane.look(found)
-    components = control.components
+    seen, found, control, components = node.seen, node.kubelet, node.control, node.components
     planned: list[GatePlan] = []
     warnings: list[str] = []
     left_out: list[LeftOut] = []
@@ -68,10 +67,11 @@ def plan_gates(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGat
         if not wanted:
             continue
         if name == KUBELET:
-            change, question, present = _kubelet(run_id, found, wanted)
-            warnings += kubelet_plan.warnings(found)
-            if change is not None:
-                warnings += kubelet_plan.new_copies(found, {edit.path: edit.after for edit in change.files})
+            edit = kubelet_plan.KubeletEdit(found, kubelet_plan.edits(found, wanted))
+            change = edit.change(run_id, _summary(wanted)) if edit.files else None
+            question = "\n".join([ask.ask_kubelet(found, edit.argv, edit.files), ask.list_kubelet(found.process)])
+            present = ask.ask_kubelet(found, kubelet_plan.KubeletEdit(found, {}).argv, {})
+            warnings += [*kubelet_plan.warnings(found), *edit.copies()]
         else:
             change, question, present = _component(run_id, components[name], found, wanted)
             warnings += control_plane_plan.warnings(components[name])
@@ -112,22 +112,6 @@ def _summary(wanted: dict[str, bool | None]) -> str:
 
 # The change, the question that shows it to the binary, and the question about the present files.
 ChangeAndQuestions = tuple[Change | None, str, str]
-
-
-def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> ChangeAndQuestions:
-    changed = kubelet_plan.edits(found, wanted)
-    change = kubelet_plan.change(found, changed, run_id, _summary(wanted)) if changed else None
-    now = found.service.known_argv
-    candidate = (change.new_argv if change else now) or tuple(_with_gates(found, changed))
-    question = "\n".join([ask.ask_kubelet(found, candidate, changed), ask.list_kubelet(found.process)])
-    return change, question, ask.ask_kubelet(found, now or tuple(_with_gates(found, {})), {})
-
-
-def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
-    """The running command line with the gates of the changed files: for a unit with parts that only the node can resolve."""
-    gates = flags.effective_gates([word.text for word in kubelet_plan.new_service(found, changed).argv])
-    rest = flags.without_gates(found.process.argv)
-    return [*rest, f"--{flags.FEATURE_GATES}={flags.written(gates)}"] if gates else rest
 
 
 def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> ChangeAndQuestions:

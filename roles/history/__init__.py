@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from roles.engine import bridge, control_plane, kubeadm_config, kubelet
+from roles.engine import bridge, kubeadm_config, kubelet
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.inputs import Changes, Declared, NoKeys, unmatched
@@ -318,7 +318,7 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
         try:
             # If another file now defines the same pod, restoring this one can be without effect. (A component that does not run is not
             # checked: it can be the reason for the undo.)
-            unclear = control_plane.look(node.kubelet).refusals.get(change.component) if change.component in node.components else None
+            unclear = node.control.refusals.get(change.component) if change.component in node.components else None
             if unclear is not None and not force:
                 raise Refusal(unclear.host, unclear.message, f"{unclear.way_out}, or continue anyway with --data force=true")
             undo = plan_undo(run_id, change, node.seen, force)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from roles.engine import control_plane, kubeadm_config, pairs
+from roles.engine import kubeadm_config, pairs
 from roles.engine.api import ApiError, ApiFailure, NodeUsage, NotFound
+from roles.engine.control_plane import ControlPlane
 from roles.engine.kubelet import (
     Kubelet,
     KubeletState,
@@ -93,7 +94,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
             state = state_of(basis.found.reading, node.seen.host, node.kubelet, node=node)
             if DRIVER in (desired.data.get("kubelet_config") or ()):
                 state = cgroups.with_runtime(node.remote, state)
-            return plan_node(basis.run_id, state, desired, may_drain=basis.drains.allowed)
+            return plan_node(basis.run_id, state, node.control, desired, may_drain=basis.drains.allowed)
         except ApiFailure as error:
             raise unreadable_node(node.seen.host, node.kubelet.node_name, error) from None
 
@@ -200,7 +201,9 @@ def _not_ready(state: KubeletState) -> list[str]:
     ]
 
 
-def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_drain: bool = False) -> NodePlan[FieldsPlan]:
+def plan_node(
+    run_id: str, state: KubeletState, control: ControlPlane, desired: FieldsRequest, *, may_drain: bool = False
+) -> NodePlan[FieldsPlan]:
     """The plan of one node in its present state; `may_drain`: the run drains the node if its change needs that. Raises Refusal."""
     found = state.kubelet
     check_node(state)
@@ -209,21 +212,21 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_d
     restarted_state = restart.with_pending(state, pending)
     settled = desired.settle(restarted_state)
     edits = settings.edits(found, settled.fields, move_flags=desired.move_flags)
-    control = control_plane.look(found)
     warnings = [*kubelet_plan.warnings(found), *control.warnings, *_not_ready(state), *settled.notes, *edits.notes]
     change = needed = None
     checkpoints: dict[str, str] = {}
     if edits.files:
         restart.check(state, pending)
         outlook = _predicted(state, restarted_state, desired, settled, pending)
-        warnings += kubelet_plan.new_copies(found, edits.files)
+        edit = kubelet_plan.KubeletEdit(found, edits.files)
+        warnings += edit.copies()
         warnings += restart.warnings(pending, settled.named or [tuple(name.split(".")) for name in settled.fields])
         if outlook.evicts and not desired.allow_evictions:
             why = "this would evict: " + "; ".join(outlook.evicts)
             raise Refusal(state.host, why, "allow it with --data allow_evictions=true, or choose values that evict no pod")
         side = pairs.kubelet_side(found, pairs.FIELDS, restarted_state.configuration)
         warnings += own_warnings(state.host, side, state.node, settled.expected)
-        change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
+        change = edit.change(run_id, settled.summary)
         needed = drained.needed(state, after(restarted_state.configuration, settled))
         if needed is not None:
             if not may_drain:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from roles.engine.editing import FormatError, GateChanges, flags, kubelet_config, unit
 from roles.engine.kubelet import pending, schema
@@ -72,25 +75,72 @@ def _check_nulls(dropin: bytes, left: GateChanges) -> None:
         raise FormatError("featureGates is null here, which removes all gates of the files before this one", way_out="remove the key")
 
 
-def change(kubelet: Kubelet, changed: dict[str, bytes | None], run_id: str, summary: str) -> Change:
-    """The change of a kubelet's files (None: removed), and its restart. Raises Refusal."""
-    host = kubelet.seen.host
-    return Change(
-        id=change_id(run_id, host, "kubelet"),
-        node=host,
-        component="kubelet",
-        kind="kubelet",
-        unit=kubelet.unit_name,
-        summary=summary,
-        files=_file_edits(kubelet, changed),
-        health_url=kubelet.health_url,
-        old_argv=kubelet.service.known_argv,
-        new_argv=new_service(kubelet, changed).known_argv,
-        daemon_reload=_touches_units(kubelet, changed),
-    )
+@dataclass(frozen=True)
+class KubeletEdit:
+    """The files of a kubelet that change, with their new content (None: removed), and what follows from them."""
+
+    kubelet: Kubelet
+    files: Mapping[str, bytes | None]
+
+    @cached_property
+    def _units(self) -> Mapping[str, bytes | None]:
+        """Those that define its command line."""
+        own = self.kubelet
+        return {path: data for path, data in self.files.items() if path != own.config_path and not own.is_dropin(path)}
+
+    @cached_property
+    def _sources(self) -> unit.Sources:
+        return self.kubelet.sources.with_files(self._units)
+
+    @cached_property
+    def service(self) -> unit.Service:
+        """The command line that results. Raises Refusal if a flag in it would become another flag's value."""
+        service = self._sources.resolve()
+        before, after = ([word.text for word in one.argv] for one in (self.kubelet.service, service))
+        if pair := flags.swallowed(before, after, schema.switches()):
+            raise Refusal(
+                self.kubelet.seen.host,
+                f"{pair[1]} would follow {pair[0]}, which has no value yet and would take it as its value",
+                f"give {pair[0]} its value in the unit's files, as {pair[0]}=VALUE",
+            )
+        return service
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The resulting arguments; if only the node can resolve a part of them, the running ones with the resulting gates."""
+        if (known := self.service.known_argv) is not None:
+            return known
+        rest, gates = flags.without_gates(self.kubelet.process.argv), self.service.gates
+        return (*rest, *([f"--{flags.FEATURE_GATES}={flags.written(gates)}"] if gates else ()))
+
+    def change(self, run_id: str, summary: str) -> Change:
+        """The change of the files, and the kubelet's restart. Raises Refusal."""
+        host = self.kubelet.seen.host
+        return Change(
+            id=change_id(run_id, host, "kubelet"),
+            node=host,
+            component="kubelet",
+            kind="kubelet",
+            unit=self.kubelet.unit_name,
+            summary=summary,
+            files=_file_edits(self.kubelet, self.files),
+            health_url=self.kubelet.health_url,
+            old_argv=self.kubelet.service.known_argv,
+            new_argv=self.service.known_argv,
+            daemon_reload=any(path not in self.kubelet.sources.environment_files for path in self._units),
+        )
+
+    def copies(self) -> list[str]:
+        """Warnings about commands that the files copy from a file that is not the operator's, and so mask."""
+        return [
+            f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable; later edits of that file have no effect until"
+            f" {copy.path} is removed: daytwo removes it with the last flag that it has added there (absent)"
+            for copy in unit.copies(self._sources)
+            if copy.path in self.files and self.kubelet.seen.data(copy.path) is None
+        ]
 
 
-def _file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[FileEdit, ...]:
+def _file_edits(kubelet: Kubelet, changed: Mapping[str, bytes | None]) -> tuple[FileEdit, ...]:
     """The edits with the files' present content. Raises Refusal for a target that a rename cannot replace safely."""
     found = []
     for path, after in sorted(changed.items()):
@@ -105,30 +155,6 @@ def _file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[Fil
             )
         found.append(FileEdit(path, seen.data if seen else None, after))
     return tuple(found)
-
-
-def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Service:
-    """The command line that results from the changed files. Raises Refusal if a flag in it would become another flag's value."""
-    service = _new_sources(kubelet, changed).resolve()
-    before, after = ([word.text for word in one.argv] for one in (kubelet.service, service))
-    if pair := flags.swallowed(before, after, schema.switches()):
-        raise Refusal(
-            kubelet.seen.host,
-            f"{pair[1]} would follow {pair[0]}, which has no value yet and would take it as its value",
-            f"give {pair[0]} its value in the unit's files, as {pair[0]}=VALUE",
-        )
-    return service
-
-
-def _new_sources(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Sources:
-    units = {path: data for path, data in changed.items() if path != kubelet.config_path and not kubelet.is_dropin(path)}
-    return kubelet.sources.with_files(units)
-
-
-def _touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
-    """True if systemd must read its units again before the restart."""
-    others = {*kubelet.sources.environment_files, kubelet.config_path}
-    return any(path not in others and not kubelet.is_dropin(path) for path in changed)
 
 
 def warnings(kubelet: Kubelet) -> list[str]:
@@ -173,13 +199,3 @@ def _outdated(copy: unit.Copy) -> str:
         f"{copy.path}, created by daytwo, copies ExecStart= of {copy.origin}; that command {how}, but systemd uses the copy: compare them,"
         " remove the copy, run `systemctl daemon-reload`, and set again what daytwo had added there"
     )
-
-
-def new_copies(kubelet: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
-    """Warnings about commands that the changed files copy from a file that is not the operator's, and so mask."""
-    return [
-        f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable; later edits of that file have no effect until"
-        f" {copy.path} is removed: daytwo removes it with the last flag that it has added there (absent)"
-        for copy in unit.copies(_new_sources(kubelet, changed))
-        if copy.path in changed and kubelet.seen.data(copy.path) is None
-    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.engine import control_plane, kubelet
 from roles.engine.bridge import Fleet, Remote, stop
-from roles.engine.control_plane import Component
+from roles.engine.control_plane import Component, ControlPlane
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import FilesWanted, Observation, look
 from roles.engine.proof.cluster import Cluster
@@ -19,12 +19,19 @@ from roles.engine.transaction import Refusal, in_flight
 
 @dataclass(frozen=True)
 class SurveyedNode:
-    """One observed node."""
+    """One observed node, with what was derived from its observation, once."""
 
     remote: Remote
-    seen: Observation
     kubelet: Kubelet
-    components: dict[str, Component]
+    control: ControlPlane
+
+    @property
+    def seen(self) -> Observation:
+        return self.kubelet.seen
+
+    @property
+    def components(self) -> dict[str, Component]:
+        return self.control.components
 
 
 @dataclass
@@ -90,8 +97,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
             continue
         # The same as before, now with the versions.
         its_kubelet = kubelet.find(known[one.remote.name])
-        components = control_plane.find(its_kubelet)
-        found.observed[one.remote.name] = node = SurveyedNode(one.remote, its_kubelet.seen, its_kubelet, components)
+        found.observed[one.remote.name] = node = SurveyedNode(one.remote, its_kubelet, control_plane.look(its_kubelet))
         if one.remote.name in chosen:
             found.nodes[one.remote.name] = node
     return found

@@ -76,7 +76,7 @@ def kubelet_needs(kubelet: Kubelet, changed: Changed | None = None, argv: Iterab
     it is known). Raises FormatError, Refusal."""
     changed = dict(changed or {})
     if argv is None:
-        service = kubelet_plan.new_service(kubelet, dict(changed)) if changed else kubelet.service
+        service = kubelet_plan.KubeletEdit(kubelet, changed).service if changed else kubelet.service
         argv = [word.text for word in service.argv]
     words = tuple(argv)
     configuration = _configuration(kubelet, changed)

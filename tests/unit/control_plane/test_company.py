@@ -13,7 +13,6 @@ from roles.engine import control_plane, kubelet
 from roles.engine.control_plane.facts import COMPONENTS, ControlPlane
 from roles.engine.node import parse
 from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.proof.survey import SurveyedNode
 from roles.engine.transaction.model import FileEdit
 from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates.model import DesiredGates
@@ -21,6 +20,7 @@ from roles.feature_gates.plan import NodeGates, plan_gates
 from roles.history.plan import Undo
 from tests.unit.history.test_history import change, recorded
 from tests.unit.node import node
+from tests.unit.node.surveyed import surveyed
 
 FOLDER = "/etc/kubernetes/manifests"
 ON = DesiredGates(feature_gates={"A": True}, all_components=True)
@@ -65,7 +65,7 @@ def look(manifests: Mapping[str, bytes], running: Mapping[str, Sequence[str]] = 
 
 
 def plan(manifests: Mapping[str, bytes], desired: DesiredGates = ON, **answer: Any) -> NodeGates:
-    return plan_gates("r1", parse("n1", node.answer(**{"manifests": manifests, "components": RUNNING, **answer})), desired)
+    return plan_gates("r1", surveyed(parse("n1", node.answer(**{"manifests": manifests, "components": RUNNING, **answer}))), desired)
 
 
 def edited(made: NodeGates) -> dict[str, bytes | None]:
@@ -289,9 +289,7 @@ def test_nothing_is_undone_where_another_file_makes_the_same_pod_by_now(force: b
     def undo(more: dict[str, bytes]) -> NodePlan[Undo]:
         manifests = {**MANIFESTS, "kube-scheduler.yaml": new, **more}
         seen = parse("w1", node.answer(manifests=manifests, components=RUNNING))
-        there = kubelet.find(seen)
-        node_seen = SurveyedNode(None, seen, there, control_plane.find(there))  # type: ignore[arg-type]  # nothing is run there
-        return history._plan("r2", node_seen, [made], force)
+        return history._plan("r2", surveyed(seen), [made], force)
 
     def put_back(plan: NodePlan[Undo]) -> bytes | None:
         (undone,) = plan.planned

@@ -19,6 +19,7 @@ from roles.feature_gates import plan
 from roles.feature_gates.model import DesiredGates
 from tests.unit.control_plane.test_company import COMPANY, FOLDER, pod
 from tests.unit.node import node
+from tests.unit.node.surveyed import surveyed
 
 Files = dict[str, bytes]
 Running = dict[str, tuple[str, ...]]
@@ -113,14 +114,14 @@ def test_any_directory(data: st.DataObject, files: Files) -> None:
     assert all(len(warning) < 1500 and warning.isascii() and warning.isprintable() for warning in found.warnings)
     # What is not clear keeps nobody from changing the kubelet alone.
     alone = DesiredGates(feature_gates={"Alpha": True}, all_components=True, components=("kubelet",))
-    assert _edits(plan.plan_gates("r1", seen, alone)) == {}
+    assert _edits(plan.plan_gates("r1", surveyed(seen), alone)) == {}
     for name in COMPONENTS:
         _check(files, running, name, DesiredGates(feature_gates={"Alpha": True}, all_components=True, components=(name,)))
 
 
 def _check(files: Files, running: Running, name: str, wanted: DesiredGates) -> None:
     try:
-        edits = _edits(plan.plan_gates("r1", _look(files, running), wanted))
+        edits = _edits(plan.plan_gates("r1", surveyed(_look(files, running)), wanted))
     except Refusal as refusal:
         assert len(str(refusal)) < 2000
         return
@@ -130,8 +131,8 @@ def _check(files: Files, running: Running, name: str, wanted: DesiredGates) -> N
         changed = {**files, path: after}
         (argv,) = _makes(after, name)
         now = {**running, name: argv}
-        assert _edits(plan.plan_gates("r2", _look(changed, now), wanted)) == {}, "a second plan writes nothing"
+        assert _edits(plan.plan_gates("r2", surveyed(_look(changed, now)), wanted)) == {}, "a second plan writes nothing"
         if b"Alpha" not in files[path]:
             absent = wanted.model_copy(update={"feature_gates": ABSENT.feature_gates})
-            back = _edits(plan.plan_gates("r3", _look(changed, now), absent))
+            back = _edits(plan.plan_gates("r3", surveyed(_look(changed, now)), absent))
             assert back == {path: (name, files[path])}, "what was added can be taken out again"

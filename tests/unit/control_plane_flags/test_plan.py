@@ -25,6 +25,7 @@ from roles.engine.transaction.model import ABSENT
 from roles.engine.transaction.refusal import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import file_line, parse
+from tests.unit.node.surveyed import surveyed
 
 SCHEDULER, MANAGER, API = "kube-scheduler", "kube-controller-manager", "kube-apiserver"
 ARGV = {
@@ -55,7 +56,7 @@ def seen(
 
 def plan(data: Mapping[str, Any], looked: Observation | None = None) -> NodeFlags:
     desired = wanted(data)
-    return plan_flags("r1", looked or seen(dict.fromkeys(desired.control_plane_files)), desired)
+    return plan_flags("r1", surveyed(looked or seen(dict.fromkeys(desired.control_plane_files))), desired)
 
 
 def judged(data: Mapping[str, Any], looked: Observation | None = None, **verdicts: Any) -> NodeFlags:
@@ -395,4 +396,4 @@ def test_api_servers_come_first_and_each_alone() -> None:
 
 
 def test_a_worker_has_nothing_to_change() -> None:
-    assert plan_flags("r1", parse("w1", node.answer()), wanted(WINDOW)).planned == ()
+    assert plan_flags("r1", surveyed(parse("w1", node.answer())), wanted(WINDOW)).planned == ()

@@ -18,6 +18,7 @@ from roles.feature_gates.plan import GatePlan, NodeGates, judge_gates, moves, pl
 from roles.feature_gates.verdict import Subject
 from tests.unit.node import node
 from tests.unit.node.node import parse
+from tests.unit.node.surveyed import surveyed
 
 ON = DesiredGates(feature_gates={"A": True})
 ABSENT = DesiredGates(feature_gates={"A": "absent"})  # type: ignore[dict-item]
@@ -26,7 +27,7 @@ MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLAN
 
 
 def plan(desired: DesiredGates, **changes: Any) -> NodeGates:
-    return plan_gates("r1", parse("n1", node.answer(**changes)), desired)
+    return plan_gates("r1", surveyed(parse("n1", node.answer(**changes))), desired)
 
 
 def edits(made: NodeGates) -> dict[str, bytes | None]:
@@ -145,7 +146,7 @@ def linked(data: bytes) -> list[str]:
 
 
 def test_a_unit_that_is_not_the_operators_gets_a_dropin_with_a_copy_and_a_warning() -> None:
-    made = plan_gates("r1", parse("n1", linked(UNREAD)), ON)
+    made = plan_gates("r1", surveyed(parse("n1", linked(UNREAD))), ON)
     (path,) = edits(made)
     assert path == "/etc/systemd/system/kubelet.service.d/90-daytwo-feature-gates.conf"
     change = made.planned[0].change
@@ -158,7 +159,7 @@ def test_a_unit_that_is_not_the_operators_gets_a_dropin_with_a_copy_and_a_warnin
 
 @pytest.mark.parametrize(("unit", "warned"), [(UNREAD, False), (UNREAD.replace(b"--v=2", b"--v=2 --max-pods=7"), True)])
 def test_a_unit_that_has_changed_since_it_was_copied_is_reported(unit: bytes, warned: bool) -> None:
-    copied = edits(plan_gates("r1", parse("n1", linked(UNREAD)), ON))
+    copied = edits(plan_gates("r1", surveyed(parse("n1", linked(UNREAD))), ON))
     dropins = {path: data for path, data in copied.items() if data is not None}
     made = plan(ON, style="plain", unit=unit, dropins=dropins, argv=(*node.PLAIN_ARGV, "--feature-gates=A=true"))
     assert edits(made) == {}
@@ -328,7 +329,7 @@ def test_a_kubelets_gate_that_recreates_static_pods_is_announced(minor: int, bef
         # The kubelet's version comes in a line of its own.
         version = node.b64(f"Kubernetes v1.{minor}.0")
         told = [re.sub(r"^version 100 .*", f"version 100 {version}=", line) for line in node.answer(**more)]
-        return plan_gates("r1", parse("n1", told), RESIZE)
+        return plan_gates("r1", surveyed(parse("n1", told)), RESIZE)
 
     made = planned(manifests=MANIFESTS, components=CONTROL_PLANE)
     metrics = {} if before is None else {"kubelet": {"InPlacePodVerticalScaling": GateMetric("ALPHA", before)}}
@@ -457,7 +458,7 @@ def test_a_components_own_list_and_metrics_are_compared_with_the_catalogue() -> 
 @pytest.mark.parametrize(("version", "words"), [("v1.44.0", "does not cover 1.44"), ("", "its version is unknown")])
 def test_a_version_that_the_catalogue_does_not_know_is_reported(version: str, words: str) -> None:
     lines = [line for line in node.answer() if not line.startswith("version 100 ")]
-    made = plan_gates("r1", parse("n1", [*lines[:-1], *([f"version 100 {node.b64(version)}="] if version else []), "end"]), ON)
+    made = plan_gates("r1", surveyed(parse("n1", [*lines[:-1], *([f"version 100 {node.b64(version)}="] if version else []), "end"])), ON)
     warnings, refusals = judged(made, {"kubelet": ""})
     assert refusals == [] and len(warnings) == 1 and words in warnings[0]
 

@@ -17,13 +17,14 @@ from roles.feature_gates.model import COMPONENTS, DesiredGates
 from roles.feature_gates.plan import NodeGates, judge_gates, plan_gates
 from tests.unit.node import node
 from tests.unit.node.node import parse
+from tests.unit.node.surveyed import surveyed
 
 CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
 
 
 def made(desired: DesiredGates, host: str = "n1", **changes: Any) -> NodeGates:
-    return plan_gates("r1", parse(host, node.answer(**changes)), desired)
+    return plan_gates("r1", surveyed(parse(host, node.answer(**changes))), desired)
 
 
 def control(desired: DesiredGates) -> NodeGates:

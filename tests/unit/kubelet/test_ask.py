@@ -259,7 +259,7 @@ def test_a_new_flag_is_not_put_behind_one_that_would_take_it() -> None:
     found = kubelet.find(parse("n1", node.answer(style="plain", unit=unit, exe=REAL)))
     changed = kubelet_plan.edits(found, {"SomeGate": True})
     with pytest.raises(Refusal, match="--feature-gates=SomeGate=true would follow --node-ip"):
-        kubelet_plan.new_service(found, changed)
+        _ = kubelet_plan.KubeletEdit(found, changed).service
 
 
 @pytest.mark.parametrize("gates", ["A=maybe", "A", "A=true,B=2"])

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from roles.engine import control_plane
 from roles.engine.api.errors import NotFound, Unreachable
 from roles.engine.api.read import NodeUsage
 from roles.engine.bridge.hosts import Fleet
@@ -68,7 +69,7 @@ def state(
 def node_plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> NodePlan[FieldsPlan]:
     expected = {name: None if value is ABSENT else value for name, value in fields.items()}
     desired = FieldsRequest({}, lambda _: Settled(fields, expected, "as desired"), allocatable_impact, allow_evictions=allow_evictions)
-    return carry_out.plan_node("r1", given, desired)
+    return carry_out.plan_node("r1", given, control_plane.look(given.kubelet), desired)
 
 
 def plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> FieldsPlan:
@@ -111,7 +112,9 @@ def test_the_other_keys_of_a_map_stay_as_in_the_files() -> None:
     """A map is written in full: that must not silently revert somebody's edit which is not in effect yet."""
     given = state("systemReserved: {cpu: 500m, memory: 1Gi}\n", systemReserved={"cpu": "100m", "memory": "1Gi"})
     desired = DesiredFields(kubelet_config={"systemReserved.memory": "2Gi"})
-    whole = carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, desired), allocatable_impact))
+    whole = carry_out.plan_node(
+        "r1", given, control_plane.look(given.kubelet), FieldsRequest({}, partial(settle, desired), allocatable_impact)
+    )
     (made,) = whole.planned
     assert made.settled.expected == {"systemReserved": {"cpu": "500m", "memory": "2Gi"}}
     (warning,) = whole.warnings
@@ -129,7 +132,12 @@ def surveyed(config: str, **running: Any) -> KubeletState:
 
 
 def wish(given: KubeletState, fields: dict[str, Any]) -> NodePlan[FieldsPlan]:
-    return carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact))
+    return carry_out.plan_node(
+        "r1",
+        given,
+        control_plane.look(given.kubelet),
+        FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact),
+    )
 
 
 def test_what_reserved_cpus_replace_stays_in_the_files() -> None:
@@ -285,7 +293,7 @@ def test_a_kubelet_without_its_runtime_is_not_waited_for(kind: str, waits: int) 
 def test_the_prediction_is_repeated_when_the_nodes_turn_comes() -> None:
     fields = {"evictionHard": {"memory.available": "1Gi"}}
     request = FieldsRequest({}, lambda _: Settled(fields, fields, "as desired"), eviction_impact)
-    made = carry_out.plan_node("r1", state(), request)
+    made = carry_out.plan_node("r1", state(), control_plane.look(state().kubelet), request)
 
     def why(given: KubeletState, desired: FieldsRequest = request) -> str | None:
         basis = Basis("r1", cast(Fleet, None), Options(), Survey(cluster=Now(given)))
@@ -297,6 +305,6 @@ def test_the_prediction_is_repeated_when_the_nodes_turn_comes() -> None:
     assert text.startswith("now this would evict: memory.available has 512Mi left") and "allow_evictions=true" in text
     assert why(fuller, replace(request, allow_evictions=True)) is None
     limited = state("podPidsLimit: 7\n", podPidsLimit=7)
-    made = carry_out.plan_node("r1", limited, request)
+    made = carry_out.plan_node("r1", limited, control_plane.look(limited.kubelet), request)
     assert why(limited) is None
     assert "restarted with other settings: podPidsLimit is 7 in its files" in (why(state("podPidsLimit: 7\n", podPidsLimit=9)) or "")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from roles.engine import control_plane
 from roles.engine.kubelet.state import KubeletState
 from roles.engine.node_changes import node_report
 from roles.engine.node_changes.node_plan import NodePlan
@@ -44,7 +45,12 @@ def drained(given: KubeletState, cordoned: bool = True, pods: list[dict[str, Any
 
 
 def plan(given: KubeletState, fields: dict[str, Any]) -> NodePlan[FieldsPlan]:
-    return carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact))
+    return carry_out.plan_node(
+        "r1",
+        given,
+        control_plane.look(given.kubelet),
+        FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact),
+    )
 
 
 def test_a_node_that_is_not_drained_is_refused() -> None:
@@ -163,7 +169,7 @@ def test_swap_keeps_a_kubelet_from_starting() -> None:
 def test_a_node_that_the_run_may_drain_is_not_refused() -> None:
     desired = DesiredFields(kubelet_config=POLICY)
     request = FieldsRequest({}, lambda given: settle(desired, given), allocatable_impact)
-    made = carry_out.plan_node("r1", state(), request, may_drain=True)
+    made = carry_out.plan_node("r1", state(), control_plane.look(state().kubelet), request, may_drain=True)
     (item,) = made.planned
     assert item.change is not None and item.change.checkpoints == (STATE,) and "cpuManagerPolicy" in item.needs_drain[0]
     assert not any("stays cordoned" in text for text in made.warnings)

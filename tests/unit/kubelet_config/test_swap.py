@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from roles.engine import control_plane
 from roles.engine.kubelet.state import KubeletState
 from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.transaction.refusal import Refusal
@@ -34,7 +35,7 @@ def given(
 
 def plan(at: KubeletState, fields: dict[str, Any], *, may_drain: bool = False) -> NodePlan[FieldsPlan]:
     request = FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact)
-    return carry_out.plan_node("r1", at, request, may_drain=may_drain)
+    return carry_out.plan_node("r1", at, control_plane.look(at.kubelet), request, may_drain=may_drain)
 
 
 @pytest.mark.parametrize("impact", [allocatable_impact, eviction_impact])

@@ -15,6 +15,7 @@ from roles.feature_gates.model import DesiredGates
 from tests.lab import layouts
 from tests.unit.node import node
 from tests.unit.node.node import parse
+from tests.unit.node.surveyed import surveyed
 
 CONFIG = (
     b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: /etc/kubernetes/manifests\n"
@@ -41,7 +42,7 @@ def test_the_kubelet_of_kubespray_is_read_whole() -> None:
 
 
 def test_gates_and_fields_of_kubesprays_kubelet() -> None:
-    made = plan.plan_gates("r1", kubespray(), DesiredGates(feature_gates={"A": True}, all_components=True))
+    made = plan.plan_gates("r1", surveyed(kubespray()), DesiredGates(feature_gates={"A": True}, all_components=True))
     (change,) = (planned.change for planned in made.planned)
     assert change is not None and change.new_argv == (*made.kubelet.process.argv, "--feature-gates=A=true")
     wanted = {"authorization.webhook.cacheAuthorizedTTL": "4m0s", "evictionHard": {"memory.available": "61Mi"}}
@@ -70,4 +71,4 @@ def test_a_backup_of_a_component_is_no_company(name: str) -> None:
     manifests = {"kube-scheduler.yaml": node.manifest("kube-scheduler"), name: node.manifest("kube-scheduler")}
     lines = node.answer(manifests=manifests, components={"kube-scheduler": ("kube-scheduler",)})
     with pytest.raises(Refusal, match="both define a kube-scheduler"):
-        plan.plan_gates("r1", parse("cp1", lines), DesiredGates(feature_gates={"A": True}, all_components=True))
+        plan.plan_gates("r1", surveyed(parse("cp1", lines)), DesiredGates(feature_gates={"A": True}, all_components=True))

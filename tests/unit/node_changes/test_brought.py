@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from roles.engine import control_plane, kubelet
+from roles.engine import kubelet
 from roles.engine.bridge.hosts import Answer, RemoteError
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.kubelet import kubelet_plan
@@ -17,14 +17,13 @@ from roles.engine.proof import SurveyedNode
 from roles.engine.rollout import Options
 from tests.unit.node import node
 from tests.unit.node.node import parse
+from tests.unit.node.surveyed import surveyed as of_observation
 
 KUBELET_OF_W1 = [("w1", "kubelet")]
 
 
 def surveyed(host: str, **changes: Any) -> SurveyedNode:
-    seen = parse(host, node.answer(**changes))
-    found = kubelet.find(seen)
-    return SurveyedNode(cast(Any, None), seen, found, control_plane.find(found))
+    return of_observation(parse(host, node.answer(**changes)))
 
 
 def replaced(version: str, same: str = "other") -> list[str]:

@@ -89,7 +89,7 @@ class Texts(Capability[Text, Plan]):
         if request.text == "never":
             raise Refusal(node.seen.host, "never")
         data: dict[str, bytes | None] = {PATH: f"KUBELET_EXTRA_ARGS=--v={request.text}\n".encode()}
-        change = kubelet_plan.change(node.kubelet, data, basis.run_id, request.text) if request.text != "done" else None
+        change = kubelet_plan.KubeletEdit(node.kubelet, data).change(basis.run_id, request.text) if request.text != "done" else None
         question = ask.ask_kubelet(node.kubelet, ("kubelet", f"--v={request.text}"), {}) if change else ""
         present = ask.ask_kubelet(node.kubelet, ("kubelet", "--v=present"), {})
         planned = ComponentPlan(KUBELET, change, question=question, question_present=present, settings={"text": request.text})

@@ -48,7 +48,7 @@ def plan(
     files: bytes = b"", *, component: str = KUBELET, settings: dict[str, Any] | None = None, gates: dict[str, bool] | None = None
 ) -> Plan:
     found = find(parse_look("n1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + files})))
-    change = kubelet_plan.change(found, {"/etc/default/kubelet": b"x\n"}, "r1", "a change")
+    change = kubelet_plan.KubeletEdit(found, {"/etc/default/kubelet": b"x\n"}).change("r1", "a change")
     planned = ComponentPlan(component, change, settings=settings or {}, gates=gates or {})
     return NodePlan("n1", found, {}, (planned,), outlook="    before")
 

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from roles.engine import starting
 from roles.engine.bridge import Answer, Remote
 from roles.engine.bridge.hosts import ConnectionLost
+from roles.engine.control_plane import ControlPlane
 from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.node_changes.starts import Starts, StartWatch, present_refusals, starts_of
 from roles.engine.proof import SurveyedNode
@@ -195,5 +196,5 @@ def test_a_node_without_a_plan_says_what_keeps_it_from_its_start(monkeypatch: py
     away = replace(fine, runtime=replace(RUNTIME, version="-"), paths={**fine.paths, "/etc/resolv.conf": GONE})
     monkeypatch.setattr(starting, "answer", lambda needs, lines: next(iter(lines)))
     for facts, expected in ((fine, 0), (away, 1)):
-        found = present_refusals(SurveyedNode(cast(Remote, Node(facts)), cast(Any, None), plan.kubelet, {}))
+        found = present_refusals(SurveyedNode(cast(Remote, Node(facts)), plan.kubelet, ControlPlane({}, {}, ())))
         assert len(found) == expected and all("would not start again: the container runtime" in str(one) for one in found)
