@@ -24,6 +24,7 @@ from tests.unit.starting.samples import certificate
 
 pytestmark = pytest.mark.lab
 CONFIG = "/var/lib/kubelet/config.yaml"
+MANIFEST = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 FIELD = {"kubelet_config": "containerLogMaxSize=20Mi"}
 #: What is done to a node that runs and is Ready, how it is undone, and what is said of it.
 STATES = {
@@ -122,9 +123,14 @@ def test_a_file_that_is_not_there_is_refused_and_a_new_pod_proves_one_that_is(la
         assert on.code == 0 and "would start again; a new pod starts" in on.out, on.all
         assert "daytwo-probe" not in lab.kubectl("get", "pods", "-n", "kube-system", "-o", "name")
         # The file goes: no manifest is changed while the kubelet there cannot start pods.
-        with in_state(lab, "cp1", f"mv {path} /root/away", f"mv /root/away {path}"):
+        # Nor while the image is gone of which its container is created again.
+        image = lab.run("cp1", f"sed -n 's/.*image: //p' {MANIFEST}").stdout.strip()
+        gone = f"ctr -n k8s.io images tag {image} lab/kept:1 && ctr -n k8s.io images rm {image}"
+        back = f"ctr -n k8s.io images tag lab/kept:1 {image} && ctr -n k8s.io images rm lab/kept:1"
+        with in_state(lab, "cp1", f"mv {path} /root/away; {gone}", f"mv /root/away {path}; {back}"):
             flag = pyinfra("control_plane_flags", "-y", *data(control_plane_flags="kube-apiserver:v=3"), brief=True)
             assert flag.code == 1 and f"no new pod would start on the node: resolvConf names {path}" in flag.all, flag.all
+            assert f"its kube-apiserver would not start again: its image {image} is not on the node" in flag.all, flag.all
         # And the way back, if its file is the one that is gone.
         with in_state(lab, "cp1", "mv /etc/resolv.conf /root/away", "mv /root/away /etc/resolv.conf"):
             undone = pyinfra("rollback", "-y", brief=True)

@@ -101,6 +101,19 @@ def host_paths(data: bytes) -> list[tuple[str, str, str]]:
     return [(name, str(found.get("path")), str(found.get("type") or "")) for name, found in volumes if isinstance(found, dict)]
 
 
+def images(data: bytes) -> list[tuple[str, str]]:
+    """The images of a manifest's containers, and when they are pulled: Always, IfNotPresent or Never; without a policy Always if the tag is
+    latest or missing (pkg/apis/core/v1/defaults.go, SetDefaults_Container). Raises FormatError."""
+    spec = _spec(yaml_text.load(data))
+    listed = [one for key in ("initContainers", "containers") for one in _items(spec, key) if isinstance(one.get("image"), str)]
+    return [(one["image"], str(one.get("imagePullPolicy") or _policy(one["image"]))) for one in listed]
+
+
+def _policy(image: str) -> str:
+    tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2] or ("" if "@" in image else "latest")
+    return "Always" if tag == "latest" else "IfNotPresent"
+
+
 def host_network(data: bytes) -> bool:
     """Whether the pod of a manifest is in the node's own network. Raises FormatError."""
     return _spec(yaml_text.load(data)).get("hostNetwork") is True

@@ -43,6 +43,7 @@ def question(needs: Needs) -> str:
             provider_folder=needs.provider_folder,
             keys=needs.keys,
             checkpoints=list(enumerate(needs.checkpoints)),
+            images=[one.listed_as for one in needs.images],
         )
     )
 
@@ -64,7 +65,7 @@ class _Answer:
         self._needs = needs
         self._places: dict[str, str] = {}
         self.found: dict[str, Any] = {
-            key: {} for key in ("tunables", "paths", "names", "pems", "keys", "nameservers", "space", "cgroups", "checkpoints")
+            key: {} for key in ("tunables", "paths", "names", "pems", "keys", "nameservers", "space", "cgroups", "checkpoints", "images")
         } | {"listeners": ()}  # fmt: skip
 
     def add(self, record: list[str]) -> None:
@@ -118,6 +119,9 @@ class _Answer:
 
     def on_checkpoint(self, number: str, content: str) -> None:
         self._put("checkpoints", list(self._needs.checkpoints)[int(number)], ask.decoded(content))
+
+    def on_image(self, number: str, here: str) -> None:
+        self._put("images", self._needs.images[int(number)].image, here == "yes")
 
     def on_cpus(self, online: str) -> None:
         self.found["cpus"] = allocatable.cpu_set(online)

@@ -557,6 +557,19 @@ def _new_pods(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         yield made(Cause.sandbox, Stops.note, health.sandbox, why, f"`crictl pull {health.sandbox}` shows whether its registry answers")
 
 
+def _images(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """A change of a manifest, and a boot, create its containers again, each from its image (pkg/kubelet/images/image_manager.go)."""
+    for need in needs.images:
+        made, image = _Made(host, need.component), need.image
+        if facts.images.get(image) is False:
+            pulled = "is never pulled" if need.policy == "Never" else f"would be pulled while no {need.component} runs"
+            why = f"its image {image} is not on the node, and {pulled}"
+            yield made(Cause.image, Stops.start, image, why, f"`crictl pull {image}` there first, or import it")
+        elif need.policy == "Always" and image in facts.images:
+            why = f"its image {image} is pulled at each start (imagePullPolicy: Always): without its registry it does not start"
+            yield made(Cause.image, Stops.note, image, why, "set imagePullPolicy: IfNotPresent", need.policy, "IfNotPresent")
+
+
 def _dns(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     for need in needs.paths:
         servers = facts.nameservers.get(need.path, ()) if need.named_by == "resolvConf" else ()
@@ -572,5 +585,5 @@ Rule = Callable[[str, Needs, StartFacts], Iterable[Obstacle]]
 #: Every rule, with what it judges: the table in docs/before-a-restart.md.
 RULES: Final[tuple[Rule, ...]] = (
     _unit, _tunables, _paths, _identity, _kubeconfigs, _pairs, _keys, _providers, _swap, _cgroups, _checkpoints, _listening, _addresses,
-    _limits, _processes, _runtime, _new_pods, _dns,
+    _limits, _processes, _runtime, _new_pods, _images, _dns,
 )  # fmt: skip

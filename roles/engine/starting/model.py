@@ -46,6 +46,7 @@ class Cause(StrEnum):
     dns = "DNS"
     network = "network plugin"
     sandbox = "sandbox"
+    image = "image"
     #: What the node cannot show: it may be well, or not.
     unproven = "not proven"
 
@@ -141,6 +142,23 @@ class PortNeed:
 
 
 @dataclass(frozen=True)
+class ImageNeed:
+    """The image of a container that is created again, and when the kubelet pulls it: Always, IfNotPresent or Never."""
+
+    component: str
+    image: str
+    policy: str
+
+    @property
+    def listed_as(self) -> str:
+        """What the runtime's list of images has of it: the digest that it names, or the name with its tag."""
+        name, _, digest = self.image.partition("@")
+        # A runtime adds what a name of Docker Hub leaves out: docker.io/library/.
+        name = name.removeprefix("index.").removeprefix("docker.io/")
+        return digest or (name if ":" in name.rpartition("/")[2] else f"{name}:latest")
+
+
+@dataclass(frozen=True)
 class Needs:
     """What a kubelet and some components of its node need to start. `settings`: the kubelet's values that decide which rules count, by
     their field; `unit`: the kubelet's, whose main process holds what is free after its end; `addresses`: of --node-ip;
@@ -161,6 +179,7 @@ class Needs:
     provider_config: str = ""
     keys: tuple[KeyNeed, ...] = ()
     checkpoints: Mapping[str, str] = field(default_factory=dict)
+    images: tuple[ImageNeed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -196,8 +215,8 @@ class StartFacts:
     written; `names`: the paths that a kubeconfig names, by its own path and the key; `pems`: certificates by path; `keys`: private keys by
     path; `space`: free MiB and inodes (None: its file system does not count them) by directory; `tasks`: threads now, and how many there
     may be; `inotify`: the same of root's inotify instances, if none is left; `providers`: the configuration of credential providers,
-    `programs`: the programs in their directory; `checkpoints`: their content by path; `cpus`: those that are online; `complete`: the answer
-    is whole."""
+    `programs`: the programs in their directory; `checkpoints`: their content by path; `cpus`: those that are online; `images`: whether the
+    node has them; `complete`: the answer is whole."""
 
     epoch: int = 0
     tunables: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
@@ -221,6 +240,7 @@ class StartFacts:
     programs: frozenset[str] | None = None
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     cpus: frozenset[int] | None = None
+    images: Mapping[str, bool] = field(default_factory=dict)
     complete: bool = False
 
 

@@ -12,7 +12,7 @@ from roles.engine.bounds import digits
 from roles.engine.control_plane import Component, own_etcd
 from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, manifest, manifest_parts, unit
 from roles.engine.kubelet import Kubelet, drained, kubelet_plan, lookup
-from roles.engine.starting.model import RECORD, FileRow, Holds, KeyNeed, KeyRow, Needs, PathNeed, PortNeed, Stops
+from roles.engine.starting.model import RECORD, FileRow, Holds, ImageNeed, KeyNeed, KeyRow, Needs, PathNeed, PortNeed, Stops
 from roles.engine.starting.table import ETCD, KEYS, KUBELET, SERVING_KEY, SNI, TUNABLES, rows
 from roles.engine.transaction import RESOLVERS, Refusal
 
@@ -137,7 +137,7 @@ def component_needs(component: Component, data: bytes | None = None) -> Needs:
 
 
 def _of_manifest(component: str, node_name: str, data: bytes, container: str) -> Needs:
-    """The files and keys that a container's flags and its pod's volumes name. Raises FormatError."""
+    """The files and keys that a container's flags and its pod's volumes name, and the images of that pod. Raises FormatError."""
     given = any_flag.every(manifest.container_argv(data, container))
     paths: list[PathNeed] = []
     keys: list[KeyNeed] = []
@@ -154,7 +154,8 @@ def _of_manifest(component: str, node_name: str, data: bytes, container: str) ->
     for name, path, kind in manifest_parts.host_paths(data):
         if kind in _TYPES:
             paths.append(PathNeed(component, f"volume {name} ({kind})", path, _TYPES[kind], Stops.start))
-    return Needs(node_name, tuple(_usable(paths)), (), keys=(*_keys(component, paths), *keys))
+    images = tuple(ImageNeed(component, image, policy) for image, policy in manifest_parts.images(data) if _plain(image))
+    return Needs(node_name, tuple(_usable(paths)), (), keys=(*_keys(component, paths), *keys), images=images)
 
 
 def node_needs(kubelet: Kubelet, components: Iterable[Component] = ()) -> Needs | None:
@@ -181,6 +182,7 @@ def together(first: Needs, *others: Needs) -> Needs:
         paths=tuple(dict.fromkeys(path for one in every for path in one.paths)),
         ports=tuple(dict.fromkeys(port for one in every for port in one.ports)),
         keys=tuple(dict.fromkeys(key for one in every for key in one.keys)),
+        images=tuple(dict.fromkeys(image for one in every for image in one.images)),
         cgroups={name: path for one in reversed(every) for name, path in one.cgroups.items()},
         addresses=tuple(dict.fromkeys(address for one in every for address in one.addresses)),
     )

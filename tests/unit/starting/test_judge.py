@@ -9,7 +9,7 @@ import pytest
 
 from roles.engine.certificates import Material, Unread, parse_own
 from roles.engine.starting.judge import judge
-from roles.engine.starting.model import Cause, Listener, PathFact, StartFacts, Stops
+from roles.engine.starting.model import Cause, ImageNeed, Listener, Needs, PathFact, StartFacts, Stops
 from roles.engine.starting.needs import kubelet_needs
 from tests.unit.api.world import Authority
 from tests.unit.node import node
@@ -124,6 +124,23 @@ def test_each_obstacle(config: str, argv: tuple[str, ...], facts: dict[str, Any]
     found = obstacles(config, (*CONFIG, *argv) if argv else None, **facts)
     assert [(one.cause, one.stops) for one in found] == [(cause, stops)], found
     assert text in str(found[0]) and (found[0].way_out or cause is Cause.unproven)
+
+
+@pytest.mark.parametrize(
+    ("policy", "here", "stops", "text"),
+    [
+        ("IfNotPresent", True, None, ""),
+        ("IfNotPresent", None, None, ""),
+        ("Always", True, Stops.note, "imagePullPolicy: Always"),
+        ("Always", False, Stops.start, "would be pulled while no kube-apiserver runs; `crictl pull r/a:1` there first"),
+        ("Never", False, Stops.start, "its image r/a:1 is not on the node, and is never pulled"),
+    ],
+)
+def test_the_image_of_a_component(policy: str, here: bool | None, stops: Stops | None, text: str) -> None:
+    needs = Needs("n1", images=(ImageNeed("kube-apiserver", "r/a:1", policy),))
+    found = [one for one in judge("n1", needs, StartFacts(images={} if here is None else {"r/a:1": here})) if one.cause is Cause.image]
+    assert [one.stops for one in found] == ([] if stops is None else [stops])
+    assert all(text in str(one) for one in found)
 
 
 def test_the_key_of_an_identity() -> None:

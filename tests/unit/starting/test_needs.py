@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from roles.engine.control_plane.facts import find as find_components
+from roles.engine.editing import manifest_parts
 from roles.engine.kubelet.facts import find
 from roles.engine.starting.judge import judge
-from roles.engine.starting.model import Holds, PathFact
+from roles.engine.starting.model import Holds, ImageNeed, PathFact
 from roles.engine.starting.needs import component_needs, kubelet_needs, node_needs, together
 from roles.engine.starting.table import FILES, KEYS
 from tests.unit.node import node
@@ -38,6 +41,7 @@ def test_the_files_of_a_component() -> None:
         ("--tls-sni-cert-key", "/srv/pki/a.key", Holds.file),
         ("volume other (Directory)", "/srv/pki", Holds.directory),
     ]
+    assert [(one.image, one.policy, one.listed_as) for one in needs.images] == [("x", "Always", "x:latest")]
     # Its own port is no need; another one is.
     assert needs.ports == ()
     other = component_needs(component, manifest(*ARGV[:-1], "--secure-port=7443"))
@@ -52,6 +56,27 @@ def test_the_files_of_a_component() -> None:
         "its kube-apiserver would not start again: the certificate in /srv/pki/etcd.crt (--etcd-certfile) expired on 2026-05-29",
         "its kube-apiserver would not start again: --tls-sni-cert-key names /srv/pki/a.key, which does not exist",
     ]
+
+
+@pytest.mark.parametrize(
+    ("image", "policy", "listed"),
+    [
+        ("registry.k8s.io/kube-apiserver:v1.36.3", "IfNotPresent", "registry.k8s.io/kube-apiserver:v1.36.3"),
+        ("r:5000/a", "Always", "r:5000/a:latest"),
+        ("r/a:latest", "Always", "r/a:latest"),
+        ("docker.io/a:1", "IfNotPresent", "a:1"),
+        ("index.docker.io/o/a:1", "IfNotPresent", "o/a:1"),
+        ("r/a:1@sha256:0f", "IfNotPresent", "sha256:0f"),
+        ("r/a@sha256:0f", "IfNotPresent", "sha256:0f"),
+    ],
+)
+def test_what_the_runtime_lists_of_an_image(image: str, policy: str, listed: str) -> None:
+    text = (
+        b"spec: {containers: [{name: a, image: '%s'}], initContainers: [{name: i, image: 'r/i:1', imagePullPolicy: Never}]}"
+        % image.encode()
+    )
+    assert manifest_parts.images(text) == [("r/i:1", "Never"), (image, policy)]
+    assert ImageNeed("a", image, policy).listed_as == listed
 
 
 def test_each_certificate_with_its_key() -> None:
