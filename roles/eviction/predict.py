@@ -25,6 +25,7 @@ from roles.engine.bounds import digits
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.amounts import parse_quantity, whole
 from roles.engine.kube.pods import CRITICAL, is_over, is_static, kubelet_uid, priority
+from roles.engine.kube.resources import View, limits, of_container, of_containers, pod_level, ranked
 from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -359,71 +360,30 @@ def qos(pod: Object) -> str:
 def request(pod: Object, resource: str, minor: int) -> Fraction:
     """The request of `resource` that counts (api/v1/resource/helpers.go: GetResourceRequestQuantity).
 
-    Pod-level resources replace the containers' (from 1.34): then ephemeral-storage, which has no pod level, counts as 0.
-    During an in-place resize the allocated resources count. Raises ValueError for an invalid quantity.
+    Before 1.34 there are no pod-level resources, and a sidecar counts as any other init container. Raises ValueError.
     """
+    return ranked(pod if minor >= POD_LEVEL_MINOR else _of_old(pod), resource)
+
+
+def _of_old(pod: Object) -> Object:
     spec = pod["spec"]
-    at_pod_level = (spec.get("resources") or {}) if minor >= POD_LEVEL_MINOR else {}
-    if any(_supported(key) for kind in ("requests", "limits") for key in at_pod_level.get(kind) or {}):
-        total = _number((at_pod_level.get("requests") or {}).get(resource) if _supported(resource) else None)
-    else:
-        total = _of_containers(pod, "requests", resource, sidecars=minor >= POD_LEVEL_MINOR)[0]
-    return total + _number((spec.get("overhead") or {}).get(resource)) if total else total
+    init = [{key: value for key, value in one.items() if key != "restartPolicy"} for one in spec.get("initContainers") or ()]
+    return {**pod, "spec": {**spec, "initContainers": init, "resources": None}}
 
 
 def pod_level_request(pod: Object, resource: str, minor: int) -> int:
     """The pod-level request, in whole units; 0 if there is none, or if the kubelet ignores it."""
-    own = pod["spec"].get("resources") or {}
-    return whole(_number((own.get("requests") or {}).get(resource))) if minor >= POD_LEVEL_MINOR else 0
+    return whole(pod_level(pod, "requests").get(resource, Fraction(0))) if minor >= POD_LEVEL_MINOR else 0
 
 
 def containers_request(pod: Object, resource: str) -> int:
     """The sum of the containers' requests, with sidecars counted as sidecars, in whole units."""
-    return whole(_of_containers(pod, "requests", resource, sidecars=True)[0])
+    return whole(of_containers(pod, View.ALLOCATED).get(resource, Fraction(0)))
 
 
 def container_request(pod: Object, container: Mapping[str, Any], resource: str) -> int:
     """One container's request, or what an in-place resize allocated to it, in whole units."""
-    return whole(_amount(container, "requests", resource, _allocated(pod))[0])
-
-
-def _supported(resource: str) -> bool:
-    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
-
-
-def _of_containers(pod: Object, kind: str, resource: str, *, sidecars: bool) -> tuple[Fraction, bool]:
-    """The sum of the containers, or the maximum of the init containers, if that is larger (component-helpers: AggregateContainerRequests);
-    and whether any container sets the resource. Before 1.34 a sidecar counts as any other init container."""
-    allocated = _allocated(pod) if kind == "requests" else {}
-    total, before, most, any_set = Fraction(0), Fraction(0), Fraction(0), False
-    for container in pod["spec"].get("containers") or ():
-        value, is_set = _amount(container, kind, resource, allocated)
-        total, any_set = total + value, any_set or is_set
-    for container in pod["spec"].get("initContainers") or ():
-        value, is_set = _amount(container, kind, resource, allocated)
-        any_set = any_set or is_set
-        if sidecars and container.get("restartPolicy") == "Always":
-            total, before = total + value, before + value
-            most = max(most, before)
-        else:
-            most = max(most, before + value)
-    return max(total, most), any_set
-
-
-def _amount(container: Mapping[str, Any], kind: str, resource: str, allocated: Mapping[str, Mapping[str, Any]]) -> tuple[Fraction, bool]:
-    """A container's amount of a resource, and whether it sets one."""
-    own = (container.get("resources") or {}).get(kind) or {}
-    amounts = {**own, **allocated.get(str(container.get("name")), {})}
-    return _number(amounts.get(resource)), resource in amounts
-
-
-def _allocated(pod: Object) -> dict[str, Mapping[str, Any]]:
-    status = pod.get("status") or {}
-    return {
-        str(entry.get("name")): entry.get("allocatedResources") or {}
-        for key in ("containerStatuses", "initContainerStatuses")
-        for entry in status.get(key) or ()
-    }
+    return whole(of_container(pod, container, View.ALLOCATED).get(resource, Fraction(0)))
 
 
 def _number(text: Any) -> Fraction:
@@ -581,20 +541,18 @@ def _over_size(pod: Object, stats: Stats) -> Iterator[tuple[str, int, int]]:
 
 
 def _over_pod_limit(pod: Object, stats: Stats) -> Iterator[tuple[str, int, int]]:
-    limit, is_set = _of_containers(pod, "limits", _EPHEMERAL, sidecars=True)
-    limit += _number((pod["spec"].get("overhead") or {}).get(_EPHEMERAL)) if limit else 0
-    used = _of(stats.get(_EPHEMERAL), "usedBytes")
-    if is_set and used > limit:
+    limit, used = limits(pod).get(_EPHEMERAL), _of(stats.get(_EPHEMERAL), "usedBytes")
+    if limit is not None and used > limit:
         yield "the pod over its containers' limits.ephemeral-storage", used, whole(limit)
 
 
 def _over_container_limit(pod: Object, stats: Stats, layout: Layout) -> Iterator[tuple[str, int, int]]:
-    limits = {
+    most = {
         container.get("name"): _number(((container.get("resources") or {}).get("limits") or {}).get(_EPHEMERAL))
         for container in pod["spec"].get("containers") or ()
     }
     for container in stats.get("containers") or ():
-        limit = limits.get(container.get("name")) or Fraction(0)
+        limit = most.get(container.get("name")) or Fraction(0)
         used = _of(container.get("logs"), "usedBytes") + (_of(container.get("rootfs"), "usedBytes") if layout == "one" else 0)
         if limit and used > limit:
             yield f"container {container['name']} over its limits.ephemeral-storage", used, whole(limit)
@@ -638,16 +596,12 @@ def _notes(
     for pressure in pressures:
         if pressure.grace:
             yield f"{pressure.signal} is a soft threshold: pods are evicted when it has been met for {pressure.grace:g} s"
-    if any(_number(requested) != _number(allocated) for requested, allocated in _resizes(pods)) and pressures:
+    if pressures and any(map(_is_resized, pods)):
         yield "a pod is being resized: its allocated resources count, not the requests of its spec"
     if rejected:
         yield f"a kubelet that starts under this pressure may refuse to re-admit {len(rejected)} running pods"
 
 
-def _resizes(pods: Sequence[Object]) -> Iterator[tuple[Any, Any]]:
-    """The requested and the allocated memory of each container."""
-    for pod in pods:
-        allocated = _allocated(pod)
-        for container in pod["spec"].get("containers") or ():
-            requested = ((container.get("resources") or {}).get("requests") or {}).get("memory")
-            yield requested, allocated.get(str(container.get("name")), {}).get("memory", requested)
+def _is_resized(pod: Object) -> bool:
+    views = (View.SPEC, View.ALLOCATED)
+    return any(len({of_container(pod, one, view).get("memory") for view in views}) > 1 for one in pod["spec"].get("containers") or ())

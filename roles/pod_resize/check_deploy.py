@@ -14,6 +14,7 @@ from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, resources
 from roles.engine.kube.pods import is_over
+from roles.engine.kube.resources import View
 from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, ObjectRun, RevertFailed, connect_cluster
 from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
@@ -250,7 +251,7 @@ class CheckRun(ObjectRun):
         for pod in pods:
             if is_over(pod):
                 continue
-            requests = resources.requests(pod, actuated=True)
+            requests = resources.requests(pod, View.RUNNING)
             for name in pod_resources.RESOURCES:
                 found[name] += requests.get(name, 0)
             if pod["metadata"]["namespace"] == self.namespace:

@@ -13,6 +13,7 @@ from roles.engine import placement
 from roles.engine.kube import Object, resources
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_over, node_of
+from roles.engine.kube.resources import View
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, Resources, WorkloadResize
 from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets
@@ -244,7 +245,7 @@ def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Itera
     for pod in pods:
         node = node_of(pod)
         if node in more and not is_over(pod):
-            requests = resources.requests(pod, actuated=True)
+            requests = resources.requests(pod, View.RUNNING)
             found = held.setdefault(node, {"cpu": 0, "memory": 0})
             found["cpu"] += int(requests.get("cpu", 0) * 1000)
             found["memory"] += int(requests.get("memory", 0))

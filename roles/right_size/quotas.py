@@ -1,16 +1,15 @@
 """Whether ResourceQuotas have room for what a run adds: for pods that grow in place, and for the one extra pod of a roll-out. Pure.
 
-Sources: pkg/quota/v1/evaluator/core/pods.go (podMatchesScopeFunc, podUsageHelper), pkg/controller/deployment/util (ResolveFenceposts).
+Source: pkg/controller/deployment/util (ResolveFenceposts).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
-from roles.engine.kube import Object, amounts, resources
+from roles.engine.kube import Object, amounts
 from roles.engine.kube.amounts import parse_quantity, scaled
-from roles.engine.kube.pods import is_over
+from roles.engine.kube.quotas import counts, usage
 from roles.engine.kube.workloads import replicas
 from roles.pod_resize import PodStep
 from roles.right_size.quantities import cpu_text, memory_text
@@ -18,8 +17,6 @@ from roles.right_size.quantities import cpu_text, memory_text
 #: How a refusal begins that is about the pod more.
 STARTS_FIRST = "its roll-out starts a new pod before an old one ends (maxUnavailable 0)"
 _RESOURCES = ("cpu", "memory")
-#: What one pod counts of resources that are only a number.
-_ONE_EACH = ("pods", "count/pods")
 
 
 def quota_problems(steps: Iterable[PodStep], namespace: str, quotas: Iterable[Object], pods: Iterable[Object]) -> Iterator[str]:
@@ -61,67 +58,10 @@ def starts_first(kind: str, item: Object) -> bool:
     return surge > 0 and scaled(rolling.get("maxUnavailable", "25%"), count, up=False, otherwise=count) == 0
 
 
-# ---- what a pod counts
-
-
-def counts(quota: Object, pod: Object) -> bool:
-    """Whether a quota counts a pod: only if all of its scopes match it."""
-    if is_over(pod):
-        return False
-    spec = quota.get("spec") or {}
-    scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
-    scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    return all(_matches(scope, pod) for scope in scopes)
-
-
-def _matches(scope: Mapping[str, Any], pod: Object) -> bool:
-    spec, name = pod.get("spec") or {}, scope.get("scopeName")
-    if name in ("Terminating", "NotTerminating"):
-        return (spec.get("activeDeadlineSeconds") is not None) is (name == "Terminating")
-    if name in ("BestEffort", "NotBestEffort"):
-        return _best_effort(pod) is (name == "BestEffort")
-    if name == "PriorityClass":
-        own, values = str(spec.get("priorityClassName") or ""), scope.get("values") or ()
-        return {
-            "Exists": bool(own),
-            "DoesNotExist": not own,
-            "In": bool(own) and own in values,
-            "NotIn": not own or own not in values,
-        }.get(str(scope.get("operator")), False)
-    if name == "CrossNamespacePodAffinity":
-        return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _affinity_terms(spec))
-    return False  # of other objects than pods
-
-
-def _best_effort(pod: Object) -> bool:
-    if known := (pod.get("status") or {}).get("qosClass"):
-        return bool(known == "BestEffort")
-    spec = pod["spec"]
-    having = [spec, *(one for key in ("containers", "initContainers") for one in spec.get(key) or ())]
-    set_of = [(one.get("resources") or {}).get(kind) or {} for one in having for kind in ("requests", "limits")]
-    return not any(resource in found for found in set_of for resource in _RESOURCES)
-
-
-def _affinity_terms(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for kind in ("podAffinity", "podAntiAffinity"):
-        found = (spec.get("affinity") or {}).get(kind) or {}
-        yield from found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-        for one in found.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
-            yield one.get("podAffinityTerm") or {}
-
-
 def _of_one(pod: Object) -> dict[str, int]:
-    """What a pod counts, of the resources that this module knows: CPU in thousandths, memory in bytes, of limits as `limits.cpu`. Raises
-    ValueError."""
-    found = dict.fromkeys(_ONE_EACH, 1)
-    for resource, amount in resources.requests({"spec": pod["spec"]}).items():
-        if resource in _RESOURCES:
-            found[resource] = amounts.units(resource, amount)
-    for one in pod["spec"].get("containers") or ():
-        for resource, amount in amounts.listed((one.get("resources") or {}).get("limits")).items():
-            if resource in _RESOURCES:
-                found[f"limits.{resource}"] = found.get(f"limits.{resource}", 0) + amounts.units(resource, amount)
-    return found
+    """What a new pod counts, as `grown` has it."""
+    found = {name.removeprefix("requests."): amount for name, amount in usage(pod).items()}
+    return {name: amounts.units(name.removeprefix("limits."), amount) for name, amount in found.items()}
 
 
 # ---- what steps add
@@ -167,8 +107,7 @@ def _exceeded(quota: Object, more: Mapping[str, int], before: Mapping[str, int])
 
 def units(resource: str, text: object) -> int:
     """CPU in thousandths, all others in whole units, rounded up. Raises ValueError."""
-    amount = parse_quantity(str(text)) * (1000 if resource == "cpu" else 1)
-    return -(-amount.numerator // amount.denominator)
+    return amounts.units(resource, parse_quantity(str(text)))
 
 
 def text_of(resource: str, amount: int) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.kube.resources import requests
+from roles.engine.kube.resources import View, requests
 from roles.engine.placement import ClusterView, Forecast, forecast, place_all
 from tests.integration import operator
 from tests.integration.draining import STUBBORN
@@ -204,8 +204,10 @@ def tightened(made: Scenario, node: dict[str, Any], configuration: dict[str, Any
         return
     reserved = {}
     for resource, unit in (("cpu", 1000), ("memory", 1)):
-        asked = sum(requests(one).get(resource, 0) for one in own)
-        free = _whole(node["status"]["allocatable"][resource], unit) - int(sum(requests(one).get(resource, 0) for one in pods) * unit)
+        asked = sum(requests(one, View.ALLOCATED).get(resource, 0) for one in own)
+        free = _whole(node["status"]["allocatable"][resource], unit) - int(
+            sum(requests(one, View.ALLOCATED).get(resource, 0) for one in pods) * unit
+        )
         now = _whole((configuration.get("systemReserved") or {}).get(resource, "0"), unit)
         amount = now + free + int(asked * unit * dice.choice([0, 25, 60]) / 100)
         reserved[resource] = f"{amount}m" if resource == "cpu" else str(amount)
@@ -213,7 +215,7 @@ def tightened(made: Scenario, node: dict[str, Any], configuration: dict[str, Any
 
 
 def _whole(text: str, unit: int) -> int:
-    (amount,) = requests({"spec": {"containers": [{"name": "c", "resources": {"requests": {"x": text}}}]}}).values()
+    (amount,) = requests({"spec": {"containers": [{"name": "c", "resources": {"requests": {"x": text}}}]}}, View.SPEC).values()
     return int(amount * unit)
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.pods import is_over
-from roles.engine.kube.resources import requests
+from roles.engine.kube.resources import View, requests
 from roles.right_size import page
 from tests.integration import browser, metrics_api, operator, scaling
 from tests.integration.metrics_api import MetricsApi
@@ -549,7 +549,7 @@ def test_a_node_without_room_refuses_the_plan(first: First, loads: Lab) -> None:
     pod = the_pod(loads, "spiky")
     room = json.loads(loads.kubectl("get", "node", "cp1", "-o", "json"))["status"]["allocatable"]
     listed = json.loads(loads.kubectl("get", "pods", "--all-namespaces", "--field-selector=spec.nodeName=cp1", "-o", "json"))["items"]
-    held = sum(requests(one).get("cpu", Fraction(0)) for one in listed if not is_over(one))
+    held = sum(requests(one, View.ALLOCATED).get("cpu", Fraction(0)) for one in listed if not is_over(one))
     left = int((parse_quantity(room["cpu"]) - held) * 1000) - 30
     filler = manifest({"requests": {"cpu": f"{left}m", "memory": "1Mi"}})
     item = {

@@ -30,6 +30,7 @@ from roles.engine.autoscaling.model import (
 from roles.engine.bounds import span
 from roles.engine.kube import Object
 from roles.engine.kube.amounts import whole
+from roles.engine.kube.resources import View
 from roles.engine.kube.resources import requests as pod_requests
 
 CPU = "cpu"
@@ -393,7 +394,7 @@ def has_pod_level_requests(pod: Object) -> bool:
 def _request(pod: Object, container: str, resource: str, controller: ScalingController) -> int:
     name = pod["metadata"]["name"]
     if not container and controller.pod_level_requests and has_pod_level_requests(pod):
-        found = pod_requests({"spec": pod["spec"]})
+        found = pod_requests(pod, View.SPEC)
         if resource not in found:
             raise NoCount(f"missing pod-level request for {resource} in Pod {name}")
         return whole(found[resource] * 1000)

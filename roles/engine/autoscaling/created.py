@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.kube import Object, amounts, namespace_and_name
-from roles.engine.kube.resources import requests as pod_requests
+from roles.engine.kube import Object, amounts, namespace_and_name, resources
+from roles.engine.kube.resources import View
 
 CONTAINERS = ("containers", "initContainers")
 
@@ -76,19 +76,14 @@ def refused(pod: Object, rule: Mapping[str, Any]) -> Iterator[str]:
     try:
         if rule.get("type") == "Container":
             for one in (one for key in CONTAINERS for one in pod["spec"].get(key) or ()):
-                resources = one.get("resources") or {}
-                requests, limits = amounts.listed(resources.get("requests")), amounts.listed(resources.get("limits"))
+                own = one.get("resources") or {}
+                requests, limits = amounts.listed(own.get("requests")), amounts.listed(own.get("limits"))
                 yield from _outside(f"container {one.get('name')}", requests, limits, rule)
         elif rule.get("type") == "Pod":
-            of_limits = {key: [_limits_as_requests(one) for one in pod["spec"].get(key) or ()] for key in CONTAINERS}
-            total = pod_requests({"spec": {**pod["spec"], **of_limits, "resources": {}, "overhead": {}}})
-            yield from _outside("the pod", pod_requests({"spec": {**pod["spec"], "overhead": {}}}), total, rule)
+            total = resources.requests(pod, View.SPEC, with_overhead=False)
+            yield from _outside("the pod", total, resources.limits(pod, with_overhead=False), rule)
     except ValueError:
         return
-
-
-def _limits_as_requests(container: Mapping[str, Any]) -> dict[str, Any]:
-    return {**container, "resources": {"requests": (container.get("resources") or {}).get("limits") or {}}}
 
 
 def _outside(who: str, requests: Mapping[str, Fraction], limits: Mapping[str, Fraction], rule: Mapping[str, Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from roles.engine.autoscaling.rules import ScalingRule
 from roles.engine.findings import Finding
 from roles.engine.kube import Object, amounts, namespace_and_name
 from roles.engine.kube.pods import is_alive, node_of
-from roles.engine.kube.resources import requests as pod_requests
+from roles.engine.kube.quotas import counts, usage
 from roles.engine.placement import ClusterView, place_all
 
 if TYPE_CHECKING:
@@ -60,17 +60,12 @@ def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Finding
     if pod is None or not count:
         return
     try:
-        each = _counted(pod)
+        each = usage(pod)
     except ValueError:
         return
     for quota in world.quotas or ():
         namespace, name = namespace_and_name(quota)
-        # A scope counts only some pods, and which ones is not decided here.
-        if (
-            namespace != scene.autoscaler.namespace
-            or (quota.get("spec") or {}).get("scopes")
-            or (quota.get("spec") or {}).get("scopeSelector")
-        ):
+        if namespace != scene.autoscaler.namespace or not counts(quota, pod):
             continue
         status = quota.get("status") or {}
         try:
@@ -113,17 +108,6 @@ def _unnamed(pod: Object, resource: str) -> list[str]:
 def _pod(scene: ScalingScene, world: ScalingWorld) -> dict[str, Any] | None:
     target = world.targets.get(scene.autoscaler.key)
     return template_of(scene, target.item if target else None, world)
-
-
-def _counted(pod: Object) -> dict[str, Fraction]:
-    """What one pod counts in a quota (pkg/quota/v1/evaluator/core/pods.go). Raises ValueError."""
-    found: dict[str, Fraction] = {"pods": Fraction(1), "count/pods": Fraction(1)}
-    for resource, amount in pod_requests({"spec": pod["spec"]}).items():
-        found[resource] = found[f"requests.{resource}"] = amount
-    for one in pod["spec"].get("containers") or ():
-        for resource, amount in amounts.listed((one.get("resources") or {}).get("limits")).items():
-            found[f"limits.{resource}"] = found.get(f"limits.{resource}", Fraction(0)) + amount
-    return found
 
 
 # ---- limit ranges

@@ -1,133 +1,139 @@
-"""What a pod requests of a node. cpu in cores, all others in whole units, unless a function says otherwise. Pure.
+"""What a pod requests, and its limits. cpu in cores, all others in whole units, unless a function says otherwise. Pure.
 
-Sources (Kubernetes 1.36): k8s.io/component-helpers/resource/helpers.go (PodRequests; KEP-753, KEP-1287, KEP-2837).
+Sources (Kubernetes 1.36): k8s.io/component-helpers/resource/helpers.go (PodRequests, PodLimits; KEP-753, KEP-1287, KEP-2837),
+pkg/api/v1/resource/helpers.go (GetResourceRequestQuantity).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import Enum
 from fractions import Fraction
-from typing import Any
 
 from roles.engine.kube import amounts
 from roles.engine.kube.objects import Object
-from roles.engine.kube.pods import is_sidecar
+from roles.engine.kube.pods import container_states, is_sidecar
 
-RESIZE_PENDING = "PodResizePending"
-
-
-def requests(pod: Object, *, actuated: bool = False) -> dict[str, Fraction]:
-    """What a pod requests of each resource: containers and sidecars together, or an init container if that is more; pod-level
-    requests instead if it has some; and the overhead of its runtime class. cpu in cores, all others in whole units.
-
-    For a resized container, the kubelet's allocation counts, not the spec. `actuated`: but not less than what the container runs with.
-    Raises ValueError.
-    """
-    return amounts.added(own(pod, actuated) | pod_level(pod, "requests"), overhead(pod))
+Resources = dict[str, Fraction]
+_RESIZE_PENDING = "PodResizePending"
 
 
-def new_requests(pod: Object) -> dict[str, int]:
-    """What a pod requests that is created as this one is written, without a status: cpu in thousandths. Raises ValueError."""
-    return _in_units(requests({"spec": pod["spec"]}))
+class View(Enum):
+    """Which requests of a pod count. They differ for a pod that is, or was, resized in place."""
+
+    #: As written: a pod that is to be created, a HorizontalPodAutoscaler, a LimitRange (PodRequests without UseStatusResources).
+    SPEC = "spec"
+    #: What the kubelet has allocated, instead of the spec: its ranks and its preemption (allocation_manager.go: UpdatePodFromAllocation).
+    ALLOCATED = "allocated"
+    #: The same, but not less than what the containers run with: a starting kubelet, which has a pod to admit again.
+    RUNNING = "running"
+    #: The most of spec, allocation and what runs; without the spec of an infeasible resize: the scheduler, and a quota for pods that exist
+    #: (determineEffectiveRequests).
+    SCHEDULED = "scheduled"
 
 
-def held(pod: Object) -> dict[str, int]:
-    """What the scheduler counts for a pod on a node: of the spec, the allocation and what its containers run with, the most; without the
-    spec if the kubelet has found its resize infeasible. cpu in thousandths. Raises ValueError."""
-    total = _most_of(pod, _is_infeasible(pod))
-    level = pod_level(pod, "requests")
-    status = pod.get("status") or {}
-    if level and (allocated := status.get("allocatedResources")):
-        level = amounts.largest(level, {key: amount for key, amount in amounts.listed(allocated).items() if key in level})
-    if level and (running := (status.get("resources") or {}).get("requests")):
-        level = amounts.largest(level, {key: amount for key, amount in amounts.listed(running).items() if key in level})
-    for claim in status.get("nodeAllocatableResourceClaimStatuses") or ():
-        total = amounts.added(total, amounts.listed(claim.get("resources")))
-    return _in_units(amounts.added(total | level, overhead(pod)))
+def requests(pod: Object, view: View, *, with_overhead: bool = True) -> Resources:
+    """What a pod requests of each resource: containers and sidecars together, or an init container if that is more; pod-level requests
+    instead if it has some; and the overhead of its runtime class. Raises ValueError."""
+    total, level = of_containers(pod, view), pod_level(pod, "requests")
+    if view is View.SCHEDULED:
+        status = pod.get("status") or {}
+        for claim in status.get("nodeAllocatableResourceClaimStatuses") or ():
+            total = amounts.added(total, amounts.listed(claim.get("resources")))
+        for found in (status.get("allocatedResources"), (status.get("resources") or {}).get("requests")):
+            level = amounts.largest(level, {key: amount for key, amount in amounts.listed(found).items() if key in level})
+    return amounts.added(total | level, overhead(pod) if with_overhead else {})
 
 
-def asked_again(pod: Object) -> dict[str, int]:
-    """What a starting kubelet asks room for: the pod's allocation. If its status does not have that, the most of spec and what its
-    containers run with. cpu in thousandths. Raises ValueError."""
-    known = all("allocatedResources" in state for state in _states(pod).values() if "resources" in state)
-    return _in_units(requests(pod, actuated=not known))
+def limits(pod: Object, *, with_overhead: bool = True) -> Resources:
+    """The limits of a pod, of its spec: counted as requests are; the overhead is added where there is a limit. Raises ValueError."""
+    found = _together(pod, lambda container, _: _written(container, "limits")) | pod_level(pod, "limits")
+    more = overhead(pod) if with_overhead else {}
+    return {resource: amount + more.get(resource, 0) if amount else amount for resource, amount in found.items()}
 
 
-def held_again(pod: Object) -> dict[str, int]:
-    """What a starting kubelet counts for a pod that it has admitted. cpu in thousandths. Raises ValueError."""
-    return _in_units(requests(pod, actuated=True))
+def ranked(pod: Object, resource: str) -> Fraction:
+    """The request that counts where the kubelet ranks pods, and what it takes a preempted pod to free: if the pod has pod-level resources,
+    those of its containers do not count; nor does the overhead of a resource that it does not request. Raises ValueError."""
+    as_a_whole = pod_level(pod, "requests") or pod_level(pod, "limits")
+    own = (pod_level(pod, "requests") if as_a_whole else of_containers(pod, View.ALLOCATED)).get(resource, Fraction(0))
+    return own + overhead(pod).get(resource, Fraction(0)) if own else own
 
 
-def own(pod: Object, actuated: bool = False) -> dict[str, Fraction]:
-    """What its containers request."""
-    states = _states(pod)
+def of_containers(pod: Object, view: View) -> Resources:
+    """What its containers request together. Raises ValueError."""
+    states = {str(state.get("name")): state for state in container_states(pod)}
+    infeasible = view is View.SCHEDULED and _is_infeasible(pod)
 
-    def of(container: Object) -> dict[str, Fraction]:
-        state = states.get(str(container.get("name")), {})
-        requested = container_requests(container) | amounts.listed(state.get("allocatedResources"))
-        return amounts.largest(requested, amounts.listed((state.get("resources") or {}).get("requests"))) if actuated else requested
+    def of(container: Object, ends: bool) -> Resources:
+        # An init container that ends is never resized.
+        seen = View.SPEC if ends and view is not View.ALLOCATED else view
+        return _seen(container, states.get(str(container.get("name")), {}), seen, infeasible)
 
-    return _of_containers(pod["spec"], of)
-
-
-def _most_of(pod: Object, infeasible: bool) -> dict[str, Fraction]:
-    states = _states(pod)
-
-    def of(container: Object) -> dict[str, Fraction]:
-        state = states.get(str(container.get("name")), {})
-        if state.get("resources") is None:
-            return container_requests(container)
-        found = amounts.largest(
-            amounts.listed((state.get("resources") or {}).get("requests")), amounts.listed(state.get("allocatedResources"))
-        )
-        return found if infeasible else amounts.largest(found, container_requests(container))
-
-    return _of_containers(pod["spec"], of)
+    return _together(pod, of)
 
 
-def _of_containers(spec: Object, of: Any) -> dict[str, Fraction]:
-    """KEP-753: an init container needs its own requests and those of the sidecars before it."""
-    total: dict[str, Fraction] = {}
-    for container in spec.get("containers") or ():
-        total = amounts.added(total, of(container))
-    sidecars: dict[str, Fraction] = {}
-    start: dict[str, Fraction] = {}
-    for container in spec.get("initContainers") or ():
-        if is_sidecar(container):
-            sidecars = amounts.added(sidecars, of(container))
-            total = amounts.added(total, of(container))
-            start = amounts.largest(start, sidecars)
-        else:
-            start = amounts.largest(start, amounts.added(sidecars, container_requests(container)))
-    return amounts.largest(total, start)
+def of_container(pod: Object, container: Object, view: View) -> Resources:
+    """What one of its containers requests. Raises ValueError."""
+    state = next((one for one in container_states(pod) if one.get("name") == container.get("name")), {})
+    return _seen(container, state, view, view is View.SCHEDULED and _is_infeasible(pod))
 
 
-def _states(pod: Object) -> dict[str, Object]:
-    status = pod.get("status") or {}
-    return {str(state.get("name")): state for key in ("containerStatuses", "initContainerStatuses") for state in status.get(key) or ()}
-
-
-def container_requests(container: Object) -> dict[str, Fraction]:
-    return amounts.listed((container.get("resources") or {}).get("requests"))
-
-
-def _is_infeasible(pod: Object) -> bool:
-    status = pod.get("status") or {}
-    pending = next((one for one in status.get("conditions") or () if one.get("type") == RESIZE_PENDING), None)
-    return pending.get("reason") == "Infeasible" if pending is not None else status.get("resize") == "Infeasible"
-
-
-def _in_units(found: Mapping[str, Fraction]) -> dict[str, int]:
-    return {resource: amounts.units(resource, amount) for resource, amount in found.items()}
-
-
-def overhead(pod: Object) -> dict[str, Fraction]:
+def overhead(pod: Object) -> Resources:
     return amounts.listed(pod["spec"].get("overhead"))
 
 
-def pod_level(pod: Object, kind: str) -> dict[str, Fraction]:
+def pod_level(pod: Object, kind: str) -> Resources:
     """The pod-level requests or limits, of the resources that they can be for (KEP-2837)."""
     found = amounts.listed((pod["spec"].get("resources") or {}).get(kind))
     return {
         resource: amount for resource, amount in found.items() if resource in ("cpu", "memory") or resource.startswith(amounts.HUGE_PAGES)
     }
+
+
+def in_units(found: Mapping[str, Fraction]) -> dict[str, int]:
+    """cpu in thousandths, all others in whole units."""
+    return {resource: amounts.units(resource, amount) for resource, amount in found.items()}
+
+
+def _together(pod: Object, of: Callable[[Object, bool], Resources]) -> Resources:
+    """KEP-753: an init container needs its own amounts and those of the sidecars before it. `of`: the amounts of a container, which may end
+    before the others start."""
+    total: Resources = {}
+    for container in pod["spec"].get("containers") or ():
+        total = amounts.added(total, of(container, False))
+    sidecars: Resources = {}
+    start: Resources = {}
+    for container in pod["spec"].get("initContainers") or ():
+        if is_sidecar(container):
+            own = of(container, False)
+            total, sidecars = amounts.added(total, own), amounts.added(sidecars, own)
+            start = amounts.largest(start, sidecars)
+        else:
+            start = amounts.largest(start, amounts.added(sidecars, of(container, True)))
+    return amounts.largest(total, start)
+
+
+def _seen(container: Object, state: Object, view: View, infeasible: bool) -> Resources:
+    written = _written(container, "requests")
+    if view is View.SPEC:
+        return written
+    allocated, running = amounts.listed(state.get("allocatedResources")), amounts.listed((state.get("resources") or {}).get("requests"))
+    if view is View.ALLOCATED:
+        return written | allocated
+    if view is View.RUNNING:
+        return amounts.largest(written | allocated, running)
+    if state.get("resources") is None:
+        return written
+    found = amounts.largest(running, allocated)
+    return found if infeasible else amounts.largest(found, written)
+
+
+def _written(container: Object, kind: str) -> Resources:
+    return amounts.listed((container.get("resources") or {}).get(kind))
+
+
+def _is_infeasible(pod: Object) -> bool:
+    status = pod.get("status") or {}
+    pending = next((one for one in status.get("conditions") or () if one.get("type") == _RESIZE_PENDING), None)
+    return pending.get("reason") == "Infeasible" if pending is not None else status.get("resize") == "Infeasible"

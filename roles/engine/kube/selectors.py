@@ -14,9 +14,10 @@ from typing import Any
 
 from roles.engine.kube.names import key_problem, value_problem
 
-_OF_LABELS = ("In", "NotIn", "Exists", "DoesNotExist")
+#: The operators of label selectors.
+OF_LABELS = ("In", "NotIn", "Exists", "DoesNotExist")
 #: The operators of node selectors.
-OF_NODES = (*_OF_LABELS, "Gt", "Lt")
+OF_NODES = (*OF_LABELS, "Gt", "Lt")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -94,7 +95,7 @@ def label_selector(raw: Mapping[str, Any] | None) -> LabelSelector:
     if raw is None:
         return LabelSelector(absent=True)
     labels = [{"key": key, "operator": "In", "values": (value,)} for key, value in (raw.get("matchLabels") or {}).items()]
-    return of_expressions((*labels, *(raw.get("matchExpressions") or ())), _OF_LABELS)
+    return of_expressions((*labels, *(raw.get("matchExpressions") or ())), OF_LABELS)
 
 
 def query_of(raw: Mapping[str, Any] | None) -> str:

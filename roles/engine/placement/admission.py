@@ -14,6 +14,7 @@ from typing import Any
 
 from roles.engine.kube import Object, matching, pods, resources
 from roles.engine.kube.amounts import units
+from roles.engine.kube.resources import View
 
 _OS_LABEL = "kubernetes.io/os"
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
@@ -118,7 +119,7 @@ def _allowed(name: str, configuration: Mapping[str, Any]) -> bool:
 
 def _managers(pod: Object, node: Object, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Objection]:
     """Pods with CPUs, memory or devices of their own are given them again by the kubelet's own state, which daytwo does not model."""
-    requests = resources.requests(pod)
+    requests = resources.requests(pod, View.ALLOCATED)
     guaranteed = (pod.get("status") or {}).get("qosClass") == "Guaranteed"
     own_cpus = guaranteed and any(cpu >= 1 and cpu.denominator == 1 for cpu in _of_containers(pod))
     allocatable = (node.get("status") or {}).get("allocatable") or {}
@@ -138,4 +139,4 @@ def _managers(pod: Object, node: Object, before: Mapping[str, Any], after: Mappi
 
 def _of_containers(pod: Object) -> Iterator[Fraction]:
     for container in (*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())):
-        yield resources.container_requests(container).get("cpu", Fraction(0))
+        yield resources.of_container(pod, container, View.SPEC).get("cpu", Fraction(0))

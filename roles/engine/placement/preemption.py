@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from roles.engine.kube import Object, pods, resources
 from roles.engine.kube.amounts import units
@@ -43,13 +42,10 @@ def victims(pod: Object, admitted: Sequence[Object], needed: Mapping[str, int]) 
 
 
 def _freed(pod: Object, resource: str) -> int:
-    """What a preempted pod frees. The kubelet ignores its containers' requests here if the pod has pod-level ones, and its overhead of
-    a resource that it does not request."""
+    """What a preempted pod frees, as the kubelet counts it."""
     if resource == "pods":
         return 1
-    as_a_whole = resources.pod_level(pod, "requests") or resources.pod_level(pod, "limits")
-    own = (resources.pod_level(pod, "requests") if as_a_whole else resources.own(pod)).get(resource, Fraction(0))
-    return units(resource, own + resources.overhead(pod).get(resource, Fraction(0)) if own else own)
+    return units(resource, resources.ranked(pod, resource))
 
 
 def _left(needed: Mapping[str, int], gone: Iterable[Object]) -> dict[str, int]:

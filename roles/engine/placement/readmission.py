@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from roles.engine.kube import Object, full_name, is_ending, pods, resources
 from roles.engine.kube.amounts import Amounts, listed, shown, units
+from roles.engine.kube.resources import View
 from roles.engine.kubelet.allocatable import allocatable
 from roles.engine.placement import preemption
 from roles.engine.placement.admission import Objection, after_room, before_room, pressures_of, under_pressure
@@ -88,7 +89,7 @@ def forecast(
     if it fits by both. Raises ValueError if an amount cannot be read.
     """
     of = list(of)
-    holds = {full_name(pod): resources.held_again(pod) for pod in of}
+    holds = {full_name(pod): resources.in_units(resources.requests(pod, View.RUNNING)) for pod in of}
     new = allocatable(after, node)
     under = pressures_of(node) if pressures is None else pressures
     now = {name: units(name, amount) for name, amount in listed((node.get("status") or {}).get("allocatable")).items()}
@@ -155,7 +156,7 @@ class _Kubelet:
             used["pods"] += 1
             for resource, amount in self.holds[full_name(other)].items():
                 used[resource] = used.get(resource, 0) + amount
-        requested = {"pods": 1, **resources.asked_again(pod)}
+        requested = {"pods": 1, **_asked(pod)}
         found = []
         for resource in (*(name for name in _FIRST if name in requested), *sorted(requested.keys() - {*_FIRST})):
             if "/" in resource and resource not in self.room:
@@ -214,3 +215,10 @@ def _ports(pod: Object, at_least: Iterable[Object], at_most: Iterable[Object]) -
             if (port := pods.shared_port(mine, pods.host_ports(other))) is not None:
                 return [Objection("NodePorts", f"port {port[2]}/{port[1]} of the host is held by {full_name(other)}", sure)]
     return []
+
+
+def _asked(pod: Object) -> dict[str, int]:
+    """What a starting kubelet asks room for: the pod's allocation. If its status does not have that, the most of spec and what its
+    containers run with. Raises ValueError."""
+    known = all("allocatedResources" in state for state in pods.container_states(pod) if "resources" in state)
+    return resources.in_units(resources.requests(pod, View.ALLOCATED if known else View.RUNNING))

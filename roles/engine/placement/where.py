@@ -12,6 +12,7 @@ from typing import Literal
 
 from roles.engine.kube import Object, full_name, is_ending, matching, pods, resources
 from roles.engine.kube.amounts import shown
+from roles.engine.kube.resources import View
 from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.profiles import DEFAULT
 from roles.engine.placement.topology import Affinity, Spread
@@ -182,7 +183,7 @@ def assess(pod: Object, world: World) -> Placement:
     if volumes.no:
         return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, tuple(volumes.no))
     spread = Spread(pod, world)
-    requested, ports = resources.new_requests(pod), pods.host_ports(pod)
+    requested, ports = resources.in_units(resources.requests(pod, View.SPEC)), pods.host_ports(pod)
     nodes: dict[str, Verdict] = {}
     local: list[Room] = []
     for room in world.rooms.values():

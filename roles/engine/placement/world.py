@@ -14,6 +14,7 @@ from typing import Any
 
 from roles.engine.kube import Object, amounts, full_name, is_ending, matching, pods, resources
 from roles.engine.kube.pods import node_of
+from roles.engine.kube.resources import View
 from roles.engine.kube.selectors import LabelSelector, label_selector
 from roles.engine.placement.storage import HOSTNAME, Storage
 
@@ -86,7 +87,7 @@ class Held:
 
     @cached_property
     def requests(self) -> dict[str, int]:
-        return resources.held(self.pod)
+        return resources.in_units(resources.requests(self.pod, View.SCHEDULED))
 
     @cached_property
     def ports(self) -> frozenset[pods.Port]:

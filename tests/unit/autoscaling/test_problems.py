@@ -331,6 +331,7 @@ def test_a_quota_that_ends_before_the_maximum() -> None:
     assert "quota" not in found(world={"quotas": [quota({"requests.cpu": "1"}, {"requests.cpu": "200m"})]})
     assert "quota" in found(world={"quotas": [quota({"pods": "9"}, {"pods": "2"})]})
     assert "quota" not in found(world={"quotas": [quota({"pods": "9"}, {"pods": "2"}, scopes=["BestEffort"])]})
+    assert "quota" in found(world={"quotas": [quota({"pods": "9"}, {"pods": "2"}, scopes=["NotBestEffort", "NotTerminating"])]})
 
 
 def limited(*limits: dict[str, Any]) -> dict[str, Any]:

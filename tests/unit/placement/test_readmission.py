@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.engine.kube.resources import requests
+from roles.engine.kube.resources import View, requests
 from roles.engine.placement import forecast
 from tests.unit.placement.cluster import prefers_node
 
@@ -60,34 +60,6 @@ def outcomes(pods: list[dict[str, Any]], there: dict[str, Any], **after: Any) ->
     """The losers; a reason with ? may be."""
     found = forecast(pods, there, {}, after).losers
     return {one.pod.removeprefix("x/"): one.reason + "?" * (one.outcome == "may be lost") for one in found}
-
-
-def test_a_pod_asks_for_its_containers_and_sidecars_or_for_an_init_container() -> None:
-    spec = {
-        "containers": [
-            {"name": "a", "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}}},
-            {"name": "b", "resources": {"requests": {"cpu": "0.2"}}},
-        ],
-        "initContainers": [
-            {"name": "first", "resources": {"requests": {"cpu": "1"}}},
-            {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "50m", "memory": "1Mi"}}},
-            {"name": "last", "resources": {"requests": {"memory": "2Gi"}}},
-        ],
-        "overhead": {"cpu": "10m"},
-    }
-    one = {"metadata": {"name": "p"}, "spec": spec}
-    assert requests(one) == {"cpu": 1 + Fraction(1, 100), "memory": 2 * GIB + MIB}
-    whole = one | {"spec": spec | {"resources": {"requests": {"cpu": "3"}}}}
-    assert requests(whole) == {"cpu": 3 + Fraction(1, 100), "memory": 2 * GIB + MIB}
-
-
-def test_what_is_allocated_counts_and_not_what_a_resize_asks_for() -> None:
-    resized = pod("p", cpu="4", memory="1Gi")
-    resized["status"]["containerStatuses"] = [
-        {"name": "c", "allocatedResources": {"cpu": "1", "memory": "1Gi"}, "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
-    ]
-    assert requests(resized)["cpu"] == 1
-    assert requests(resized, actuated=True)["cpu"] == 2
 
 
 def test_the_youngest_is_not_admitted() -> None:
@@ -289,5 +261,5 @@ def test_what_stays_fits_together_and_nothing_is_lost_on_a_large_node(seed: int)
     assert len(kept) <= most
     for resource, whole in (("cpu", 5), ("memory", 6 * GIB)):
         each = reserved if resource == "cpu" else reserved * GIB
-        assert sum(requests(one).get(resource, Fraction(0)) for one in kept) <= whole - each
+        assert sum(requests(one, View.ALLOCATED).get(resource, Fraction(0)) for one in kept) <= whole - each
     assert forecast(pods, node(cpu="13", memory="13Gi"), {}, {}).losers == ()

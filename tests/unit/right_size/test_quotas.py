@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from roles.right_size.quotas import counts, grown, quota_problems, starts_first, surge_problems
+from roles.engine.kube.quotas import counts
+from roles.right_size.quotas import grown, quota_problems, starts_first, surge_problems
 from tests.unit.right_size.test_applying import ONE_BY_ONE, rolling, running, step
 from tests.unit.right_size.world import MI
 
