@@ -9,12 +9,9 @@ from roles.audit.view import View
 from roles.engine import pairs
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.findings import Finding, Place
-from roles.engine.findings import Severity as Worth
 from roles.engine.node_changes import read_picture, servers
-from roles.engine.pairs import Mismatch, Picture, Severity
+from roles.engine.pairs import Mismatch, Picture
 from roles.engine.proof import Cluster
-
-_WORTH = {Severity.refuse: Worth.critical, Severity.warn: Worth.warning, Severity.note: Worth.note}
 
 
 def read_mismatches(fleet: Fleet, cluster: Cluster, views: Sequence[View]) -> tuple[list[Mismatch], list[str]]:
@@ -44,5 +41,5 @@ def findings(found: Iterable[Mismatch]) -> Iterator[Finding]:
                 Place(host, one.pair.here.owner, one.pair.name, value=pairs.text(one.values[0])),
                 pairs.sentence(one, host or ""),
                 one.pair.way_out,
-                _WORTH[one.pair.found or one.pair.severity],
+                one.pair.found or one.pair.severity,
             )

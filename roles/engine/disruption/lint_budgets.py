@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from roles.engine.bounds import span
+from roles.engine.detail import counted
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.owners import Controller, DisruptionObjects
-from roles.engine.disruption.problem import ReplicaRange, Scene, autoscaler, count, few, unhealthy
+from roles.engine.disruption.problem import ReplicaRange, Scene, autoscaler, few, unhealthy
 from roles.engine.disruption.rules import DEPLOY, DisruptionRule
 from roles.engine.disruption.strays import by_owner, strays_of, strays_text
 from roles.engine.findings import Finding, Severity
@@ -71,9 +72,9 @@ def _never(state: BudgetState, scene: Scene) -> Iterator[Finding]:
         return
     pods = alive(state)
     severity = Severity.critical if pods else Severity.warning
-    blocks = f"no eviction of its {count(len(pods), 'pod')} can ever succeed, and a drain of their nodes never ends" if pods else ""
+    blocks = f"no eviction of its {counted(len(pods), 'pod')} can ever succeed, and a drain of their nodes never ends" if pods else ""
     if pods and state.kept:
-        blocks = f"no eviction of its {count(len(pods), 'pod')} succeeds now"
+        blocks = f"no eviction of its {counted(len(pods), 'pod')} succeeds now"
     if state.problem:
         way_out = f"let it select only pods of one kind of workload, or use min_available with a number ({DEPLOY})"
         foreign = strays_of(state, scene.live)
@@ -137,7 +138,7 @@ def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Finding]
         least = ", ".join(f"{one} to {found.minimum}" for one, found in scaled_by.items())
         yield DisruptionRule.AUTOSCALER_MINIMUM.found(
             _of(state, *_controllers(state)),
-            f"{state.rule}: an autoscaler may scale {least}; then {count(most, 'pod')} can be healthy, and the budget needs "
+            f"{state.rule}: an autoscaler may scale {least}; then {counted(most, 'pod')} can be healthy, and the budget needs "
             f"{needs}: no eviction succeeds at times of low load",
             f"raise minReplicas above {needs}, or set max_unavailable to 1 instead ({DEPLOY}): one pod fewer is protected then",
         )  # fmt: skip
@@ -185,7 +186,7 @@ def overlaps(states: Sequence[BudgetState]) -> Iterator[Finding]:
         )
         yield DisruptionRule.TWO_BUDGETS.found(
             tuple(name_of(names[key]) for key in keys),
-            f"{count(len(pods), 'pod')} ({few(pods)}) {'has' if len(pods) == 1 else 'have'} {len(keys)} budgets: "
+            f"{counted(len(pods), 'pod')} ({few(pods)}) {'has' if len(pods) == 1 else 'have'} {len(keys)} budgets: "
             "the API server answers each eviction with 500, and events of a pod update only one of the budgets",
             keep, Severity.note if kept else None,
         )  # fmt: skip
@@ -301,7 +302,7 @@ def _waves(state: BudgetState) -> Iterator[Finding]:
     crowded = {node: number for node, number in per_node.items() if number > allowed > 0}
     if crowded:
         where = few([f"{node} has {number}" for node, number in crowded.items()])
-        why = f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between"
+        why = f"it lets {counted(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between"
         yield DisruptionRule.WAVES.found(_of(state), why)
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.engine.bounds import moment, span
+from roles.engine.detail import counted
 from roles.engine.disruption.budgets import BudgetState, budgets_of
 from roles.engine.disruption.lint_budgets import alive, name_of
 from roles.engine.disruption.owners import Controller, Unscaled
-from roles.engine.disruption.problem import WEBHOOKS, Scene, count, few, service_of
+from roles.engine.disruption.problem import WEBHOOKS, Scene, few, service_of
 from roles.engine.disruption.rules import DisruptionRule
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name
@@ -62,13 +63,13 @@ def _unprotected(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
     for namespace, names in bare.items():
         yield DisruptionRule.UNPROTECTED.found(
             tuple(sorted(names)),
-            f"namespace {namespace}: {count(len(names), 'workload')} with more than one replica and no budget ({few(names)}): "
+            f"namespace {namespace}: {counted(len(names), 'workload')} with more than one replica and no budget ({few(names)}): "
             "a drain may take all replicas at once", "give each a budget: deploys/disruption_budgets.py",
         )  # fmt: skip
     for namespace, names in alone.items():
         yield DisruptionRule.UNPROTECTED.found(
             tuple(sorted(names)),
-            f"namespace {namespace}: {count(len(names), 'workload')} with one replica ({few(names)}): away while the pod moves",
+            f"namespace {namespace}: {counted(len(names), 'workload')} with one replica ({few(names)}): away while the pod moves",
             "run 2 replicas if that matters",
         )  # fmt: skip
 
@@ -101,9 +102,9 @@ def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Finding]:
         if one.replicas >= len(nodes):
             yield DisruptionRule.NO_NODE_LEFT.found(
                 (name_of(state), str(one)),
-                f"{one} runs one pod per node (required anti-affinity by {HOSTNAME}), {count(one.replicas, 'replica')} on "
-                f"{count(len(nodes), 'node')} that may take them: with one of these cordoned, a replacement stays Pending, and the budget "
-                "is not met again before the uncordon (resources and other affinities are not judged here)",
+                f"{one} runs one pod per node (required anti-affinity by {HOSTNAME}), {counted(one.replicas, 'replica')} on "
+                f"{counted(len(nodes), 'node')} that may take them: with one of these cordoned, a replacement stays Pending, and the "
+                "budget is not met again before the uncordon (resources and other affinities are not judged here)",
             )  # fmt: skip
 
 

@@ -37,10 +37,6 @@ def few(names: Collection[str]) -> str:
     return shortened(sorted(names))
 
 
-def count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def unhealthy(pod: Object) -> str:
     """Why a pod does not count as healthy; "" if it does."""
     phase = str((pod.get("status") or {}).get("phase") or "Unknown")

@@ -13,10 +13,11 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, RemoteError, at_once
 from roles.engine.certificates import CertificateError, Material, parse_own
 from roles.engine.control_plane import Component, own_etcd
+from roles.engine.findings import Severity
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import read_trust, virtual_mark
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
-from roles.engine.pairs import Handshake, Mismatch, Pair, Picture, Severity
+from roles.engine.pairs import Handshake, Mismatch, Pair, Picture
 from roles.engine.proof import ADDRESSES, Cluster, Presented, Survey, presented
 from roles.engine.transaction import Refusal
 
@@ -206,7 +207,7 @@ def judge(
     before = replace(before, materials={**before.materials, **_Reader(fleet, found.reading, remotes).files(missing)[0]})
     judged = pairs.changed(before, then, rows)
     wrong = [one for one in judged if one.is_known]
-    refused = [one for one in wrong if one.pair.severity is Severity.refuse and one.pair.name not in (allowed or ()) and not undoes]
+    refused = [one for one in wrong if one.pair.severity is Severity.critical and one.pair.name not in (allowed or ()) and not undoes]
     warned = [one for one in wrong if one not in refused]
     notes = [f"what must fit a setting of this run elsewhere could not be read: {problem}" for problem in reading.problems]
     unproven = [one for one in judged if not one.is_known]
@@ -258,4 +259,4 @@ def own_warnings(host: str, side: pairs.KubeletSide, node: Mapping[str, Any], ch
     """Warnings about what a change of one kubelet's fields must fit on its own node. Pure."""
     before = Picture(kubelets=(side,), nodes={side.name: node})
     wrong = pairs.changed(before, before.with_settings(host, changes), [pair for pair in pairs.PAIRS if pair.own])
-    return [warning(one, host) for one in wrong if one.pair.severity is not Severity.refuse]
+    return [warning(one, host) for one in wrong if one.pair.severity is not Severity.critical]

@@ -1,7 +1,7 @@
 """Settings in two places that must fit each other: a table, and what judges it."""
 
 from roles.engine.pairs.judge import changed, concerned, mismatches, sentence, text
-from roles.engine.pairs.model import Mismatch, Pair, Severity
+from roles.engine.pairs.model import Mismatch, Pair
 from roles.engine.pairs.picture import (
     KUBELET,
     Handshake,
@@ -33,7 +33,6 @@ __all__ = [
     "Pair",
     "Picture",
     "Server",
-    "Severity",
     "Side",
     "changed",
     "concerned",

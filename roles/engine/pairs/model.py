@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from roles.engine.findings import Severity
 from roles.engine.pairs.picture import Side
 from roles.engine.pairs.relations import NotKnown, Relation
-
-
-class Severity(StrEnum):
-    """`refuse`: it breaks the cluster, or what daytwo goes through; `warn`: it breaks something else;
-    `note`: it works, but not as meant."""
-
-    refuse = "refuse"
-    warn = "warn"
-    note = "note"
 
 
 @dataclass(frozen=True)
 class Pair:
     """`must`: the relation in words; `own`: both sides are of the same node, else each is compared with each; `unset`: the relation decides
-    also if a side is not set; `one_way`: only a change of `here` is judged, and no state; `found`: its severity as an audit finds it, if
-    nothing is wrong yet. `broken`: what happens then; `source`: the file
-    or document of Kubernetes."""
+    also if a side is not set; `severity`: a plan refuses `critical`, and warns of the others; `one_way`: only a change of `here` is judged,
+    and no state; `found`: its severity as an audit finds it, if nothing is wrong yet. `broken`: what happens then; `source`: the file or
+    document of Kubernetes."""
 
     name: str
     here: Side

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from roles.engine.pairs.model import Pair, Severity
+from roles.engine.findings import Severity
+from roles.engine.pairs.model import Pair
 from roles.engine.pairs.table import ELSEWHERE, PAIRS, WAYS
 
 COMMAND = "python -m roles.engine.pairs"
@@ -39,8 +40,8 @@ There daytwo knows more than two settings.
 
 """
 _MEANS = {
-    Severity.refuse: "refuse: it breaks the cluster, or what daytwo goes through",
-    Severity.warn: "warn: it breaks something else",
+    Severity.critical: "refuse: it breaks the cluster, or what daytwo goes through",
+    Severity.warning: "warn: it breaks something else",
     Severity.note: "note: it works, but not as meant",
 }
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.control_plane import COMPONENTS
+from roles.engine.findings import Severity
 from roles.engine.pairs import relations as rule
-from roles.engine.pairs.model import Judged, Pair, Severity
+from roles.engine.pairs.model import Judged, Pair
 from roles.engine.pairs.picture import (
     ETCD,
     KUBELET,
@@ -31,7 +32,7 @@ from roles.engine.pairs.picture import (
 from roles.engine.starting import KEYS
 
 API, MANAGER, SCHEDULER = COMPONENTS
-REFUSE, WARN, NOTE = Severity.refuse, Severity.warn, Severity.note
+REFUSE, WARN, NOTE = Severity
 _FLAGS = "deploys/control_plane_flags.py"
 _FIELDS = "deploys/kubelet_config.py"
 _IPAM = "pkg/controller/nodeipam/ipam/range_allocator.go"

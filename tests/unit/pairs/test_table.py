@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from roles.engine.certificates import Material, Unread, parse_material, parse_own
 from roles.engine.control_plane.facts import find as components
+from roles.engine.findings import Severity
 from roles.engine.kubelet.facts import find
 from roles.engine.pairs import (
     PAIRS,
@@ -17,7 +18,6 @@ from roles.engine.pairs import (
     KubeletSide,
     Picture,
     Server,
-    Severity,
     changed,
     concerned,
     files_of,
@@ -227,7 +227,7 @@ def test_a_change_that_breaks_a_pair(name: str, change: Any, words: str) -> None
 def test_both_sides_changed_in_one_run_fit() -> None:
     before = well()
     alone = flag(MANAGER, node_monitor_grace_period="10s")(before)
-    assert [one.pair.name for one in changed(before, alone) if one.pair.severity is Severity.refuse] == ["lease-within-the-grace-period"]
+    assert [one.pair.name for one in changed(before, alone) if one.pair.severity is Severity.critical] == ["lease-within-the-grace-period"]
     both = field(nodeLeaseDurationSeconds=8, nodeStatusUpdateFrequency="2s")(alone)
     assert changed(before, both) == []
 
@@ -287,7 +287,7 @@ def test_what_a_kubelet_serves_is_asked() -> None:
 
 def test_a_kubelet_keeps_what_the_api_trusts() -> None:
     (found,) = changed(well(), field(serverTLSBootstrap=None)(well()))
-    assert (found.pair.name, found.pair.severity) == ("kubelets-keep-what-the-api-trusts", Severity.refuse)
+    assert (found.pair.name, found.pair.severity) == ("kubelets-keep-what-the-api-trusts", Severity.critical)
     # The handshakes decide about a flag, and about what an audit finds: a kubelet may have been given files.
     without = flag(API, kubelet_certificate_authority=None)(field(serverTLSBootstrap=None)(well()))
     assert changed(without, field(serverTLSBootstrap=None)(well())) == []
