@@ -14,6 +14,7 @@ from roles.engine.outage import (
     DrainConsents,
     Drainer,
     DrainPlan,
+    Mark,
     PodFate,
     ask_again,
     cluster_time,
@@ -22,29 +23,14 @@ from roles.engine.outage import (
     read_drain,
     try_eviction,
 )
-from roles.engine.rollout import Options, Turns, deploying, same
-from roles.engine.rollout.options import read_options
-from roles.engine.transaction import Refusal, new_run_id, this_run
+from roles.engine.rollout import Options, Turns, deploying, with_options
+from roles.engine.transaction import new_run_id, this_run
 
 # Dry runs of evictions at the same time.
 _ASKED_AT_ONCE = 8
 
 
-def _read(fleet: Fleet) -> tuple[Options, DrainOptions]:
-    try:
-        return read_options(fleet.targets), same(fleet.targets, DrainOptions)
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
-
-
-def _read_uncordon(fleet: Fleet) -> tuple[Options, UncordonOptions]:
-    try:
-        return read_options(fleet.targets), same(fleet.targets, UncordonOptions)
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
-
-
-@deploying("Drain", _read)
+@deploying("Drain", with_options(DrainOptions))
 def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     """Cordon the named nodes, and evict their pods in waves.
 
@@ -56,7 +42,7 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     consents, session = wanted.consents, reached.session
     plan = _plan(session, _nodes(fleet, reached, wanted.nodes), consents)
     info = this_run(new_run_id(), {"cluster": wanted.model_dump()})
-    drainer = Drainer(session, plan, consents, info.id)
+    drainer = Drainer(session, plan, consents, Mark(info.id))
     show(f"\nPlan of run {info.id}: drain {', '.join(node.name for node in plan.nodes)}")
     if refusals := plan.refusals or ask_again([plan], consents):
         show_lines(plan_text(plan))
@@ -68,7 +54,7 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     return Turns.of(run, fleet, "cordon, evict, and prove")
 
 
-@deploying("Uncordon", _read_uncordon)
+@deploying("Uncordon", with_options(UncordonOptions))
 def uncordon(fleet: Fleet, asked: tuple[Options, UncordonOptions]) -> Turns:
     """Uncordon the named nodes, and end what an interrupted drain of them left.
 

@@ -27,9 +27,9 @@ from roles.engine.object_changes import (
 )
 from roles.engine.outage import (
     CORDON,
-    CORDONED_BY,
     DELETE,
     EVICT,
+    MARKS,
     PROVE,
     SURGE,
     SURGED_BY,
@@ -39,10 +39,12 @@ from roles.engine.outage import (
     cordon_fields,
     doubt,
     left_surges,
+    mark_before,
     mark_of,
     node_fate,
     node_path,
     recorded_surges,
+    run_of,
     uncordon_change,
     unsurge_change,
 )
@@ -52,7 +54,7 @@ from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable, new
 UNCORDON = "uncordon"
 #: What an undo may write: cordons and surges, each with its mark. Of pods it reads only how they ended.
 WRITES = (
-    Writable("/api/v1/nodes/*", (("spec", "unschedulable"), ("metadata", "annotations", CORDONED_BY))),
+    Writable("/api/v1/nodes/*", (("spec", "unschedulable"), *MARKS)),
     Writable("/apis/apps/v1/namespaces/*/deployments/*", (("spec", "replicas"), ("metadata", "annotations", SURGED_BY))),
     *(
         Writable(path, ((EVICT, "*"), (DELETE, "*")))
@@ -86,10 +88,9 @@ def plan_uncordon(
             plan.unchanged.append((f"Node {name}", "it is not cordoned"))
         else:
             plan.actions.append(change)
-        if fate.cordon == "ours":
-            runs.add(fate.by)
-    elsewhere = {fate.by for fate in map(node_fate, others) if fate.cordon == "ours"}
-    left = [one for one in surges if one["mark"] in runs or (one["node"] in nodes and one["mark"] not in elsewhere)]
+        runs |= fate.mark.runs if fate.mark is not None else set()
+    elsewhere = {run for fate in map(node_fate, others) if fate.mark is not None for run in fate.mark.runs}
+    left = [one for one in surges if (run := run_of(one["mark"])) in runs or (one["node"] in nodes and run not in elsewhere)]
     plan.actions = [*left_surges(deployments, left), *plan.actions]
     doubts = [(full_name(one), why) for one in deployments if (why := doubt(one, surges))]
     plan.unchanged += [(f"Deployment {name}", why) for name, why in doubts[:_MOST_DOUBTS]]
@@ -121,11 +122,10 @@ def _back(one: ChangedObject, found: Object | None, run: str) -> FieldChange | s
     if found is None or found["metadata"].get("uid") != one.uid:
         return "is gone, or was recreated since"
     if one.action == SURGE:
-        if mark_of(found) != run:
+        if run_of(mark_of(found)) != run:
             return "it has its own number of replicas"
         return unsurge_change(found) or "it has its own number of replicas"
-    before = next((field.before for field in one.fields if field.path[-1] == CORDONED_BY), None)
-    back = cordon_back(found, {run}, str(before or ""))
+    back = cordon_back(found, {run}, mark_before(one.fields))
     return back.change or back.why
 
 

@@ -18,33 +18,23 @@ from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions
 from roles.engine.object_changes import ConnectedCluster, Consents, ObjectRun, Session, connect_cluster
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
-from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, same
-from roles.engine.rollout.options import read_options
+from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, with_options
 from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal, new_run_id, this_run
 from roles.reboot import report, way_back
-from roles.reboot.emptying import Emptying, plan_drains
 from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
 from roles.reboot.next_boot import KubeletNeeds
-from roles.reboot.plan import Candidate, RebootPlan, order, plan_node
+from roles.reboot.plan import Candidate, RebootPlan, order, plan_drains, plan_node
 from roles.reboot.rebooting import NodeReboots
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "reboot"
 
 
-def _read(fleet: Fleet) -> tuple[Options, RebootOptions]:
-    options = read_options(fleet.targets)
-    try:
-        return options, same(fleet.targets, RebootOptions)
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
-
-
-@deploying("Reboot", _read)
+@deploying("Reboot", with_options(RebootOptions))
 def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     """Reboot the nodes of the run that need it, or all with force=true.
 
@@ -58,10 +48,9 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     versions = _versions(reached, plans, options)
     bridge.stop([*versions.refusals, *(refusal for plan in plans for refusal in plan.refusals)])
     session = reached.session
-    emptying = Emptying(session, wanted.consents)
     stages = order(plans, options.pace, fleet.lock_host.name)
     drains = _drains(session, wanted, stages)
-    nodes = NodeReboots(session, reached.found.cluster, hosts_by_name(fleet.inventory), servers(fleet), emptying, options, wanted)
+    nodes = NodeReboots(session, reached.found.cluster, hosts_by_name(fleet.inventory), servers(fleet), options, wanted)
     run = ObjectRun(
         this_run(new_run_id(), {plan.host: wanted.model_dump() for plan in plans}),
         [Stage(tuple(nodes.step(plan, stage.canary) for plan in stage.steps), stage.at_once) for stage in stages],

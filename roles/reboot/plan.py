@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import datetime
+from typing import Literal
 
-from roles.engine.bounds import moment, read_json
+from roles.engine.bounds import moment
 from roles.engine.detail import shortened
+from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.pods import daemon_set, is_static
-from roles.engine.outage import NodeFate, node_fate, node_path
+from roles.engine.outage import DrainKeys, Mark, NodeFate, Purpose, Wanted, judge, node_fate, node_path, read_mark, together
 from roles.engine.rollout import Pace, Stage
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
@@ -21,8 +22,8 @@ from roles.reboot.kernels import judge_kernels
 from roles.reboot.next_boot import KubeletNeeds
 from roles.reboot.signs import judge_signs
 
-#: On a Node, from before its drain until after its proof: which run reboots it, and the boot that ends. It survives the operator's machine.
-MARK = "daytwo.dev/reboot"
+#: Its mark is on a Node from its drain until after its proof, with the boot that ends. It survives the operator's machine.
+REBOOT = Purpose("reboot", "its reboot")
 #: On a Node that has come back from a reboot which did not do its work: the run, the boot that began, and the kernel that it should run
 #: ("-": any). In this boot the next run does not reboot it again.
 WITHOUT_EFFECT = "daytwo.dev/reboot-without-effect"
@@ -32,35 +33,6 @@ _UNPROVEN = "or continue without this check: --data allow_unproven=true"
 
 #: `finish`: an earlier run has rebooted it, and has not proven it; `release`: an earlier run meant to reboot it, and that is not needed.
 What = Literal["reboot", "finish", "release", "none"]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """The mark of a run on a Node. `boot` is the id of the boot that the run ends; `keep`: the node was cordoned before, and stays so;
-    `of`: the earlier run of this deploy whose cordon it had, "" for none."""
-
-    run: str
-    boot: str
-    keep: bool = False
-    of: str = ""
-
-    def text(self) -> str:
-        return json.dumps({"run": self.run, "boot": self.boot, "keep": self.keep, **({"of": self.of} if self.of else {})})
-
-    @property
-    def runs(self) -> set[str]:
-        """The runs whose cordon on the node ends with the reboot."""
-        return {self.run, self.of} - {""}
-
-
-def read_mark(node: Object) -> Mark | None:
-    """None for a node without a mark, or with one that daytwo did not write."""
-    text = (node["metadata"].get("annotations") or {}).get(MARK)
-    try:
-        found: Any = read_json(text) if isinstance(text, str) else None
-        return Mark(str(found["run"]), str(found["boot"]), found.get("keep") is True, str(found.get("of") or "")) if found else None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def effect_text(run: str, boot: str, newest: str) -> str:
@@ -128,19 +100,8 @@ class RebootPlan:
 
     @property
     def cordon(self) -> NodeFate:
-        """Whether it is cordoned, and by whom."""
-        return node_fate(self.candidate.node)
-
-    @property
-    def keep(self) -> bool:
-        """It has a cordon that no run of this deploy has set: of an administrator, or of deploys/drain.py."""
-        return bool(self.cordon.cordon) and not self.continued
-
-    @property
-    def continued(self) -> str:
-        """The earlier run of this deploy whose cordon it has, and which this one ends; "" for none."""
-        cordon = self.cordon
-        return cordon.by if self.mark is not None and cordon.cordon == "ours" and cordon.by in self.mark.runs else ""
+        """Whether it is cordoned, and by whom: `ours` is the cordon of an earlier run of this deploy, which this one ends."""
+        return REBOOT.seen(node_fate(self.candidate.node))
 
     @property
     def uid(self) -> str:
@@ -150,6 +111,7 @@ class RebootPlan:
 def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> RebootPlan:
     """The plan of one node."""
     mark = read_mark(one.node)
+    mark = mark if mark is not None and mark.boot else None
     kernels = judge_kernels(one.facts.boot.kernel, one.facts.installed or (), one.facts.family)
     if not one.chosen:
         return RebootPlan(one, "none", "the data key only does not include it", mark)
@@ -282,7 +244,19 @@ def order(plans: Sequence[RebootPlan], pace: Pace, lock_host: str) -> list[Stage
 def brought_back(plans: Sequence[RebootPlan]) -> set[str]:
     """The names of the nodes that an earlier run of daytwo left cordoned, and this one uncordons: before the drains, or later in their own
     turn."""
-    return {plan.name for plan in plans if plan.continued and plan.what != "none"}
+    return {plan.name for plan in plans if plan.cordon.cordon == "ours" and plan.what != "none"}
+
+
+def plan_drains(
+    live: DisruptionObjects, stages: Sequence[Stage[RebootPlan]], asked: DrainKeys, now: datetime
+) -> tuple[list[str], list[str]]:
+    """What becomes of the pods of each node that reboots, as text; and why they cannot leave. Nodes that the pace may drain at the same
+    time are added up as well."""
+    plans = [plan for stage in stages for plan in stage.steps]
+    wanted = {plan.host: Wanted(plan.host, plan.name, (one_line(plan.why),)) for plan in plans if plan.what == "reboot"}
+    groups = together((([plan.host for plan in stage.steps], stage.at_once) for stage in stages), wanted)
+    made, refusals = judge(live, list(wanted.values()), groups, asked, now, REBOOT, brought_back(plans))
+    return [f"\n{note}" for note in made.notes], refusals
 
 
 # ---- proof

@@ -3,7 +3,7 @@ stays cordoned, with the mark of the run, until it is proven."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,20 +14,19 @@ from roles.engine.bridge import Remote, RemoteError
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready, uid
 from roles.engine.object_changes import NotDone, RevertFailed, Session, Undone
+from roles.engine.outage import Mark, NodeOutage, RunLimit, end_outage
 from roles.engine.proof import Cluster
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.timeouts import Deadline, patient, unless_set
 from roles.reboot import facts, next_boot
-from roles.reboot.emptying import Emptying, write_mark
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import Boot, BootFacts, BootState
 from roles.reboot.kernels import judge_kernels
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import (
-    MARK,
+    REBOOT,
     WITHOUT_EFFECT,
     Expected,
-    Mark,
     RebootPlan,
     clock_problem,
     effect_text,
@@ -64,12 +63,11 @@ class NodeReboots:
         cluster: Cluster,
         remotes: Mapping[str, Remote],
         servers: Mapping[str, Remote],
-        emptying: Emptying,
         options: Options,
         wanted: RebootOptions,
     ) -> None:
         self._session, self._cluster, self._remotes, self._servers = session, cluster, remotes, servers
-        self._emptying, self._options, self._wanted = emptying, options, wanted
+        self._options, self._wanted, self._limit_of_pods = options, wanted, RunLimit(session)
         #: Hosts that have the order to reboot and are not proven yet, for an operator who quits.
         self.away: set[str] = set()
 
@@ -98,10 +96,11 @@ class NodeReboots:
         remote = self._remotes[plan.host]
         self._check_again(plan, remote)
         self._others_well(plan)
-        context.begin([{"path": ["metadata", "annotations", MARK], "before": None, "after": self._mark(plan, context).text()}])
+        boot = plan.candidate.facts.boot.id
+        context.begin(Mark(context.run, REBOOT.name, boot).fields(comes=True))
+        outage = NodeOutage(self._session, plan.name, self._wanted.consents, context.run, REBOOT, boot=boot, limit=self._limit_of_pods)
         try:
-            write_mark(self._session, plan.path, plan.uid, self._mark(plan, context).text())
-            moved = self._emptying.drain(plan.name, context, {plan.continued} - {""})
+            moved = outage.take(context)
             self._others_well(plan)
             pods = self._pods(plan)
             expected = expected_pods(pods)
@@ -137,7 +136,7 @@ class NodeReboots:
     def _finish(self, plan: RebootPlan, context: StepContext) -> str:
         """An earlier run has rebooted the node."""
         assert plan.mark is not None  # that is how it was found
-        context.begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
+        context.begin(plan.mark.fields(comes=False))
         try:
             boot = facts.ask_state(self._remotes[plan.host], facts.SECONDS).boot
             proof = self._prove(plan, boot, Expected(known=False), None)
@@ -149,7 +148,7 @@ class NodeReboots:
 
     def _release_only(self, plan: RebootPlan, context: StepContext) -> str:
         assert plan.mark is not None
-        context.begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
+        context.begin(plan.mark.fields(comes=False))
         return self._free(plan, context)
 
     # ---- before the order
@@ -329,13 +328,13 @@ class NodeReboots:
         was_asked = reasons(plan.candidate.facts, plan.newest, force=False)
         if (plan.what == "finish" or was_asked) and (left := reasons(now, newest, force=False)):
             by = " (its boot loader chose the old kernel: check its configuration)" if newest else ""
-            write_mark(self._session, plan.path, plan.uid, effect_text(context.run, now.boot.id, newest), WITHOUT_EFFECT)
+            self._note_effect(plan, effect_text(context.run, now.boot.id, newest))
             raise NotWorked(
                 f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; the next run does not reboot it again"
                 " without force=true"
             )
         if WITHOUT_EFFECT in (plan.candidate.node["metadata"].get("annotations") or {}):
-            write_mark(self._session, plan.path, plan.uid, None, WITHOUT_EFFECT)
+            self._note_effect(plan, None)
 
     def _facts(self, plan: RebootPlan, remote: Remote) -> BootFacts:
         """Raises RemoteError."""
@@ -349,17 +348,31 @@ class NodeReboots:
             " When a node does not come back"
         )
 
-    # ---- the mark and the cordon
+    def _note_effect(self, plan: RebootPlan, text: str | None) -> None:
+        """Raises NotDone, ApiFailure."""
+        body = {"metadata": {"uid": plan.uid, "annotations": {WITHOUT_EFFECT: text}}}
 
-    def _mark(self, plan: RebootPlan, context: StepContext) -> Mark:
-        return Mark(context.run, plan.candidate.facts.boot.id, plan.keep, plan.continued)
+        def done(found: Object) -> bool:
+            return uid(found) == plan.uid and (found["metadata"].get("annotations") or {}).get(WITHOUT_EFFECT) == text
+
+        self._session.written(plan.path, lambda api: api.patch(plan.path, body), done)
+
+    # ---- the mark and the cordon
 
     def _free(self, plan: RebootPlan, context: StepContext) -> str:
         """Uncordon, unless somebody else has cordoned it, or another run. Raises Locked: another run may have marked and cordoned it
         meanwhile."""
         context.hold()
-        runs = self._mark(plan, context).runs | (plan.mark.runs if plan.mark else set())
-        return self._emptying.free(plan.candidate.node, runs, plan.mark, context)
+        runs = {context.run} | ({plan.mark.run} if plan.mark is not None else set())
+        return free(self._session, plan.candidate.node, runs, plan.mark, context)
+
+
+def free(session: Session, node: Object, runs: Collection[str], mark: Mark | None, context: StepContext) -> str:
+    """End what an earlier run, that of the mark, has left of its surges; then uncordon the node, if one of `runs` has cordoned it, and
+    remove the mark, which leads to all of that. Returns the result in a few words. Raises NotDone, ApiFailure."""
+    ended, back = end_outage(session, str(node["metadata"]["name"]), mark.run if mark is not None else "", runs, context)
+    kept = f"it keeps the cordon that it had, of {back.of}" if back.of else back.why
+    return "; ".join(filter(None, (ended, back.done or kept)))
 
 
 class _Refused(NotDone):

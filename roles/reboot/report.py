@@ -66,7 +66,7 @@ def _effects(plan: RebootPlan, plans: Sequence[RebootPlan]) -> Iterator[str]:
         yield "before it reboots, its kubelet stops, and its control plane ends in order: the API server while its etcd still runs"
     if plan.mark is not None:
         yield f"run {plan.mark.run} was to reboot it, and ended before"
-    if plan.keep:
+    if plan.cordon.cordon == "theirs":
         yield "it was cordoned before, and stays cordoned"
 
 

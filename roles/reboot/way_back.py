@@ -9,14 +9,14 @@ from roles.engine.bridge import Fleet, show
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, uid
 from roles.engine.object_changes import NotDone, ObjectRun, Session, object_report
+from roles.engine.outage import MARKS, Mark, node_fate, read_mark
 from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ObjectsRecord, Writable, new_run_id, this_run
-from roles.reboot.emptying import Emptying
-from roles.reboot.model import RebootOptions
-from roles.reboot.plan import MARK, Mark, read_mark
+from roles.reboot.plan import REBOOT
+from roles.reboot.rebooting import free
 
 #: What an undo may write, besides the cordon that the mark on the node itself is of.
-WRITES = (Writable("/api/v1/nodes/*", (("metadata", "annotations", MARK),)),)
+WRITES = (Writable("/api/v1/nodes/*", MARKS),)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def left_cordoned(record: ObjectsRecord, nodes: Mapping[str, Object | None]) -> 
     for one in record.objects:
         node = nodes.get(one.path)
         mark = read_mark(node) if node is not None and uid(node) == one.uid else None
-        if node is not None and mark is not None and mark.run == record.run:
+        if node is not None and mark is not None and mark.boot and mark.run == record.run:
             found.append(LeftCordoned(one.name, one.path, node, mark))
     return found
 
@@ -44,17 +44,17 @@ def uncordoning(
     fleet: Fleet, options: Options, session: Session, record: ObjectsRecord, left: Sequence[LeftCordoned], capability: str
 ) -> ObjectRun:
     """The run that ends the surges which that run has left, and uncordons the nodes, with its plan shown. It proves nothing about them."""
-    emptying = Emptying(session, RebootOptions().consents)
 
     def step(one: LeftCordoned) -> ClusterStep:
         def write(context: StepContext) -> str:
-            context.begin([{"path": ["metadata", "annotations", MARK], "before": one.mark.text(), "after": None}])
+            context.begin(one.mark.fields(comes=False))
             now = session.fetch(one.path)
             if now is None or read_mark(now) != one.mark:
                 raise NotDone("another run has rebooted it meanwhile, or uncordoned it; run this again")
-            return emptying.free(one.node, one.mark.runs, one.mark, context)
+            return free(session, one.node, {one.mark.run}, one.mark, context)
 
-        what = "remove the mark of that run" if one.mark.keep else "uncordon it, without a proof that it is well"
+        stays = REBOOT.seen(node_fate(one.node)).cordon == "theirs"
+        what = "remove the mark of that run" if stays else "uncordon it, without a proof that it is well"
         return ClusterStep(one.name, what, "", write, "", action="uncordon", about={"path": one.path, "uid": uid(one.node)})
 
     run = ObjectRun(

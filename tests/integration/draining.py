@@ -16,7 +16,7 @@ from roles.engine.api import TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.kube import Object
 from roles.engine.object_changes import Session
-from roles.engine.outage import CORDONED_BY
+from roles.engine.outage import OUTAGE, read_mark
 from tests.integration import operator
 from tests.integration.operator import Outcome, Started, wait_for
 from tests.lab import Lab, images
@@ -51,7 +51,7 @@ def on(lab: Lab, node: str) -> list[str]:
 def cordon_of(lab: Lab, node: str) -> tuple[bool, str]:
     """Whether the node is cordoned, and daytwo's mark."""
     item = get(lab, "node", node)
-    return bool(item["spec"].get("unschedulable")), (item["metadata"].get("annotations") or {}).get(CORDONED_BY, "")
+    return bool(item["spec"].get("unschedulable")), str(read_mark(item) or "")
 
 
 def run_of(text: str) -> str:
@@ -156,7 +156,7 @@ def cleaned(lab: Lab, *labels: str) -> None:
     if Started.end_all():
         forget_lock(lab)
     lab.kubectl("uncordon", *lab.nodes)
-    lab.kubectl("annotate", "nodes", "--all", f"{CORDONED_BY}-")
+    lab.kubectl("annotate", "nodes", "--all", f"{OUTAGE}-")
     for label in labels:
         lab.kubectl("label", "nodes", "--all", f"{label}-")
     lab.kubectl("delete", KINDS, "--all", "-n", NAMESPACE, "--now", "--wait")

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from roles.engine.outage import CORDONED_BY
-from roles.reboot.plan import MARK, WITHOUT_EFFECT
+from roles.engine.outage import OUTAGE
+from roles.reboot.plan import WITHOUT_EFFECT
 from tests.integration import draining, operator
 from tests.integration.draining import STUBBORN, killed
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
@@ -107,7 +107,7 @@ def as_found(lab: Lab) -> Iterator[None]:
     for node in lab.nodes:
         lab.run(node, "rm -rf /run/reboot-required* /boot/vmlinuz-*-t")
     lab.kubectl("uncordon", *lab.nodes)
-    lab.kubectl("annotate", "node", "--all", f"{MARK}-", f"{WITHOUT_EFFECT}-", "daytwo.dev/cordoned-by-")
+    lab.kubectl("annotate", "node", "--all", f"{OUTAGE}-", f"{WITHOUT_EFFECT}-")
     lab.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=280s")
 
 
@@ -267,7 +267,7 @@ def test_a_node_that_does_not_come_back_and_an_operator_that_dies(lab: Lab, pods
     assert told.code == 1 and re.search(r"reboot +failed .*it is not back after \d+ s", row(told, "w1")), told.all
     assert "docs/runbooks/reboot.md" in flat and "Not touched: w2" in flat
     cordoned, marks = cordon_of(lab, "w1")
-    assert cordoned and MARK in marks and cordon_of(lab, "w2") == (False, set())
+    assert cordoned and OUTAGE in marks and cordon_of(lab, "w2") == (False, set())
 
     # Its power is back: the undo would only uncordon it, the next run proves it, uncordons it, and goes on with the next node.
     lab.start("w1")
@@ -281,7 +281,7 @@ def test_a_node_that_does_not_come_back_and_an_operator_that_dies(lab: Lab, pods
     assert f"w1: prove, uncordon: run {run_of(told.out)} was to reboot it" in killed.out, killed.out
     assert cordon_of(lab, "w1") == (False, set())
     cordoned, marks = cordon_of(lab, "w2")
-    assert cordoned and MARK in marks
+    assert cordoned and OUTAGE in marks
 
     # The next run takes over the dead one's lock by name, and finishes its node.
     # It answers also until it goes down.
@@ -318,7 +318,7 @@ def test_an_operator_that_dies_in_mid_drain(lab: Lab, pods: None) -> None:
         ending = "deletionTimestamp"
         wait_for(lambda: any(ending in one["metadata"] for one in there()) or run.process.poll() is not None, "an eviction", every=0.1)
         name = killed(lab, run)
-        assert cordon_of(lab, "w1") == (True, {MARK, CORDONED_BY}) and name in get(lab, "node", "w1")["metadata"]["annotations"][MARK]
+        assert cordon_of(lab, "w1") == (True, {OUTAGE}) and name in get(lab, "node", "w1")["metadata"]["annotations"][OUTAGE]
         wait_for(lambda: len(there()) == left - 1, "the evicted pod to end")
         return name
 
@@ -346,7 +346,7 @@ def test_the_cordon_of_an_earlier_drain_stays_with_its_mark(lab: Lab, pods: None
     assert drained.code == 0, drained.all
     told = reboot(only="w1", force="true")
     assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w1"), told.all
-    assert draining.cordon_of(lab, "w1") == (True, run_of(drained.out)) and cordon_of(lab, "w1") == (True, {CORDONED_BY})
+    assert draining.cordon_of(lab, "w1") == (True, run_of(drained.out)) and cordon_of(lab, "w1") == (True, {OUTAGE})
 
 
 @pytest.mark.lab

@@ -141,7 +141,7 @@ def test_a_volume_that_stays_attached_is_reported(lab: Lab, session: Session) ->
     apply(lab, *objects(NAMESPACE, "shared", mode="ReadWriteMany"))
     only_on(lab, "w1", items=[stored("web", "shared")])
     lab.run("w1", f"touch {BUSY}")
-    inside = NodeOutage(session, "w1", DrainConsents(seconds=30), RUN, Purpose("a test"))
+    inside = NodeOutage(session, "w1", DrainConsents(seconds=30), RUN, Purpose("test", "a test"))
     assert not inside.plan().notes
     noted = get(lab, "node", "w1")["status"].get("volumesAttached") or []
     status_of(lab, "w1", volumesAttached=[*noted, {"name": ISCSI, "devicePath": ""}])
@@ -161,7 +161,7 @@ def test_a_claim_of_one_pod_follows_when_the_pod_has_ended(lab: Lab, session: Se
     (one,) = planned(session).leaving
     assert "its replacement is scheduled when this pod has ended" in one.why and one.place == "on w2"
     assert "only one node can write to data" in planned(session, surge=True).refusals[0]
-    inside = NodeOutage(session, "w1", DrainConsents(seconds=120), RUN, Purpose("a test"))
+    inside = NodeOutage(session, "w1", DrainConsents(seconds=120), RUN, Purpose("test", "a test"))
     before = on(lab, "w1")
     assert "1 workload serves elsewhere" in inside.take(context()) and notes(lab)[-2:] == [*before, *on(lab, "w2")]
     inside.give_back(context())

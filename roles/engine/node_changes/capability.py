@@ -23,12 +23,12 @@ from roles.engine.named_paths import paths_in, written_path
 from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report, paired, probe_pod, readmission, starts
 from roles.engine.node_changes.brought import JudgedVersions, judge_versions, recheck
-from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_drains
+from roles.engine.node_changes.drains import ChangeDrains, plan_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import Found, ProcessLook, Proof, Prover, RequiredProof, Sign, Survey, SurveyedNode, look_at, survey
-from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, options, table, unreachable
+from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, table, unreachable, with_options
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, FileEdit, Refusal, Status, new_run_id, this_run
@@ -205,7 +205,7 @@ def change_nodes(fleet: Fleet, capability: Capability[Any, Any], name: str = "ch
 
 def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> NodeRun:
     """The run, with its plan shown. Raises DeployError."""
-    run_options, drains = options.read_options(fleet.targets), read_drains(fleet)
+    run_options, drains = with_options(ChangeDrains)(fleet)
     desired = capability.desired
     run_id = new_run_id()
     targets = [remote for remote in fleet.targets if remote.name in desired.by_host]

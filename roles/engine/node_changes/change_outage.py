@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready
 from roles.engine.object_changes import LOOK_AGAIN, NotDone, Session
-from roles.engine.outage import Purpose, end_outage, mark, node_path, run_of_mark
+from roles.engine.outage import Purpose, end_outage, node_path
 from roles.engine.timeouts import Deadline
 
 # A node with a restarted kubelet is Ready again within this time, and without the taint of its cordon.
@@ -35,7 +35,7 @@ def _not_schedulable(node: Object | None) -> str:
 
 
 #: A cordon that an earlier change has left ends with the next one.
-CHANGE = Purpose("its change", mark, run_of_mark, wait_schedulable)
+CHANGE = Purpose("change", "its change", wait_schedulable)
 
 
 def back_command(node: str) -> str:
@@ -45,21 +45,17 @@ def back_command(node: str) -> str:
 
 @dataclass(frozen=True)
 class Leftover:
-    """A node that an earlier run, which is over, cordoned for its change; `marked` is the mark."""
+    """A node that an earlier run, which is over, cordoned for its change."""
 
     session: Session
     host: str
     node: str
-    marked: str
-
-    @property
-    def run(self) -> str:
-        return run_of_mark(self.marked)
+    run: str
 
     def uncordon(self, context: StepContext) -> str:
-        """End what that run has left of its surges, and uncordon the node if it still has this mark; returns the proof. Raises NotDone,
+        """End what that run has left of its surges, and uncordon the node if it still has its mark; returns the proof. Raises NotDone,
         ApiFailure."""
-        ended, back = end_outage(self.session, self.node, self.marked, {self.marked}, context)
+        ended, back = end_outage(self.session, self.node, self.run, {self.run}, context)
         if back.done:
             CHANGE.back(self.session, self.node)
         return "; ".join(filter(None, (ended, f"{back.done}: {back.why}" if back.done else f"left as it is: {back.why}")))

@@ -25,12 +25,10 @@ from roles.engine.outage import (
     judge,
     node_fate,
     read_drain,
-    run_of_mark,
     together,
 )
 from roles.engine.proof import Cluster, Survey
-from roles.engine.rollout import Stage, same
-from roles.engine.transaction import Refusal
+from roles.engine.rollout import Stage
 
 
 class ChangeDrains(DrainKeys):
@@ -49,14 +47,6 @@ class ChangeDrains(DrainKeys):
     def allowed(self) -> bool:
         """A change that needs a drained node gets one."""
         return self.drain != "never"
-
-
-def read_drains(fleet: Fleet) -> ChangeDrains:
-    """Raises DeployError."""
-    try:
-        return same(fleet.targets, ChangeDrains)
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
 
 
 def plan_drains(
@@ -92,7 +82,7 @@ def plan_drains(
         bridge.stop(refusals)
         notes += made.notes
     set_drains(session, stages, wanted, asked.consents, run)
-    leftovers = [Leftover(session, host, fate.name, fate.by) for host, fate in left.items() if host not in wanted]
+    leftovers = [Leftover(session, host, fate.name, cordoned_for_change(fate)) for host, fate in left.items() if host not in wanted]
     notes += [f"{one.host}: cordoned by run {one.run} for its change, which is over: this run uncordons it" for one in leftovers]
     return notes, leftovers
 
@@ -120,7 +110,7 @@ def fates_of(cluster: Cluster) -> list[NodeFate]:
 
 def cordoned_for_change(fate: NodeFate | None) -> str:
     """The run that cordoned a node for its change; ""."""
-    return run_of_mark(fate.by) if fate is not None and fate.cordon == "ours" else ""
+    return fate.mark.run if fate is not None and fate.mark is not None and CHANGE.resumes(fate.mark) else ""
 
 
 def _wanted(plans: Sequence[NodePlan[Any]], asked: ChangeDrains) -> list[Wanted]:

@@ -10,7 +10,7 @@ How a run takes a node out of service for a purpose (a reboot, a change that mus
     outage.give_back(context)    # uncordons, unless the node was cordoned before, or someone has cordoned it since
 
 `session` is `roles.engine.object_changes.connect_cluster(...).session`; `node` the name of the Node (`ConnectedCluster.names` has it by
-host); `context` is that of the step (roles/engine/context.py). The mark on the node (CORDONED_BY) names the run: deploys/uncordon.py, a
+host); `context` is that of the step (roles/engine/context.py). The mark on the node (OUTAGE) names the run: deploys/uncordon.py, a
 resumed run and a roll-back know the cordon by it. A node that is not Ready cannot be drained: `take` refuses it.
 
 A run that may drain other nodes meanwhile gives all its outages the same RunLimit.
@@ -20,17 +20,14 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 """
 
 from roles.engine.outage.cordon import (
-    CORDONED_BY,
     CordonBack,
     CordonWriter,
     cordon_back,
     cordon_change,
     cordon_fields,
     give_back,
-    mark,
     node_fate,
     node_path,
-    run_of_mark,
     uncordon_change,
 )
 from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer
@@ -38,6 +35,7 @@ from roles.engine.outage.evicting import try_eviction
 from roles.engine.outage.fates import stays
 from roles.engine.outage.keys import DrainKeys
 from roles.engine.outage.lint_places import read_places, with_places
+from roles.engine.outage.mark import MARKS, OUTAGE, Mark, mark_before, read_mark, run_of
 from roles.engine.outage.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, PodWorkload
 from roles.engine.outage.node import NodeOutage, end_outage
 from roles.engine.outage.planning import narrowed, plan_drain
@@ -52,10 +50,11 @@ from roles.engine.outage.surging import EndingWriter, SurgeWriter, end_surges, l
 
 __all__ = [
     "CORDON",
-    "CORDONED_BY",
     "DELETE",
     "EVICT",
     "KINDS_OF_DRAIN",
+    "MARKS",
+    "OUTAGE",
     "PROVE",
     "SURGE",
     "SURGED_BY",
@@ -69,6 +68,7 @@ __all__ = [
     "Drainer",
     "EndingWriter",
     "Fate",
+    "Mark",
     "NodeFate",
     "NodeOutage",
     "PodFate",
@@ -88,7 +88,7 @@ __all__ = [
     "give_back",
     "judge",
     "left_surges",
-    "mark",
+    "mark_before",
     "mark_of",
     "narrowed",
     "node_fate",
@@ -97,9 +97,10 @@ __all__ = [
     "plan_text",
     "pods_on",
     "read_drain",
+    "read_mark",
     "read_places",
     "recorded_surges",
-    "run_of_mark",
+    "run_of",
     "stays",
     "surges_in",
     "together",

@@ -1,13 +1,12 @@
 """The cordon of a node, whose it is, and how a run ends its hold of it. Pure, and the writer of it.
 
-daytwo marks its own cordon with an annotation that names the run. The mark alone is not enough: someone may have uncordoned the node since,
-and cordoned it again. So daytwo must also own the field, and nobody else (metadata.managedFields). A cordon belongs to whoever set it: what
-was there before a run is there after it, whatever its end (`cordon_back`; docs/disruption.md has the table).
+daytwo marks its own cordon (mark.py). The mark alone is not enough: someone may have uncordoned the node since, and cordoned it again. So
+daytwo must also own the field, and nobody else (metadata.managedFields). A cordon belongs to whoever set it: what was there before a run is
+there after it, whatever its end (`cordon_back`; docs/disruption.md has the table).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,30 +17,15 @@ from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
 from roles.engine.kube.field_managers import managers, others
 from roles.engine.object_changes import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Request, Session, field_changes
+from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
 from roles.engine.transaction import ChangedField
 
-#: Annotation of a Node that daytwo cordoned: the run that did it.
-CORDONED_BY = "daytwo.dev/cordoned-by"
 UNSCHEDULABLE: ObjectPath = ("spec", "unschedulable")
-MARK: ObjectPath = ("metadata", "annotations", CORDONED_BY)
-# The mark on a node that is cordoned for a change: unlike that of deploys/drain.py, it is removed once the change is over.
-_FOR_CHANGE = " (change)"
-_A_MARK = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}( \(change\))?")
 # Of any number of field managers.
 _MOST_NAMED = 5
 # How often a cordon is looked at again that somebody changes at the same moment.
 _TRIES = 3
-
-
-def mark(run: str) -> str:
-    """The mark on the nodes that a run cordons for their change."""
-    return f"{run}{_FOR_CHANGE}"
-
-
-def run_of_mark(text: str) -> str:
-    """The run that cordoned a node for its change; "" for other marks."""
-    return text.removesuffix(_FOR_CHANGE) if text.endswith(_FOR_CHANGE) else ""
 
 
 def node_path(name: str) -> str:
@@ -53,9 +37,8 @@ def cordon_fields(node: Object) -> dict[ObjectPath, Any]:
     found: dict[ObjectPath, Any] = {}
     if (node.get("spec") or {}).get("unschedulable"):
         found[UNSCHEDULABLE] = True
-    if mark := (node["metadata"].get("annotations") or {}).get(CORDONED_BY):
-        found[MARK] = str(mark)
-    return found
+    notes = node["metadata"].get("annotations") or {}
+    return found | {path: str(notes[path[-1]]) for path in MARKS if path[-1] in notes}
 
 
 def cordoners(node: Object, path: ObjectPath = UNSCHEDULABLE) -> list[str]:
@@ -78,24 +61,35 @@ def node_fate(node: Object) -> NodeFate:
     if UNSCHEDULABLE not in now:
         return NodeFate(node)
     names, by = cordoners(node), _others(node)
-    if names and not by and _A_MARK.fullmatch(str(now.get(MARK, ""))):
-        return NodeFate(node, "ours", now[MARK])
+    if names and not by and (mark := read_mark(node)) is not None:
+        return NodeFate(node, "ours", mark.holder, mark)
     # daytwo alone, and without a mark: someone has removed or changed it, or a roll-back has restored the cordon of someone.
     return NodeFate(node, "theirs", listing(by, _MOST_NAMED) if by else "someone")
 
 
-def cordon_change(node: NodeFate, run: str) -> FieldChange | None:
-    """The write that cordons a node for a run; None if someone else has cordoned it: that cordon stays."""
+def cordon_change(node: NodeFate, mark: Mark) -> FieldChange | None:
+    """The write that cordons a node for a run; None if someone else has cordoned it: that cordon stays. With a boot to remember, such a
+    node is marked all the same."""
     if node.cordon == "theirs":
-        return None
-    fields = field_changes(cordon_fields(node.item), {UNSCHEDULABLE: True, MARK: run})
-    summary = f"cordon it, marked {CORDONED_BY}={run}" if not node.cordon else f"take over the cordon of run {node.by}"
+        kept = replace(mark, keep=node.mark.holder if node.mark is not None else "")
+        return _change(node.item, _marked(kept), f"mark it ({OUTAGE}): the cordon that it has stays") if mark.boot else None
+    fields = field_changes(cordon_fields(node.item), {UNSCHEDULABLE: True, **_marked(mark)})
+    summary = f"cordon it, marked {OUTAGE}={mark}" if not node.cordon else f"take over the cordon of run {node.by}"
     return FieldChange(f"Node {node.name}", node_path(node.name), node.item, fields, summary)
 
 
-def uncordon_change(node: Object) -> FieldChange | None:
-    """The write that uncordons a node; None if it is not cordoned and has no mark."""
-    return _change(node, {UNSCHEDULABLE: None, MARK: None}, "uncordon it")
+def uncordon_change(node: Object, over: Collection[str] = ()) -> FieldChange | None:
+    """The write that uncordons a node; None if it is not cordoned and has no mark. The mark of a reboot that is not `over` (by its run)
+    stays: the next one proves the node."""
+    mark = read_mark(node)
+    if mark is None or not mark.boot or mark.run in over:
+        return _change(node, {UNSCHEDULABLE: None, **_marked(None)}, "uncordon it")
+    change = _change(node, {UNSCHEDULABLE: None, **_marked(replace(mark, keep=""))}, "uncordon it")
+    return change if UNSCHEDULABLE in cordon_fields(node) else None
+
+
+def _marked(mark: Mark | None) -> dict[ObjectPath, str | None]:
+    return dict.fromkeys(MARKS) | {MARKS[0]: mark.text() if mark is not None else None}
 
 
 def _change(node: Object, wanted: Mapping[ObjectPath, Any], summary: str) -> FieldChange | None:
@@ -119,22 +113,24 @@ class CordonBack:
 
 
 def cordon_back(node: Object, runs: Collection[str], before: str = "") -> CordonBack:
-    """`node` as it is now. `runs`: the marks of the run, and of earlier ones that it continues; `before`: the mark of another run that
-    had cordoned the node before, "" if it was not cordoned."""
-    fate, marked = node_fate(node), cordon_fields(node).get(MARK)
-    if fate.cordon == "ours" and fate.by in runs:
+    """`node` as it is now. `runs`: the run, and earlier ones that it continues; `before`: the mark of another run that had cordoned the
+    node before, "" if it was not cordoned."""
+    fate, mark = node_fate(node), read_mark(node)
+    if fate.cordon == "ours" and run_of(fate.by) in runs:
         if not before:
-            return CordonBack(uncordon_change(node), "uncordoned")
-        if not _A_MARK.fullmatch(before):
+            return CordonBack(uncordon_change(node, runs), "uncordoned")
+        if (restored := parse_mark(before)) is None:
             return CordonBack(why=f"the mark of the run before, {before!r}, is none of daytwo's: it stays cordoned by run {fate.by}")
-        return CordonBack(_change(node, {MARK: before}, f"give the cordon back to run {before}"), f"given back to run {before}")
+        return CordonBack(_change(node, _marked(restored), f"give the cordon back to run {restored}"), f"given back to run {restored}")
+    own = mark is not None and mark.run in runs
     if fate.cordon == "ours":
-        as_before = fate.by == before
-        why = f"it has the cordon of run {before}, as before" if as_before else f"run {fate.by} has taken its cordon over"
-        return CordonBack(why=why if as_before else f"{why}: undo that run, or use deploys/uncordon.py", of=f"run {fate.by}")
+        as_before = own or parse_mark(before) == mark
+        why = f"it has the cordon of run {fate.by}, as before" if as_before else f"run {fate.by} has taken its cordon over"
+        change = _change(node, _marked(parse_mark(fate.by)), f"remove the mark of this run: {why}") if own else None
+        return CordonBack(change, why=why if as_before else f"{why}: undo that run, or use deploys/uncordon.py", of=f"run {fate.by}")
     why = f"{fate.by} has cordoned it since: that cordon stays" if fate.cordon else "it is not cordoned"
     # A mark without daytwo's cordon says nothing any more, and would claim the next one.
-    change = _change(node, {MARK: None}, f"remove the mark of run {marked}: {why}") if marked in runs else None
+    change = _change(node, _marked(None), f"remove the mark of run {mark}: {why}") if own else None
     return CordonBack(change, why=why, of=fate.by)
 
 
@@ -167,8 +163,8 @@ class CordonWriter(FieldWriter[FieldChange]):
         body: dict[str, Any] = {}
         if UNSCHEDULABLE in left:
             body["spec"] = {"unschedulable": left[UNSCHEDULABLE]}
-        if MARK in left:
-            body["metadata"] = {"annotations": {CORDONED_BY: left[MARK]}}
+        if marks := {path[-1]: value for path, value in left.items() if path in MARKS}:
+            body["metadata"] = {"annotations": marks}
         return [Request("patch", body, tuple(left))] if left else []
 
     def managers(self, item: Object, path: ObjectPath) -> list[str]:

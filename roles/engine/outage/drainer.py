@@ -18,6 +18,7 @@ from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, FieldChange
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.outage.evicting import Evictor, NotEvicted, begin_move
 from roles.engine.outage.fates import is_cut
+from roles.engine.outage.mark import Mark
 from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.outage.planning import plan_drain
 from roles.engine.outage.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
@@ -42,9 +43,9 @@ VIEW_AGAIN = 10.0
 
 
 class Drainer:
-    """One drain. `run`: the mark of the run that cordons; `limit`: that of the run, if it has several drains."""
+    """One drain. `mark`: that of the run that cordons; `limit`: that of the run, if it has several drains."""
 
-    def __init__(self, session: Session, plan: DrainPlan, consents: DrainConsents, run: str, limit: RunLimit | None = None) -> None:
+    def __init__(self, session: Session, plan: DrainPlan, consents: DrainConsents, mark: Mark, limit: RunLimit | None = None) -> None:
         self.session = session
         self.plan = plan
         self.warnings: list[tuple[str, str]] = []
@@ -56,15 +57,15 @@ class Drainer:
         self._seen, self._viewed = {one.uid: one for one in plan.pods}, time.monotonic()
         self._limit = limit
         self._evictor = Evictor(session, consents, self._names)
-        self._surger = Surger(self._evictor, consents, run)
+        self._surger = Surger(self._evictor, consents, mark.run)
         self._cordons = CordonWriter(session, force=False)
-        self._run = run
+        self._mark = mark
         # UIDs of pods that have less time to end.
         self._cut: set[str] = set()
         #: The marks of earlier runs whose cordons this drain has taken over, by node.
-        self.taken_over = {node.name: node.by for node in plan.nodes if node.cordon == "ours"}
+        self.taken_over = {node.name: node.mark.text() for node in plan.nodes if node.cordon == "ours" and node.mark}
         self._changes: dict[str, FieldChange] = {
-            node.name: change for node in plan.nodes if (change := cordon_change(node, run)) is not None
+            node.name: change for node in plan.nodes if (change := cordon_change(node, mark)) is not None
         }
 
     # ---- the steps
@@ -93,10 +94,11 @@ class Drainer:
         """Cordon a node, unless an administrator has done so since the plan. Raises NotDone, ApiFailure."""
         there = self.session.fetch(node_path(node.name))
         now = node_fate(there) if there is not None else node
-        if now.cordon == "ours" and now.by not in (node.by, self._run):
+        if now.cordon == "ours" and now.mark not in (node.mark, self._mark):
             raise ChangedByOthers(f"run {now.by} has cordoned it since the plan: left as it is now; run this again")
-        if now.cordon != "theirs":
-            return self._cordons.write(self._changes[node.name], context)
+        since = now.cordon == "theirs" != node.cordon
+        if (change := cordon_change(now, self._mark) if since else self._changes[node.name]) is not None:
+            return self._cordons.write(change, context)
         context.begin([])
         return f"{now.by} has cordoned it since the plan: that cordon stays"
 
@@ -311,4 +313,4 @@ class Drainer:
         if change is None:
             return CordonBack(why="it keeps the cordon that it had")
         before = "" if over else self.taken_over.get(node, "")
-        return give_back(self.session, node, uid(change.before), {self._run}, context, before)
+        return give_back(self.session, node, uid(change.before), {self._mark.run}, context, before)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from roles.engine.kube import Object, full_name, uid
+from roles.engine.outage.mark import Mark
 from roles.engine.placement import PodVolume
 
 #: What becomes of a pod: `evicted` by the Eviction API; `surged`: replaced first, then removed by its ReplicaSet; `deleted`: by consent,
@@ -129,12 +130,13 @@ class BudgetShare:
 
 @dataclass(frozen=True)
 class NodeFate:
-    """One node to be drained. `cordon`: `ours` (cordoned by an earlier run of daytwo, `by`), `theirs` (by someone else, `by`), or "" (not
-    cordoned)."""
+    """One node to be drained. `cordon`: `ours` (cordoned by an earlier run of daytwo, `by`, with `mark`), `theirs` (by someone else, `by`),
+    or "" (not cordoned)."""
 
     item: Object
     cordon: Literal["", "ours", "theirs"] = ""
     by: str = ""
+    mark: Mark | None = None
 
     @property
     def name(self) -> str:

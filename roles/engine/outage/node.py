@@ -11,6 +11,7 @@ from roles.engine.kube import uid
 from roles.engine.object_changes import NotDone, Session
 from roles.engine.outage.cordon import CordonBack, give_back, node_path
 from roles.engine.outage.drainer import Drainer
+from roles.engine.outage.mark import Mark
 from roles.engine.outage.model import DrainConsents, DrainPlan
 from roles.engine.outage.planning import narrowed, plan_drain
 from roles.engine.outage.purpose import Purpose
@@ -23,8 +24,8 @@ from roles.engine.rollout import ClusterStep
 class NodeOutage:
     """Cordon and drain a node (`take`), what the run does with it, uncordon it (`give_back`); without that it stays cordoned.
 
-    `node`: the name of a Node; `why` in sentences. A cordon that the node already has stays at the end, whoever set it, unless `purpose`
-    resumes it. `limit` is that of the run, if it may take other nodes meanwhile.
+    `node`: the name of a Node; `why` in sentences; `boot` as in its mark. A cordon that the node already has stays at the end, whoever set
+    it, unless `purpose` resumes it. `limit` is that of the run, if it may take other nodes meanwhile.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class NodeOutage:
         purpose: Purpose,
         *,
         why: tuple[str, ...] = (),
+        boot: str = "",
         limit: RunLimit | None = None,
     ) -> None:
         self.node, self.why = node, why
         self._session, self._consents, self._purpose = session, consents, purpose
-        self._mark = purpose.mark(run)
+        self._mark = Mark(run, purpose.name, boot)
         self._limit = limit or RunLimit(session)
         self._drainer: Drainer | None = None
         #: This outage has cordoned the node (or taken over the cordon of an earlier run), and not uncordoned it.
@@ -62,7 +64,7 @@ class NodeOutage:
         if plan.refusals:
             raise NotDone(f"{self.node} cannot be drained now: {'; '.join(plan.refusals)}")
         self._drainer = drainer = Drainer(self._session, plan, self._consents, self._mark, self._limit)
-        self.cordoned = bool(drainer.cordon_changes())
+        self.cordoned = all(node.cordon != "theirs" for node in plan.nodes)
         done: dict[str, str] = {}
         try:
             for stage in drainer.stages():
@@ -105,10 +107,10 @@ class NodeOutage:
         context.together(one, steps)
 
     def _back(self, context: StepContext) -> str:
-        if not self.cordoned:
-            return "it keeps the cordon that it had"
+        was, said = self.cordoned, "it keeps the cordon that it had"
         try:
-            return self._end(context, over=False)
+            ended = self._end(context, over=False) if self._drainer is not None and self._drainer.cordon_changes() else said
+            return ended if was else said
         except Exception as error:
             return f"STILL CORDONED: {error}; uncordon it with deploys/uncordon.py"
 
@@ -118,8 +120,8 @@ def _noted(context: StepContext, step: ClusterStep, fields: Fields) -> None:
 
 
 def end_outage(session: Session, node: str, left: str, runs: Collection[str], context: StepContext) -> tuple[str, CordonBack]:
-    """End the outage of a node by a run that is over: the surges of `left` (its mark, "" for none), and then the hold that one of the marks
-    `runs` has of the cordon. Returns what became of both, the first in words. Raises NotDone, ApiFailure."""
+    """End the outage of a node by a run that is over: the surges of `left` (its name, "" for none), and the hold that one of `runs` has of
+    the cordon. Returns what became of both, the first in words. Raises NotDone, ApiFailure."""
     ended = end_surges(session, left, context) if left else ""
     if (found := session.fetch(node_path(node))) is None:
         return ended, CordonBack(why="the node was deleted")

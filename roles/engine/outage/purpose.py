@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from roles.engine.object_changes import Session
+from roles.engine.outage.mark import Mark
 from roles.engine.outage.model import NodeFate
 
 
@@ -15,15 +16,17 @@ def _as_it_is(session: Session, node: str) -> None:
 
 @dataclass(frozen=True)
 class Purpose:
-    """`text`: what a node is taken out for, in a plan. `mark(run)`: how the run marks the node. `resumes(mark)`: an earlier run's cordon
-    with this mark ends with this outage; any other stays. `back(session, node)`: what proves that a node which was given back serves
-    again; raises NotDone, ApiFailure."""
+    """`name`: in the mark on the node; `text`: what a node is taken out for, in a plan. `back(session, node)` proves that a node which was
+    given back serves again; raises NotDone, ApiFailure."""
 
+    name: str
     text: str
-    mark: Callable[[str], str] = str
-    resumes: Callable[[str], object] = lambda mark: False
     back: Callable[[Session, str], None] = _as_it_is
+
+    def resumes(self, mark: Mark | None) -> bool:
+        """An earlier run's cordon with this mark ends with this outage; any other stays."""
+        return mark is not None and mark.purpose == self.name and not mark.keep
 
     def seen(self, node: NodeFate) -> NodeFate:
         """A node as this outage finds it: a run's cordon that it does not resume is as that of anybody else."""
-        return replace(node, cordon="theirs") if node.cordon == "ours" and not self.resumes(node.by) else node
+        return node if node.cordon != "ours" or self.resumes(node.mark) else replace(node, cordon="theirs")

@@ -13,7 +13,8 @@ from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, name
 from roles.engine.kube import Object, controller, uid
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.object_changes import LOOK_AGAIN, Session
-from roles.engine.outage.cordon import node_path, run_of_mark
+from roles.engine.outage.cordon import node_path
+from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.surge import SURGES, mark_of, surges_in
 from roles.engine.placement import Attachment, attachments, in_node_status
@@ -52,7 +53,7 @@ def read_drain(session: Session, more: Mapping[str, str] | None = None) -> Disru
 def recorded_surges(session: Session, deployments: Collection[Object]) -> list[Object]:
     """The surges in the records of the runs that these Deployments name."""
     marks = sorted({mark_of(one) for one in deployments} - {""}, reverse=True)[:_MOST_MARKS]
-    return [surge for mark in marks for surge in surges_in(mark, session.recorded(run_of_mark(mark) or mark))]
+    return [surge for mark in marks for surge in surges_in(mark, session.recorded(run_of(mark)))]
 
 
 def with_schedulers(live: DisruptionObjects, cluster: Cluster) -> DisruptionObjects:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from roles.engine.harmless import one_line
-from roles.engine.outage.cordon import CORDONED_BY
+from roles.engine.outage.mark import OUTAGE
 from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate
 from roles.engine.rollout import table
 
@@ -31,7 +31,7 @@ def _node(node: NodeFate) -> str:
         return f"Node {node.name}: cordoned already by {one_line(node.by)}: that cordon stays, also at the end"
     if node.cordon == "ours":
         return f"Node {node.name}: cordoned already by run {one_line(node.by)}: this run takes it over and continues"
-    return f"Node {node.name}: cordon it ({CORDONED_BY})"
+    return f"Node {node.name}: cordon it ({OUTAGE})"
 
 
 def _pods(plan: DrainPlan) -> str:

@@ -26,6 +26,7 @@ from roles.engine.object_changes import (
     workload_rollout,
 )
 from roles.engine.outage.evicting import Evictor, begin_move
+from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.outage.reading import Look, pod_path, recorded_surges, workload_path
 from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY, mark_of, other_writers, recorded
@@ -195,7 +196,7 @@ def end_surges(session: Session, run: str, context: StepContext) -> str:
     """End what a run, which is over, has left of its surges. Before its node is uncordoned: the mark there leads to them. Each is noted
     before it is written. Returns what was done, "" for nothing. Raises NotDone, ApiFailure."""
     writer, names = EndingWriter(session, force=True), list[str]()
-    marked = [one for one in session.fetch_all(COLLECTIONS["Deployment"]) if mark_of(one) == run]
+    marked = [one for one in session.fetch_all(COLLECTIONS["Deployment"]) if run_of(mark_of(one)) == run]
     for change in left_surges(marked, recorded_surges(session, marked)):
         about = {"event": "end surge", "object": change.name, "path": change.path, "uid": uid(change.before), "of": run}
         writer.write(change, context.beginning(partial(_noted, context, about)))

@@ -1,7 +1,7 @@
 """Order, pace and halt: one coordinator for all hosts of a pyinfra run."""
 
 from roles.engine.rollout import options, table
-from roles.engine.rollout.deploying import Turns, deploying, no_data, no_such_host, one, same, unreachable
+from roles.engine.rollout.deploying import Turns, deploying, no_data, no_such_host, one, same, unreachable, with_options
 from roles.engine.rollout.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Outcome
 from roles.engine.rollout.options import Options
 from roles.engine.rollout.pace import Pace, Stage, stages
@@ -27,4 +27,5 @@ __all__ = [
     "stages",
     "table",
     "unreachable",
+    "with_options",
 ]

@@ -25,7 +25,7 @@ from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import read_common, unmatched
 from roles.engine.rollout.data_keys import unknown_key_refusals, unread_keys
 from roles.engine.rollout.locked_run import LockedRun
-from roles.engine.rollout.options import read_options
+from roles.engine.rollout.options import Options, read_options
 from roles.engine.transaction import Refusal
 
 W = TypeVar("W")
@@ -117,6 +117,11 @@ def one(model: type[M]) -> Callable[[Fleet], M]:
             raise bridge.refusals([refusal]) from None
 
     return read
+
+
+def with_options(model: type[M]) -> Callable[[Fleet], tuple[Options, M]]:
+    """Reads the options of the run too."""
+    return lambda fleet: (read_options(fleet.targets), one(model)(fleet))
 
 
 def same(remotes: Iterable[Remote], model: type[M]) -> M:

@@ -32,12 +32,11 @@ from roles.engine.inputs import read_host
 from roles.engine.inputs.registry import every_model
 from roles.engine.kubelet.thresholds import effective
 from roles.engine.node import ObservationError
-from roles.engine.outage import DrainConsents, plan_drain
+from roles.engine.outage import DrainConsents, plan_drain, read_mark
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.record import parse_events
 from roles.eviction import predict
 from roles.kubelet_certificates.facts import services_claims
-from roles.reboot.plan import read_mark
 from roles.right_size.workloads import containers
 from tests.unit.autoscaling.world import IN_ALL, KCM, average, hpa, object_metric, pods_metric, samples, utilization
 from tests.unit.autoscaling.world import NOW as SCALED_NOW
@@ -108,7 +107,8 @@ def marks(random: Random) -> None:
     text = json.dumps({"run": "r1", "boot": "b", "keep": True})
     place = random.randrange(len(text))
     odd = random.choice((text[:place], text[:place] + random.choice(TEXTS) + text[place:], random.choice(TEXTS), "[" * 200_000, "1e999"))
-    read_mark({"metadata": {"annotations": {"daytwo.dev/reboot": odd}}})
+    for name in ("daytwo.dev/outage", "daytwo.dev/cordoned-by", "daytwo.dev/reboot"):
+        read_mark({"metadata": {"annotations": {name: odd}}})
     read_status({"status": {"disruptedPods": {"p": random.choice(TEXTS)}}})
     parse_events(odd.encode() + b"\n" + text.encode())
 

@@ -13,12 +13,11 @@ from pyinfra.api.exceptions import DeployError
 from roles import history
 from roles.engine.bridge.hosts import Fleet, Remote
 from roles.engine.node_changes import Basis
-from roles.engine.outage import mark
 from roles.engine.transaction.record import CLUSTER_KIND
 from roles.history.facts import HistoryError, Recorded, Speaker
 from tests.unit.history.test_history import INFO, change, numbered, recorded
 from tests.unit.history.test_objects import LINES, NO_WAY, RUN, of_objects
-from tests.unit.outage.test_plan import node
+from tests.unit.outage.test_plan import node, of_change
 
 
 class Host:
@@ -101,7 +100,7 @@ def cordoned(limit: Sequence[str] = (), *, by: str = INFO.id) -> tuple[str, ...]
     nodes = Nodes({"cp1": [], "w1": [], "w2": []}, limit, run=INFO.id)
     found = undone(nodes)
     assert not found.chosen and list(found.desired.by_host) == [limit[0] if limit else "cp1"]
-    listed = {one["metadata"]["name"]: one for one in (node("cp1"), node("w1"), node("w2", manager="daytwo", mark=mark(by)))}
+    listed = {one["metadata"]["name"]: one for one in (node("cp1"), node("w1"), node("w2", manager="daytwo", mark=of_change(by)))}
     reading = SimpleNamespace(last_nodes=lambda: listed)
     basis = cast(Basis, SimpleNamespace(fleet=nodes, found=SimpleNamespace(reading=reading)))
     plans = [cast(Any, SimpleNamespace(kubelet=SimpleNamespace(node_name=host))) for host in found.desired.by_host]

@@ -17,7 +17,7 @@ from roles.engine.node_changes.drains import ChangeDrains
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.object_changes import NotDone
-from roles.engine.outage import DrainConsents, NodeOutage, Wanted, judge, mark, run_of_mark
+from roles.engine.outage import DrainConsents, NodeOutage, Wanted, judge
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
@@ -26,7 +26,7 @@ from tests.context import context
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
 from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet
 from tests.unit.outage.cluster import LiveCluster
-from tests.unit.outage.test_plan import node, single, spread
+from tests.unit.outage.test_plan import node, of_change, single, spread
 
 W1, W2 = Wanted("w1", "w1", ("drain=always",)), Wanted("w2", "w2", ("drain=always",))
 ALWAYS = ChangeDrains(drain="always")
@@ -83,7 +83,7 @@ def test_many_pods_are_summed_up() -> None:
 
 
 def test_a_cordon_that_the_run_removes_is_none_for_the_plan() -> None:
-    cordoned = node("w2", manager="daytwo", mark=mark("r1"))
+    cordoned = node("w2", manager="daytwo", mark=of_change("r1"))
     live = world(node("w1"), cordoned, *deployment(1, 1))
     assert judge(live, [W1], [], ALWAYS, NOW, CHANGE)[1]
     assert judge(live, [W1], [], ALWAYS, NOW, CHANGE, {"w2"})[1] == []
@@ -105,10 +105,9 @@ def test_all_drains_of_a_run_share_the_limit_of_a_workload(monkeypatch: pytest.M
 
 
 def test_the_mark_says_that_a_change_cordoned_the_node() -> None:
-    assert run_of_mark(mark("r1")) == "r1" and run_of_mark("r1") == ""
-    fates = [drains.node_fate(node("w1", manager="daytwo", mark=text)) for text in (mark("r1"), "r1")]
+    fates = [drains.node_fate(node("w1", manager="daytwo", mark=text)) for text in (of_change("r1"), "r1")]
     assert [drains.cordoned_for_change(fate) for fate in (*fates, None)] == ["r1", "", ""]
-    theirs = drains.node_fate(node("w1", manager="kubectl-cordon", mark=mark("r1")))
+    theirs = drains.node_fate(node("w1", manager="kubectl-cordon", mark=of_change("r1")))
     assert drains.cordoned_for_change(theirs) == ""
 
 

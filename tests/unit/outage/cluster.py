@@ -97,6 +97,8 @@ class LiveCluster:
             notes.update({key: value}) if value is not None else notes.pop(key, None)
         for key, value in (body.get("spec") or {}).items():
             item["spec"].update({key: value}) if value is not None else item["spec"].pop(key, None)
+            if key == "unschedulable" and not value:
+                item["spec"].pop("taints", None)  # as kube-controller-manager does
             manager = {"manager": "daytwo", "operation": "Update", "fieldsV1": {"f:spec": {f"f:{key}": {}}}}
             item["metadata"]["managedFields"] = [manager] if value is not None else []
         return item

@@ -10,7 +10,8 @@ import pytest
 from roles.drain import DrainOptions, chosen_nodes, plan_uncordon, plan_way_back
 from roles.engine.api import Denied, EvictionRefused, Forbidden, Speaker, Unreachable
 from roles.engine.api.errors import by_status
-from roles.engine.outage import CORDON, CORDONED_BY, EVICT, PROVE, SURGE, SURGED_BY
+from roles.engine.outage import CORDON, EVICT, OUTAGE, PROVE, SURGE, SURGED_BY, Mark
+from roles.engine.outage.mark import CORDONED_BY, REBOOT
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import workload
 from tests.unit.outage.test_plan import node
@@ -62,7 +63,7 @@ def test_uncordon_knows_whose_cordon_it_is() -> None:
         ("Node w3", "it is not cordoned")
     ]
     assert {one.path[-1]: one.after for change in plan.actions for one in change.fields} == {
-        "replicas": 1, SURGED_BY: None, "unschedulable": None, CORDONED_BY: None,
+        "replicas": 1, SURGED_BY: None, "unschedulable": None, OUTAGE: None,
     }  # fmt: skip
     assert "kubectl-cordon" in plan_uncordon({"w2": theirs}, [], force=False).refusals[0]
     assert (
@@ -116,6 +117,19 @@ def test_the_way_back_of_a_drain() -> None:
     theirs = plan_way_back(found, {W1: node("w1", manager="kubectl-cordon")})
     assert not theirs.actions and "that cordon stays" in str(theirs.unchanged) and "is gone" in str(theirs.unchanged)
     assert "it is not cordoned" in str(plan_way_back(found, {W1: node("w1")}).unchanged)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_reboot_that_is_not_proven_keeps_its_mark(old: bool) -> None:
+    """So that the next one proves the node. It had the cordon of a drain."""
+    item = node("w1", manager="daytwo")
+    before = {REBOOT: json.dumps({"run": "r2", "boot": "b", "keep": True}), CORDONED_BY: "r1"}
+    item["metadata"]["annotations"] = before if old else {OUTAGE: Mark("r2", "reboot", "b", "r1").text()}
+    (change,) = plan_uncordon({"w1": item}, [], force=False).actions
+    after = {one.path[-1]: one.after for one in change.fields}
+    assert after.pop("unschedulable") is None and after == dict.fromkeys(before if old else ()) | {OUTAGE: Mark("r2", "reboot", "b").text()}
+    found = record(step("Node w1", CORDON, W1, "uid-w1"))
+    assert [one.after for one in plan_way_back(found, {W1: item}).actions] == [change.after]
 
 
 # ---- the answers of the API

@@ -10,29 +10,28 @@ import pytest
 
 from roles.drain import plan_uncordon, plan_way_back
 from roles.drain.back import plan_cordon_again
-from roles.engine.node_changes.change_outage import CHANGE
-from roles.engine.object_changes import ChangedByOthers, NotDone
+from roles.engine.object_changes import ChangedByOthers
 from roles.engine.outage import (
     CORDON,
-    CORDONED_BY,
+    OUTAGE,
     CordonWriter,
     DrainConsents,
     Drainer,
-    NodeOutage,
+    Mark,
     cordon_back,
-    mark,
     node_fate,
     plan_drain,
     reading,
     uncordon_change,
 )
+from roles.engine.outage.mark import CORDONED_BY, parse_mark
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context
-from tests.unit.disruption.world import NOW, budget, deployment, of_status
+from tests.unit.disruption.world import NOW
 from tests.unit.object_changes.test_object_run import Host, host
-from tests.unit.outage.api import ClusterApi, Write
+from tests.unit.outage.api import ClusterApi
 from tests.unit.outage.test_drainer import clock
-from tests.unit.outage.test_plan import node
+from tests.unit.outage.test_plan import cordon, node, of_change
 from tests.unit.outage.test_run import RUN, cluster, drive, refuse_second, told
 
 __all__ = ["clock", "host", "told"]
@@ -41,19 +40,19 @@ OLD, LATER = "r20251224-080000-01d0", "r20260202-000000-cccc"
 W1 = "/api/v1/nodes/w1"
 
 
-def there(who: str, run: str = RUN) -> dict[str, Any]:
-    """The node as it is when a run ends its hold of it."""
+def there(who: str, run: str = RUN, *, old: bool = False) -> dict[str, Any]:
+    """The node as it is when a run ends its hold of it. `old`: with marks as versions of daytwo before wrote them."""
     return {
         "nobody": node("w1"),
-        "nobody, with our mark": node("w1", mark=run),
-        "this run": node("w1", manager="daytwo", mark=run),
-        "an earlier run": node("w1", manager="daytwo", mark=OLD),
-        "a later run": node("w1", manager="daytwo", mark=LATER),
+        "nobody, with our mark": node("w1", mark=run, old=old),
+        "this run": node("w1", manager="daytwo", mark=run, old=old),
+        "an earlier run": node("w1", manager="daytwo", mark=OLD, old=old),
+        "a later run": node("w1", manager="daytwo", mark=LATER, old=old),
         "an administrator": node("w1", manager="kubectl-cordon"),
-        "an administrator, with our mark": node("w1", manager="kubectl-cordon", mark=run),
-        "an administrator beside us": beside(node("w1", manager="daytwo", mark=run)),
+        "an administrator, with our mark": node("w1", manager="kubectl-cordon", mark=run, old=old),
+        "an administrator beside us": beside(node("w1", manager="daytwo", mark=run, old=old)),
         "someone who has removed our mark": node("w1", manager="daytwo"),
-        "someone with a mark of any text": node("w1", manager="daytwo", mark="x" * 200_000),
+        "someone with a mark of any text": node("w1", manager="daytwo", mark="x" * 200_000, old=old),
     }[who]
 
 
@@ -63,17 +62,16 @@ def beside(item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def state(item: dict[str, Any]) -> tuple[bool, str]:
-    return bool(item["spec"].get("unschedulable")), (item["metadata"].get("annotations") or {}).get(CORDONED_BY, "")
+state = cordon
 
 
 FREE, THEIRS = (False, ""), (True, "")
 #: Who has cordoned the node when the run ends; what was there before the run; what is there after its end.
 ENDS = [
-    ("someone with a mark of any text", "", (True, "x" * 200_000)),
+    ("someone with a mark of any text", "", (True, "")),
     ("this run", "", FREE),
     ("this run", OLD, (True, OLD)),
-    ("this run", mark(OLD), (True, mark(OLD))),
+    ("this run", of_change(OLD), (True, of_change(OLD))),
     ("nobody", "", FREE),
     ("nobody", OLD, FREE),
     ("nobody, with our mark", "", FREE),
@@ -91,24 +89,30 @@ ENDS = [
 
 
 def written(item: dict[str, Any], fields: Any) -> tuple[bool, str]:
-    now = dict(zip(("unschedulable", CORDONED_BY), state(item), strict=True)) | {one.path[-1]: one.after for one in fields}
-    return bool(now["unschedulable"]), now[CORDONED_BY] or ""
+    item, after = deepcopy(item), {one.path[-1]: one.after for one in fields}
+    item["spec"]["unschedulable"] = after.pop("unschedulable", item["spec"].get("unschedulable"))
+    notes = {**item["metadata"].get("annotations", {}), **after}
+    return state(
+        {**item, "metadata": {**item["metadata"], "annotations": {name: text for name, text in notes.items() if text is not None}}}
+    )
 
 
 @pytest.mark.parametrize(("who", "before", "after"), ENDS)
-@pytest.mark.parametrize("end", ["halt", "roll-back", "reboot", "change", "killed change, next run"])
-def test_what_was_there_before_a_run_is_there_after_it(who: str, before: str, after: tuple[bool, str], end: str) -> None:
+@pytest.mark.parametrize("end", ["halt", "roll-back", "reboot", "change"])
+@pytest.mark.parametrize("old", [False, True])
+def test_what_was_there_before_a_run_is_there_after_it(who: str, before: str, after: tuple[bool, str], end: str, old: bool) -> None:
     """One table for all ends: a run that halts and a roll-back give back what was there; a reboot, a change, and what a killed change has
     left have taken over no cordon but one that they end, so they never give back one of another run."""
-    ours = mark(RUN) if "change" in end else RUN
-    item = there(who, ours)
+    item = there(who, of_change(RUN) if end == "change" else RUN, old=old)
     if end == "roll-back":
-        fields = (ChangedField(("metadata", "annotations", CORDONED_BY), before or None, RUN),)
+        had = parse_mark(before)
+        changed = (OUTAGE, had.text() if had else None, Mark(RUN).text()) if not old else (CORDONED_BY, before or None, RUN)
+        fields = (ChangedField(("metadata", "annotations", changed[0]), *changed[1:]),)
         done = ChangedObject("Node w1", CORDON, fields, {"path": W1, "uid": "uid-w1"}, "")
         plan = plan_way_back(ObjectsRecord(RUN, "c", "drain", {}, (done,)), {W1: item})
         change = plan.actions[0] if plan.actions else None
     else:
-        change = cordon_back(item, {ours}, before).change
+        change = cordon_back(item, {RUN}, before).change
     assert written(item, change.fields if change else ()) == after
 
 
@@ -162,7 +166,7 @@ def test_a_cordon_that_someone_sets_during_a_drain_stays_when_it_halts(host: Hos
 def test_a_cordon_between_plan_and_run_is_kept_and_gets_no_mark() -> None:
     api, begun = cluster(), list[Any]()
     consents = DrainConsents(seconds=60, allow_unmanaged=True)
-    drainer = Drainer(api.session, plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW), consents, RUN)
+    drainer = Drainer(api.session, plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW), consents, Mark(RUN))
     at_work(api, "kubectl-cordon")
     (step,) = drainer.stages()[0].steps
     assert "kubectl-cordon (Update) has cordoned it since the plan" in step.write(context(begun.append))
@@ -186,37 +190,6 @@ def test_a_node_that_someone_has_uncordoned_is_not_drained(host: Host, told: lis
     api = cluster()
     run = drive(host, api, lambda run, write: at_work(api, None) if write[0] == "create" else None)
     assert "someone has uncordoned w1 meanwhile" in run.halted and state(api.one("Node", "w1")) == FREE
-
-
-# ---- a drain inside another run
-
-
-@pytest.mark.parametrize(("before", "after"), [(OLD, (True, OLD)), (mark(OLD), FREE), ("", FREE)])
-def test_a_drain_inside_a_run_ends_only_what_it_continues(before: str, after: tuple[bool, str]) -> None:
-    """Also a cordon that another operator's drain has set between the plan of the run and its turn."""
-    api = ClusterApi(node("w1", manager="daytwo" if before else "", mark=before), node("w2"))
-    events: list[Any] = []
-    drain = NodeOutage(api.session, "w1", DrainConsents(seconds=60), RUN, CHANGE)
-    drain.take(context(note=events.append))
-    assert state(api.one("Node", "w1")) == (True, before if after[0] else mark(RUN))
-    drain.give_back(context(note=events.append))
-    assert state(api.one("Node", "w1")) == after
-
-
-def test_a_drain_inside_a_run_that_fails_gives_back_what_it_has_taken_over() -> None:
-    api = ClusterApi(
-        node("w1", manager="daytwo", mark=mark(OLD)), node("w2"), *deployment(2, 2), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1))
-    )
-    stops: list[str] = []
-
-    def after(write: Write) -> None:
-        stops.append("the run halts")
-
-    api.after = after
-    drain = NodeOutage(api.session, "w1", DrainConsents(seconds=60), RUN, CHANGE)
-    with pytest.raises(NotDone, match="given back to run"):
-        drain.take(context(stopped=lambda: "".join(stops[:1])))
-    assert state(api.one("Node", "w1")) == (True, mark(OLD)) and not drain.cordoned
 
 
 # ---- uncordon

@@ -19,6 +19,7 @@ from roles.engine.outage import (
     PROVE,
     DrainConsents,
     Drainer,
+    Mark,
     drainer,
     evicting,
     plan_drain,
@@ -55,7 +56,7 @@ class Drain:
         consents = consents or DrainConsents(seconds=60)
         plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
         assert not plan.refusals, plan.refusals
-        self.drainer = Drainer(api.session, plan, consents, RUN)
+        self.drainer = Drainer(api.session, plan, consents, Mark(RUN))
 
     @property
     def steps(self) -> list[ClusterStep]:

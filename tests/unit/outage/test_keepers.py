@@ -289,7 +289,7 @@ def test_a_budget_that_appears_between_two_nodes_is_waited_for(monkeypatch: pyte
     until: list[float] = []
     api.after, api.refuse = after, refuse
     for name in ("w1", "w2"):
-        drain = NodeOutage(api.session, name, DrainConsents(seconds=600), "r1", Purpose("a test"))
+        drain = NodeOutage(api.session, name, DrainConsents(seconds=600), "r1", Purpose("test", "a test"))
         drain.take(context())
         drain.give_back(context())
     assert api.evicted() == ["web-1-0", "db-1-0"]

@@ -11,12 +11,13 @@ from roles.drain.back import plan_uncordon
 from roles.engine.context import Fields
 from roles.engine.object_changes import FieldChange, ObjectPlan
 from roles.engine.outage import (
-    CORDONED_BY,
+    OUTAGE,
     SURGED_BY,
     CordonWriter,
     DrainConsents,
     Drainer,
     EndingWriter,
+    Mark,
     plan_drain,
     reading,
     recorded_surges,
@@ -71,7 +72,7 @@ def drain(api: ClusterApi, run: str, dies_after: int | None = None) -> None:
     record.write(object_record.first_line(RunInfo(run, "", "", "", "", ""), "c", "cp1", "drain", {}, "", ""))
     plan = plan_drain(reading.read_drain(api.session), ["w1"], CONSENTS, NOW)
     assert not plan.refusals, plan.refusals
-    drainer, controllers, before = Drainer(api.session, plan, CONSENTS, run), api.after, len(api.writes)
+    drainer, controllers, before = Drainer(api.session, plan, CONSENTS, Mark(run)), api.after, len(api.writes)
 
     def after(write: Write) -> None:
         controllers(write)
@@ -124,7 +125,7 @@ def left(api: ClusterApi) -> list[str]:
     found = []
     for path, item in api.there.items():
         marks = item["metadata"].get("annotations") or {}
-        found += [f"{path}: {name}" for name in (CORDONED_BY, SURGED_BY, DELETION_COST) if name in marks]
+        found += [f"{path}: {name}" for name in (OUTAGE, SURGED_BY, DELETION_COST) if name in marks]
         found += [f"{path}: cordoned"] if item["spec"].get("unschedulable") else []
     web = api.one("Deployment", "web")["spec"]["replicas"]
     return found + ([f"web has {web} replicas"] if web != 1 else [])

@@ -12,18 +12,21 @@ import pytest
 
 from roles.drain import DrainOptions
 from roles.engine.outage import (
-    CORDONED_BY,
+    OUTAGE,
     SURGED_BY,
     SURGES,
     DrainConsents,
     DrainPlan,
+    Mark,
     cordon_change,
     node_fate,
     plan_drain,
     plan_text,
+    read_mark,
     stays,
 )
 from roles.engine.outage.evicting import eviction
+from roles.engine.outage.mark import CORDONED_BY, parse_mark
 from roles.engine.outage.reading import SCHEDULERS
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
@@ -31,7 +34,8 @@ NONE = DrainConsents()
 ALL = DrainConsents(allow_local_data=True, allow_unmanaged=True)
 
 
-def node(name: str, *, ready: bool = True, manager: str = "", mark: str = "", pods: int = 110) -> dict[str, Any]:
+def node(name: str, *, ready: bool = True, manager: str = "", mark: str = "", pods: int = 110, old: bool = False) -> dict[str, Any]:
+    """`mark`: the run, with " (change)" for a change, or any text; `old`: as versions of daytwo before wrote it."""
     meta: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "labels": {"kubernetes.io/hostname": name}}
     spec: dict[str, Any] = {}
     if manager:
@@ -39,12 +43,23 @@ def node(name: str, *, ready: bool = True, manager: str = "", mark: str = "", po
         spec["taints"] = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
         meta["managedFields"] = [{"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}]
     if mark:
-        meta["annotations"] = {CORDONED_BY: mark}
+        known = parse_mark(mark)
+        meta["annotations"] = {CORDONED_BY: mark} if old else {OUTAGE: known.text() if known else mark}
     status = {
         "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
         "allocatable": {"cpu": "4", "memory": "8Gi", "pods": str(pods), "ephemeral-storage": "10Gi"},
     }
     return {"kind": "Node", "metadata": meta, "spec": spec, "status": status}
+
+
+def of_change(run: str) -> str:
+    """The mark of a change."""
+    return f"{run} (change)"
+
+
+def cordon(item: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether a node is cordoned, and its mark."""
+    return bool((item.get("spec") or {}).get("unschedulable")), str(read_mark(item) or "")
 
 
 NODES = (node("w1"), node("w2"), node("w3"))
@@ -384,11 +399,11 @@ def test_whose_cordon_it_is() -> None:
     assert node_fate(node("w1")).cordon == ""
     ours = node_fate(node("w1", manager="daytwo", mark="r1"))
     assert (ours.cordon, ours.by) == ("ours", "r1")
-    change = cordon_change(ours, "r2")
-    assert change is not None and [one.path[-1] for one in change.fields] == [CORDONED_BY]
+    change = cordon_change(ours, Mark("r2"))
+    assert change is not None and [one.path[-1] for one in change.fields] == [OUTAGE]
     theirs = node_fate(node("w1", manager="kubectl-cordon", mark="r1"))
-    assert theirs.cordon == "theirs" and "kubectl-cordon" in theirs.by and cordon_change(theirs, "r2") is None
-    both = cordon_change(node_fate(node("w1")), "r2")
+    assert theirs.cordon == "theirs" and "kubectl-cordon" in theirs.by and cordon_change(theirs, Mark("r2")) is None
+    both = cordon_change(node_fate(node("w1")), Mark("r2"))
     assert both is not None and len(both.fields) == 2
     assert "that cordon stays" in plan_text(plan(nodes=(node("w1", manager="kubectl-cordon"), node("w2"))))
 

@@ -12,11 +12,12 @@ from pyinfra.api import output
 from roles.drain import DrainRun, plan_way_back
 from roles.drain.run import rows
 from roles.engine.bridge import Fleet
-from roles.engine.outage import CORDONED_BY, EVICT, PROVE, DrainConsents, Drainer, plan_drain, reading
+from roles.engine.outage import EVICT, PROVE, DrainConsents, Drainer, Mark, plan_drain, reading
 from roles.engine.transaction.object_record import parse
 from roles.engine.transaction.record import RunInfo
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
 from tests.unit.object_changes.test_object_run import Host, host, own
+from tests.unit.outage import test_plan
 from tests.unit.outage.api import ClusterApi, Write
 from tests.unit.outage.test_drainer import INNER, clock
 from tests.unit.outage.test_plan import node
@@ -54,7 +55,7 @@ def drive(host: Host, api: ClusterApi, at: Callable[[DrainRun, Write], None] = l
     consents = DrainConsents(seconds=60, allow_unmanaged=True)
     plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
     assert not plan.refusals, plan.refusals
-    drainer = Drainer(api.session, plan, consents, RUN)
+    drainer = Drainer(api.session, plan, consents, Mark(RUN))
     remotes: list[Any] = [host]
     run = DrainRun(INFO, drainer, Fleet(remotes, [], [], remotes), "", keep_cordon=more.get("keep_cordon", False))
     controllers = api.after
@@ -69,8 +70,7 @@ def drive(host: Host, api: ClusterApi, at: Callable[[DrainRun, Write], None] = l
 
 
 def cordon(api: ClusterApi) -> tuple[bool, str]:
-    item = api.one("Node", "w1")
-    return bool(item["spec"].get("unschedulable")), (item["metadata"].get("annotations") or {}).get(CORDONED_BY, "")
+    return test_plan.cordon(api.one("Node", "w1"))
 
 
 def refuse_second(api: ClusterApi) -> None:

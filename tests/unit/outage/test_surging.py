@@ -21,9 +21,8 @@ from roles.engine.outage import (
     PodWorkload,
     doubt,
     end_surges,
-    mark,
     recorded_surges,
-    run_of_mark,
+    run_of,
     surges_in,
 )
 from roles.engine.outage.evicting import Evictor
@@ -33,7 +32,7 @@ from roles.engine.transaction import RunInfo, RunRecord
 from tests.context import context
 from tests.unit.disruption.world import deployment, pod
 from tests.unit.outage.api import ClusterApi, Killed, Write
-from tests.unit.outage.test_plan import node
+from tests.unit.outage.test_plan import node, of_change
 
 RUN = "r20260101-000000-aaaa"
 
@@ -47,7 +46,7 @@ def record(run: str, deployment: str, fields: Sequence[Mapping[str, Any]] = (), 
     """The line of a surge in the operator's record of a run, as it is before the write."""
     made = fields or [{"path": ["metadata", "annotations", SURGED_BY], "before": None, "after": run}]
     about = {"event": "drain", "object": f"pod shop/{deployment}", "what": SURGE, "node": "w1", "uid": f"uid-Deployment-{deployment}"}
-    RunRecord(RunInfo(run_of_mark(run) or run, "", "", "", "", "")).write({**about, "fields": list(made), **more})
+    RunRecord(RunInfo(run_of(run), "", "", "", "", "")).write({**about, "fields": list(made), **more})
 
 
 def surged(api: ClusterApi, run: str, name: str = "web") -> None:
@@ -222,11 +221,11 @@ def test_replicas_that_someone_has_set_since_stay() -> None:
 
 
 def test_what_a_killed_change_left_is_undone_with_its_cordon() -> None:
-    api = cluster(by=mark(RUN))
-    surged(api, mark(RUN))
+    api = cluster(by=of_change(RUN))
+    surged(api, of_change(RUN))
     noted: list[Mapping[str, Any]] = []
     api.after = lambda write: check(api)
-    said = Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(context(note=noted.append))
+    said = Leftover(api.session, "w1", "w1", RUN).uncordon(context(note=noted.append))
     assert state(api) == AS_BEFORE and not api.one("Node", "w1")["spec"].get("unschedulable")
     assert "ended the surge of Deployment shop/web" in said and [one["event"] for one in noted] == ["end surge", "uncordon"]
 
@@ -238,6 +237,6 @@ def check(api: ClusterApi) -> None:
 
 def test_a_node_that_another_run_has_cordoned_since_is_left_as_it_is() -> None:
     api = cluster(by="r9")
-    surged(api, mark(RUN))
-    assert "run r9 has taken its cordon over" in Leftover(api.session, "w1", "w1", mark(RUN)).uncordon(context())
+    surged(api, of_change(RUN))
+    assert "run r9 has taken its cordon over" in Leftover(api.session, "w1", "w1", RUN).uncordon(context())
     assert state(api) == AS_BEFORE, "its run is over all the same"

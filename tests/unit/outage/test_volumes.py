@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roles.engine.disruption import budget_states, lint
-from roles.engine.outage import DrainConsents, DrainPlan, drainer, plan_text
+from roles.engine.outage import DrainConsents, DrainPlan, Mark, drainer, plan_text
 from roles.engine.outage.volumes import EFFECTS, not_detached
 from roles.engine.placement import Move, attachments
 from tests.context import context
@@ -213,7 +213,7 @@ def test_what_a_replacement_waits_for() -> None:
 def test_the_run_moves_them_together_and_says_what_is_still_attached(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LiveCluster(monkeypatch, *NODES[:2], *SHARERS, *DATA)
     found = plan(*SHARERS, *DATA, nodes=TWO)
-    run = drainer.Drainer(cluster.session, found, DrainConsents(), "r1")
+    run = drainer.Drainer(cluster.session, found, DrainConsents(), Mark("r1"))
     (wave,) = found.waves
     moved = [step for stage in run.stages() for step in stage.steps if step.action == drainer.EVICT]
     assert len(moved) == len(wave) == 2
@@ -247,7 +247,7 @@ def test_what_has_no_volume_attachment_is_in_the_status_of_its_node(monkeypatch:
     )
     found = plan(*items, nodes=TWO)
     cluster = LiveCluster(monkeypatch, *NODES[:2], *items)
-    run = drainer.Drainer(cluster.session, found, DrainConsents(), "r1")
+    run = drainer.Drainer(cluster.session, found, DrainConsents(), Mark("r1"))
     moved = [step for stage in run.stages() for step in stage.steps if step.action == drainer.EVICT]
     cluster.node("w1")["spec"]["unschedulable"] = True
     for step in moved:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from roles.engine.outage import OUTAGE, Mark
 from roles.engine.rollout import Pace
-from roles.reboot.emptying import plan_drains
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import MARK, Mark, RebootPlan, order
+from roles.reboot.plan import RebootPlan, order, plan_drains
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
 from tests.unit.outage.test_plan import node, single, spread
 from tests.unit.reboot import test_plan
@@ -57,8 +57,11 @@ def test_cordons_of_an_earlier_run_are_gone_by_then_and_others_stay() -> None:
     left, kept = node("w2", manager="daytwo", mark=RUN), node("w1", manager="daytwo", mark="r1")
     web = [W[0], left, *deployment(1, 1)]
     assert judged(*web, hosts="w1")[1]
-    marked = {**left, "metadata": {**left["metadata"], "annotations": {**left["metadata"]["annotations"], MARK: Mark(RUN, OLD).text()}}}
-    text, refusals = judged(*web, hosts="w1", plans=[test_plan.plan(candidate_of(marked))])
+    marked = {
+        **left,
+        "metadata": {**left["metadata"], "annotations": {**left["metadata"]["annotations"], OUTAGE: Mark(RUN, "reboot", OLD).text()}},
+    }
+    text, refusals = judged(W[0], marked, *deployment(1, 1), hosts="w1", plans=[test_plan.plan(candidate_of(marked))])
     assert refusals == [] and f"Node w2: cordoned already by run {RUN}: this run takes it over and continues" in text
     text, refusals = judged(kept, W[1], *deployment(1, 1), plans=[test_plan.plan(candidate_of(kept))], hosts="")
     assert refusals == [] and "that cordon stays, also at the end" in text

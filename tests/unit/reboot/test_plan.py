@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from roles.engine.outage import OUTAGE, Mark, read_mark
+from roles.engine.outage.mark import CORDONED_BY, REBOOT
 from roles.engine.rollout import Pace
 from roles.reboot.facts import Boot, BootFacts, BootUnit
 from roles.reboot.plan import (
-    MARK,
     WITHOUT_EFFECT,
     Candidate,
     Expected,
-    Mark,
     RebootPlan,
     brought_back,
     clock_problem,
     expected_pods,
     order,
     plan_node,
-    read_mark,
     unready_pods,
 )
 from tests.unit.outage.test_plan import node as cordoned
@@ -37,7 +37,7 @@ AT_BOOT = {
 
 
 def node(name: str, mark: str | None = None) -> dict[str, Any]:
-    return {"metadata": {"name": name, "uid": f"u-{name}", "annotations": {MARK: mark} if mark else {}}}
+    return {"metadata": {"name": name, "uid": f"u-{name}", "annotations": {OUTAGE: mark} if mark else {}}}
 
 
 def candidate(host: str = "w1", mark: str | None = None, control_plane: bool = False, **changed: Any) -> Candidate:
@@ -71,16 +71,16 @@ def test_a_node_that_does_not_need_it() -> None:
 
 
 def test_what_an_earlier_run_left() -> None:
-    mark = Mark(RUN, OLD).text()
-    assert read_mark(node("w1", mark)) == Mark(RUN, OLD)
+    mark = Mark(RUN, "reboot", OLD).text()
+    assert read_mark(node("w1", mark)) == Mark(RUN, "reboot", OLD)
     # Its drain was cut short.
     assert plan(candidate(mark=mark, signs=ASKS)).what == "reboot"
     released = plan(candidate(mark=mark))
     assert released.what == "release" and RUN in released.why
     # It has rebooted since; that it needs one again is for the next run.
-    finished = plan(candidate(mark=Mark(RUN, NEW).text(), signs=ASKS))
+    finished = plan(candidate(mark=Mark(RUN, "reboot", NEW).text(), signs=ASKS))
     assert finished.what == "finish" and RUN in finished.why and not finished.refusals
-    assert plan(replace(candidate(mark=Mark(RUN, NEW).text()), chosen=False)).what == "none"
+    assert plan(replace(candidate(mark=Mark(RUN, "reboot", NEW).text()), chosen=False)).what == "none"
 
 
 @pytest.mark.parametrize("text", ["", "x", "7", "[]", "{}", '{"run": "r"}', "null", '"x"'])
@@ -170,27 +170,40 @@ def orders(plans: list[RebootPlan], pace: str = "1") -> list[tuple[list[str], in
 def test_what_was_left_then_a_canary_then_workers_then_control_plane_with_the_locks_host_last() -> None:
     plans = [plan(candidate(name, control_plane=True, signs=ASKS)) for name in ("cp1", "cp2", "cp3")]
     plans += [plan(candidate(name, signs=ASKS)) for name in ("w1", "w2", "w3", "w4")]
-    plans += [plan(candidate("w5", mark=Mark(RUN, NEW).text())), plan(candidate("w6")), plan(candidate("w7", mark=Mark(RUN, OLD).text()))]
+    plans += [
+        plan(candidate("w5", mark=Mark(RUN, "reboot", NEW).text())),
+        plan(candidate("w6")),
+        plan(candidate("w7", mark=Mark(RUN, "reboot", OLD).text())),
+    ]
     workers = [(["w5"], 1, False), (["w7"], 1, False), (["w1"], 1, True)]
     assert orders(plans, "50%") == [*workers, (["w2", "w3", "w4"], 2, False), (["cp2"], 1, False), (["cp3"], 1, False), (["cp1"], 1, False)]
     assert orders(plans[:1]) == [(["cp1"], 1, False)] and orders([plan(candidate("w6"))]) == []
 
 
-def test_nodes_that_earlier_runs_left_cordoned_are_back_when_others_are_drained() -> None:
-    """The mark of the cordon decides whose it is: also a drain may have cordoned the node since, or a run that continued another one."""
-    cordons = {
-        "left": (Mark(RUN, NEW), "daytwo", RUN), "continued": (Mark("r1", NEW, of=RUN), "daytwo", RUN),
-        "drained": (Mark(RUN, NEW), "daytwo", "r2"), "theirs": (Mark(RUN, NEW), "kubectl-cordon", RUN),
-        "before": (Mark(RUN, NEW, keep=True), "daytwo", "r2"), "uncordoned": (Mark(RUN, NEW), "", ""),
-    }  # fmt: skip
+@pytest.mark.parametrize("old", [False, True])
+def test_nodes_that_earlier_runs_left_cordoned_are_back_when_others_are_drained(old: bool) -> None:
+    """The mark decides whose the cordon is: a drain may have cordoned the node before. `old`: as versions of daytwo before marked it."""
     plans = []
-    for name, (mark, manager, by) in cordons.items():
-        item = cordoned(name, manager=manager, mark=by)
-        item["metadata"].setdefault("annotations", {})[MARK] = mark.text()
+    for name, (manager, keep) in {
+        "left": ("daytwo", ""),
+        "kept": ("daytwo", "r2"),
+        "theirs": ("kubectl-cordon", ""),
+        "free": ("", ""),
+    }.items():
+        item = cordoned(name, manager=manager)
+        before = {REBOOT: json.dumps({"run": RUN, "boot": NEW, "keep": bool(keep)}), CORDONED_BY: keep or RUN}
+        item["metadata"]["annotations"] = before if old else {OUTAGE: Mark(RUN, "reboot", NEW, keep).text()}
         plans.append(plan(replace(candidate(name), node=item)))
-    assert brought_back([*plans, plan(candidate("other", signs=ASKS))]) == {"left", "continued"}
-    assert [one.name for one in plans if one.keep] == ["drained", "theirs", "before"]
-    assert read_mark(plans[1].candidate.node) == Mark("r1", NEW, of=RUN)
+        assert read_mark(item) == Mark(RUN, "reboot", NEW, keep)
+    assert brought_back([*plans, plan(candidate("other", signs=ASKS))]) == {"left"}
+    assert [one.name for one in plans if one.cordon.cordon == "theirs"] == ["kept", "theirs"]
+
+
+def test_a_reboot_that_another_one_took_over_without_its_cordon() -> None:
+    """As versions of daytwo before marked it."""
+    item = cordoned("w1", manager="daytwo")
+    item["metadata"]["annotations"] = {REBOOT: json.dumps({"run": "r1", "boot": NEW, "of": RUN}), CORDONED_BY: RUN}
+    assert read_mark(item) == Mark("r1", "reboot", NEW) and plan(replace(candidate("w1"), node=item)).cordon.cordon == "ours"
 
 
 # ---- proof

@@ -16,14 +16,14 @@ from roles.engine import timeouts
 from roles.engine.bridge.hosts import Answer, RemoteError
 from roles.engine.context import Fields, StepContext
 from roles.engine.object_changes import NotDone, RevertFailed, Undone
+from roles.engine.outage import OUTAGE, CordonBack, Mark, Purpose, read_mark
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.rollout.lock import Locked
 from roles.reboot import facts
-from roles.reboot.emptying import write_mark
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import parse_facts
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import MARK, WITHOUT_EFFECT, Candidate, Mark, RebootPlan, plan_node, read_mark
+from roles.reboot.plan import WITHOUT_EFFECT, Candidate, RebootPlan, plan_node
 from roles.reboot.rebooting import NodeReboots
 from tests.context import context
 from tests.unit.clock import Clock
@@ -145,19 +145,26 @@ class Node:
 
     # ---- its drain
 
-    def drain(self, node: str, context: Any, runs: Any) -> str:
+    def outage(self, session: Any, name: str, consents: Any, run: str, purpose: Purpose, *, boot: str, limit: Any) -> Any:
+        def take(context: Any) -> str:
+            self.annotations[OUTAGE] = Mark(run, purpose.name, boot).text()
+            return self.drain()
+
+        return SimpleNamespace(take=take)
+
+    def drain(self) -> str:
         self.log.append("drain")
         if self.drains:
             raise self.drains
         return "2 pods moved"
 
-    def free(self, node: Any, runs: Any, mark: Mark | None, context: Any) -> str:
+    def give_back(self, session: Any, node: str, left: str, runs: Any, context: Any) -> tuple[str, CordonBack]:
         assert RUN in runs
-        self.log += [*([f"end surges of {mark.run}"] if mark else []), "uncordon"]
+        self.log += [*([f"end surges of {left}"] if left else []), "uncordon"]
         if self.uncordons:
             raise self.uncordons
-        write_mark(self, "/nodes/w1", "u1", None)  # type: ignore[arg-type]
-        return "; ".join([*(["ended the surge of Deployment shop/web"] if mark else []), "uncordoned"])
+        self.annotations.pop(OUTAGE, None)
+        return "ended the surge of Deployment shop/web" if left else "", CordonBack(done="uncordoned")
 
     # ---- its cluster
 
@@ -178,6 +185,10 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     clock = Clock()
     monkeypatch.setattr(timeouts, "time", clock)
     monkeypatch.setattr("roles.reboot.rebooting.node_lease", lambda api, name: None)
+    # The session of these tests is the node itself.
+    monkeypatch.setattr("roles.reboot.rebooting.RunLimit", lambda session: None)
+    monkeypatch.setattr("roles.reboot.rebooting.NodeOutage", lambda session, *args, **more: session.outage(session, *args, **more))
+    monkeypatch.setattr("roles.reboot.rebooting.end_outage", lambda session, *args: session.give_back(session, *args))
     yield Node(clock)
 
 
@@ -190,7 +201,7 @@ def plan(node: Node, **static: str) -> RebootPlan:
 
 def step(node: Node, planned: RebootPlan | None = None, **options: Any) -> tuple[ClusterStep, NodeReboots]:
     world: Any = node
-    reboots = NodeReboots(world, world, {"w1": world}, {}, world, Options(**options), RebootOptions(reboot_timeout=300))
+    reboots = NodeReboots(world, world, {"w1": world}, {}, Options(**options), RebootOptions(reboot_timeout=300))
     return reboots.step(planned or plan(node), canary=True), reboots
 
 
@@ -214,18 +225,14 @@ def outcome(node: Node, **options: Any) -> tuple[str, str]:
 
 def test_a_node_is_marked_emptied_rebooted_proven_and_uncordoned(node: Node) -> None:
     proof = carried_out(node)
-    assert [word for word in node.log if word != "drop"] == ["begin", "mark", "drain", "hold", "order", "hold", "uncordon", "unmark"]
+    assert [word for word in node.log if word != "drop"] == ["begin", "drain", "hold", "order", "hold", "uncordon"]
     assert "back after 4" in proof and "boot 11111111" in proof and proof.endswith("uncordoned")
     assert not node.annotations
 
 
-def test_the_mark_says_which_boot_ends_and_whose_cordon_it_was(node: Node) -> None:
-    cordoned = {**node.node(), "spec": {"unschedulable": True}}
-    made, _ = step(node, replace(plan(node), candidate=replace(plan(node).candidate, node=cordoned)))
+def test_the_mark_says_which_boot_ends(node: Node) -> None:
     node.stays_down = True
-    with pytest.raises(NotDone):
-        made.write(in_run(node))
-    assert read_mark(node.node()) == Mark(RUN, OLD, keep=True)
+    assert outcome(node)[0] == "failed" and read_mark(node.node()) == Mark(RUN, "reboot", OLD)
 
 
 def test_a_lost_answer_to_the_order_is_repeated_until_it_shows(node: Node) -> None:
@@ -261,7 +268,7 @@ def test_a_control_plane_that_ended_for_nothing_serves_again_before_its_node_is_
     made, _ = step(away, plan(away, kube_apiserver=SERVER))
     with pytest.raises(RevertFailed, match=r"did not reboot; it may still be cordoned .*etcd has no quorum"):
         made.write(in_run(node))
-    assert "uncordon" not in away.log and MARK in away.annotations
+    assert "uncordon" not in away.log and OUTAGE in away.annotations
 
 
 def test_a_shutdown_that_ends_the_units_order_is_no_refusal(node: Node) -> None:
@@ -288,7 +295,7 @@ def test_after_a_take_over_the_cordon_and_the_mark_stay(node: Node, since: str) 
     how, why = outcome(node)
     assert "another run has held this cluster's lock" in why and "the same command, run again" in why
     assert how == (RevertFailed.outcome if since == "drain" else "failed")
-    assert "uncordon" not in node.log and MARK in node.annotations
+    assert "uncordon" not in node.log and OUTAGE in node.annotations
 
 
 def test_a_run_that_halts_orders_no_reboot(node: Node) -> None:
@@ -301,7 +308,7 @@ def test_a_node_that_does_not_come_back_stays_cordoned_and_the_runbook_is_named(
     node.stays_down = True
     how, why = outcome(node)
     assert how == "failed" and "not back after 300 s" in why and "unreachable" in why and "docs/runbooks/reboot.md" in why
-    assert "uncordon" not in node.log and MARK in node.annotations
+    assert "uncordon" not in node.log and OUTAGE in node.annotations
 
 
 @pytest.mark.parametrize(
@@ -319,7 +326,7 @@ def test_what_is_not_proven_stays_cordoned(node: Node, what: str, value: Any, wo
         assert "clock +90.0 s" in carried_out(node)
         return
     how, why = outcome(node)
-    assert how == "failed" and words in why and "uncordon" not in node.log and MARK in node.annotations
+    assert how == "failed" and words in why and "uncordon" not in node.log and OUTAGE in node.annotations
 
 
 def test_with_consent_pods_that_stay_unready_do_not_count(node: Node) -> None:
@@ -331,19 +338,19 @@ def test_with_consent_pods_that_stay_unready_do_not_count(node: Node) -> None:
 
 
 def test_a_second_run_finishes_what_the_first_left(node: Node) -> None:
-    node.annotations[MARK] = Mark(RUN, OLD).text()
+    node.annotations[OUTAGE] = Mark(RUN, "reboot", OLD).text()
     node.boot = NEW
     made, _ = step(node)
     assert made.action == "finish" and made.write(in_run(node)).endswith("ended the surge of Deployment shop/web; uncordoned")
     assert node.orders == 0 and "drain" not in node.log and not node.annotations
     # While the node still has the mark that leads to the surge.
-    assert node.log[-3:] == [f"end surges of {RUN}", "uncordon", "unmark"]
+    assert node.log[-2:] == [f"end surges of {RUN}", "uncordon"]
 
 
 def test_a_node_back_on_its_old_kernel_halts_the_run_and_is_free(node: Node) -> None:
     node.more = [f"installed {field('6.1.0-20-amd64')} yes"]
     how, why = outcome(node)
-    assert how == "failed" and node.log[-3:] == ["uncordon", "unmark", "mark"] and MARK not in node.annotations
+    assert how == "failed" and node.log[-2:] == ["uncordon", "mark"] and OUTAGE not in node.annotations
     assert node.annotations == {WITHOUT_EFFECT: f"{RUN} {NEW} 6.1.0-20-amd64"} and "does not reboot it again without force=true" in why
     assert "it is well and uncordoned, but the reboot did not do its work: kernel 6.1.0-20-amd64 is installed, 6.1.0-18-amd64 runs" in why
     assert "its boot loader chose the old kernel" in why

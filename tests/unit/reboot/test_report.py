@@ -34,7 +34,7 @@ def test_each_node_with_what_becomes_of_it_and_why(monkeypatch: pytest.MonkeyPat
         monkeypatch,
         *(plan(one) for one in nodes),
         plan(candidate("w4", signs={"reboot-required": False})),
-        plan(candidate("w5", mark=Mark(RUN, NEW).text())),
+        plan(candidate("w5", mark=Mark(RUN, "reboot", NEW).text())),
         plan(candidate("cp1", control_plane=True, signs=ASKS)),
     )
     assert "Plan of run r2: 4 nodes to reboot, of 6" in text
