@@ -29,28 +29,8 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
     Data keys: `format` (text, json, html), `output` (a file on the operator's machine; without it, standard output has only the
     document) and `target_version` (v1.37: what an upgrade would remove or lock).
     """
-    catalogue = load()
     seen = collect(fleet, with_order=options.format != "text")
-    found = report(
-        seen.views,
-        seen.desired,
-        seen.lasting,
-        catalogue,
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-        target=options.target_version,
-        drifts=seen.resized,
-        disruption=seen.disruption,
-        autoscalers=seen.autoscalers,
-        orders=seen.orders,
-        held=seen.held,
-        obstacles=seen.obstacles,
-        requests=seen.requests,
-        unfit=seen.unfit,
-        foreign=seen.foreign,
-        etcd=seen.etcd,
-        not_known=seen.not_known,
-        failures=seen.failures,
-    )
+    found = report(seen, load(), made=datetime.now(UTC).isoformat(timespec="seconds"), target=options.target_version)
     _write(options, found, page.page(found, seen.orders) if options.format == "html" else "")
     if found.failures:
         raise bridge.refuse("not all nodes could be read:", found.failures)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from roles import pod_resize
+from roles.audit import next_start, paired, resized, trust
 from roles.audit.certificates import REQUESTS, NodeCertificate, read_certificates
 from roles.audit.drift import HostDesired
-from roles.audit.next_start import read_obstacles
-from roles.audit.paired import read_mismatches
+from roles.audit.examine import Collected
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
-from roles.engine.api import Api, ApiError, ApiFailure, EtcdError, EtcdHealth, GateMetric, list_objects
-from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, any_autoscaler, look_at, managers_of
+from roles.engine.api import Api, ApiError, ApiFailure, EtcdError, GateMetric, list_objects
+from roles.engine.autoscaling import any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import budget_states, cluster_time, lint, read_lint
 from roles.engine.findings import Finding
-from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.outage import read_places, with_places
-from roles.engine.pairs import Mismatch
 from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, with_versions
 from roles.engine.starting import Cause, Obstacle
 from roles.engine.transaction import Refusal
@@ -32,29 +30,6 @@ from roles.kubelet_config.model import read_fields
 T = TypeVar("T")
 
 
-@dataclass
-class Collected:
-    """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined;
-    `held`: the certificates of each host; `obstacles`: to the next start of a node, and to new pods; `requests`: for certificates;
-    `unfit`: settings that do not fit each other; `foreign`: hosts that claim what they are not; `etcd`: None if it could not be asked."""
-
-    views: list[View] = field(default_factory=list)
-    desired: dict[str, HostDesired] = field(default_factory=dict)
-    lasting: StoredSettings | None = None
-    resized: list[pod_resize.Drift] = field(default_factory=list)
-    disruption: list[Finding] = field(default_factory=list)
-    autoscalers: list[JudgedAutoscaler | JudgedVertical] = field(default_factory=list)
-    orders: list[NodeOrder] = field(default_factory=list)
-    held: dict[str, tuple[NodeCertificate, ...]] = field(default_factory=dict)
-    obstacles: list[Obstacle] = field(default_factory=list)
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    unfit: list[Mismatch] = field(default_factory=list)
-    foreign: list[Refusal] = field(default_factory=list)
-    etcd: EtcdHealth | EtcdError | None = None
-    failures: list[str] = field(default_factory=list)
-    not_known: list[str] = field(default_factory=list)
-
-
 def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     """Read the nodes of the run, in the inventory's order. `with_order`: also the eviction order of their pods."""
     found = Collected(failures=[f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable])
@@ -63,6 +38,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     seen = fleet.each([*fleet.targets, *helpers], lambda remote: view(look(remote, wanted), _groups(remote)), doing="read")
     cluster = Cluster()
     views: dict[str, View] = {}
+    foreign: list[Refusal] = []
     for remote in (*fleet.targets, *helpers):
         one = seen[remote.name]
         if isinstance(one, Exception):
@@ -74,14 +50,14 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
         cluster.add(remote, one.seen, dict(one.components))
         claimed = claims(remote, one.components)
         if remote in fleet.targets:
-            found.foreign += claimed
+            foreign += claimed
             views[remote.name] = one
             found.desired[remote.name] = _desired(remote)
     cluster = cluster.kept()
     made, not_theirs = _with_versions(fleet, cluster, views)
-    claiming = {one.host for one in found.foreign}
+    claiming = {one.host for one in foreign}
     found.views += [one.as_worker() if one.host in claiming else one for one in made]
-    found.foreign += not_theirs.values()
+    found.findings += trust.identities([*foreign, *not_theirs.values()])
     _ask(fleet, cluster, found, with_order, not_theirs)
     _certificates(fleet, found)
     return found
@@ -139,11 +115,14 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool, not
     except (ApiFailure, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     try:
-        found.etcd = cluster.etcd_health()
+        found.findings += trust.members(cluster.etcd_health())
     except EtcdError as error:
-        found.etcd = None if error.unproven else error
-        found.not_known += [str(error)] if error.unproven else []
-    found.unfit, unread = read_mismatches(fleet, cluster, found.views)
+        if error.unproven:
+            found.not_known.append(str(error))
+        else:
+            found.findings += trust.members(error)
+    unfit, unread = paired.read_mismatches(fleet, cluster, found.views)
+    found.findings += paired.findings(unfit)
     found.not_known += unread
     _workloads(api, cluster, found)
     _autoscalers(api, cluster, found)
@@ -157,7 +136,7 @@ def _certificates(fleet: Fleet, found: Collected) -> None:
     remotes = [remote for remote in fleet.targets if remote.name in by_host]
 
     def read_both(remote: Remote) -> tuple[tuple[NodeCertificate, ...], tuple[Obstacle, ...] | None]:
-        return read_certificates(remote, by_host[remote.name]), read_obstacles(remote, by_host[remote.name])
+        return read_certificates(remote, by_host[remote.name]), next_start.read_obstacles(remote, by_host[remote.name])
 
     for host, read in fleet.each(remotes, read_both).items():
         if isinstance(read, RemoteError):
@@ -166,7 +145,7 @@ def _certificates(fleet: Fleet, found: Collected) -> None:
             raise read
         else:
             found.held[host], obstacles = read
-            found.obstacles += obstacles or ()
+            found.findings += next_start.findings(obstacles or ())
             found.not_known += [f"{host}: {one.why}" for one in obstacles or () if one.cause is Cause.unproven]
             if obstacles is None:
                 found.not_known.append(f"{host}: whether its kubelet would start again, and new pods start: it gave no whole answer")
@@ -180,23 +159,25 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
         found.not_known.append(f"pods that differ from their template, and disruption: {error}")
         return
     try:
-        found.resized = pod_resize.find(objects)
+        found.findings += resized.findings(pod_resize.find(objects))
     except ValueError as error:
         found.not_known.append(f"pods that differ from their template: {error}")
     try:
         found.requests = list_objects(api, REQUESTS)
     except (ApiError, RemoteError) as error:
         found.not_known.append(f"requests for certificates: {error}")
+    listed: list[Finding] = []
     try:
         live, problems = read_lint(api, objects)
         now = cluster_time(api)
         states = budget_states(live, now)
-        found.disruption = lint(live, states, now)
+        listed = lint(live, states, now)
         found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
-        found.disruption, not_known = with_places(found.disruption, read_places(api, live, cluster), states, now)
+        listed, not_known = with_places(listed, read_places(api, live, cluster), states, now)
         found.not_known += not_known
     except (ApiError, RemoteError, ValueError) as error:
         found.not_known.append(f"disruption: {error}")
+    found.findings += listed
 
 
 def _autoscalers(api: Api, cluster: Cluster, found: Collected) -> None:
@@ -204,7 +185,7 @@ def _autoscalers(api: Api, cluster: Cluster, found: Collected) -> None:
     try:
         if any_autoscaler(api):
             seen = look_at(api, cluster, managers_of({one.host: one.components for one in found.views}))
-            found.autoscalers = list(seen.all)
+            found.findings += (problem for one in seen.all for problem in one.problems)
             found.not_known += [f"autoscalers: {text}" for text in seen.not_known]
     except (ApiFailure, RemoteError, ValueError) as error:
         found.not_known.append(f"autoscalers: {error}")

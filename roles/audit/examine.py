@@ -3,75 +3,59 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from roles.audit import certificates, configmaps, drift, idle, next_start, paired, resized, stale, strays, trust, versions
+from roles.audit import certificates, configmaps, drift, idle, stale, strays, versions
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, FindingReport, NodeReport, Report, Source, in_order
 from roles.audit.rules import AuditRule
 from roles.audit.view import View, flat
-from roles.engine.api import EtcdError, EtcdHealth
-from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.findings import Finding, Place
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
-from roles.engine.pairs import Mismatch
-from roles.engine.starting import Obstacle
-from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
-from roles.pod_resize import Drift
 
 
-def report(
-    views: Sequence[View],
-    desired: Mapping[str, HostDesired],
-    lasting: StoredSettings | None,
-    catalogue: Catalogue,
-    *,
-    made: str,
-    target: int | None = None,
-    drifts: Sequence[Drift] = (),
-    disruption: Sequence[Finding] = (),
-    autoscalers: Sequence[JudgedAutoscaler | JudgedVertical] = (),
-    orders: Sequence[NodeOrder] = (),
-    held: Mapping[str, Sequence[certificates.NodeCertificate]] | None = None,
-    obstacles: Sequence[Obstacle] = (),
-    requests: Sequence[Mapping[str, Any]] = (),
-    unfit: Sequence[Mismatch] = (),
-    foreign: Sequence[Refusal] = (),
-    etcd: EtcdHealth | EtcdError | None = None,
-    not_known: Sequence[str] = (),
-    failures: Sequence[str] = (),
-) -> Report:
-    """All findings of all nodes. `desired` and `held`, the certificates, by host; `made`: when, RFC 3339; `target`: the minor of the
-    planned upgrade; `requests`: for certificates; `foreign`: hosts that claim what they are not."""
-    found = [*trust.identities(foreign), *trust.members(etcd)]
-    for view in views:
-        found += _of_node(view, desired.get(view.host, HostDesired()), catalogue, target)
-    found += drift.siblings(views)
-    found += next_start.findings(obstacles)
-    if lasting is not None:
-        found += configmaps.findings(lasting, views, catalogue, target)
-    found += resized.findings(drifts)
-    found += disruption
-    found += (one for judged in autoscalers for one in judged.problems)
-    found += paired.findings(unfit)
-    now, held = moment(made) or EARLIEST, held or {}
-    for host, own in held.items():
+@dataclass
+class Collected:
+    """All that was read. `desired`: by host; `held`: the certificates of each host; `requests`: for certificates; `findings`: of what is no
+    view; `failures`: nodes that could not be read; `not_known`: what else could not be determined."""
+
+    views: list[View] = field(default_factory=list)
+    desired: dict[str, HostDesired] = field(default_factory=dict)
+    lasting: StoredSettings | None = None
+    orders: list[NodeOrder] = field(default_factory=list)
+    held: dict[str, tuple[certificates.NodeCertificate, ...]] = field(default_factory=dict)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    not_known: list[str] = field(default_factory=list)
+
+
+def report(seen: Collected, catalogue: Catalogue, *, made: str, target: int | None = None) -> Report:
+    """All findings of all nodes. `made`: when, RFC 3339; `target`: the minor of the planned upgrade."""
+    found = [*seen.findings, *drift.siblings(seen.views)]
+    for view in seen.views:
+        found += _of_node(view, seen.desired.get(view.host, HostDesired()), catalogue, target)
+    if seen.lasting is not None:
+        found += configmaps.findings(seen.lasting, seen.views, catalogue, target)
+    now = moment(made) or EARLIEST
+    for host, own in seen.held.items():
         found += certificates.findings(host, own, now)
-    found += certificates.waiting(requests, now, certificates.serving(views, held))
+    found += certificates.waiting(seen.requests, now, certificates.serving(seen.views, seen.held))
     return Report(
         made=made,
         target_version=None if target is None else f"v1.{target}",
-        nodes=tuple(_node(view, held.get(view.host, ())) for view in views),
-        configmaps=configmaps.settings(lasting) if lasting else (),
-        findings=in_order(map(FindingReport.of, found), [view.host for view in views]),
-        eviction=tuple(order_as_json(order) for order in orders),
-        not_known=tuple(dict.fromkeys([*not_known, *_not_known(views, catalogue)])),
-        failures=tuple(failures),
+        nodes=tuple(_node(view, seen.held.get(view.host, ())) for view in seen.views),
+        configmaps=configmaps.settings(seen.lasting) if seen.lasting else (),
+        findings=in_order(map(FindingReport.of, found), [view.host for view in seen.views]),
+        eviction=tuple(map(order_as_json, seen.orders)),
+        not_known=tuple(dict.fromkeys([*seen.not_known, *_not_known(seen.views, catalogue)])),
+        failures=tuple(seen.failures),
     )
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.audit.drift import HostDesired
-from roles.audit.examine import report
+from roles.audit.examine import Collected, report
 from roles.audit.model import FindingReport, Report
 from roles.audit.view import View, view
 from roles.engine.api.metrics import GateMetric
@@ -119,9 +118,7 @@ def many(count: int = 300) -> tuple[Report, list[order.NodeOrder]]:
             changes["needs_reload"] = "yes"
         views.append(make(host, **changes, configuration=configuration))
     orders = [_order(view.host, number) for number, view in enumerate(views)]
-    found = report(
-        views, {view.host: HostDesired() for view in views}, None, load(), made=MADE, target=37, orders=orders, not_known=(), failures=()
-    )
+    found = report(Collected(views, orders=orders), load(), made=MADE, target=37)
     return found, orders
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.audit import configmaps, drift, stale, strays, text, versions
+from roles.audit import configmaps, drift, resized, stale, strays, text, versions
 from roles.audit.drift import HostDesired
-from roles.audit.examine import report
+from roles.audit.examine import Collected, report
 from roles.audit.model import FindingReport
 from roles.audit.view import View
 from roles.engine.disruption import DisruptionRule
@@ -53,7 +53,7 @@ def one(found: Iterable[FindingReport]) -> FindingReport:
 def test_a_clean_cluster_has_no_findings() -> None:
     views = [make("cp1", groups=("control_plane",), **control_plane()), make("w1"), make("w2")]
     desired = {view.host: HostDesired(read_gates(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
-    found = report(views, desired, _lasting(), load(), made=MADE, target=37)
+    found = report(Collected(views, desired, _lasting()), load(), made=MADE, target=37)
     assert found.findings == () and found.code == 0
 
 
@@ -63,7 +63,7 @@ def test_a_clean_cluster_has_no_findings() -> None:
 @pytest.mark.parametrize(("severity", "code"), [("critical", 2), ("warning", 2), ("note", 0)])
 def test_a_note_about_disruption_does_not_count(severity: Any, code: int) -> None:
     problem = DisruptionRule.UNPROTECTED.found(("Deployment kube-system/coredns",), "2 pods, and no budget", "create one", severity)
-    made = report([make("w1")], {}, None, load(), made=MADE, disruption=[problem])
+    made = report(Collected([make("w1")], findings=[problem]), load(), made=MADE)
     assert len(made.findings) == 1 and made.code == code
 
 
@@ -75,7 +75,7 @@ def test_pods_that_differ_from_their_template_are_findings_of_the_cluster() -> N
     large = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
     pods = (("shop/web-1", large), ("shop/web-2", large), ("shop/web-3", {}))
     drifts = [Drift("Deployment", "shop", "web", "app", small, pods), Drift("Job", "shop", "sum", "sum", small, pods[:1])]
-    made = report([make("w1")], {}, None, load(), made=MADE, drifts=drifts)
+    made = report(Collected([make("w1")], findings=[*resized.findings(drifts)]), load(), made=MADE)
     assert made.code == 2 and of(made.findings) == [("warning", "resize", None, None)] * 2
     web = made.findings[0]
     assert (web.node, web.name) == (None, "Deployment shop/web")
@@ -517,7 +517,7 @@ def idle(**changes: Any) -> list[tuple[str | None, str]]:
     seen = changes.pop("seen", {})
     made = make("w1", **changes)
     view = replace(made, seen=replace(made.seen, **seen))
-    return [(one.name, one.rule) for one in report([view], {}, None, load(), made=MADE).findings if one.kind == "no-effect"]
+    return [(one.name, one.rule) for one in report(Collected([view]), load(), made=MADE).findings if one.kind == "no-effect"]
 
 
 def test_a_kubelet_that_ends_no_pods_at_a_shutdown_although_it_should() -> None:

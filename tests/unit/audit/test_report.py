@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.audit.drift import HostDesired
-from roles.audit.examine import report
+from roles.audit.examine import Collected, report
 from roles.audit.matrix import group, matrix
 from roles.audit.model import FindingReport, Report, in_order, schema
 from roles.audit.page import page
@@ -31,7 +30,7 @@ def fleet() -> tuple[Report, list[NodeOrder]]:
 
 
 def made(*views: View, failures: tuple[str, ...] = ()) -> Report:
-    return report(views, {view.host: HostDesired() for view in views}, None, load(), made=MADE, failures=failures)
+    return report(Collected(list(views), failures=list(failures)), load(), made=MADE)
 
 
 def finding(severity: Severity = Severity.note, node: str = "w1", kind: AuditRule = AuditRule.GATE, **more: object) -> FindingReport:
