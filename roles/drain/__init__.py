@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roles.drain.back import WRITES, plan_uncordon, plan_way_back, read_for_uncordon, uncordon_run, undo_drain, undo_uncordon
+from roles.drain.back import read_for_uncordon, uncordon_run, undo_drain, undo_uncordon
 from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
 from roles.drain.run import CAPABILITY, DrainRun
 from roles.engine import bridge
@@ -11,6 +11,7 @@ from roles.engine.bridge import Fleet, Pool, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
 from roles.engine.outage import (
+    WRITES,
     DrainConsents,
     Drainer,
     DrainPlan,
@@ -20,6 +21,7 @@ from roles.engine.outage import (
     cluster_time,
     plan_drain,
     plan_text,
+    plan_uncordon,
     read_drain,
     try_eviction,
 )
@@ -120,8 +122,6 @@ __all__ = [
     "UncordonOptions",
     "chosen_nodes",
     "drain",
-    "plan_uncordon",
-    "plan_way_back",
     "uncordon",
     "undo_drain",
     "undo_uncordon",

@@ -1,4 +1,4 @@
-"""The way back: uncordon nodes, and give Deployments their replicas back, for deploys/uncordon.py and for roll-backs of drains."""
+"""The runs that uncordon nodes, and give Deployments their replicas back: deploys/uncordon.py, and undos of drains."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from roles.drain.run import CAPABILITY, undo_notes
+from roles.drain.run import CAPABILITY
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
-from roles.engine.kube import Object, full_name
-from roles.engine.kube.field_managers import managers
+from roles.engine.kube import Object
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.object_changes import (
     Consents,
@@ -20,116 +19,12 @@ from roles.engine.object_changes import (
     ObjectRun,
     Session,
     connect_cluster,
-    dry_run,
-    field_way_back,
     object_report,
     show_plan,
 )
-from roles.engine.outage import (
-    CORDON,
-    DELETE,
-    EVICT,
-    MARKS,
-    PROVE,
-    SURGE,
-    SURGED_BY,
-    CordonWriter,
-    EndingWriter,
-    cordon_back,
-    cordon_fields,
-    doubt,
-    left_surges,
-    mark_before,
-    mark_of,
-    node_fate,
-    node_path,
-    recorded_surges,
-    run_of,
-    uncordon_change,
-    unsurge_change,
-)
+from roles.engine.outage import CORDON, SURGE, UNCORDON, node_path, plan_cordon_again, plan_undo, recorded_surges, undo_steps
 from roles.engine.rollout import Options, Stage
-from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable, new_run_id, this_run
-
-UNCORDON = "uncordon"
-#: What an undo may write: cordons and surges, each with its mark. Of pods it reads only how they ended.
-WRITES = (
-    Writable("/api/v1/nodes/*", (("spec", "unschedulable"), *MARKS)),
-    Writable("/apis/apps/v1/namespaces/*/deployments/*", (("spec", "replicas"), ("metadata", "annotations", SURGED_BY))),
-    *(
-        Writable(path, ((EVICT, "*"), (DELETE, "*")))
-        for path in ("/api/v1/nodes/*", "/api/v1/namespaces/*/pods/*", "/apis/apps/v1/namespaces/*/*/*")
-    ),
-)
-# Of so many marks of surges that do not count the plan speaks.
-_MOST_DOUBTS = 5
-
-
-def plan_uncordon(
-    nodes: Mapping[str, Object | None],
-    deployments: Collection[Object],
-    others: Collection[Object] = (),
-    surges: Collection[Object] = (),
-    *,
-    force: bool,
-) -> ObjectPlan[FieldChange]:
-    """The plan of deploys/uncordon.py: `nodes` by name, as they are now; `deployments`: all of the cluster; `surges`: those that records of
-    runs have (recorded_surges). Those are ended that the runs that cordoned these nodes have left, and those of pods of these nodes by runs
-    whose mark no node has any more (`others`: the other nodes). Pure."""
-    plan, runs = ObjectPlan[FieldChange](), set[str]()
-    for name, node in nodes.items():
-        if node is None:
-            plan.refusals.append(f"the cluster has no node {name}")
-            continue
-        fate = node_fate(node)
-        if fate.cordon == "theirs" and not force:
-            plan.refusals.append(f"Node {name}: {fate.by} cordoned it, not daytwo; uncordon it there, or with --data force=true")
-        elif (change := uncordon_change(node)) is None:
-            plan.unchanged.append((f"Node {name}", "it is not cordoned"))
-        else:
-            plan.actions.append(change)
-        runs |= fate.mark.runs if fate.mark is not None else set()
-    elsewhere = {run for fate in map(node_fate, others) if fate.mark is not None for run in fate.mark.runs}
-    left = [one for one in surges if (run := run_of(one["mark"])) in runs or (one["node"] in nodes and run not in elsewhere)]
-    plan.actions = [*left_surges(deployments, left), *plan.actions]
-    doubts = [(full_name(one), why) for one in deployments if (why := doubt(one, surges))]
-    plan.unchanged += [(f"Deployment {name}", why) for name, why in doubts[:_MOST_DOUBTS]]
-    if len(doubts) > _MOST_DOUBTS:
-        plan.unchanged.append(("Deployments", f"{len(doubts) - _MOST_DOUBTS} more have marks of surges that do not count"))
-    return plan
-
-
-def plan_way_back(record: ObjectsRecord, there: Mapping[str, Object]) -> ObjectPlan[FieldChange]:
-    """The plan that undoes a drain: `there` are its objects as they are now, by path. Pure."""
-    plan, moved = ObjectPlan[FieldChange](), dict[str, str]()
-    for one in record.objects:
-        if one.action in (CORDON, SURGE):
-            change = _back(one, there.get(one.path), record.run)
-            if isinstance(change, str):
-                plan.unchanged.append((one.name, change))
-            else:
-                plan.actions.append(change)
-        elif one.action != PROVE and one.outcome == "done":
-            moved[one.name] = one.outcome
-    plan.actions.sort(key=lambda change: change.name.startswith("Node "))
-    if moved:
-        plan.unchanged.append(("evicted", undo_notes(moved)))
-    return plan
-
-
-def _back(one: ChangedObject, found: Object | None, run: str) -> FieldChange | str:
-    """The write that undoes a step, or why there is none."""
-    if found is None or found["metadata"].get("uid") != one.uid:
-        return "is gone, or was recreated since"
-    if one.action == SURGE:
-        if run_of(mark_of(found)) != run:
-            return "it has its own number of replicas"
-        return unsurge_change(found) or "it has its own number of replicas"
-    back = cordon_back(found, {run}, mark_before(one.fields))
-    return back.change or back.why
-
-
-# ---- the runs
+from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
 
 
 def uncordon_run(
@@ -138,13 +33,7 @@ def uncordon_run(
 ) -> ObjectRun:  # fmt: skip
     """The run, with its plan shown. Raises DeployError if the plan or the API server refuses it."""
     bridge.stop(plan.refusals)
-    cordons, surges = CordonWriter(session, force=True), EndingWriter(session, force=True)
-
-    def writer(change: FieldChange) -> CordonWriter | EndingWriter:
-        return cordons if _action(change) == UNCORDON else surges
-
-    plan.actions = dry_run(plan.actions, session, lambda change, api: writer(change).tried(change, api))
-    steps = [step for change in plan.actions for step in writer(change).steps([change], _action(change))]
+    steps, warnings = undo_steps(session, plan)
     run = ObjectRun(
         this_run(new_run_id(), wanted),
         [Stage(tuple(steps))],
@@ -155,20 +44,16 @@ def uncordon_run(
         about={},
         leaving=lambda: "written changes stay; run the same command again to continue",
         undoes=undoes,
-        warnings=cordons.warnings,
+        warnings=warnings,
     )
     show_plan(run, plan)
     return run
 
 
-def _action(change: FieldChange) -> str:
-    return UNCORDON if change.name.startswith("Node ") else "end surge"
-
-
 def undo_drain(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a drain: its cordons and surges. Evicted pods do not come back. Raises DeployError."""
     session = connect_cluster(fleet, consents.kubeconfig).session
-    plan = plan_way_back(record, _read(session, [one.path for one in record.objects if one.action in (CORDON, SURGE)]))
+    plan = plan_undo(record, _read(session, [one.path for one in record.objects if one.action in (CORDON, SURGE)]))
     show(f"\nUndoing run {record.run}")
     return uncordon_run(fleet, options, session, plan, {"undo": record.run}, CAPABILITY, record.change)
 
@@ -181,20 +66,6 @@ def undo_uncordon(fleet: Fleet, options: Options, record: ObjectsRecord, consent
     plan = plan_cordon_again(replace(record, objects=nodes), there, force=consents.force)
     show(f"\nUndoing run {record.run}")
     return uncordon_run(fleet, options, session, plan, {"undo": record.run}, UNCORDON, record.change)
-
-
-def plan_cordon_again(record: ObjectsRecord, there: Mapping[str, Object], *, force: bool) -> ObjectPlan[FieldChange]:
-    """The plan that undoes a run of deploys/uncordon.py: `there` are its nodes as they are now, by path. A cordon that someone has set
-    since stays theirs: it gets no mark. Pure."""
-    since = {path: fate for path, node in there.items() if (fate := node_fate(node)).cordon == "theirs"}
-    own = tuple(one for one in record.objects if one.path not in since)
-    plan = field_way_back(
-        replace(record, objects=own), there, cordon_fields,
-        lambda item, path: managers(item, *(f"f:{part}" for part in path)), force=force,
-    )  # fmt: skip
-    kept = [one for one in record.objects if one.path in since]
-    plan.unchanged += [(one.name, f"{since[one.path].by} has cordoned it since: that cordon stays") for one in kept]
-    return plan
 
 
 def read_for_uncordon(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from roles.engine.bridge import Fleet, show
 from roles.engine.object_changes import ObjectRun, object_report
-from roles.engine.outage import CORDON, DELETE, EVICT, SURGE, Drainer
+from roles.engine.outage import CORDON, MOVES, Drainer
 from roles.engine.rollout import ClusterStep, Stage, table
 from roles.engine.transaction import RunInfo
 
 CAPABILITY = "drain"
-_MOVES = (EVICT, DELETE, SURGE)
 # More steps than this share rows in the table at the end.
 _MOST_ROWS = 30
 
@@ -47,7 +46,7 @@ class DrainRun(ObjectRun):
 
     @property
     def moved(self) -> list[ClusterStep]:
-        return [step for step in self.steps if step.action in _MOVES and step.outcome == self.success]
+        return [step for step in self.steps if step.action in MOVES and step.outcome == self.success]
 
     def _each(self, stages: Sequence[Stage[Any]], carry_out: Callable[[Any], None]) -> None:
         super()._each(stages, carry_out)
@@ -83,7 +82,7 @@ def rows(run: DrainRun) -> list[list[str]]:
     folds = len(run.steps) > _MOST_ROWS
     groups: dict[tuple[object, ...], list[ClusterStep]] = {}
     for step in run.steps:
-        alike = folds and step.action in _MOVES
+        alike = folds and step.action in MOVES
         key = (step.summary, step.action, step.outcome, *table.wording(_said(step))) if alike else (step.name,)
         groups.setdefault(key, []).append(step)
     return [_row(steps) for steps in groups.values()]
@@ -114,8 +113,3 @@ def show_end(run: DrainRun) -> None:
     elif not run.halted:
         more.append(f"To use the nodes again: {run.uncordon}")
     object_report.show_objects_end(run, kept, more, rows(run), "To undo its cordons and surges")
-
-
-def undo_notes(outcomes: Mapping[str, str]) -> str:
-    """Why moved pods are not moved back."""
-    return f"{table.counted(len(outcomes), 'pod')}: their replacements run elsewhere, and stay there: an eviction is not undone"

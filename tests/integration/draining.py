@@ -16,7 +16,8 @@ from roles.engine.api import TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.kube import Object
 from roles.engine.object_changes import Session
-from roles.engine.outage import OUTAGE, read_mark
+from roles.engine.outage import read_mark
+from roles.engine.outage.mark import OUTAGE
 from tests.integration import operator
 from tests.integration.operator import Outcome, Started, wait_for
 from tests.lab import Lab, images

@@ -19,19 +19,10 @@ import pytest
 from roles.engine.api import Api, ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.kube import Object, uid
 from roles.engine.object_changes import NotDone, Session
-from roles.engine.outage import (
-    SURGED_BY,
-    DrainConsents,
-    NodeOutage,
-    PodFate,
-    PodWorkload,
-    Purpose,
-    cluster_time,
-    plan_drain,
-    read_drain,
-    try_eviction,
-)
+from roles.engine.outage import DrainConsents, NodeOutage, PodFate, Purpose, cluster_time, plan_drain, read_drain, try_eviction
 from roles.engine.outage.evicting import Evictor, eviction
+from roles.engine.outage.model import PodWorkload
+from roles.engine.outage.surge import SURGED_BY
 from tests.context import context
 from tests.integration.draining import (
     ANYWHERE,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from roles.engine.outage import OUTAGE
+from roles.engine.outage.mark import OUTAGE
 from roles.reboot.plan import WITHOUT_EFFECT
 from tests.integration import draining, operator
 from tests.integration.draining import STUBBORN, killed

@@ -13,7 +13,9 @@ from roles.engine import kube
 from roles.engine.api import Api, ApiFailure, Conflict
 from roles.engine.context import Say, StepContext
 from roles.engine.kube import FIELD_MANAGER, Object
+from roles.engine.kube.field_managers import managers
 from roles.engine.object_changes.diffs import object_diff
+from roles.engine.object_changes.kind import nested
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.object_changes.planned import FieldChange, ObjectPath, changes_text
 from roles.engine.object_changes.rolling import LOOK_AGAIN
@@ -63,13 +65,15 @@ class FieldWriter(ABC, Generic[C]):
     def values(self, item: Object) -> Mapping[ObjectPath, Any]:
         """All fields of an object that the capability knows, by path; without fields that are not set."""
 
-    @abstractmethod
     def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
-        """The requests that set these fields of an object (None: remove). The fields of other managers stay."""
+        """The requests that set these fields of an object (None: remove). The fields of other managers stay. Here: one patch of what
+        differs."""
+        left = {path: wanted[path] for path in self._differ(item, wanted)}
+        return [Request("patch", nested(left), tuple(left))] if left else []
 
-    @abstractmethod
     def managers(self, item: Object, path: ObjectPath) -> list[str]:
-        """The owners of a field (roles/engine/kube: managers)."""
+        """The owners of a field."""
+        return managers(item, *(f"f:{part}" for part in path))
 
     @abstractmethod
     def look(self, change: C) -> str:

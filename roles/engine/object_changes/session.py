@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +142,10 @@ class Session:
 
     def fetch_all(self, path: str, fields: str = "", labels: str = "") -> list[dict[str, Any]]:
         return self.asked(lambda api: list_objects(api, path, fields=fields, labels=labels))
+
+    def create(self, path: str, body: Mapping[str, Any], what: str, *, dry_run: bool = False) -> None:
+        """Create a subresource that may be created twice, as an eviction."""
+        self.asked(lambda api: api.create(path, body, dry_run=dry_run), what)
 
     def written(self, path: str, send: Callable[[Api], dict[str, Any]], done: Callable[[Object], bool]) -> dict[str, Any]:
         """Send an idempotent write; returns its result.

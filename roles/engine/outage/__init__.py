@@ -19,93 +19,60 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
 """
 
-from roles.engine.outage.cordon import (
-    CordonBack,
-    CordonWriter,
-    cordon_back,
-    cordon_change,
-    cordon_fields,
-    give_back,
-    node_fate,
-    node_path,
-    uncordon_change,
-)
-from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer
+from roles.engine.outage.cordon import node_fate, node_path
+from roles.engine.outage.drainer import CORDON, MOVES, SURGE, Drainer
 from roles.engine.outage.evicting import try_eviction
 from roles.engine.outage.fates import stays
 from roles.engine.outage.keys import DrainKeys
 from roles.engine.outage.lint_places import read_places, with_places
-from roles.engine.outage.mark import MARKS, OUTAGE, Mark, mark_before, read_mark, run_of
-from roles.engine.outage.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, PodWorkload
+from roles.engine.outage.mark import MARKS, Mark, read_mark
+from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate
 from roles.engine.outage.node import NodeOutage, end_outage
-from roles.engine.outage.planning import narrowed, plan_drain
+from roles.engine.outage.planning import plan_drain
 from roles.engine.outage.plans import Wanted, judge, together
 from roles.engine.outage.purpose import Purpose
-from roles.engine.outage.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain, recorded_surges
+from roles.engine.outage.reading import cluster_time, read_drain, recorded_surges
 from roles.engine.outage.report import plan_text
 from roles.engine.outage.run_limit import RunLimit
 from roles.engine.outage.second_consent import ask_again
-from roles.engine.outage.surge import SURGED_BY, SURGES, doubt, mark_of, surges_in
-from roles.engine.outage.surging import EndingWriter, SurgeWriter, end_surges, left_surges, unsurge_change
+from roles.engine.outage.undo import UNCORDON, WRITES, plan_cordon_again, plan_uncordon, plan_undo, undo_steps
 
 __all__ = [
     "CORDON",
-    "DELETE",
-    "EVICT",
-    "KINDS_OF_DRAIN",
     "MARKS",
-    "OUTAGE",
-    "PROVE",
+    "MOVES",
     "SURGE",
-    "SURGED_BY",
-    "SURGES",
-    "BudgetShare",
-    "CordonBack",
-    "CordonWriter",
+    "UNCORDON",
+    "WRITES",
     "DrainConsents",
     "DrainKeys",
     "DrainPlan",
     "Drainer",
-    "EndingWriter",
-    "Fate",
     "Mark",
     "NodeFate",
     "NodeOutage",
     "PodFate",
-    "PodWorkload",
     "Purpose",
     "RunLimit",
-    "SurgeWriter",
     "Wanted",
     "ask_again",
     "cluster_time",
-    "cordon_back",
-    "cordon_change",
-    "cordon_fields",
-    "doubt",
     "end_outage",
-    "end_surges",
-    "give_back",
     "judge",
-    "left_surges",
-    "mark_before",
-    "mark_of",
-    "narrowed",
     "node_fate",
     "node_path",
+    "plan_cordon_again",
     "plan_drain",
     "plan_text",
-    "pods_on",
+    "plan_uncordon",
+    "plan_undo",
     "read_drain",
     "read_mark",
     "read_places",
     "recorded_surges",
-    "run_of",
     "stays",
-    "surges_in",
     "together",
     "try_eviction",
-    "uncordon_change",
-    "unsurge_change",
+    "undo_steps",
     "with_places",
 ]

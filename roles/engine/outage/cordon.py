@@ -16,12 +16,13 @@ from roles.engine.context import StepContext
 from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
 from roles.engine.kube.field_managers import managers, others
-from roles.engine.object_changes import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Request, Session, field_changes
+from roles.engine.object_changes import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Session, field_changes
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
 from roles.engine.transaction import ChangedField
 
 UNSCHEDULABLE: ObjectPath = ("spec", "unschedulable")
+_OF_FIELD = ("f:spec", "f:unschedulable")
 # Of any number of field managers.
 _MOST_NAMED = 5
 # How often a cordon is looked at again that somebody changes at the same moment.
@@ -41,17 +42,9 @@ def cordon_fields(node: Object) -> dict[ObjectPath, Any]:
     return found | {path: str(notes[path[-1]]) for path in MARKS if path[-1] in notes}
 
 
-def cordoners(node: Object, path: ObjectPath = UNSCHEDULABLE) -> list[str]:
-    return managers(node, *_field(path))
-
-
-def _field(path: ObjectPath) -> list[str]:
-    return [f"f:{part}" for part in path]
-
-
 def _others(node: Object) -> list[str]:
     """Those who have set the cordon of a node, beside daytwo."""
-    return others(node, *_field(UNSCHEDULABLE)) if UNSCHEDULABLE in cordon_fields(node) else []
+    return others(node, *_OF_FIELD) if UNSCHEDULABLE in cordon_fields(node) else []
 
 
 def node_fate(node: Object) -> NodeFate:
@@ -60,7 +53,7 @@ def node_fate(node: Object) -> NodeFate:
     now = cordon_fields(node)
     if UNSCHEDULABLE not in now:
         return NodeFate(node)
-    names, by = cordoners(node), _others(node)
+    names, by = managers(node, *_OF_FIELD), _others(node)
     if names and not by and (mark := read_mark(node)) is not None:
         return NodeFate(node, "ours", mark.holder, mark)
     # daytwo alone, and without a mark: someone has removed or changed it, or a roll-back has restored the cordon of someone.
@@ -156,19 +149,6 @@ class CordonWriter(FieldWriter[FieldChange]):
 
     def values(self, item: Object) -> Mapping[ObjectPath, Any]:
         return cordon_fields(item)
-
-    def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
-        now = cordon_fields(item)
-        left = {path: value for path, value in wanted.items() if now.get(path) != value}
-        body: dict[str, Any] = {}
-        if UNSCHEDULABLE in left:
-            body["spec"] = {"unschedulable": left[UNSCHEDULABLE]}
-        if marks := {path[-1]: value for path, value in left.items() if path in MARKS}:
-            body["metadata"] = {"annotations": marks}
-        return [Request("patch", body, tuple(left))] if left else []
-
-    def managers(self, item: Object, path: ObjectPath) -> list[str]:
-        return cordoners(item, path)
 
     def look(self, change: FieldChange) -> str:
         return f"kubectl get node {change.before['metadata']['name']}"

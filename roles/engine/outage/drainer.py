@@ -30,6 +30,7 @@ from roles.engine.rollout import ClusterStep, Stage, table
 from roles.engine.timeouts import Deadline
 
 CORDON, SURGE, EVICT, DELETE, PROVE = "cordon", "surge", "evict", "delete", "prove"
+MOVES = (SURGE, EVICT, DELETE)
 # Seconds that an emptied node has until its volumes are detached.
 DETACH = 60.0
 POWER_OFF = (

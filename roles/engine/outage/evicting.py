@@ -53,7 +53,7 @@ def try_eviction(session: Session, pod: Object) -> str:
     now, or if the pod is gone or in a namespace that is being deleted; else who refuses it, and why. Raises ApiFailure."""
     path = f"{pod_path(*namespace_and_name(pod))}/eviction"
     try:
-        session.asked(lambda api: api.create(path, eviction(pod), dry_run=True), "dry run")
+        session.create(path, eviction(pod), "dry run", dry_run=True)
     except (NotFound, Conflict):
         return ""
     except (Denied, EvictionRefused) as error:
@@ -144,7 +144,7 @@ class Evictor:
         way_out, by_budget = "", False
         while True:
             try:
-                self.session.asked(lambda api: api.create(path, body), "evict")
+                self.session.create(path, body, "evict")
                 return "evicted"
             except NotFound:
                 return "it was gone already"

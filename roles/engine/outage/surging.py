@@ -11,7 +11,6 @@ from typing import Any
 from roles.engine.api import Conflict, NotFound
 from roles.engine.context import Fields, StepContext
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
-from roles.engine.kube.field_managers import managers
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.object_changes import (
     LOOK_AGAIN,
@@ -19,7 +18,6 @@ from roles.engine.object_changes import (
     FieldWriter,
     NotDone,
     ObjectPath,
-    Request,
     Session,
     changes_text,
     field_changes,
@@ -63,19 +61,6 @@ class SurgeWriter(FieldWriter[FieldChange]):
 
     def values(self, item: Object) -> Mapping[ObjectPath, Any]:
         return surge_fields(item)
-
-    def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
-        now = surge_fields(item)
-        left = {path: value for path, value in wanted.items() if now.get(path) != value}
-        body: dict[str, Any] = {}
-        if REPLICAS in left:
-            body["spec"] = {"replicas": left[REPLICAS]}
-        if MARK in left:
-            body["metadata"] = {"annotations": {SURGED_BY: left[MARK]}}
-        return [Request("patch", body, tuple(left))] if left else []
-
-    def managers(self, item: Object, path: ObjectPath) -> list[str]:
-        return managers(item, *(f"f:{part}" for part in path))
 
     def look(self, change: FieldChange) -> str:
         namespace, name = namespace_and_name(change.before)

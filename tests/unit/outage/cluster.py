@@ -68,6 +68,9 @@ class LiveCluster:
 
     # ---- the session
 
+    def create(self, path: str, body: Any, what: str) -> None:
+        self.asked(lambda api: api.create(path, body))
+
     def alone(self, key: str) -> Any:
         return Session.alone(self.session, key)
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from roles.drain import DrainOptions, chosen_nodes, plan_uncordon, plan_way_back
+from roles.drain import DrainOptions, chosen_nodes
 from roles.engine.api import Denied, EvictionRefused, Forbidden, Speaker, Unreachable
 from roles.engine.api.errors import by_status
-from roles.engine.outage import CORDON, EVICT, OUTAGE, PROVE, SURGE, SURGED_BY, Mark
-from roles.engine.outage.mark import CORDONED_BY, REBOOT
+from roles.engine.outage import CORDON, SURGE, Mark, plan_uncordon, plan_undo
+from roles.engine.outage.drainer import EVICT, PROVE
+from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
+from roles.engine.outage.surge import SURGED_BY
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import workload
 from tests.unit.outage.test_plan import node
@@ -109,14 +111,14 @@ def test_the_way_back_of_a_drain() -> None:
         step("Node w1", CORDON, W1, "uid-w1"), step("pod shop/web-1", SURGE, WEB, "uid-Deployment-web", ""),
         step("pod shop/api-1", EVICT, "/x", "u"), step("Node w1 drained", PROVE, W1, "uid-w1", ""),
     )  # fmt: skip
-    plan = plan_way_back(found, {W1: node("w1", manager="daytwo", mark="r1"), WEB: surged("r1")})
+    plan = plan_undo(found, {W1: node("w1", manager="daytwo", mark="r1"), WEB: surged("r1")})
     assert [change.name for change in plan.actions] == ["Deployment shop/web", "Node w1"]
     assert len(plan.unchanged) == 1 and "an eviction is not undone" in plan.unchanged[0][1]
-    later = plan_way_back(found, {W1: node("w1", manager="daytwo", mark="r2"), WEB: surged("r2")})
+    later = plan_undo(found, {W1: node("w1", manager="daytwo", mark="r2"), WEB: surged("r2")})
     assert not later.actions and "run r2 has taken its cordon over" in str(later.unchanged)
-    theirs = plan_way_back(found, {W1: node("w1", manager="kubectl-cordon")})
+    theirs = plan_undo(found, {W1: node("w1", manager="kubectl-cordon")})
     assert not theirs.actions and "that cordon stays" in str(theirs.unchanged) and "is gone" in str(theirs.unchanged)
-    assert "it is not cordoned" in str(plan_way_back(found, {W1: node("w1")}).unchanged)
+    assert "it is not cordoned" in str(plan_undo(found, {W1: node("w1")}).unchanged)
 
 
 @pytest.mark.parametrize("old", [False, True])
@@ -129,7 +131,7 @@ def test_a_reboot_that_is_not_proven_keeps_its_mark(old: bool) -> None:
     after = {one.path[-1]: one.after for one in change.fields}
     assert after.pop("unschedulable") is None and after == dict.fromkeys(before if old else ()) | {OUTAGE: Mark("r2", "reboot", "b").text()}
     found = record(step("Node w1", CORDON, W1, "uid-w1"))
-    assert [one.after for one in plan_way_back(found, {W1: item}).actions] == [change.after]
+    assert [one.after for one in plan_undo(found, {W1: item}).actions] == [change.after]
 
 
 # ---- the answers of the API

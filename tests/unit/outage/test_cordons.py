@@ -8,23 +8,21 @@ from typing import Any
 
 import pytest
 
-from roles.drain import plan_uncordon, plan_way_back
-from roles.drain.back import plan_cordon_again
 from roles.engine.object_changes import ChangedByOthers
 from roles.engine.outage import (
     CORDON,
-    OUTAGE,
-    CordonWriter,
     DrainConsents,
     Drainer,
     Mark,
-    cordon_back,
     node_fate,
+    plan_cordon_again,
     plan_drain,
+    plan_uncordon,
+    plan_undo,
     reading,
-    uncordon_change,
 )
-from roles.engine.outage.mark import CORDONED_BY, parse_mark
+from roles.engine.outage.cordon import CordonWriter, cordon_back, uncordon_change
+from roles.engine.outage.mark import CORDONED_BY, OUTAGE, parse_mark
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context
 from tests.unit.disruption.world import NOW
@@ -109,7 +107,7 @@ def test_what_was_there_before_a_run_is_there_after_it(who: str, before: str, af
         changed = (OUTAGE, had.text() if had else None, Mark(RUN).text()) if not old else (CORDONED_BY, before or None, RUN)
         fields = (ChangedField(("metadata", "annotations", changed[0]), *changed[1:]),)
         done = ChangedObject("Node w1", CORDON, fields, {"path": W1, "uid": "uid-w1"}, "")
-        plan = plan_way_back(ObjectsRecord(RUN, "c", "drain", {}, (done,)), {W1: item})
+        plan = plan_undo(ObjectsRecord(RUN, "c", "drain", {}, (done,)), {W1: item})
         change = plan.actions[0] if plan.actions else None
     else:
         change = cordon_back(item, {RUN}, before).change

@@ -38,7 +38,7 @@ class Cluster:
     def asked(self, ask: Callable[[Any], Any], what: str = "") -> Any:
         return ask(self)
 
-    def create(self, path: str, body: Any) -> dict[str, Any]:
+    def create(self, path: str, body: Any, what: str) -> dict[str, Any]:
         assert path.endswith("/eviction") and body["deleteOptions"]["preconditions"]["uid"] == self.pod["metadata"]["uid"]
         return {}
 

@@ -13,7 +13,8 @@ from roles.engine import timeouts
 from roles.engine.disruption import Keeps, budget_states, lint
 from roles.engine.kube.field_managers import PEOPLE, is_people
 from roles.engine.object_changes import NotDone
-from roles.engine.outage import EVICT, DrainConsents, NodeOutage, Purpose, drainer, evicting, plan_text, reading, surging
+from roles.engine.outage import DrainConsents, NodeOutage, Purpose, drainer, evicting, plan_text, reading, surging
+from roles.engine.outage.drainer import EVICT
 from roles.engine.placement import removed_by
 from roles.engine.placement.taints import PASSING
 from tests.context import context

@@ -6,23 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from roles.drain import plan_way_back
-from roles.drain.back import plan_uncordon
 from roles.engine.context import Fields
 from roles.engine.object_changes import FieldChange, ObjectPlan
-from roles.engine.outage import (
-    OUTAGE,
-    SURGED_BY,
-    CordonWriter,
-    DrainConsents,
-    Drainer,
-    EndingWriter,
-    Mark,
-    plan_drain,
-    reading,
-    recorded_surges,
-)
-from roles.engine.outage.surge import CHEAPEST, DELETION_COST
+from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, plan_uncordon, plan_undo, reading, recorded_surges
+from roles.engine.outage.cordon import CordonWriter
+from roles.engine.outage.mark import OUTAGE
+from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY
+from roles.engine.outage.surging import EndingWriter
 from roles.engine.transaction import RunInfo, RunRecord, object_record, read_events
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment, pod
@@ -111,7 +101,7 @@ def roll_back(api: ClusterApi) -> None:
     events = read_events(RunRecord(RunInfo(RUN, "", "", "", "", "")).path).events
     record = object_record.parse(RUN, events)
     assert record is not None
-    carry_out(api, plan_way_back(record, {one.path: api.there[one.path] for one in record.objects if one.path in api.there}))
+    carry_out(api, plan_undo(record, {one.path: api.there[one.path] for one in record.objects if one.path in api.there}))
 
 
 def again(api: ClusterApi) -> None:

@@ -11,23 +11,12 @@ from typing import Any
 import pytest
 
 from roles.drain import DrainOptions
-from roles.engine.outage import (
-    OUTAGE,
-    SURGED_BY,
-    SURGES,
-    DrainConsents,
-    DrainPlan,
-    Mark,
-    cordon_change,
-    node_fate,
-    plan_drain,
-    plan_text,
-    read_mark,
-    stays,
-)
+from roles.engine.outage import DrainConsents, DrainPlan, Mark, node_fate, plan_drain, plan_text, read_mark, stays
+from roles.engine.outage.cordon import cordon_change
 from roles.engine.outage.evicting import eviction
-from roles.engine.outage.mark import CORDONED_BY, parse_mark
+from roles.engine.outage.mark import CORDONED_BY, OUTAGE, parse_mark
 from roles.engine.outage.reading import SCHEDULERS
+from roles.engine.outage.surge import SURGED_BY, SURGES
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
 NONE = DrainConsents()

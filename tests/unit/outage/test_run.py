@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from pyinfra.api import output
 
-from roles.drain import DrainRun, plan_way_back
+from roles.drain import DrainRun
 from roles.drain.run import rows
 from roles.engine.bridge import Fleet
-from roles.engine.outage import EVICT, PROVE, DrainConsents, Drainer, Mark, plan_drain, reading
+from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, plan_undo, reading
+from roles.engine.outage.drainer import EVICT, PROVE
 from roles.engine.transaction.object_record import parse
 from roles.engine.transaction.record import RunInfo
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
@@ -135,7 +136,7 @@ def test_a_pod_that_came_in_mid_drain_and_was_moved_is_named(host: Host, told: l
         assert kept is not None
         fields = [(field.path, field.before) for one in kept.objects if one.action == PROVE for field in one.fields]
         assert fields == [((EVICT, "shop/late"), "uid-late")]
-        assert [change.name for change in plan_way_back(kept, {"/api/v1/nodes/w1": api.one("Node", "w1")}).actions] == []
+        assert [change.name for change in plan_undo(kept, {"/api/v1/nodes/w1": api.one("Node", "w1")}).actions] == []
 
 
 def test_keep_cordon(host: Host, told: list[str]) -> None:

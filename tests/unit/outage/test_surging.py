@@ -13,21 +13,12 @@ import pytest
 
 from roles.engine.node_changes.change_outage import Leftover
 from roles.engine.object_changes import NotDone, Session
-from roles.engine.outage import (
-    SURGE,
-    SURGED_BY,
-    DrainConsents,
-    PodFate,
-    PodWorkload,
-    doubt,
-    end_surges,
-    recorded_surges,
-    run_of,
-    surges_in,
-)
+from roles.engine.outage import SURGE, DrainConsents, PodFate, recorded_surges
 from roles.engine.outage.evicting import Evictor
-from roles.engine.outage.surge import CHEAPEST, DELETION_COST
-from roles.engine.outage.surging import Surger
+from roles.engine.outage.mark import run_of
+from roles.engine.outage.model import PodWorkload
+from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY, doubt, surges_in
+from roles.engine.outage.surging import Surger, end_surges
 from roles.engine.transaction import RunInfo, RunRecord
 from tests.context import context
 from tests.unit.disruption.world import deployment, pod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from roles.engine.outage import OUTAGE, Mark
+from roles.engine.outage import Mark
+from roles.engine.outage.mark import OUTAGE
 from roles.engine.rollout import Pace
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import RebootPlan, order, plan_drains

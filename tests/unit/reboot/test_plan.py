@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.outage import OUTAGE, Mark, read_mark
-from roles.engine.outage.mark import CORDONED_BY, REBOOT
+from roles.engine.outage import Mark, read_mark
+from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
 from roles.engine.rollout import Pace
 from roles.reboot.facts import Boot, BootFacts, BootUnit
 from roles.reboot.plan import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from roles.engine.bridge import Fleet
-from roles.engine.outage import OUTAGE, Mark
+from roles.engine.outage import Mark
+from roles.engine.outage.mark import OUTAGE
 from roles.engine.rollout import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.reboot.way_back import left_cordoned, uncordoning

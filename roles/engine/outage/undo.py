@@ -1,0 +1,126 @@
+"""The end of outages that their runs have left: nodes uncordoned, surges ended, cordons given back. Pure, but for the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from roles.engine.detail import counted
+from roles.engine.kube import Object, full_name
+from roles.engine.kube.field_managers import managers
+from roles.engine.object_changes import FieldChange, ObjectPlan, Session, dry_run, field_way_back
+from roles.engine.outage.cordon import UNSCHEDULABLE, CordonWriter, cordon_back, cordon_fields, node_fate, uncordon_change
+from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE
+from roles.engine.outage.mark import MARKS, mark_before, run_of
+from roles.engine.outage.surge import SURGED_BY, doubt, mark_of
+from roles.engine.outage.surging import EndingWriter, left_surges, unsurge_change
+from roles.engine.rollout import ClusterStep
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
+
+UNCORDON = "uncordon"
+#: What an undo may write: cordons and surges, each with its mark. Of pods it reads only how they ended.
+WRITES = (
+    Writable("/api/v1/nodes/*", (UNSCHEDULABLE, *MARKS)),
+    Writable("/apis/apps/v1/namespaces/*/deployments/*", (("spec", "replicas"), ("metadata", "annotations", SURGED_BY))),
+    *(
+        Writable(path, ((EVICT, "*"), (DELETE, "*")))
+        for path in ("/api/v1/nodes/*", "/api/v1/namespaces/*/pods/*", "/apis/apps/v1/namespaces/*/*/*")
+    ),
+)
+# Of so many marks of surges that do not count the plan speaks.
+_MOST_DOUBTS = 5
+
+
+def plan_uncordon(
+    nodes: Mapping[str, Object | None],
+    deployments: Collection[Object],
+    others: Collection[Object] = (),
+    surges: Collection[Object] = (),
+    *,
+    force: bool,
+) -> ObjectPlan[FieldChange]:
+    """The plan of deploys/uncordon.py: `nodes` by name, as they are now; `deployments`: all of the cluster; `surges`: those that records of
+    runs have (recorded_surges). Those are ended that the runs that cordoned these nodes have left, and those of pods of these nodes by runs
+    whose mark no node has any more (`others`: the other nodes). Pure."""
+    plan, runs = ObjectPlan[FieldChange](), set[str]()
+    for name, node in nodes.items():
+        if node is None:
+            plan.refusals.append(f"the cluster has no node {name}")
+            continue
+        fate = node_fate(node)
+        if fate.cordon == "theirs" and not force:
+            plan.refusals.append(f"Node {name}: {fate.by} cordoned it, not daytwo; uncordon it there, or with --data force=true")
+        elif (change := uncordon_change(node)) is None:
+            plan.unchanged.append((f"Node {name}", "it is not cordoned"))
+        else:
+            plan.actions.append(change)
+        runs |= fate.mark.runs if fate.mark is not None else set()
+    elsewhere = {run for fate in map(node_fate, others) if fate.mark is not None for run in fate.mark.runs}
+    left = [one for one in surges if (run := run_of(one["mark"])) in runs or (one["node"] in nodes and run not in elsewhere)]
+    plan.actions = [*left_surges(deployments, left), *plan.actions]
+    doubts = [(full_name(one), why) for one in deployments if (why := doubt(one, surges))]
+    plan.unchanged += [(f"Deployment {name}", why) for name, why in doubts[:_MOST_DOUBTS]]
+    if len(doubts) > _MOST_DOUBTS:
+        plan.unchanged.append(("Deployments", f"{len(doubts) - _MOST_DOUBTS} more have marks of surges that do not count"))
+    return plan
+
+
+def plan_undo(record: ObjectsRecord, there: Mapping[str, Object]) -> ObjectPlan[FieldChange]:
+    """The plan that undoes a drain: `there` are its objects as they are now, by path. Pure."""
+    plan, moved = ObjectPlan[FieldChange](), set[str]()
+    for one in record.objects:
+        if one.action in (CORDON, SURGE):
+            change = _back(one, there.get(one.path), record.run)
+            if isinstance(change, str):
+                plan.unchanged.append((one.name, change))
+            else:
+                plan.actions.append(change)
+        elif one.action != PROVE and one.outcome == "done":
+            moved.add(one.name)
+    plan.actions.sort(key=_of_node)
+    if moved:
+        why = f"{counted(len(moved), 'pod')}: their replacements run elsewhere, and stay there: an eviction is not undone"
+        plan.unchanged.append(("evicted", why))
+    return plan
+
+
+def _back(one: ChangedObject, found: Object | None, run: str) -> FieldChange | str:
+    """The write that undoes a step, or why there is none."""
+    if found is None or found["metadata"].get("uid") != one.uid:
+        return "is gone, or was recreated since"
+    if one.action == SURGE:
+        if run_of(mark_of(found)) != run:
+            return "it has its own number of replicas"
+        return unsurge_change(found) or "it has its own number of replicas"
+    back = cordon_back(found, {run}, mark_before(one.fields))
+    return back.change or back.why
+
+
+def plan_cordon_again(record: ObjectsRecord, there: Mapping[str, Object], *, force: bool) -> ObjectPlan[FieldChange]:
+    """The plan that undoes a run of deploys/uncordon.py: `there` are its nodes as they are now, by path. A cordon that someone has set
+    since stays theirs: it gets no mark. Pure."""
+    since = {path: fate for path, node in there.items() if (fate := node_fate(node)).cordon == "theirs"}
+    own = tuple(one for one in record.objects if one.path not in since)
+    plan = field_way_back(
+        replace(record, objects=own), there, cordon_fields,
+        lambda item, path: managers(item, *(f"f:{part}" for part in path)), force=force,
+    )  # fmt: skip
+    kept = [one for one in record.objects if one.path in since]
+    plan.unchanged += [(one.name, f"{since[one.path].by} has cordoned it since: that cordon stays") for one in kept]
+    return plan
+
+
+def _of_node(change: FieldChange) -> bool:
+    return change.name.startswith("Node ")
+
+
+def undo_steps(session: Session, plan: ObjectPlan[FieldChange]) -> tuple[list[ClusterStep], list[tuple[str, str]]]:
+    """The steps of such a plan, after the API server's dry run, and where they put warnings. Raises DeployError if that refuses them."""
+    cordons, surges = CordonWriter(session, force=True), EndingWriter(session, force=True)
+
+    def writer(change: FieldChange) -> CordonWriter | EndingWriter:
+        return cordons if _of_node(change) else surges
+
+    plan.actions = dry_run(plan.actions, session, lambda change, api: writer(change).tried(change, api))
+    made = (writer(one).steps([one], UNCORDON if _of_node(one) else "end surge") for one in plan.actions)
+    return [step for steps in made for step in steps], cordons.warnings
