@@ -7,14 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from roles.engine import bridge, starting
+from roles.engine import bridge, detail, starting
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
 from roles.engine.control_plane import own_etcd
+from roles.engine.findings import Severity
 from roles.engine.inputs import Changes, Declared, Undo, chosen
 from roles.engine.kube import Object
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_settings, restarted
-from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions
+from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions, unfit_at_start, warning
 from roles.engine.object_changes import ConnectedCluster, Consents, ObjectRun, Session, connect_cluster
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
@@ -46,7 +47,8 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     reached = connect_cluster(fleet, wanted.kubeconfig)
     plans = _plans(fleet, reached, options, wanted)
     versions = _versions(reached, plans, options)
-    bridge.stop([*versions.refusals, *(refusal for plan in plans for refusal in plan.refusals)])
+    unfit, unread = _files(fleet, reached, plans)
+    bridge.stop([*versions.refusals, *unfit, *(refusal for plan in plans for refusal in plan.refusals)])
     session = reached.session
     stages = order(plans, options.pace, fleet.lock_host.name)
     drains = _drains(session, wanted, stages)
@@ -63,7 +65,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
         consents=["allow_unproven=true"] if options.allow_unproven else (),
     )
     controls = any(plan.candidate.is_control_plane and plan.what == "reboot" for plan in plans)
-    report.show_plan(run, stages, plans, [*versions.notes, *([reached.found.cluster.etcd_summary()] if controls else [])], drains)
+    report.show_plan(run, stages, plans, [*versions.notes, *unread, *([reached.found.cluster.etcd_summary()] if controls else [])], drains)
     turns = Turns.of(run, fleet, "drain, reboot, prove, uncordon")
     unknown = {plan.host for plan in plans if not plan.known and not options.allow_unproven}
     if not unknown:
@@ -90,9 +92,19 @@ def _drains(session: Session, wanted: RebootOptions, stages: Sequence[Stage[Rebo
 
 def _versions(reached: ConnectedCluster, plans: Sequence[RebootPlan], options: Options) -> JudgedVersions:
     """What the boots start, against the skew policy. The nodes were read before."""
+    return judge_versions(reached.found.observed, reached.found.reading.nodes(), _restarting(reached, plans), options)
+
+
+def _files(fleet: Fleet, reached: ConnectedCluster, plans: Sequence[RebootPlan]) -> tuple[list[str], list[str]]:
+    """Why nodes would not work with the files that their boots read, and what could not be read of them."""
+    found, problems = unfit_at_start(fleet, reached.found, _restarting(reached, plans))
+    wrong = [f"{detail.hosts(list(one.here))}: {warning(one)}" for one in found if one.pair.severity is Severity.critical]
+    return wrong, [f"what must fit elsewhere could not be read: {one}" for one in problems]
+
+
+def _restarting(reached: ConnectedCluster, plans: Sequence[RebootPlan]) -> list[tuple[str, str]]:
     hosts = [plan.host for plan in plans if plan.what == "reboot"]
-    restarting = [(host, name) for host in hosts for name in (KUBELET, *reached.found.nodes[host].components)]
-    return judge_versions(reached.found.observed, reached.found.reading.nodes(), restarting, options)
+    return [(host, name) for host in hosts for name in (KUBELET, *reached.found.nodes[host].components)]
 
 
 def servers(fleet: Fleet) -> dict[str, Remote]:

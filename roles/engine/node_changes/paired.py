@@ -177,18 +177,20 @@ def _written(host: str, one: ComponentPlan) -> Iterator[tuple[tuple[str, str], M
 def judge(
     fleet: Fleet, found: Survey, plans: Sequence[N], allowed: Collection[str] | None, *, undoes: bool = False
 ) -> tuple[list[N], list[Refusal]]:
-    """The plans with their warnings about pairs that the run touches and that do not fit after it, and the refusals. `allowed`: the pairs
-    for which there is consent; `undoes`: the run brings back what was there, and is only warned."""
+    """The plans with their warnings about pairs that the run touches and that do not fit after it, and the refusals; of those too whose
+    files do not fit now, and which a restart reads again. `allowed`: the pairs for which there is consent; `undoes`: the run brings back
+    what was there, and is only warned."""
     known = {pair.name for pair in pairs.PAIRS}
     if unknown := [name for name in allowed or () if name not in known]:
         return list(plans), [
             Refusal(plans[0].host if plans else "all", f"{CONSENT}={unknown[0]}: no pair has that name", "docs/reference/pairs.md has all")
         ]
-    if not any(one.settings or one.flags for plan in plans for one in plan.changing):
-        return list(plans), []
+    restarted = {(plan.host, one.component) for plan in plans for one in plan.changing}
     before = picture_of(found, plans)
     then = after(before, plans)
-    rows = pairs.concerned(before, then)
+    concerned = pairs.concerned(before, then)
+    again = [one for one in pairs.read_again({component for _, component in restarted}) if one not in concerned]
+    rows = [*concerned, *again]
     if not rows:
         return list(plans), []
     remotes = {host: node.remote for host, node in found.observed.items()}
@@ -205,13 +207,29 @@ def judge(
     )
     missing = pairs.files_of(before, [side for pair in rows for side in (pair.here, pair.there)]) - {*before.materials}
     before = replace(before, materials={**before.materials, **_Reader(fleet, found.reading, remotes).files(missing)[0]})
-    judged = pairs.changed(before, then, rows)
+    judged = [*pairs.changed(before, then, concerned), *_of(restarted, pairs.mismatches(then, again))]
     wrong = [one for one in judged if one.is_known]
     refused = [one for one in wrong if one.pair.severity is Severity.critical and one.pair.name not in (allowed or ()) and not undoes]
     warned = [one for one in wrong if one not in refused]
     notes = [f"what must fit a setting of this run elsewhere could not be read: {problem}" for problem in reading.problems]
     unproven = [one for one in judged if not one.is_known]
     return [_unproven(_warned(plan, warned, notes), unproven) for plan in plans], [refusal(one) for one in refused]
+
+
+def unfit_at_start(fleet: Fleet, found: Survey, restarted: Collection[tuple[str, str]]) -> tuple[list[Mismatch], list[str]]:
+    """The pairs of files that these components, by host, read when they start, and that do not fit; and what could not be read."""
+    rows = pairs.read_again({component for _, component in restarted})
+    remotes = {host: node.remote for host, node in found.observed.items()}
+    reading = read_picture(fleet, found.reading, remotes, rows, picture_of(found))
+    return list(_of(restarted, pairs.mismatches(reading.picture, rows))), list(reading.problems)
+
+
+def _of(restarted: Collection[tuple[str, str]], found: Iterable[Mismatch]) -> Iterator[Mismatch]:
+    """The known mismatches of files that these components, by host, read again."""
+    for one in found:
+        sides = ((one.pair.here.owner, one.here), (one.pair.there.owner, one.there))
+        if one.is_known and any((host, owner) in restarted for owner, hosts in sides for host in hosts):
+            yield one
 
 
 def _before(then: Picture, written: Picture) -> dict[tuple[str, str], Material]:

@@ -127,6 +127,8 @@ def starts_of(plan: NodePlan[Any], planned: Collection[ComponentPlan] | None = N
         return None
     try:
         now = starting.kubelet_needs(plan.kubelet)
+        # A kubelet that runs on has reached its API server, which may be what changes.
+        now = now if kubelet else replace(now, reaches="")
         then = now if kubelet is None else _changed_kubelet(plan, kubelet, now)
         before = starting.together(now, *(starting.component_needs(plan.components[one.component]) for one in components))
         after = starting.together(then, *(_changed_component(plan, one) for one in components))

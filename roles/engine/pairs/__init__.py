@@ -1,6 +1,6 @@
 """Settings in two places that must fit each other: a table, and what judges it."""
 
-from roles.engine.pairs.judge import changed, concerned, mismatches, sentence, text
+from roles.engine.pairs.judge import changed, concerned, mismatches, read_again, sentence, text
 from roles.engine.pairs.model import Mismatch, Pair
 from roles.engine.pairs.picture import (
     KUBELET,
@@ -42,6 +42,7 @@ __all__ = [
     "kubeconfigs_of",
     "kubelet_side",
     "mismatches",
+    "read_again",
     "sentence",
     "server",
     "text",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from roles.engine import detail
@@ -34,6 +34,17 @@ def changed(before: Picture, after: Picture, pairs: Iterable[Pair] = PAIRS) -> l
 def concerned(before: Picture, after: Picture) -> list[Pair]:
     """The pairs of whose settings a change sets one. Needs nothing but flags and fields."""
     return [pair for pair in PAIRS if any(_set(side, before, after) for side in (pair.here, pair.there))]
+
+
+def read_again(owners: Collection[str]) -> list[Pair]:
+    """The pairs of which one of these components reads a file again when it restarts, whoever edited it since. Files alone say whether
+    they fit."""
+    sides = ((pair, (pair.here, pair.there)) for pair in PAIRS)
+    return [
+        pair
+        for pair, both in sides
+        if all(side.files and not side.live for side in both) and not pair.one_way and any(side.owner in owners for side in both)
+    ]
 
 
 def _set(side: Side, before: Picture, after: Picture) -> bool:

@@ -43,6 +43,7 @@ def question(needs: Needs) -> str:
             provider_folder=needs.provider_folder,
             keys=needs.keys,
             checkpoints=list(enumerate(needs.checkpoints)),
+            reaches=needs.reaches,
             images=[one.listed_as for one in needs.images],
         )
     )
@@ -122,6 +123,9 @@ class _Answer:
 
     def on_image(self, number: str, here: str) -> None:
         self._put("images", self._needs.images[int(number)].image, here == "yes")
+
+    def on_api(self, code: str, url: str) -> None:
+        self.found["api"] = (int(code), ask.decoded(url))
 
     def on_cpus(self, online: str) -> None:
         self.found["cpus"] = allocatable.cpu_set(online)

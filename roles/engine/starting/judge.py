@@ -271,6 +271,24 @@ def _identity(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         )
 
 
+#: Exit statuses of curl(1) that say for certain that a kubelet does not reach its API server either.
+_UNREACHED: Final = {
+    6: "its name does not resolve",
+    7: "nothing accepts connections there",
+    28: "it does not answer within 5 s",
+    60: "its certificate is not valid by the CA there",
+}
+
+
+def _api(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """A kubelet that does not reach the API server of its kubeconfig starts, and its node is NotReady (pkg/kubelet/kubelet_node_status.go).
+    The one that runs has read the file when it started."""
+    code, url = facts.api or (0, "")
+    if (wrong := _UNREACHED.get(code)) and needs.reaches:
+        why = f"{needs.reaches} (--kubeconfig) names the API server {url}, which it would not reach: {wrong}"
+        yield _Made(host, KUBELET)(Cause.api, Stops.start, needs.reaches, why, "correct the file, or repair what is there", url)
+
+
 def _pairs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """A kubelet makes its own serving certificate if it has neither file, and ends if it has one of them (client-go/util/cert)."""
     by_name = {one.named_by: one.path for one in needs.paths}
@@ -584,6 +602,6 @@ Rule = Callable[[str, Needs, StartFacts], Iterable[Obstacle]]
 
 #: Every rule, with what it judges: the table in docs/before-a-restart.md.
 RULES: Final[tuple[Rule, ...]] = (
-    _unit, _tunables, _paths, _identity, _kubeconfigs, _pairs, _keys, _providers, _swap, _cgroups, _checkpoints, _listening, _addresses,
-    _limits, _processes, _runtime, _new_pods, _images, _dns,
+    _unit, _tunables, _paths, _identity, _api, _kubeconfigs, _pairs, _keys, _providers, _swap, _cgroups, _checkpoints, _listening,
+    _addresses, _limits, _processes, _runtime, _new_pods, _images, _dns,
 )  # fmt: skip

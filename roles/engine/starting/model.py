@@ -47,6 +47,7 @@ class Cause(StrEnum):
     network = "network plugin"
     sandbox = "sandbox"
     image = "image"
+    api = "API server"
     #: What the node cannot show: it may be well, or not.
     unproven = "not proven"
 
@@ -163,7 +164,8 @@ class Needs:
     """What a kubelet and some components of its node need to start. `settings`: the kubelet's values that decide which rules count, by
     their field; `unit`: the kubelet's, whose main process holds what is free after its end; `addresses`: of --node-ip;
     `cgroups`: those that must be there, by the field that names them; `provider_config` and `provider_folder`: of credential providers;
-    `keys`: certificates and their private keys; `checkpoints`: files in which the kubelet keeps what a policy assigned, and that policy."""
+    `keys`: certificates and their private keys; `checkpoints`: files in which the kubelet keeps what a policy assigned, and that policy;
+    `reaches`: the kubeconfig whose API server a kubelet that restarts must reach."""
 
     node_name: str
     paths: tuple[PathNeed, ...] = ()
@@ -180,6 +182,7 @@ class Needs:
     keys: tuple[KeyNeed, ...] = ()
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     images: tuple[ImageNeed, ...] = ()
+    reaches: str = ""
 
 
 @dataclass(frozen=True)
@@ -216,7 +219,8 @@ class StartFacts:
     path; `space`: free MiB and inodes (None: its file system does not count them) by directory; `tasks`: threads now, and how many there
     may be; `inotify`: the same of root's inotify instances, if none is left; `providers`: the configuration of credential providers,
     `programs`: the programs in their directory; `checkpoints`: their content by path; `cpus`: those that are online; `images`: whether the
-    node has them; `complete`: the answer is whole."""
+    node has them; `api`: curl's exit status for the API server of the kubelet's kubeconfig, and its URL; `complete`: the answer is
+    whole."""
 
     epoch: int = 0
     tunables: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
@@ -241,6 +245,7 @@ class StartFacts:
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     cpus: frozenset[int] | None = None
     images: Mapping[str, bool] = field(default_factory=dict)
+    api: tuple[int, str] | None = None
     complete: bool = False
 
 

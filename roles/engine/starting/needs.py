@@ -120,6 +120,7 @@ def kubelet_needs(kubelet: Kubelet, changed: Changed | None = None, argv: Iterab
         provider if _plain(provider) and _plain(folder) else "",
         _keys(KUBELET, paths),
         dict(_checkpoints(read, root)),
+        reaches=next((one.path for one in paths if one.named_by == "--kubeconfig" and _plain(one.path)), ""),
     )
 
 

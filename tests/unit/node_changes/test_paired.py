@@ -10,7 +10,9 @@ from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.node_changes.paired import judge
 from roles.engine.proof import NoApi
 from tests.unit.control_plane_flags.test_plan import plan as plan_flags
+from tests.unit.control_plane_flags.test_plan import seen
 from tests.unit.kubelet_config.test_carry_out import node_plan, state
+from tests.unit.pairs.test_table import CLIENT_KEY, SA_KEY, held, pem
 
 MANAGER = "kube-controller-manager"
 GRACE, LEASE = "node-monitor-grace-period", "nodeLeaseDurationSeconds"
@@ -47,9 +49,9 @@ def judged(
         for plan in (*others, *plans)
     }
     found = SimpleNamespace(observed=observed, reading=reading or Reading())
-    fleet = SimpleNamespace(each=lambda remotes, work, doing: {})
+    fleet = SimpleNamespace(each=lambda remotes, work, doing: {remote.name: (more.get("files", {}), {}) for remote in remotes})
     before = [warning for plan in plans for warning in plan.warnings]
-    made, refused = judge(cast(Any, fleet), cast(Any, found), list(plans), more.pop("allowed", ()), **more)
+    made, refused = judge(cast(Any, fleet), cast(Any, found), list(plans), more.pop("allowed", ()), undoes=more.get("undoes", False))
     return [warning for plan in made for warning in plan.warnings if warning not in before], [str(one) for one in refused]
 
 
@@ -88,3 +90,21 @@ def test_nodes_are_read_once_and_what_cannot_be_read_is_said() -> None:
     assert any("10.244.1.0/24 is outside of 10.245.0.0/16" in one for one in refused) and reading.asked.count("nodes") == 1
     warnings, refused = judged(change, reading=Reading(away=True))
     assert refused == [] and "what must fit a setting of this run elsewhere could not be read: no API" in warnings
+
+
+def test_what_a_restart_reads_again_must_fit_whoever_edited_it() -> None:
+    """No flag changes, and the running process has what the files held when it started."""
+    names = {"service-account-key-file": "/sa.pub", "service-account-signing-key-file": "/sa.key"}
+    change = plan_flags(
+        {"control_plane_flags": {"kube-apiserver": {"v": 3}}},
+        seen(apiserver=("kube-apiserver", *(f"--{name}={path}" for name, path in names.items()))),
+    )
+    fits = {"/sa.key": held("/sa.key", SA_KEY), "/sa.pub": held("/sa.pub", pem(SA_KEY))}
+    assert judged(change, files=fits) == ([], [])
+    other = {**fits, "/sa.pub": held("/sa.pub", pem(CLIENT_KEY))}
+    warnings, (refused,) = judged(change, files=other)
+    assert warnings == [] and "no key in /sa.pub belongs to the one in /sa.key" in refused and "allow_pairs=tokens-are-accepted" in refused
+    assert judged(change, files=other, allowed=("tokens-are-accepted",))[1] == judged(change, files=other, undoes=True)[1] == []
+    # The scheduler reads none of them.
+    scheduler = plan_flags({"control_plane_flags": {"kube-scheduler": {"v": 3}}}, seen(apiserver=change.components["kube-apiserver"].argv))
+    assert judged(scheduler, files=other) == ([], [])

@@ -114,6 +114,8 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
     ("reservedSystemCPUs: 0-1,4\n", (), {"cpus": frozenset({0, 1, 2, 3})}, Cause.limit, Stops.start, "the node has no CPU 4"),
     ("", (), {"paths": {"/var/lib/kubelet/allocated_pods_state": EMPTY}}, Cause.checkpoint, Stops.start, "allocated_pods_state, where it keeps"),
     ("cgroupRoot: /pods\n", (), {"cgroups": {"cgroupRoot": False}}, Cause.cgroups, Stops.start, "the cgroup /pods (cgroupRoot) does not exist"),
+    ("", (), {"api": (60, "https://a:6443")}, Cause.api, Stops.start,
+     f"{KUBECONFIG} (--kubeconfig) names the API server https://a:6443, which it would not reach: its certificate is not valid by the CA there"),
     ("", (), {"inotify": (60, 10)}, Cause.limit, Stops.start, "fs.inotify.max_user_instances is 10"),
     ("", (), {"inotify": (128, 128)}, Cause.limit, Stops.note, "fs.inotify.max_user_instances is 128"),
 ]  # fmt: skip
@@ -141,6 +143,11 @@ def test_the_image_of_a_component(policy: str, here: bool | None, stops: Stops |
     found = [one for one in judge("n1", needs, StartFacts(images={} if here is None else {"r/a:1": here})) if one.cause is Cause.image]
     assert [one.stops for one in found] == ([] if stops is None else [stops])
     assert all(text in str(one) for one in found)
+
+
+@pytest.mark.parametrize("api", [None, (0, "https://a"), (35, "https://a"), (22, "https://a")])
+def test_an_api_server_of_which_nothing_is_certain_is_no_obstacle(api: tuple[int, str] | None) -> None:
+    assert obstacles(api=api) == []
 
 
 def test_the_key_of_an_identity() -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import http.server
+import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -112,6 +117,52 @@ def test_the_public_half_of_a_key(tmp_path: Path) -> None:
     assert ask(Needs("n1", (need(tmp_path / "both", Holds.identity),))).keys == {}
     assert {Path(path).name: one.unread for path, one in found.items()} == {"a.key": None, "bad.key": Unread.locked}
     assert found[str(tmp_path / "a.key")].public_keys == {parse_material("/k.crt", pem).certificates[0].public_key}
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[int]:
+    """The port of a server with a certificate of the Authority `CA`."""
+    pem, key = CA.issue("api", "127.0.0.1")
+    (tmp_path / "served").write_bytes(pem + key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "served")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+CA = Authority("ca")
+
+
+def test_the_api_server_of_a_kubeconfig(tmp_path: Path, api: int) -> None:
+    """Any answer will do, if the server has the certificate: this one does not know what it is asked."""
+    conf = tmp_path / "conf"
+    (tmp_path / "ca.crt").write_bytes(CA.pem)
+    own, other = (base64.b64encode(one.pem).decode() for one in (CA, Authority("other")))
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        free = listens.getsockname()[1]
+
+    def asked(port: int, *more: str) -> tuple[int, str] | None:
+        conf.write_text("\n".join(("clusters:", "- cluster:", f"    server: https://127.0.0.1:{port}", *more)) + "\n")
+        return ask(Needs("n1", reaches=str(conf))).api
+
+    url = f"https://127.0.0.1:{api}"
+    assert asked(api, f"    certificate-authority-data: {own}") == asked(api, '    certificate-authority: "ca.crt"') == (0, url)
+    assert asked(api, f"    certificate-authority-data: {other}") == (60, url)
+    assert asked(free, "    certificate-authority: ca.crt") == (7, f"https://127.0.0.1:{free}")
+    for odd in (
+        "    server: https://127.0.0.1:1",
+        "    proxy-url: http://127.0.0.1:1",
+        "    insecure-skip-tls-verify: true",
+        "    certificate-authority: /a",
+    ):
+        assert asked(api, "    certificate-authority: ca.crt", odd) is None
+    conf.write_text(json.dumps({"clusters": [{"cluster": {"server": url, "certificate-authority-data": own}}]}, indent=1))
+    assert ask(Needs("n1", reaches=str(conf))).api == (0, url)
+    assert asked(api) is None and ask(Needs("n1", reaches=str(tmp_path / "none"))).api is None
 
 
 def test_a_node_cannot_break_the_answer(tmp_path: Path) -> None:
