@@ -20,7 +20,7 @@ from roles.engine.control_plane import COMPONENTS
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
-from roles.engine.kube import Object
+from roles.engine.kube import Object, condition
 from roles.engine.kubelet import pending_arguments, pending_sentences, younger_files
 from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, in_flight
@@ -187,12 +187,11 @@ def _configuration(found: Evidence, _: NodeDesired) -> Result:
 def _ready(found: Evidence, _: NodeDesired) -> Result:
     if isinstance(found.node, str):
         return _unknown(found.node)
-    conditions = (found.node.get("status") or {}).get("conditions") or ()
-    ready: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
-    condition = f"Ready is {ready.get('status', 'not reported')} ({ready.get('reason', 'no reason')})"
+    ready = condition(found.node, "Ready")
+    said = f"Ready is {ready.get('status', 'not reported')} ({ready.get('reason', 'no reason')})"
     if ready.get("status") == "True":
-        return _pass(condition)
-    return _fail(f"{condition}: {ready.get('message', '')}".rstrip(": "))
+        return _pass(said)
+    return _fail(f"{said}: {ready.get('message', '')}".rstrip(": "))
 
 
 # ---- what the inventory wants

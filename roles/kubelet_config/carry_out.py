@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from roles.engine import kubeadm_config, pairs
 from roles.engine.api import ApiError, ApiFailure, NodeUsage, NotFound
 from roles.engine.control_plane import ControlPlane
+from roles.engine.kube import condition
 from roles.engine.kubelet import (
     Kubelet,
     KubeletState,
@@ -193,12 +194,10 @@ def unreadable_node(host: str, node_name: str, error: ApiFailure) -> Refusal:
 
 
 def _not_ready(state: KubeletState) -> list[str]:
-    conditions = (state.node.get("status") or {}).get("conditions") or ()
-    return [
-        f"the node is not Ready ({one.get('reason') or 'no reason given'}: {one.get('message') or 'no message'}); check that first"
-        for one in conditions
-        if one.get("type") == "Ready" and one.get("status") != "True"
-    ]
+    one = condition(state.node, "Ready")
+    if not one or one.get("status") == "True":
+        return []
+    return [f"the node is not Ready ({one.get('reason') or 'no reason given'}: {one.get('message') or 'no message'}); check that first"]
 
 
 def plan_node(

@@ -12,7 +12,7 @@ from roles.engine.api import ApiError
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.detail import counted, shortened
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, is_ready
+from roles.engine.kube import Object, condition, is_ready
 from roles.engine.node import virtual_mark
 from roles.engine.object_changes import Session
 from roles.engine.outage import cluster_time
@@ -52,12 +52,11 @@ def unavailable(service: Object | None) -> str:
     """Why the APIService is not available; "" if it is."""
     if service is None:
         return "the cluster has no metrics API (APIService v1beta1.metrics.k8s.io)"
-    for one in (service.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Available":
-            if one.get("status") == "True":
-                return ""
-            return f"its APIService is not available: {one_line(str(one.get('reason')))}: {one_line(str(one.get('message')))}"
-    return "its APIService has no condition yet"
+    if not (one := condition(service, "Available")):
+        return "its APIService has no condition yet"
+    if one.get("status") == "True":
+        return ""
+    return f"its APIService is not available: {one_line(str(one.get('reason')))}: {one_line(str(one.get('message')))}"
 
 
 def judge(nodes: Sequence[Object], metrics: Any, pods: Any, now: datetime, resolution: float) -> MetricsHealth:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from roles.engine.kube import Object
+from roles.engine.kube import Object, condition, holds
 from roles.engine.kube.amounts import parse_quantity
 
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
@@ -165,17 +165,15 @@ def progress(pod: Object) -> ResizeProgress:
 
     PodResizePending has priority over PodResizeInProgress: it is about the newest request.
     """
-    status = pod.get("status") or {}
-    conditions = {str(one.get("type")): one for one in status.get("conditions") or () if one.get("status") == "True"}
-    if PENDING in conditions:
-        found = conditions[PENDING]
+    if holds(pod, PENDING):
+        found = condition(pod, PENDING)
         reason = str(found.get("reason") or "")
         # For later versions: an unknown reason counts as Deferred (KEP-1287).
         return ResizeProgress("Infeasible" if reason == "Infeasible" else "Deferred", str(found.get("message") or ""))
-    if IN_PROGRESS in conditions:
-        found = conditions[IN_PROGRESS]
+    if holds(pod, IN_PROGRESS):
+        found = condition(pod, IN_PROGRESS)
         return ResizeProgress("Error" if found.get("reason") == "Error" else "InProgress", str(found.get("message") or ""))
-    reported = str(status.get("resize") or "")
+    reported = str((pod.get("status") or {}).get("resize") or "")
     return ResizeProgress(next((state for state in get_args(ResizeState) if state == reported), "Deferred"))
 
 
@@ -191,9 +189,8 @@ def is_of_this_spec(pod: Object) -> bool | None:
     The condition's own generation has priority over that of the status: pkg/kubelet/allocation/allocation_manager.go sets it when it
     decides.
     """
-    status = pod.get("status") or {}
-    pending: Object = next((one for one in status.get("conditions") or () if one.get("type") == PENDING), {})
-    return _is_current(pod, pending.get("observedGeneration") or status.get("observedGeneration"))
+    observed = condition(pod, PENDING).get("observedGeneration")
+    return _is_current(pod, observed or (pod.get("status") or {}).get("observedGeneration"))
 
 
 def _is_current(pod: Object, observed: int | None) -> bool | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.detail import counted
-from roles.engine.kube import Object, controller, full_name, namespace_and_name, uid
+from roles.engine.kube import Object, controller, full_name, holds, namespace_and_name, uid
 from roles.engine.kube.field_managers import is_own
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, class_of, replicas
@@ -68,8 +68,7 @@ class ObservedClasses(ObservedObjects):
 
 
 def _finished(job: Object) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(found.get("type") in ("Complete", "Failed") and found.get("status") == "True" for found in conditions)
+    return holds(job, "Complete") or holds(job, "Failed")
 
 
 def value_of(item: Object) -> int:

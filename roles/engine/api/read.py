@@ -14,7 +14,7 @@ from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.engine.bounds import misshaped, moment
 from roles.engine.harmless import one_line
-from roles.engine.kube import is_ending, owner_ref
+from roles.engine.kube import condition, is_ending, owner_ref
 from roles.engine.kube.pods import CONFIG_HASH, is_static
 from roles.engine.kubelet import SHAPE
 
@@ -242,10 +242,8 @@ def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
 
 def _pod(item: dict[str, Any]) -> PodStatus:
     meta, status = item["metadata"], item.get("status") or {}
-    disrupted = any(
-        (condition.get("type"), condition.get("status"), condition.get("reason")) == ("DisruptionTarget", "True", "TerminationByKubelet")
-        for condition in status.get("conditions") or []
-    )
+    target = condition(item, "DisruptionTarget")
+    disrupted = (target.get("status"), target.get("reason")) == ("True", "TerminationByKubelet")
     restarted = (item.get("spec") or {}).get("restartPolicy") == "Always"
     owner = owner_ref(item)
     return PodStatus(

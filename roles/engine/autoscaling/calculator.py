@@ -28,7 +28,7 @@ from roles.engine.autoscaling.model import (
     time_of,
 )
 from roles.engine.bounds import span
-from roles.engine.kube import Object
+from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kube.amounts import whole
 from roles.engine.kube.resources import View
 from roles.engine.kube.resources import requests as pod_requests
@@ -348,13 +348,12 @@ def group(pods: Sequence[Object], samples: Mapping[str, Sample], resource: str, 
 
 
 def _not_ready_for_cpu(pod: Object, sample: Sample, controller: ScalingController, now: datetime) -> bool:
-    status = pod.get("status") or {}
-    condition = ready_condition(pod)
-    started = time_of(status.get("startTime"))
-    changed = time_of(condition.get("lastTransitionTime")) if condition is not None else None
-    if condition is None or started is None:
+    ready = condition(pod, "Ready")
+    started = time_of((pod.get("status") or {}).get("startTime"))
+    if not ready or started is None:
         return True
-    not_ready = condition.get("status") == "False"
+    changed = time_of(ready.get("lastTransitionTime"))
+    not_ready = ready.get("status") == "False"
     if started + span(controller.cpu_initialization) > now:
         # The pod may still be starting: a sample counts only if all of its window is after the pod became Ready.
         early = changed is not None and sample.at is not None and sample.at < changed + span(sample.window)
@@ -362,14 +361,9 @@ def _not_ready_for_cpu(pod: Object, sample: Sample, controller: ScalingControlle
     return not_ready and (changed is None or started + span(controller.readiness_delay) > changed)
 
 
-def ready_condition(pod: Object) -> Mapping[str, Any] | None:
-    return next((one for one in (pod.get("status") or {}).get("conditions") or () if one.get("type") == "Ready"), None)
-
-
 def is_running_and_ready(pod: Object) -> bool:
     """As the controller counts pods for a total: also one that is ending."""
-    condition = ready_condition(pod)
-    return (pod.get("status") or {}).get("phase") == "Running" and condition is not None and condition.get("status") == "True"
+    return (pod.get("status") or {}).get("phase") == "Running" and is_ready(pod)
 
 
 def requests(pods: Sequence[Object], container: str, resource: str, controller: ScalingController) -> dict[str, int]:

@@ -23,7 +23,7 @@ from roles.engine.autoscaling.vertical import VPA
 from roles.engine.detail import shortened
 from roles.engine.disruption import Stray, by_owner
 from roles.engine.findings import Finding, Severity, worst_first
-from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
+from roles.engine.kube import Object, OwnerRef, condition, namespace_and_name, owner_ref
 from roles.engine.kube.pods import node_of
 from roles.engine.placement import ClusterView
 
@@ -380,10 +380,8 @@ def refused_by_scheduler(pod: Object) -> str | None:
     """What the scheduler says of a pod that it finds no node for; None of any other pod."""
     if node_of(pod):
         return None
-    for one in (pod.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return f"{one.get('reason') or '-'}: {str(one.get('message') or '-')[:_LONGEST]}"
-    return None
+    one = condition(pod, "PodScheduled")
+    return f"{one.get('reason') or '-'}: {str(one.get('message') or '-')[:_LONGEST]}" if one.get("status") == "False" else None
 
 
 # ---- the controller

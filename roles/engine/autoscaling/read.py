@@ -23,7 +23,7 @@ from roles.engine.autoscaling.parse import (
     resource_samples,
 )
 from roles.engine.autoscaling.past import EVENT, history_of
-from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube import Object, condition, namespace_and_name
 from roles.engine.kube.selectors import query_of
 
 HPAS_PATH = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -202,9 +202,7 @@ class _Reader:
                 return f"its APIService cannot be read: {error}"
             if item is None:
                 continue
-            found: Mapping[str, Any] = next(
-                (one for one in (item.get("status") or {}).get("conditions") or () if one.get("type") == "Available"), {}
-            )
+            found = condition(item, "Available")
             if found.get("status") == "True":
                 return ""
             service = (item.get("spec") or {}).get("service") or {}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from roles.engine.autoscaling.model import Autoscaler, Condition, Ref, time_of
 from roles.engine.bounds import span
-from roles.engine.kube import Object, amounts, controller, namespace_and_name
+from roles.engine.kube import Object, amounts, condition, controller, holds, namespace_and_name
 from roles.engine.kube.pods import is_alive, node_of
 
 VPA = "VerticalPodAutoscaler"
@@ -221,9 +221,8 @@ def _name(pod: Object) -> str:
 
 def resize_state(pod: Object) -> str:
     """What the kubelet says of a resize that is not finished; "" if there is none."""
-    for one in (pod.get("status") or {}).get("conditions") or ():
-        if one.get("type") in _RESIZING and one.get("status") == "True":
-            return " ".join(filter(None, (str(one["type"]), str(one.get("reason") or ""), str(one.get("message") or ""))))
+    for one in (condition(pod, kind) for kind in _RESIZING if holds(pod, kind)):
+        return " ".join(filter(None, (str(one["type"]), str(one.get("reason") or ""), str(one.get("message") or ""))))
     return ""
 
 

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, overload
+from typing import overload
 
 from roles.engine.bounds import EARLIEST, moment, span
 from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
-from roles.engine.kube import Object, is_ending, is_ready, namespace_and_name, owner_ref
+from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_and_name, owner_ref
 from roles.engine.kube.amounts import scaled
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import LabelSelector, label_selector
@@ -386,12 +386,12 @@ def read_status(budget: Object) -> BudgetStatus:
     disrupted = {str(name): moment(at) or EARLIEST for name, at in (status.get("disruptedPods") or {}).items()}
     keys = ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")
     expected, desired, current, allowed = (int(status.get(key) or 0) for key in keys)
-    condition: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "DisruptionAllowed"), {})
+    allowed_by = condition(budget, "DisruptionAllowed")
     return BudgetStatus(
         Numbers(expected, desired, current, allowed, disrupted),
         int(status.get("observedGeneration") or 0),
-        str(condition.get("reason") or ""),
-        str(condition.get("message") or ""),
+        str(allowed_by.get("reason") or ""),
+        str(allowed_by.get("message") or ""),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from roles.engine.detail import shortened
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import Controller, DisruptionObjects
-from roles.engine.kube import Object, is_ending, is_ready, namespace_and_name
+from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_and_name
 from roles.engine.kube.pods import is_over, stuck
 
 HPA = "HorizontalPodAutoscaler"
@@ -52,9 +52,8 @@ def unhealthy(pod: Object) -> str:
 
 
 def _unscheduled(pod: Object) -> str:
-    for one in (pod.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return f" ({one.get('reason')})"
+    if (one := condition(pod, "PodScheduled")).get("status") == "False":
+        return f" ({one.get('reason')})"
     return f" ({why})" if (why := stuck(pod)) else ""
 
 

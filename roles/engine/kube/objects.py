@@ -77,8 +77,17 @@ def is_ending(item: Object) -> bool:
 
 def is_ready(item: Object) -> bool:
     """The condition Ready of a pod or node is True."""
-    conditions = (item.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return holds(item, "Ready")
+
+
+def condition(item: Object, kind: str) -> Object:
+    """The condition of this type; {} if there is none."""
+    return next((one for one in (item.get("status") or {}).get("conditions") or () if one.get("type") == kind), {})
+
+
+def holds(item: Object, kind: str) -> bool:
+    """The condition of this type is True."""
+    return bool(condition(item, kind).get("status") == "True")
 
 
 def bare(item: Object) -> dict[str, Any]:

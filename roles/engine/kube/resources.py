@@ -11,7 +11,7 @@ from enum import Enum
 from fractions import Fraction
 
 from roles.engine.kube import amounts
-from roles.engine.kube.objects import Object
+from roles.engine.kube.objects import Object, condition
 from roles.engine.kube.pods import container_states, is_sidecar
 
 Resources = dict[str, Fraction]
@@ -134,6 +134,5 @@ def _written(container: Object, kind: str) -> Resources:
 
 
 def _is_infeasible(pod: Object) -> bool:
-    status = pod.get("status") or {}
-    pending = next((one for one in status.get("conditions") or () if one.get("type") == _RESIZE_PENDING), None)
-    return pending.get("reason") == "Infeasible" if pending is not None else status.get("resize") == "Infeasible"
+    pending = condition(pod, _RESIZE_PENDING)
+    return pending.get("reason") == "Infeasible" if pending else (pod.get("status") or {}).get("resize") == "Infeasible"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
-from roles.engine.kube import Object, controller, is_ending, owner_ref, uid
+from roles.engine.kube import Object, condition, controller, is_ending, owner_ref, uid
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.kube.workloads import class_of, replicas
 from roles.engine.transaction import mask_text
@@ -239,10 +239,10 @@ def complaints(item: Object, pods: Collection[Object], events: Collection[Object
     found: list[str] = []
     for pod in pods:
         found += _pod_complaints(pod)
-    for condition in conditions(item):
-        kind, status = condition.get("type"), condition.get("status")
+    for one in conditions(item):
+        kind, status = one.get("type"), one.get("status")
         if (kind == "ReplicaFailure" and status == "True") or (kind in ("Progressing", "Available") and status == "False"):
-            found.append(f"condition {kind}={status}: {condition.get('reason')}: {condition.get('message')}")
+            found.append(f"condition {kind}={status}: {one.get('reason')}: {one.get('message')}")
     for event in sorted(events, key=lambda found: str(found.get("lastTimestamp") or found.get("eventTime") or ""), reverse=True):
         if event.get("type") == "Warning":
             about = event.get("involvedObject") or {}
@@ -254,9 +254,8 @@ def complaints(item: Object, pods: Collection[Object], events: Collection[Object
 def _pod_complaints(pod: Object) -> list[str]:
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     found = []
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            found.append(f"pod {name}: not scheduled: {condition.get('message') or condition.get('reason')}")
+    if (scheduled := condition(pod, "PodScheduled")).get("status") == "False":
+        found.append(f"pod {name}: not scheduled: {scheduled.get('message') or scheduled.get('reason')}")
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         state, last = container.get("state") or {}, container.get("lastState") or {}
         why = state.get("waiting") or state.get("terminated") or {}

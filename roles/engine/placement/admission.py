@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.kube import Object, matching, pods, resources
+from roles.engine.kube import Object, holds, matching, pods, resources
 from roles.engine.kube.amounts import units
 from roles.engine.kube.resources import View
 
@@ -85,8 +85,7 @@ def _by_gate(pod: Object, changed: Collection[str]) -> str:
 
 def pressures_of(node: Object) -> list[str]:
     """The pressure conditions that the node has now."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return [str(one.get("type")) for one in conditions if one.get("type") in _PRESSURES and one.get("status") == "True"]
+    return [kind for kind in _PRESSURES if holds(node, kind)]
 
 
 def rejected_under(pod: Object, pressures: Collection[str]) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from roles.engine.kube import Object, amounts, full_name, is_ending, matching, pods, resources
+from roles.engine.kube import Object, amounts, full_name, is_ending, is_ready, matching, pods, resources
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.resources import View
 from roles.engine.kube.selectors import LabelSelector, label_selector
@@ -137,8 +137,7 @@ class Room:
 
     @property
     def ready(self) -> bool:
-        conditions = (self.node.get("status") or {}).get("conditions") or ()
-        return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+        return is_ready(self.node)
 
     def add(self, held: Held, sign: int = 1) -> None:
         both = (self.used, self.most) if held.certain else (self.most,)

@@ -52,6 +52,7 @@ from roles.engine.bounds import read_json
 from roles.engine.bridge import Remote, RemoteError, at_once
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
+from roles.engine.kube import is_ready
 from roles.engine.node import Observation, virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
 from roles.engine.timeouts import patient
@@ -344,11 +345,7 @@ class Cluster:
     def ready_nodes(self) -> list[str]:
         """The names of the nodes with a kubelet that are Ready now. Raises ApiFailure."""
         listed = self.query(lambda api: _nodes(api, API_WAIT_SECONDS))
-        kubelets = {name: node for name, node in listed.items() if virtual_mark(node) is None}
-        conditions = {name: (node.get("status") or {}).get("conditions") or () for name, node in kubelets.items()}
-        return [
-            name for name, found in conditions.items() if any((one.get("type"), one.get("status")) == ("Ready", "True") for one in found)
-        ]
+        return [name for name, node in listed.items() if virtual_mark(node) is None and is_ready(node)]
 
     def serving(self) -> list[str]:
         """The hosts whose API servers can be asked."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from roles.engine.harmless import one_line
+from roles.engine.kube import is_ready
 from roles.engine.node import Observation
 
 
@@ -34,10 +35,9 @@ def other_machine(seen: Observation, node: Mapping[str, Any]) -> str:
     machine, boot = str(info.get("machineID") or ""), str(info.get("bootID") or "")
     if machine and seen.machine_id and machine != seen.machine_id:
         return f"the API has the machine ID {one_line(machine)} for this node, and the host has {one_line(seen.machine_id)}"
-    ready = any((one.get("type"), one.get("status")) == ("Ready", "True") for one in (node.get("status") or {}).get("conditions") or ())
     # Right after a boot, and while its kubelet does not run, the API still has the boot before.
     age = 0.0 if seen.kubelet is None else seen.epoch - seen.started_at(seen.kubelet)
-    if ready and boot and seen.boot_id and boot != seen.boot_id and age > REPORT_SECONDS:
+    if boot and seen.boot_id and boot != seen.boot_id and age > REPORT_SECONDS and is_ready(node):
         return f"the API has the boot ID {one_line(boot)} for this node, whose kubelet is Ready, and the host has {one_line(seen.boot_id)}"
     return ""
 

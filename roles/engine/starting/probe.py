@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from roles.engine.harmless import one_line
+from roles.engine.kube import holds
 from roles.engine.kube.pods import is_over
 
 NAMESPACE: Final = "kube-system"
@@ -65,8 +66,7 @@ def state_of(pod: Mapping[str, Any]) -> ProbeState:
         return "runs"
     if is_over(pod):
         return "failed"
-    ready = any((one.get("type"), one.get("status")) == ("PodReadyToStartContainers", "True") for one in status.get("conditions") or ())
-    return "sandbox" if ready else "waits"
+    return "sandbox" if holds(pod, "PodReadyToStartContainers") else "waits"
 
 
 def why_not(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
