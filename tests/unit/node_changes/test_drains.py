@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,87 +11,26 @@ import pytest
 
 from roles.engine.context import StepContext
 from roles.engine.node_changes import drains
-from roles.engine.node_changes.change_outage import CHANGE, Leftover
+from roles.engine.node_changes.change_outage import Leftover
 from roles.engine.node_changes.drains import ChangeDrains
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.object_changes import NotDone
-from roles.engine.outage import DrainConsents, NodeOutage, Wanted, judge
+from roles.engine.outage import DrainConsents, NodeOutage, Wanted
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
 from tests.context import context
-from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
+from tests.unit.disruption.world import deployment
 from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet
 from tests.unit.outage.cluster import LiveCluster
-from tests.unit.outage.test_plan import node, of_change, single, spread
+from tests.unit.outage.test_plan import node, of_change, spread
 
 W1, W2 = Wanted("w1", "w1", ("drain=always",)), Wanted("w2", "w2", ("drain=always",))
-ALWAYS = ChangeDrains(drain="always")
 
 
-# ---- the plan
-
-
-def test_each_drain_is_planned_as_if_the_others_were_over() -> None:
-    live = world(node("w1"), node("w2"), *spread(deployment(2, 2), "w1", "w2"), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))
-    found, refusals = judge(live, [W1, W2], [], ALWAYS, NOW, CHANGE)
-    assert refusals == [] and {host: len(plan.leaving) for host, plan in found.plans.items()} == {"w1": 1, "w2": 1}
-    assert found.notes[0].startswith("w1 is drained for its change: drain=always\nNode w1: cordon it")
-
-
-def test_what_the_pace_drains_at_the_same_time_is_added_up() -> None:
-    live = world(node("w1"), node("w2"), *spread(deployment(2, 2), "w1", "w2"), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))
-    _, refusals = judge(live, [W1, W2], [[W1, W2]], ALWAYS, NOW, CHANGE)
-    assert any("w1, w2 are drained at the same time (max_unavailable): no other node is Ready" in text for text in refusals), refusals
-    roomy = world(*(node(f"w{number}") for number in (1, 2, 3)), *live.of("Pod"), *spread(deployment(2, 2), "w1", "w2")[:2],
-                  budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))  # fmt: skip
-    found, refusals = judge(roomy, [W1, W2], [[W1, W2]], ALWAYS, NOW, CHANGE)
-    assert refusals == [] and "wait for each other's replacements by shop/web (2 of its pods leave, it allows 1)" in found.notes[-1]
-
-
-def test_a_deadlock_refuses_and_says_why_the_node_is_drained() -> None:
-    live = world(node("w1"), node("w2"), *deployment(1, 1), budget(maxUnavailable=0, status=of_status(1, 1, 1, 0)))
-    _, refusals = judge(live, [W1], [], ALWAYS, NOW, CHANGE)
-    assert len(refusals) == 1 and refusals[0].startswith("w1: it is drained for its change (drain=always), and cannot be: w1: pod shop/web")
-    _, refusals = judge(live, [replace(W1, instead="accept the loss with --data allow_evictions=true")], [], ALWAYS, NOW, CHANGE)
-    assert len(refusals) == 1 and refusals[0].endswith("; or accept the loss with --data allow_evictions=true")
-    found = judge(live, [W1], [], replace_keys(ALWAYS, ignore_budgets="shop/web"), NOW, CHANGE)[1]
-    assert "on w1, shop/web-1-0 would be deleted; it has 1 healthy pod, at worst 0" in found[0], found
-    code = found[1].partition("add --data confirm_ignore=")[2]
-    assert judge(live, [W1], [], replace_keys(ALWAYS, ignore_budgets="shop/web", confirm_ignore=code), NOW, CHANGE)[1] == []
-
-
-def replace_keys(keys: ChangeDrains, **values: Any) -> ChangeDrains:
-    return ChangeDrains(**{"drain": keys.drain, **values})
-
-
-def test_a_named_second_pod_must_be_on_one_of_the_nodes() -> None:
-    live = world(node("w1"), node("w2"), *single())
-    found, refusals = judge(live, [W1, W2], [], replace_keys(ALWAYS, surge="shop/web"), NOW, CHANGE)
-    assert refusals == [] and [len(plan.surges) for plan in found.plans.values()] == [1, 0]
-    _, refusals = judge(live, [W1], [], replace_keys(ALWAYS, surge="shop/other"), NOW, CHANGE)
-    assert refusals == ["surge: shop/other has no pod on w1"]
-
-
-def test_many_pods_are_summed_up() -> None:
-    live = world(node("w1"), node("w2"), *deployment(40, 40))
-    found, _ = judge(live, [W1], [], ALWAYS, NOW, CHANGE)
-    assert found.notes[0].splitlines()[1] == "  40 pods leave in 4 waves, 0 stay"
-
-
-def test_a_cordon_that_the_run_removes_is_none_for_the_plan() -> None:
-    cordoned = node("w2", manager="daytwo", mark=of_change("r1"))
-    live = world(node("w1"), cordoned, *deployment(1, 1))
-    assert judge(live, [W1], [], ALWAYS, NOW, CHANGE)[1]
-    assert judge(live, [W1], [], ALWAYS, NOW, CHANGE, {"w2"})[1] == []
-    # The cordon itself is shown.
-    found, _ = judge(live, [W2], [], ALWAYS, NOW, CHANGE, {"w2"})
-    assert "Node w2: cordoned already by run r1 (change): this run takes it over and continues" in found.notes[0]
-    drained = world(node("w1"), node("w2", manager="daytwo", mark="r1"), *deployment(1, 1))
-    kept, _ = judge(drained, [W2], [], ALWAYS, NOW, CHANGE)
-    assert "that cordon stays, also at the end" in kept.notes[0]
+# ---- what is drained
 
 
 def test_all_drains_of_a_run_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:

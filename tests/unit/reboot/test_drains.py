@@ -10,7 +10,7 @@ from roles.engine.rollout import Pace
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import RebootPlan, order, plan_drains
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
-from tests.unit.outage.test_plan import node, single, spread
+from tests.unit.outage.test_plan import node, spread
 from tests.unit.reboot import test_plan
 from tests.unit.reboot.test_plan import OLD, RUN, candidate
 
@@ -28,13 +28,6 @@ def judged(*items: dict[str, Any], hosts: str = "w1 w2", at_once: str = "1", pla
     return "\n".join(texts), refusals
 
 
-def test_a_named_second_pod_must_be_on_one_of_the_nodes() -> None:
-    text, refusals = judged(*W, *single(), surge="shop/web")
-    assert refusals == [] and text.count("is drained for its reboot: it has /run/reboot-required") == 2
-    assert "first, with a second pod before they leave: shop/web" in text
-    assert judged(*W, *single(), surge="shop/other")[1] == ["surge: shop/other has no pod on w1, w2"]
-
-
 def test_nodes_that_are_drained_at_the_same_time_are_added_up() -> None:
     """The canary is alone: the others, w2 and w3, follow together."""
     web = [*spread(deployment(2, 2), "w2", "w3"), BUDGET]
@@ -47,11 +40,6 @@ def test_nodes_that_are_drained_at_the_same_time_are_added_up() -> None:
     assert judged(*full, *web, hosts="w1 w2 w3")[1] == []
     refused = judged(*full, *web, hosts="w1 w2 w3", at_once="2")[1]
     assert refused and all(text.startswith("w2, w3 are drained at the same time") and "lower max_unavailable" in text for text in refused)
-
-
-def test_a_refusal_names_the_host_and_why_it_is_drained() -> None:
-    _, refusals = judged(*W, *deployment(1, 1), budget(maxUnavailable=0, status=of_status(1, 1, 1, 0)), hosts="w1")
-    assert len(refusals) == 1 and refusals[0].startswith("w1: it is drained for its reboot (it has /run/reboot-required), and cannot be: ")
 
 
 def test_cordons_of_an_earlier_run_are_gone_by_then_and_others_stay() -> None:
