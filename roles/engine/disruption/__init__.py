@@ -29,6 +29,7 @@ from roles.engine.disruption.read import (
 )
 from roles.engine.disruption.rules import DisruptionRule
 from roles.engine.disruption.strays import Stray, by_owner, strays_of, strays_text
+from roles.engine.disruption.webhooks import webhooks
 
 __all__ = [
     "ALWAYS_ALLOW",
@@ -69,4 +70,5 @@ __all__ = [
     "read_lint",
     "strays_of",
     "strays_text",
+    "webhooks",
 ]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from roles.engine.bounds import moment, span
 from roles.engine.detail import counted
 from roles.engine.disruption.budgets import BudgetState, budgets_of
 from roles.engine.disruption.lint_budgets import alive, name_of
 from roles.engine.disruption.owners import Controller, Unscaled
-from roles.engine.disruption.problem import WEBHOOKS, Scene, few, service_of
+from roles.engine.disruption.problem import Scene, few
 from roles.engine.disruption.rules import DisruptionRule
+from roles.engine.disruption.webhooks import Webhook, webhooks
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name
 from roles.engine.kube.matching import CORDON, UNSCHEDULABLE, untolerated
@@ -222,35 +221,20 @@ def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
 
 def _webhooks(scene: Scene) -> Iterator[Finding]:
     """Webhooks that must answer, and whose only pods are on one node."""
-    services = {namespace_and_name(item): item for item in scene.live.of("Service")}
-    by_namespace: dict[str, list[Object]] = {}
-    for pod in scene.live.of("Pod"):
-        by_namespace.setdefault(namespace_and_name(pod)[0], []).append(pod)
-    for kind in WEBHOOKS:
-        for item in scene.live.of(kind):
-            for hook in item.get("webhooks") or ():
-                key = service_of(hook)
-                service = services.get(key) if key is not None else None
-                if key is None or service is None:
-                    continue
-                selector = (service.get("spec") or {}).get("selector") or {}
-                chosen = label_selector({"matchLabels": selector}) if selector else label_selector(None)
-                backends = [pod for pod in by_namespace.get(key[0], ()) if chosen.matches(pod["metadata"].get("labels")) and is_ready(pod)]
-                nodes = Counter(node_of(pod) for pod in backends if is_alive(pod))
-                if len(nodes) == 1:
-                    yield _webhook(kind, item, hook, "/".join(key), next(iter(nodes)), sum(nodes.values()))
+    for one in webhooks(scene.live):
+        nodes = {node_of(pod) for pod in one.backends}
+        if len(nodes) == 1:
+            yield _webhook(one, nodes.pop())
 
 
-def _webhook(kind: str, item: Object, hook: Mapping[str, Any], service: str, node: str, pods: int) -> Finding:
-    name = str(item["metadata"]["name"])
-    resources = {str(one) for rule in hook.get("rules") or () for one in rule.get("resources") or ()}
-    own = bool(resources & {"pods", "*", "*/*", "pods/*"})
+def _webhook(one: Webhook, node: str) -> Finding:
     effect = "the API server refuses each request that it should see"
-    if own:
+    if one.asks_about_pods:
         effect += ", also the creation of pods: its own replacement too, unless its namespaceSelector leaves its namespace out"
+    pods = len(one.backends)
     return DisruptionRule.WEBHOOK_BACKEND.found(
-        (f"{kind} {name}", f"Service {service}"),
-        f"webhook {hook.get('name')} must answer (failurePolicy Fail), and "
+        (one.where, f"Service {one.service}"),
+        f"webhook {one.hook.get('name')} must answer (failurePolicy Fail), and "
         f"{'its one pod is' if pods == 1 else f'all its {pods} pods are'} on node {node}: while that node is drained, {effect}",
     )  # fmt: skip
 

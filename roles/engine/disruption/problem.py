@@ -14,7 +14,6 @@ from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_
 from roles.engine.kube.pods import is_over, stuck
 
 HPA = "HorizontalPodAutoscaler"
-WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,3 @@ def autoscaler(live: DisruptionObjects, controller: Controller) -> ReplicaRange 
         if (namespace, target.get("kind"), target.get("name")) == (controller.namespace, controller.kind, controller.name):
             return ReplicaRange(namespace, name, int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0))
     return None
-
-
-def service_of(hook: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Namespace and name of the Service that must answer for a webhook; None if it may fail (failurePolicy Ignore), or is elsewhere."""
-    service = (hook.get("clientConfig") or {}).get("service")
-    if not service or hook.get("failurePolicy") == "Ignore":
-        return None
-    return str(service.get("namespace") or ""), str(service.get("name") or "")

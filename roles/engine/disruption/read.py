@@ -12,7 +12,8 @@ from roles.engine.api import Api, ApiError, Denied, Forbidden, NotFound, list_ob
 from roles.engine.bounds import moment
 from roles.engine.disruption.budgets import counts_scales
 from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, Scale
-from roles.engine.disruption.problem import HPA, WEBHOOKS, service_of
+from roles.engine.disruption.problem import HPA
+from roles.engine.disruption.webhooks import WEBHOOKS, service_of
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
 from roles.engine.kube.selectors import label_selector
 from roles.engine.kube.workloads import COLLECTIONS, replicas

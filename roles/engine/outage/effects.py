@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from roles.engine.detail import counted
-from roles.engine.disruption import DisruptionObjects
-from roles.engine.kube import Object, full_name, is_ready, namespace_and_name, uid
-from roles.engine.kube.pods import is_alive
+from roles.engine.disruption import DisruptionObjects, webhooks
+from roles.engine.kube import Object, full_name, is_ready, uid
 from roles.engine.outage.model import PodFate
 
-WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 #: Keys that limit what a webhook is asked about; daytwo does not evaluate them.
 _LIMITS = ("namespaceSelector", "objectSelector", "matchConditions")
 
@@ -40,18 +37,15 @@ def webhook_problems(pods: Sequence[PodFate], live: DisruptionObjects) -> tuple[
     is asked about, until a backend serves again."""
     leaving = {one.uid: one for one in pods if one.leaves}
     refusals, warnings = [], []
-    for where, hook in _failing(live):
-        service = (hook.get("clientConfig") or {}).get("service") or {}
-        key = (str(service.get("namespace")), str(service.get("name")))
-        backends = _backends(live, key)
-        if not backends or not all(uid(pod) in leaving for pod in backends):
+    for one in webhooks(live):
+        if not one.backends or not all(uid(pod) in leaving for pod in one.backends):
             continue
-        names = ", ".join(sorted(full_name(pod) for pod in backends))
-        what = f"webhook {hook.get('name')} of {where} (failurePolicy Fail): its only backends leave ({names})"
-        gap = any(one.fate != "surged" and _alone(one) for pod in backends if (one := leaving.get(uid(pod))) is not None)
+        names = ", ".join(sorted(full_name(pod) for pod in one.backends))
+        what = f"webhook {one.hook.get('name')} of {one.where} (failurePolicy Fail): its only backends leave ({names})"
+        gap = any(pod.fate != "surged" and _alone(pod) for pod in (leaving[uid(pod)] for pod in one.backends))
         if not gap:
             warnings.append(f"{what}, one after the other: a new one must be Ready before the last one goes")
-        elif _asks_about_pods(hook) and not any(hook.get(key) for key in _LIMITS):
+        elif one.asks_about_pods and not any(one.hook.get(key) for key in _LIMITS):
             refusals.append(
                 f"{what}; until a new one is Ready the API server creates no pods, so the new one can never come: "
                 "scale it to 2 replicas, or use --data surge=true"
@@ -63,40 +57,6 @@ def webhook_problems(pods: Sequence[PodFate], live: DisruptionObjects) -> tuple[
 
 def _alone(one: PodFate) -> bool:
     return one.workload is None or one.workload.wanted <= 1
-
-
-def _failing(live: DisruptionObjects) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for kind in WEBHOOKS:
-        for item in live.of(kind):
-            for hook in item.get("webhooks") or ():
-                if hook.get("failurePolicy", "Fail") == "Fail" and (hook.get("clientConfig") or {}).get("service"):
-                    yield f"{kind} {item['metadata']['name']}", hook
-
-
-def _backends(live: DisruptionObjects, key: tuple[str, str]) -> list[Object]:
-    """The pods that serve behind a Service, by its selector."""
-    service = live.find("Service", *key)
-    selector: Mapping[str, Any] = ((service or {}).get("spec") or {}).get("selector") or {}
-    if not selector:
-        return []
-    return [
-        pod
-        for pod in live.of("Pod")
-        if namespace_and_name(pod)[0] == key[0]
-        and selector.items() <= (pod["metadata"].get("labels") or {}).items()
-        and is_ready(pod)
-        and is_alive(pod)
-    ]
-
-
-def _asks_about_pods(hook: Mapping[str, Any]) -> bool:
-    """It is asked when a pod is created."""
-    for rule in hook.get("rules") or ():
-        groups, resources = rule.get("apiGroups") or (), rule.get("resources") or ()
-        operations = rule.get("operations") or ()
-        if {"", "*"} & set(groups) and {"pods", "*", "*/*", "pods/*"} & set(resources) and {"CREATE", "*"} & set(operations):
-            return True
-    return False
 
 
 def nodes_problem(nodes: Collection[Object], names: Collection[str], homeless: Sequence[PodFate] = ()) -> list[str]:

@@ -253,8 +253,9 @@ def test_pods_that_end_slowly_or_never() -> None:
 
 
 def test_webhooks() -> None:
-    def hook(policy: str = "Fail", resources: tuple[str, ...] = ("configmaps",)) -> list[dict[str, Any]]:
-        one = {"name": "h.x.io", "failurePolicy": policy, "rules": [{"resources": list(resources)}]}
+    def hook(policy: str = "Fail", resource: str = "configmaps", group: str = "", operation: str = "CREATE") -> list[dict[str, Any]]:
+        rule = {"apiGroups": [group], "resources": [resource], "operations": [operation]}
+        one: dict[str, Any] = {"name": "h.x.io", "failurePolicy": policy, "rules": [rule]}
         one["clientConfig"] = {"service": {"namespace": "shop", "name": "hook"}}
         return [{"metadata": {"name": "hooks"}, "webhooks": [one]}]
 
@@ -264,8 +265,12 @@ def test_webhooks() -> None:
     (one,) = problems(*backends, **seen)
     assert (one.rule, one.severity, one.objects[0]) == ("webhook-backend", "warning", "ValidatingWebhookConfiguration hooks")
     assert "all its 2 pods are on node w1" in one.why and "creation of pods" not in one.why
-    (own,) = problems(*backends, **{**seen, "ValidatingWebhookConfiguration": hook(resources=("pods",))})
+    (own,) = problems(*backends, **{**seen, "ValidatingWebhookConfiguration": hook(resource="pods")})
     assert "creation of pods" in own.why
+    # A rule matches by group, resource and operation (apiserver/pkg/admission/plugin/webhook/predicates/rules: Matcher.Matches).
+    for other in (hook(resource="*", group="apps"), hook(resource="pods", operation="DELETE")):
+        (one,) = problems(*backends, **{**seen, "ValidatingWebhookConfiguration": other})
+        assert "creation of pods" not in one.why
     assert problems(*backends, **{**seen, "ValidatingWebhookConfiguration": hook("Ignore")}) == []
     assert problems(backends[0], pod("h2", app="hook", node="w2"), **seen) == []
 
