@@ -6,42 +6,30 @@ The plan compares by the API server's dry run, which knows its defaults; here th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from roles.autoscalers.model import HorizontalAutoscaler, VerticalAutoscaler
 from roles.engine.autoscaling import HPA, VPA, Autoscaler, Behavior
+from roles.engine.findings import Unmet
 from roles.engine.kube import Object, namespace_and_name
-
-
-@dataclass(frozen=True)
-class UnmetAutoscaler:
-    """An autoscaler that differs from the data. `fields`: those that differ, empty if `why` says it all."""
-
-    wanted: HorizontalAutoscaler | VerticalAutoscaler
-    fields: tuple[str, ...] = ()
-    why: str = ""
-
-    def __str__(self) -> str:
-        differ = f"{', '.join(self.fields)} {'differs' if len(self.fields) == 1 else 'differ'}"
-        return f"{self.wanted.key}: {self.why or differ}"
 
 
 def unmet_autoscaler(
     item: HorizontalAutoscaler | VerticalAutoscaler, live: Mapping[str, Sequence[Object]]
-) -> UnmetAutoscaler | None:  # fmt: skip
+) -> Unmet | None:  # fmt: skip
     """How the autoscaler differs from the data; None if it does not. `live`: the autoscalers by kind."""
     kind = HPA if isinstance(item, HorizontalAutoscaler) else VPA
     found = next((one for one in live.get(kind, ()) if namespace_and_name(one) == (item.namespace, item.own_name)), None)
     if item.absent:
-        return None if found is None else UnmetAutoscaler(item, why="exists, wanted absent")
+        return None if found is None else Unmet(item.key, why="exists, wanted absent")
     if found is None:
-        return UnmetAutoscaler(item, why="does not exist")
+        return Unmet(item.key, why="does not exist")
     try:
         differ = _horizontal(item, found) if isinstance(item, HorizontalAutoscaler) else _vertical(item, found)
     except ValueError as error:
-        return UnmetAutoscaler(item, why=f"it cannot be read: {error}")
-    return UnmetAutoscaler(item, tuple(differ)) if differ else None
+        return Unmet(item.key, why=f"it cannot be read: {error}")
+    return Unmet(item.key, tuple(differ)) if differ else None
 
 
 def _horizontal(item: HorizontalAutoscaler, found: Object) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from roles.disruption_budgets.compliance import UnmetBudget, unmet_budget
+from roles.disruption_budgets.compliance import unmet_budget
 from roles.disruption_budgets.model import BUDGET, DesiredBudgets, read_budgets
 from roles.disruption_budgets.plan import plan_budgets, plan_undo
 from roles.disruption_budgets.write import BudgetWriter, read_live
@@ -85,7 +85,6 @@ __all__ = [
     "CAPABILITY",
     "DATA_KEYS",
     "DesiredBudgets",
-    "UnmetBudget",
     "disruption_budgets",
     "read_budgets",
     "read_live",

@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from roles.disruption_budgets.model import BUDGET, MAX, MIN, Budget
 from roles.engine.disruption import PDB, DisruptionObjects
+from roles.engine.findings import Unmet
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.selectors import label_selector
 from roles.engine.object_changes import ObjectPath, changed
 
 
-@dataclass(frozen=True)
-class UnmetBudget:
-    """A budget that differs from the data. `fields`: those that differ, empty if `why` says it all."""
-
-    wanted: Budget
-    fields: tuple[str, ...] = ()
-    why: str = ""
-
-    def __str__(self) -> str:
-        differ = f"{', '.join(self.fields)} {'differs' if len(self.fields) == 1 else 'differ'}"
-        return f"{self.wanted.key}: {self.why or differ}"
-
-
 class NoSelector(Exception):
     """Why a budget's workload gives it no selector, with the way out."""
 
 
-def unmet_budget(item: Budget, live: DisruptionObjects) -> UnmetBudget | None:
+def unmet_budget(item: Budget, live: DisruptionObjects) -> Unmet | None:
     """How the budget differs from the data; None if it does not. `live`: budgets and workloads of its namespace."""
     found = live.find(PDB, item.namespace, item.name)
     if item.absent:
-        return None if found is None else UnmetBudget(item, why="exists, wanted absent")
+        return None if found is None else Unmet(item.key, why="exists, wanted absent")
     if found is None:
-        return UnmetBudget(item, why="does not exist")
+        return Unmet(item.key, why="does not exist")
     try:
         differ = differences(item.manifest(selector_of(item, live)), found, other_limit(item, found))
     except NoSelector as error:
-        return UnmetBudget(item, why=str(error))
-    return UnmetBudget(item, tuple(differ)) if differ else None
+        return Unmet(item.key, why=str(error))
+    return Unmet(item.key, tuple(differ)) if differ else None
 
 
 def differences(manifest: Mapping[str, Any], found: Object, drops: ObjectPath | None) -> list[str]:

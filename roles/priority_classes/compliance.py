@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from roles.engine.findings import Unmet
 from roles.engine.kube import Object, field_managers, workloads
 from roles.engine.object_changes import ObjectPath
 from roles.priority_classes import class_facts
@@ -15,48 +15,21 @@ VALUE, POLICY, DESCRIPTION, DEFAULT = ("value",), ("preemptionPolicy",), ("descr
 MAPS = ("labels", "annotations")
 
 
-@dataclass(frozen=True)
-class UnmetClass:
-    """A PriorityClass that differs from the data. `fields`: those that differ, empty if the class does not exist; `value`: its current
-    number."""
-
-    wanted: PriorityClass
-    fields: tuple[str, ...] = ()
-    value: int = 0
-
-    def __str__(self) -> str:
-        if not self.fields:
-            return f"{self.wanted.name}: does not exist"
-        value = f" (it is {self.value}, wanted {self.wanted.value})" if "value" in self.fields else ""
-        return f"{self.wanted.name}: {', '.join(self.fields)} {'differs' if len(self.fields) == 1 else 'differ'}{value}"
-
-
-@dataclass(frozen=True)
-class UnmetWorkload:
-    """A workload that does not have the wanted class. `has`: its class now ("": none); None if the workload does not exist."""
-
-    wanted: Workload
-    has: str | None
-
-    def __str__(self) -> str:
-        if self.has is None:
-            return f"{self.wanted.key}: does not exist"
-        return f"{self.wanted.key}: its class is {self.has or 'none'}, wanted {self.wanted.priority_class}"
-
-
-def unmet_class(item: PriorityClass, found: Object | None) -> UnmetClass | None:
+def unmet_class(item: PriorityClass, found: Object | None) -> Unmet | None:
     """How the class differs from the data; None if it does not."""
     if found is None:
-        return UnmetClass(item)
+        return Unmet(item.name, why="does not exist")
     differ = _differences(item, found)
-    return UnmetClass(item, tuple(differ), class_facts.value_of(found)) if differ else None
+    value = f" (it is {class_facts.value_of(found)}, wanted {item.value})" if "value" in differ else ""
+    return Unmet(item.name, tuple(differ), value) if differ else None
 
 
-def unmet_workload(item: Workload, live: ObservedClasses) -> UnmetWorkload | None:
+def unmet_workload(item: Workload, live: ObservedClasses) -> Unmet | None:
     """How the workload differs from the data; None if it does not."""
     found = live.find(item.kind, item.namespace, item.name)
     has = None if found is None else workloads.class_of(item.kind, found)
-    return None if has == item.priority_class else UnmetWorkload(item, has)
+    why = "does not exist" if has is None else f"its class is {has or 'none'}, wanted {item.priority_class}"
+    return None if has == item.priority_class else Unmet(item.key, why=why)
 
 
 def _differences(item: PriorityClass, found: Object) -> list[str]:

@@ -92,3 +92,16 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 def why_of(findings: Iterable[Finding], *rules: Rule) -> str:
     """Why the first finding of one of these rules is wrong; "" if there is none."""
     return next((one.why for one in findings if one.rule in rules), "")
+
+
+@dataclass(frozen=True)
+class Unmet:
+    """An object that differs from the data. `fields`: those that differ; `why`: what is more to say, or all of it."""
+
+    name: str
+    fields: tuple[str, ...] = ()
+    why: str = ""
+
+    def __str__(self) -> str:
+        differ = f"{', '.join(self.fields)} {'differs' if len(self.fields) == 1 else 'differ'}" if self.fields else ""
+        return f"{self.name}: {differ}{self.why}"
