@@ -128,8 +128,8 @@ def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[s
 def _ask_component(component: Component, gates: dict[str, bool]) -> str:
     words = [f"--{flags.FEATURE_GATES}={flags.written(gates)}"]
     words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
-    name, process, pod = component.name, component.process, component.log_name
-    return f"{ask.ask_component(name, process, pod, words)}\n{ask.list_component(name, process, pod)}"
+    where = (component.name, component.process, component.log_name)
+    return "\n".join([ask.ask_with_files(*where, [*words, "--version"]), ask.list_component(*where)])
 
 
 UNKNOWN = "unrecognized feature gate"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from roles.engine.kubelet.facts import Kubelet, refuse_waiting
 from roles.engine.kubelet.pending import read_once, rewritten
@@ -58,12 +58,6 @@ def ask_kubelet(kubelet: Kubelet, argv: Sequence[str], changed: Mapping[str, byt
     lines.append(f"{command}; answer kubelet $?")
     lines += [f"written {shlex.quote(path)}" for path in read_once(kubelet)]
     return "\n".join(lines)
-
-
-def ask_component(component: str, process: Process, pod: str, words: Iterable[str]) -> str:
-    """A shell line that lets a component's binary validate the flags `words`; with --version it only prints its version. `pod` is
-    NAMESPACE_NAME of its static pod on the node."""
-    return f"{_inside(component, process, pod)} {shlex.join([*words, '--version'])}; answer {component} $?"
 
 
 def ask_with_files(component: str, process: Process, pod: str, words: Sequence[str], files: Sequence[bytes] = (), name: str = "") -> str:
@@ -126,69 +120,55 @@ def script(questions: Sequence[str], seconds: float = SECONDS) -> str:
     return templates().get_template("ask.sh.j2").render(questions=questions, seconds=f"{patient(seconds):.0f}", listed=_LISTED)
 
 
+_ANSWER = r"answer (\S+) ([0-9]+) (\S*)="
+
+
+def _matching(pattern: str, lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """The fields of each line of a kind."""
+    return (found.groups() for line in lines if (found := re.fullmatch(pattern, line)))
+
+
 def verdicts(lines: Iterable[str]) -> dict[str, str]:
     """Each binary's complaint about its candidate, by component: "" if it accepts it. A binary is missing if it did not answer in time,
     or if it could not be proven to be the node's own."""
-    found = {}
-    for line in lines:
-        answer = re.match(r"answer (\S+) ([0-9]+) (\S*)=$", line)
-        if answer and int(answer.group(2)) < _NO_ANSWER:
-            found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), decoded(answer.group(3)))
-    return found
+    found = _matching(_ANSWER, lines)
+    return {name: _verdict(name, int(code), decoded(said)) for name, code, said in found if int(code) < _NO_ANSWER}
 
 
 def rewritten_files(kubelet: Kubelet, lines: Iterable[str]) -> list[str]:
     """What the kubelet reads once and somebody has written since it started, as sentences (pending.READ_ONCE)."""
-    found = (re.match(r"written ([0-9]+) (\S+)=$", line) for line in lines)
-    return rewritten(kubelet, {decoded(one.group(2)): int(one.group(1)) for one in found if one})
+    return rewritten(kubelet, {decoded(path): int(time) for time, path in _matching(r"written ([0-9]+) (\S+)=", lines)})
 
 
 def listed(lines: Iterable[str]) -> dict[str, str]:
     """The gates that each binary lists, by component, as text."""
-    found = {}
-    for line in lines:
-        if answer := re.match(r"listed (\S+) (\S*)=$", line):
-            found[answer.group(1)] = decoded(answer.group(2))
-    return found
+    return {name: decoded(said) for name, said in _matching(r"listed (\S+) (\S*)=", lines)}
 
 
 def flag_lines(lines: Iterable[str]) -> dict[str, str]:
     """The lines about flags in each binary's --help, by component, as text."""
-    found = {}
-    for line in lines:
-        if answer := re.match(r"flags (\S+) (\S*)=$", line):
-            found[answer.group(1)] = decoded(answer.group(2))
-    return found
+    return {name: decoded(said) for name, said in _matching(r"flags (\S+) (\S*)=", lines)}
 
 
 def deprecated(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """What each binary says of deprecated flags among those that it was asked about (pflag, MarkDeprecated), by component."""
-    found: dict[str, tuple[str, ...]] = {}
-    for line in lines:
-        if answer := re.match(r"answer (\S+) ([0-9]+) (\S*)=$", line):
-            said = re.findall(r"^Flag (--\S+ has been deprecated.*)$", decoded(answer.group(3)), re.MULTILINE)
-            found[answer.group(1)] = tuple(dict.fromkeys(mask_text(one)[:_MOST_SAID] for one in said))
+    found = {}
+    for name, _, said in _matching(_ANSWER, lines):
+        texts = re.findall(r"^Flag (--\S+ has been deprecated.*)$", decoded(said), re.MULTILINE)
+        found[name] = tuple(dict.fromkeys(mask_text(one)[:_MOST_SAID] for one in texts))
     return found
 
 
 def versions(lines: Iterable[str]) -> dict[int, str]:
     """The versions that binaries printed, as v1.36.3, by PID; a binary that printed something else is missing."""
-    found: dict[int, str] = {}
-    for line in lines:
-        if answer := re.match(r"version ([0-9]+) (\S*)=$", line):
-            version = as_version(decoded(answer.group(2)).removeprefix(_PRODUCT))
-            found |= {int(answer.group(1)): version} if version else {}
-    return found
+    found = _matching(r"version ([0-9]+) (\S*)=", lines)
+    return {int(pid): version for pid, said in found if (version := as_version(decoded(said).removeprefix(_PRODUCT)))}
 
 
 def replacements(lines: Iterable[str]) -> dict[int, Replacement]:
     """What replaced the running files, by PID. A file that could not be proven to be the node's own has no version."""
-    found: dict[int, Replacement] = {}
-    for line in lines:
-        if answer := re.match(r"replacement ([0-9]+) (same|other) (\S*)=$", line):
-            version = as_version(decoded(answer.group(3)).removeprefix(_PRODUCT))
-            found[int(answer.group(1))] = Replacement(version, answer.group(2) == "same")
-    return found
+    found = _matching(r"replacement ([0-9]+) (same|other) (\S*)=", lines)
+    return {int(pid): Replacement(as_version(decoded(said).removeprefix(_PRODUCT)), same == "same") for pid, same, said in found}
 
 
 def as_version(text: str) -> str | None:

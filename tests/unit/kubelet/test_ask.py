@@ -152,7 +152,7 @@ def test_the_answers_are_read_back(proc: Proc) -> None:
         "--version;", "-c 'echo Kubernetes v1.36.3';"
     )
     assert ask.versions(proc.run(ask.script([question])).splitlines()) == {200: "v1.36.3"}
-    refused = ask.ask_component("kube-scheduler", scheduler, "kube-system_kube-scheduler-node", []).replace(
+    refused = ask.ask_with_files("kube-scheduler", scheduler, "kube-system_kube-scheduler-node", ["--version"]).replace(
         "--version;", "-c 'echo Error: no; exit 1';"
     )
     listed = ask.list_kubelet(seen.kubelet).replace("--help", "-c 'echo Foo=true\\|false \\(ALPHA - default=false\\)'")
@@ -175,7 +175,7 @@ def test_shellcheck_has_nothing_to_say_of_the_questions() -> None:
         ask.ask_kubelet(found, found.process.argv, {}),
         ask.list_kubelet(found.process),
         ask.ask_version("kubelet", found.process, ""),
-        ask.ask_component("kube-scheduler", found.process, "a_b", ["--feature-gates=A=true"]),
+        ask.ask_with_files("kube-scheduler", found.process, "a_b", ["--feature-gates=A=true", "--version"]),
     ]
     told = subprocess.run(
         ["shellcheck", "--shell=sh", "--severity=info", "-"], input=ask.script(questions), text=True, capture_output=True, check=False
