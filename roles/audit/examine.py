@@ -116,14 +116,9 @@ def _node(view: View, held: Sequence[certificates.NodeCertificate]) -> NodeRepor
 
 
 def _sources(view: View) -> Iterator[Source]:
-    found = view.kubelet
-    if found is None:
+    if view.kubelet is None:
         return
-    paths = [unit.path for unit in (found.sources.fragment, *found.sources.dropins)]
-    paths += [file.path for file in found.service.environment_files]
-    paths += [*([found.config_path] if found.config_path else []), *found.dropin_paths]
-    paths += [manifest.path for manifest in view.manifests]
-    for path in dict.fromkeys(paths):
+    for path in dict.fromkeys((*view.kubelet.source_paths, *(manifest.path for manifest in view.manifests))):
         file = view.seen.file(path)
         exists = file is not None and file.sha256 is not None
         yield Source(path=path, mode=f"{file.mode:04o}" if file and exists else "", sha256=file.sha256 if file else None)

@@ -221,7 +221,7 @@ def _files(view: View) -> Iterator[tuple[str, dict[str, Any], Mapping[tuple[str,
     found = view.kubelet
     if found is None:
         return
-    for path in (*([found.config_path] if found.config_path else []), *found.dropin_paths):
+    for path in found.config_paths:
         data = view.seen.data(path) or b""
         try:
             content = parsed.read(data)

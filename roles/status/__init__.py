@@ -167,7 +167,7 @@ def _age(seconds: float) -> str:
 def _gates(node: _StatusNode) -> list[list[str]]:
     found = node.kubelet
     sources: dict[str, str] = {}
-    for path in (*([found.config_path] if found.config_path else []), *found.dropin_paths):
+    for path in found.config_paths:
         for gate in kubelet_config.gates(node.seen.data(path) or b""):
             sources[gate] = path
     for word in found.service.argv:
@@ -220,13 +220,9 @@ def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> st
 
 
 def _sources(node: _StatusNode) -> list[list[str]]:
-    found = node.kubelet
-    paths = [unit.path for unit in (found.sources.fragment, *found.sources.dropins)]
-    paths += [file.path for file in found.service.environment_files]
-    paths += [*([found.config_path] if found.config_path else []), *found.dropin_paths]
-    paths += [component.file.path for component in node.components.values() if component.file.kind != "none"]
+    manifests = (component.file.path for component in node.components.values() if component.file.kind != "none")
     rows = []
-    for path in paths:
+    for path in (*node.kubelet.source_paths, *manifests):
         file = node.seen.file(path)
         exists = file is not None and file.sha256 is not None
         rows.append(

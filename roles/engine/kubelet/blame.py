@@ -69,7 +69,7 @@ def _gates(flag: flags.Flag) -> list[str]:
 
 
 def _in_files(kubelet: Kubelet, complaint: str) -> Iterator[str]:
-    for path in _configurations(kubelet):
+    for path in kubelet.config_paths:
         try:
             lines = kubelet_config.lines(kubelet.seen.data(path) or b"")
         except FormatError:
@@ -82,9 +82,5 @@ def _in_files(kubelet: Kubelet, complaint: str) -> Iterator[str]:
                 yield f"{path}, line {line}"
 
 
-def _configurations(kubelet: Kubelet) -> list[str]:
-    return [*([kubelet.config_path] if kubelet.config_path else []), *kubelet.dropin_paths]
-
-
 def _files(kubelet: Kubelet) -> list[str]:
-    return list(dict.fromkeys([*_configurations(kubelet), *(word.origin.path for word in kubelet.service.argv)]))
+    return list(dict.fromkeys([*kubelet.config_paths, *(word.origin.path for word in kubelet.service.argv)]))

@@ -57,6 +57,17 @@ class Kubelet:
         return posixpath.normpath(folder)
 
     @property
+    def config_paths(self) -> tuple[str, ...]:
+        """Its configuration file, if it has one, and the drop-ins, in the order in which it reads them."""
+        return (*([self.config_path] if self.config_path else []), *self.dropin_paths)
+
+    @property
+    def source_paths(self) -> tuple[str, ...]:
+        """All that its settings come from: units, environment files, configuration files."""
+        units = (unit.path for unit in (self.sources.fragment, *self.sources.dropins))
+        return (*units, *(file.path for file in self.service.environment_files), *self.config_paths)
+
+    @property
     def dropin_folder(self) -> str | None:
         """The directory of configuration drop-ins that the running kubelet reads (--config-dir)."""
         folder = flags.last_flag(self.process.argv, "config-dir")

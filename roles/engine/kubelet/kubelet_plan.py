@@ -36,7 +36,7 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
         if value is not None:
             del left[name]
     # A file overrides those that are read before it.
-    for path in (*reversed(kubelet.dropin_paths), *([kubelet.config_path] if kubelet.config_path else [])):
+    for path in reversed(kubelet.config_paths):
         data = kubelet.seen.data(path) or b""
         try:
             present = kubelet_config.gates(data)

@@ -195,8 +195,7 @@ def pending_arguments(kubelet: Kubelet) -> list[flags.FlagDifference] | None:
 
 def younger_files(kubelet: Kubelet) -> list[str]:
     """The configuration files that were written after the process had started. It reads them only at its start."""
-    paths = (kubelet.config_path, *kubelet.dropin_paths)
-    return [path for path in paths if path and kubelet.seen.is_younger(path, kubelet.process)]
+    return [path for path in kubelet.config_paths if kubelet.seen.is_younger(path, kubelet.process)]
 
 
 def read_once(kubelet: Kubelet) -> dict[str, str]:

@@ -111,8 +111,7 @@ class _Editor:
         self.kubelet = kubelet
         self.move_flags = move_flags
         self.sources = kubelet.sources
-        configs = [*([kubelet.config_path] if kubelet.config_path else []), *kubelet.dropin_paths]
-        self.configs: dict[str, bytes] = {path: kubelet.seen.data(path) or b"" for path in configs}
+        self.configs: dict[str, bytes] = {path: kubelet.seen.data(path) or b"" for path in kubelet.config_paths}
         self.units: dict[str, bytes | None] = {}
         self.notes: list[str] = []
         self.argv = list(kubelet.process.argv)
