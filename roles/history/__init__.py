@@ -25,7 +25,6 @@ from roles.engine.node_changes import (
     change_nodes,
     cordoned_for_change,
     ended,
-    fate_of,
     fates_of,
 )
 from roles.engine.object_changes import ObjectRun
@@ -267,9 +266,9 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
 
     def against_plans(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> Iterable[object]:
         """Nothing to undo: no confirmed change, and no cordon."""
-        reading = basis.found.reading
-        fates = [fate_of(reading, plan.kubelet.node_name) for plan in plans] if basis.fleet.others else fates_of(reading)
-        cordons = {cordoned_for_change(fate) for fate in fates}
+        fates = fates_of(basis.found.reading)
+        names = {plan.kubelet.node_name for plan in plans} if basis.fleet.others else {*fates}
+        cordons = {cordoned_for_change(fate) for name, fate in fates.items() if name in names}
         return () if self.chosen or cordons & {*self.runs} else (_nothing_of(self.runs),)
 
     def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:

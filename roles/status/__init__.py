@@ -13,7 +13,7 @@ from roles.engine.editing import kubelet_config
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import Kubelet, shown
 from roles.engine.node import Observation, Process, look
-from roles.engine.node_changes import cordoned_for_change, fate_of
+from roles.engine.node_changes import cordoned_for_change, fates_of
 from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, unmet_gates, with_versions
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
@@ -104,9 +104,9 @@ def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode])
 
 def _cordons(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
     """Nodes that a run of daytwo has cordoned, as the versions were read."""
-    found = []
+    found, fates = [], fates_of(cluster)
     for node in nodes:
-        fate = fate_of(cluster, node.kubelet.node_name)
+        fate = fates.get(node.kubelet.node_name)
         if fate is None or fate.cordon != "ours":
             continue
         back = f"deploys/uncordon.py --data nodes={one_line(node.kubelet.node_name)}"

@@ -17,7 +17,7 @@ from roles.engine.disruption.keepers import Keeper, Keeps
 from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
 from roles.engine.disruption.lint_budgets import lifted_by, overlaps, pods_per_node
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Scale, Unscaled
-from roles.engine.disruption.problem import HPA
+from roles.engine.disruption.problem import HPA, autoscaler
 from roles.engine.disruption.read import (
     BUDGETS_PATH,
     KINDS_OF_DISRUPTION,
@@ -54,6 +54,7 @@ __all__ = [
     "Scale",
     "Stray",
     "Unscaled",
+    "autoscaler",
     "budget_states",
     "budgets_of",
     "by_owner",

@@ -109,7 +109,7 @@ def lifted_by(state: BudgetState, live: DisruptionObjects) -> list[ReplicaRange]
     HorizontalPodAutoscalers."""
     if not state.never or state.problem or state.unread or not state.controllers or state.numbers.desired_healthy <= 0:
         return []
-    found = {one: scaler for one in state.controllers if one.replicas > 0 and (scaler := autoscaler(live, one))}
+    found = {one: scaler for one in state.controllers if one.replicas > 0 and (scaler := autoscaler(live, *one.place))}
     most = sum(max(one.replicas, found[one].maximum) if one in found else one.replicas for one in state.controllers)
     return list(found.values()) if _healthy_at(state, most) > _needs(state, most) else []
 
@@ -129,7 +129,7 @@ def _needs(state: BudgetState, scale: int) -> int:
 
 def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Finding]:
     """With the autoscaler at its minimum, the budget allows nothing."""
-    scaled_by = {one: found for one in state.controllers if (found := autoscaler(scene.live, one))}
+    scaled_by = {one: found for one in state.controllers if (found := autoscaler(scene.live, *one.place))}
     if not scaled_by or never or state.problem or state.unread:
         return
     scale = sum(scaled_by[one].minimum if one in scaled_by else one.replicas for one in state.controllers)

@@ -51,6 +51,10 @@ class Controller:
     replicas: int
     found: Object | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.namespace, self.kind, self.name
+
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
 

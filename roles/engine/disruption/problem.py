@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.detail import shortened
 from roles.engine.disruption.budgets import BudgetState
-from roles.engine.disruption.owners import Controller, DisruptionObjects
+from roles.engine.disruption.owners import DisruptionObjects
 from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_and_name
 from roles.engine.kube.pods import is_over, stuck
 
@@ -69,12 +69,12 @@ class ReplicaRange:
         return f"{HPA} {self.namespace}/{self.name} ({self.minimum} to {self.maximum} pods)"
 
 
-def autoscaler(live: DisruptionObjects, controller: Controller) -> ReplicaRange | None:
-    """The HorizontalPodAutoscaler that scales a controller; None if there is none."""
+def autoscaler(live: DisruptionObjects, *of: str) -> ReplicaRange | None:
+    """The HorizontalPodAutoscaler that scales a controller (namespace, kind, name); None if there is none."""
     for item in live.of(HPA):
         spec: Mapping[str, Any] = item.get("spec") or {}
         target = spec.get("scaleTargetRef") or {}
         namespace, name = namespace_and_name(item)
-        if (namespace, target.get("kind"), target.get("name")) == (controller.namespace, controller.kind, controller.name):
+        if (namespace, target.get("kind"), target.get("name")) == of:
             return ReplicaRange(namespace, name, int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0))
     return None

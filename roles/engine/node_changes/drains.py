@@ -59,13 +59,13 @@ def plan_drains(
     runs: Collection[str] = (),
 ) -> tuple[list[str], list[Leftover]]:
     """Plan the drains of a run, and set them in its steps; returns notes for the plan, and the cordons of earlier changes that this run
-    removes. Raises DeployError with all refusals. Asks nothing if no node is drained, and none has a
-    cordon of an earlier change. `runs`: their cordons are removed from all nodes, also from those without a plan."""
-    fates = {plan.host: fate for plan in plans if (fate := fate_of(found.reading, plan.kubelet.node_name)) is not None}
-    left = {host: fate for host, fate in fates.items() if cordoned_for_change(fate)} if asked.allowed else {}
-    if asked.allowed:
-        known = {fate.name for fate in fates.values()}
-        left |= {one.name: one for one in fates_of(found.reading) if one.name not in known and cordoned_for_change(one) in runs}
+    removes. Raises DeployError with all refusals. Asks nothing if no node is drained, and none has a cordon of an earlier change. `runs`:
+    their cordons are removed from all nodes, also from those without a plan."""
+    hosts = {plan.kubelet.node_name: plan.host for plan in plans}
+    fates = fates_of(found.reading) if asked.allowed else {}
+    known = {name: fates[name] for name in (*hosts, *fates) if name in fates}
+    changed = {name: run for name, fate in known.items() if (run := cordoned_for_change(fate)) and (name in hosts or run in runs)}
+    left = {hosts.get(name, name): (name, run) for name, run in changed.items()}
     wanted = {one.host: one for one in _wanted(plans, asked)}
     if not wanted and not left:
         return [], []
@@ -78,11 +78,11 @@ def plan_drains(
             raise bridge.refusals([f"{', '.join(wanted)}: to be drained, but the cluster's objects cannot be read: {error}"]) from None
         turns = [([step.change.node for step in stage.steps if step.change.kind == "kubelet"], stage.at_once) for stage in stages]
         groups = together(turns, wanted)
-        made, refusals = judge(live, list(wanted.values()), groups, asked, now, CHANGE, {fate.name for fate in left.values()})
+        made, refusals = judge(live, list(wanted.values()), groups, asked, now, CHANGE, changed)
         bridge.stop(refusals)
         notes += made.notes
     set_drains(session, stages, wanted, asked.consents, run)
-    leftovers = [Leftover(session, host, fate.name, cordoned_for_change(fate)) for host, fate in left.items() if host not in wanted]
+    leftovers = [Leftover(session, host, *one) for host, one in left.items() if host not in wanted]
     notes += [f"{one.host}: cordoned by run {one.run} for its change, which is over: this run uncordons it" for one in leftovers]
     return notes, leftovers
 
@@ -97,20 +97,14 @@ def set_drains(
             step.drain = NodeOutage(session, one.node, consents, run, CHANGE, why=one.why, limit=limit)
 
 
-def fate_of(cluster: Cluster, node: str) -> NodeFate | None:
-    """Whether a node is cordoned, and by whom, as the survey has read it; None if it has not."""
-    listed = cluster.last_nodes()
-    return node_fate(listed[node]) if node in listed else None
+def fates_of(cluster: Cluster) -> dict[str, NodeFate]:
+    """By name, whether each node of the cluster is cordoned, and by whom, as the survey has read it."""
+    return {name: node_fate(one) for name, one in cluster.last_nodes().items()}
 
 
-def fates_of(cluster: Cluster) -> list[NodeFate]:
-    """All nodes of the cluster, as the survey has read them."""
-    return [node_fate(one) for one in cluster.last_nodes().values()]
-
-
-def cordoned_for_change(fate: NodeFate | None) -> str:
+def cordoned_for_change(fate: NodeFate) -> str:
     """The run that cordoned a node for its change; ""."""
-    return fate.mark.run if fate is not None and fate.mark is not None and CHANGE.resumes(fate.mark) else ""
+    return fate.mark.run if fate.mark is not None and CHANGE.resumes(fate.mark) else ""
 
 
 def _wanted(plans: Sequence[NodePlan[Any]], asked: ChangeDrains) -> list[Wanted]:

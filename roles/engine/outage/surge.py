@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roles.engine.disruption import autoscaler
 from roles.engine.harmless import one_line
 from roles.engine.kube import FIELD_MANAGER, Object, controller, namespace_and_name, uid
 from roles.engine.kube.field_managers import writers
@@ -144,9 +145,8 @@ def why_not(pod: Object, workload: PodWorkload, workloads: Workloads, *, started
         return f"it has {workload.wanted} replicas, not 1; its pods are evicted one after the other"
     if (spec.get("strategy") or {}).get("type") == "Recreate":
         return "its strategy is Recreate: its pods must not run beside each other"
-    scaler = next((one for one in workloads.live.of("HorizontalPodAutoscaler") if _scales(one, workload)), None)
-    if scaler is not None:
-        return f"HorizontalPodAutoscaler {scaler['metadata']['name']} sets its replicas; raise its minReplicas for the time of the drain"
+    if (scaler := autoscaler(workloads.live, workload.namespace, workload.kind, workload.name)) is not None:
+        return f"HorizontalPodAutoscaler {scaler.name} sets its replicas; raise its minReplicas for the time of the drain"
     storage = Storage(workloads.live.of)
     if claims := [volume.key.rpartition("/")[2] for volume in storage.volumes(pod) if not volume.allows_second]:
         return f"only one node can write to {', '.join(claims)}"
@@ -161,11 +161,3 @@ def why_not(pod: Object, workload: PodWorkload, workloads: Workloads, *, started
     if len(sets) > 1:
         return "it is rolling out"
     return None
-
-
-def _scales(scaler: Object, workload: PodWorkload) -> bool:
-    target = (scaler.get("spec") or {}).get("scaleTargetRef") or {}
-    return namespace_and_name(scaler)[0] == workload.namespace and (target.get("kind"), target.get("name")) == (
-        workload.kind,
-        workload.name,
-    )
