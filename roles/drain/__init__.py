@@ -67,7 +67,7 @@ def uncordon(fleet: Fleet, asked: tuple[Options, UncordonOptions]) -> Turns:
     reached = connect_cluster(fleet, wanted.kubeconfig)
     names = _nodes(fleet, reached, wanted.nodes)
     plan = plan_uncordon(*read_for_uncordon(reached.session, names), force=wanted.force)
-    run = uncordon_run(fleet, options, reached.session, plan, {"cluster": wanted.model_dump()})
+    run = uncordon_run(fleet, options, reached.session, plan, wanted)
     return Turns.of(run, fleet, "uncordon, and read back")
 
 

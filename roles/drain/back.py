@@ -2,60 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
+from roles.drain.model import UncordonOptions
 from roles.drain.run import CAPABILITY
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.kube import Object
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.object_changes import (
-    Consents,
-    FieldChange,
-    ObjectPlan,
-    ObjectRun,
-    Session,
-    connect_cluster,
-    object_report,
-    show_plan,
-)
-from roles.engine.outage import CORDON, SURGE, UNCORDON, node_path, plan_cordon_again, plan_undo, recorded_surges, undo_steps
-from roles.engine.rollout import Options, Stage
-from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
+from roles.engine.object_changes import Consents, FieldChange, ObjectPlan, ObjectRun, Session, connect_cluster, planned_run
+from roles.engine.outage import CORDON, SURGE, UNCORDON, EndWriter, node_path, plan_cordon_again, plan_undo, recorded_surges
+from roles.engine.rollout import Options
+from roles.engine.transaction import ObjectsRecord
 
 
 def uncordon_run(
-    fleet: Fleet, options: Options, session: Session, plan: ObjectPlan[FieldChange], wanted: Mapping[str, Any],
-    capability: str = UNCORDON, undoes: str = "",
+    fleet: Fleet, options: Options, session: Session, plan: ObjectPlan[FieldChange], asked: UncordonOptions | ObjectsRecord,
+    capability: str = UNCORDON,
 ) -> ObjectRun:  # fmt: skip
     """The run, with its plan shown. Raises DeployError if the plan or the API server refuses it."""
-    bridge.stop(plan.refusals)
-    steps, warnings = undo_steps(session, plan)
-    run = ObjectRun(
-        this_run(new_run_id(), wanted),
-        [Stage(tuple(steps))],
-        fleet,
-        options.take_over,
-        lambda run: object_report.show_objects_end(run, plan.rest),
-        capability=capability,
-        about={},
-        leaving=lambda: "written changes stay; run the same command again to continue",
-        undoes=undoes,
-        warnings=warnings,
-    )
-    show_plan(run, plan)
-    return run
+    then = "run the same command again to continue"
+    return planned_run(fleet, options, plan, EndWriter(session), asked, capability, "changes", then=then)
 
 
 def undo_drain(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a drain: its cordons and surges. Evicted pods do not come back. Raises DeployError."""
     session = connect_cluster(fleet, consents.kubeconfig).session
     plan = plan_undo(record, _read(session, [one.path for one in record.objects if one.action in (CORDON, SURGE)]))
-    show(f"\nUndoing run {record.run}")
-    return uncordon_run(fleet, options, session, plan, {"undo": record.run}, CAPABILITY, record.change)
+    return uncordon_run(fleet, options, session, plan, record, CAPABILITY)
 
 
 def undo_uncordon(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
@@ -64,8 +40,7 @@ def undo_uncordon(fleet: Fleet, options: Options, record: ObjectsRecord, consent
     nodes = tuple(one for one in record.objects if one.path.startswith(node_path("")))
     there = _read(session, [one.path for one in nodes])
     plan = plan_cordon_again(replace(record, objects=nodes), there, force=consents.force)
-    show(f"\nUndoing run {record.run}")
-    return uncordon_run(fleet, options, session, plan, {"undo": record.run}, UNCORDON, record.change)
+    return uncordon_run(fleet, options, session, plan, record)
 
 
 def read_for_uncordon(

@@ -118,9 +118,10 @@ def planned_run(
     limit: TimeLimit | None = None,
     tried: bool = False,
     consents: Sequence[str] = (),
+    then: str = "",
 ) -> ObjectRun:
     """The run of a plan, which is shown. `asked`: the data of the cluster or by host, or the record of the run that is undone; `what`: the
-    objects, as a word; `tried`: the dry run has been made."""
+    objects, as a word; `tried`: the dry run has been made; `then`: what an operator can do who quits, if that is not the undo."""
     wanted, undoes = {"cluster": asked.model_dump()} if isinstance(asked, BaseModel) else asked, ""
     if isinstance(wanted, ObjectsRecord):
         show(f"\nUndoing run {wanted.run}")
@@ -136,7 +137,7 @@ def planned_run(
         lambda run: object_report.show_objects_end(run, plan.rest),
         capability=capability,
         about={limit.key: limit.given} if limit else {},
-        leaving=lambda: f"written {what} stay; to undo them: {run.undo}",
+        leaving=lambda: f"written {what} stay; {then or f'to undo them: {run.undo}'}",
         undoes=undoes,
         warnings=writer.warnings,
         consents=consents,

@@ -35,7 +35,7 @@ from roles.engine.outage.reading import cluster_time, read_drain, recorded_surge
 from roles.engine.outage.report import plan_text
 from roles.engine.outage.run_limit import RunLimit
 from roles.engine.outage.second_consent import ask_again
-from roles.engine.outage.undo import UNCORDON, WRITES, plan_cordon_again, plan_uncordon, plan_undo, undo_steps
+from roles.engine.outage.undo import UNCORDON, WRITES, EndWriter, plan_cordon_again, plan_uncordon, plan_undo
 
 __all__ = [
     "CORDON",
@@ -48,6 +48,7 @@ __all__ = [
     "DrainKeys",
     "DrainPlan",
     "Drainer",
+    "EndWriter",
     "Mark",
     "NodeFate",
     "NodeOutage",
@@ -73,6 +74,5 @@ __all__ = [
     "stays",
     "together",
     "try_eviction",
-    "undo_steps",
     "with_places",
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from roles.engine.api import Api
 from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.field_managers import managers
-from roles.engine.object_changes import FieldChange, ObjectPlan, Session, dry_run, field_way_back
+from roles.engine.object_changes import FieldChange, ObjectPlan, Session, field_way_back
 from roles.engine.outage.cordon import UNSCHEDULABLE, CordonWriter, cordon_back, cordon_fields, node_fate, uncordon_change
 from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE
 from roles.engine.outage.mark import MARKS, mark_before, run_of
@@ -114,13 +115,21 @@ def _of_node(change: FieldChange) -> bool:
     return change.name.startswith("Node ")
 
 
-def undo_steps(session: Session, plan: ObjectPlan[FieldChange]) -> tuple[list[ClusterStep], list[tuple[str, str]]]:
-    """The steps of such a plan, after the API server's dry run, and where they put warnings. Raises DeployError if that refuses them."""
-    cordons, surges = CordonWriter(session, force=True), EndingWriter(session, force=True)
+class EndWriter:
+    """Carries out these plans."""
 
-    def writer(change: FieldChange) -> CordonWriter | EndingWriter:
-        return cordons if _of_node(change) else surges
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._cordons, self._surges = CordonWriter(session, force=True), EndingWriter(session, force=True)
+        self.warnings = self._cordons.warnings
 
-    plan.actions = dry_run(plan.actions, session, lambda change, api: writer(change).tried(change, api))
-    made = (writer(one).steps([one], UNCORDON if _of_node(one) else "end surge") for one in plan.actions)
-    return [step for steps in made for step in steps], cordons.warnings
+    def _of(self, change: FieldChange) -> CordonWriter | EndingWriter:
+        return self._cordons if _of_node(change) else self._surges
+
+    def tried(self, change: FieldChange, api: Api) -> str:
+        """Raises ApiError."""
+        return self._of(change).tried(change, api)
+
+    def steps(self, changes: Sequence[FieldChange]) -> tuple[ClusterStep, ...]:
+        made = (self._of(one).steps([one], UNCORDON if _of_node(one) else "end surge") for one in changes)
+        return tuple(step for steps in made for step in steps)
