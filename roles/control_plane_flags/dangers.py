@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import FlagValues
-from roles.engine.kubelet import parse_duration
+from roles.engine.kube.times import parse_duration
 
 API_SERVER, CONTROLLER_MANAGER, SCHEDULER = COMPONENTS
 

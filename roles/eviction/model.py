@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from roles.engine.inputs import Boolean, Data, Names, read_host
 from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kube.times import parse_duration
 from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -25,7 +26,6 @@ from roles.engine.kubelet import (
     MEMORY,
     NODEFS,
     SIGNALS,
-    parse_duration,
     parse_fraction,
     parse_reclaim,
     parse_threshold,

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, did_you_mean, file_path, names
 from roles.engine.kube.names import kind_name, namespace_name, object_name
-from roles.engine.kubelet import parse_duration
+from roles.engine.kube.times import parse_duration
 from roles.right_size.workloads import SizedWorkload
 
 FORMATS = ("table", "json", "html")

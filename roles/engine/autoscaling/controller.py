@@ -13,7 +13,7 @@ from roles.engine.bridge import RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.disruption import cluster_time
 from roles.engine.editing import flags
-from roles.engine.kubelet import parse_duration
+from roles.engine.kube.times import parse_duration
 from roles.engine.node import minor_of
 from roles.engine.object_changes import LOOK_AGAIN
 from roles.engine.proof import Cluster

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roles.engine.autoscaling.model import MetricSpec, NoReading, PodSamples, Reading, Sample, Total, milli, time_of
-from roles.engine.kubelet import parse_duration
+from roles.engine.kube.times import parse_duration
 
 RESOURCE, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
 _NAMES = {RESOURCE: "resource", CUSTOM: "custom", EXTERNAL: "external"}

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from roles.engine.kube.amounts import parse_quantity
-from roles.engine.kubelet.thresholds import parse_duration, parse_reclaim, parse_threshold
+from roles.engine.kube.times import parse_duration
+from roles.engine.kubelet.thresholds import parse_reclaim, parse_threshold
 
 #: For roles.engine.bounds.misshaped.
 SHAPE: Mapping[str, Any] = {

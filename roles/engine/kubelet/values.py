@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from roles.engine.kube.amounts import parse_quantity
-from roles.engine.kubelet.thresholds import parse_duration
+from roles.engine.kube.times import parse_duration
 
 # Fields with secret values: headers that a kubelet authenticates with.
 SECRETS = frozenset({"staticPodURLHeader"})

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from roles.engine.kube import times
 from roles.engine.kubelet import thresholds
 from roles.engine.kubelet.thresholds import Amount, Threshold, effective
 
@@ -129,13 +130,13 @@ def test_a_minimum_reclaim_may_be_nothing_but_no_percentage_of_it() -> None:
     ],
 )
 def test_durations_as_go_reads_them(text: str, seconds: Fraction) -> None:
-    assert thresholds.parse_duration(text) == seconds
+    assert times.parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "90", "1 m", "1d", "s", "-", "1m30", "5 s", "1h-1m", "3000000h", "9" * 5000 + "h"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
-        thresholds.parse_duration(text)
+        times.parse_duration(text)
 
 
 def test_the_thresholds_of_a_configuration() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.kube.times import parse_duration
 from roles.engine.kubelet import KubeletState, schema
 from roles.engine.kubelet.facts import find
-from roles.engine.kubelet.thresholds import parse_duration
 from roles.engine.kubelet.values import SECRETS, in_effect
 from roles.engine.proof.effective import unmet_fields
 from roles.engine.transaction.refusal import Refusal
