@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
-from roles.engine import bridge, kube
-from roles.engine.api import Api, ApiFailure
+from roles.engine import bridge
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object
 from roles.engine.object_changes import (
     Consents,
-    ObjectPlan,
     ObjectRun,
     Session,
+    TimeLimit,
     cluster_session,
     desired_of_cluster,
-    dry_run,
-    object_diff,
-    object_report,
     open_session,
+    planned_run,
 )
-from roles.engine.object_changes import show_plan as show_objects_plan
 from roles.engine.proof import Survey, survey
-from roles.engine.rollout import Options, Stage, Turns, deploying, table
-from roles.engine.timeouts import unless_set
-from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
+from roles.engine.rollout import Options, Turns, deploying, table
+from roles.engine.transaction import ObjectsRecord
 from roles.metrics_server import facts, health
 from roles.metrics_server.manifests import objects, own_pod
-from roles.metrics_server.model import DEFAULT_PROOF_SECONDS, DesiredServer, read_server
+from roles.metrics_server.model import DesiredServer, read_server
 from roles.metrics_server.places import places
-from roles.metrics_server.plan import WRITES, ServerAction, plan_objects, plan_way_back, recorded_path
+from roles.metrics_server.plan import WRITES, plan_objects, plan_way_back, recorded_path
 from roles.metrics_server.preflight import ClusterNeeds, Preflight, judge, unspread
 from roles.metrics_server.write import ServerWriter
 
@@ -99,11 +94,11 @@ def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Sessio
     # Those of two replicas are all that there may be.
     live = _live(session, [one.path for one in objects(server, 2, len(needs.nodes))])
     plan = plan_objects(wanted, live, force=desired.force)
-    timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
-    writer = ServerWriter(session, force=desired.force, seconds=desired.proof_seconds, serves=True)
+    limit = TimeLimit.of(desired, "proof_timeout", DesiredServer)
+    writer = ServerWriter(session, force=desired.force, seconds=limit.seconds, serves=True)
     judged.warnings += found.lacking(replicas, asked=server.replicas is not None)
     _show_judged(judged, [f"{replicas} of {able} nodes that can run it", *(f"note: {one}" for one in unspread(needs.servers, replicas))])
-    run = _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout, desired.force)
+    run = planned_run(fleet, options, plan, writer, desired, CAPABILITY, "objects", limit=limit)
     if plan.actions:
         return Turns.of(run, fleet, "apply, and wait for fresh metrics")
     return _show_health(health.look(session))
@@ -116,13 +111,11 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
         live = _live(session, [recorded_path(one) for one in record.objects])
     except (ApiFailure, ValueError) as error:
         raise bridge.refusals([f"the objects of the record cannot be read: {error}"]) from None
-    timeout = record.about.get("proof_timeout")
+    limit = TimeLimit.of(record, "proof_timeout", DesiredServer)
     plan = plan_way_back(record, live, force=consents.force)
-    seconds = unless_set(timeout or DEFAULT_PROOF_SECONDS, timeout is not None)
     serves = any(one.what != "remove" for one in plan.actions)
-    writer = ServerWriter(session, force=consents.force, seconds=seconds, serves=serves)
-    show(f"\nUndoing run {record.run}")
-    return _run(fleet, options, plan, writer, {"undo": record.run}, timeout, consents.force, record.change)
+    writer = ServerWriter(session, force=consents.force, seconds=limit.seconds, serves=serves)
+    return planned_run(fleet, options, plan, writer, record, CAPABILITY, "objects", limit=limit)
 
 
 def _connected(fleet: Fleet, kubeconfig: str | None) -> tuple[Survey, Session]:
@@ -135,43 +128,6 @@ def _connected(fleet: Fleet, kubeconfig: str | None) -> tuple[Survey, Session]:
 
 def _live(session: Session, paths: list[str]) -> dict[str, Object]:
     return {path: found for path in paths if (found := session.fetch(path)) is not None}
-
-
-def _run(
-    fleet: Fleet,
-    options: Options,
-    plan: ObjectPlan[ServerAction],
-    writer: ServerWriter,
-    wanted: dict[str, object],
-    proof_timeout: int | None,
-    force: bool,
-    undoes: str = "",
-) -> ObjectRun:
-    bridge.stop(plan.refusals)
-    plan.actions = dry_run(plan.actions, writer.session, partial(_shown, force=force))
-    run = ObjectRun(
-        this_run(new_run_id(), wanted),
-        [Stage(writer.steps(plan.actions))],
-        fleet,
-        options.take_over,
-        lambda run: object_report.show_objects_end(run, plan.rest),
-        capability=CAPABILITY,
-        about={"proof_timeout": proof_timeout},
-        leaving=lambda: f"written objects stay; to undo them: {run.undo}",
-        undoes=undoes,
-        warnings=writer.rolling.warnings,
-    )
-    show_objects_plan(run, plan)
-    return run
-
-
-def _shown(action: ServerAction, api: Api, *, force: bool) -> str:
-    name = action.name.replace(" ", "/")
-    if action.manifest is None:
-        assert action.before is not None
-        api.delete(action.path, kube.uid(action.before), dry_run=True)
-        return object_diff(action.before, None, name)
-    return object_diff(action.before, api.apply(action.path, action.manifest, force=force, dry_run=True), name)
 
 
 # ---- what is shown

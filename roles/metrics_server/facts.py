@@ -16,8 +16,7 @@ from roles.engine.node import read_files, virtual_mark
 from roles.engine.object_changes import Session
 from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode, presented
 from roles.metrics_server.health import Installed
-from roles.metrics_server.manifests import API_SERVICE_PATH, NAMESPACE
-from roles.metrics_server.plan import is_ours
+from roles.metrics_server.manifests import API_SERVICE_PATH, KINDS, NAMESPACE
 from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts
 
 _FLAGS = (
@@ -92,7 +91,7 @@ def _kubelet(cluster: Cluster, node: Mapping[str, Any]) -> KubeletFacts:
 def read_installed(session: Session) -> Installed | None:
     """What serves the metrics API now, if it is not daytwo's. Raises ApiFailure."""
     service = session.fetch(API_SERVICE_PATH)
-    if service is None or is_ours(service):
+    if service is None or KINDS["APIService"].marked(service):
         return None
     reference = (service.get("spec") or {}).get("service") or {}
     namespace, name = str(reference.get("namespace") or ""), str(reference.get("name") or "")

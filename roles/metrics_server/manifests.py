@@ -1,13 +1,18 @@
-"""The objects of a metrics-server, as its own release has them (manifests/base of v0.9.0), without --kubelet-insecure-tls. Pure."""
+"""The objects of a metrics-server (templates/metrics_server.yaml.j2), and what differs between one and its manifest. Pure."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
-from urllib.parse import quote
+
+from ruamel.yaml import YAML
 
 from roles.engine.kube import Object
+from roles.engine.object_changes import Kind
+from roles.engine.scripts import templates
 from roles.metrics_server.model import MetricsServer
 
 NAMESPACE = "kube-system"
@@ -18,20 +23,24 @@ _LABELS = {"k8s-app": NAME}
 #: README.md, Scaling: enough for 100 nodes; each further node needs 1m and 2Mi.
 _NODES, _CPU_MILLI, _MEMORY_MI = 100, 100, 200
 
-_CORE, _APPS, _RBAC = "/api/v1", "/apis/apps/v1", "/apis/rbac.authorization.k8s.io/v1"
-#: The collection of each kind, in the order in which they are created; the APIService is last, since from then on clients use it.
-COLLECTIONS = {
-    "ServiceAccount": f"{_CORE}/namespaces/{NAMESPACE}/serviceaccounts",
-    "ClusterRole": f"{_RBAC}/clusterroles",
-    "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
-    "RoleBinding": f"{_RBAC}/namespaces/{NAMESPACE}/rolebindings",
-    "Service": f"{_CORE}/namespaces/{NAMESPACE}/services",
-    "PodDisruptionBudget": f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets",
-    "Deployment": f"{_APPS}/namespaces/{NAMESPACE}/deployments",
-    "APIService": "/apis/apiregistration.k8s.io/v1/apiservices",
+#: The record has one field for an object: what daytwo sets of it.
+FIELD = ("manifest",)
+_RBAC = "rbac.authorization.k8s.io/v1"
+_COLLECTIONS = {
+    "ServiceAccount": ("v1", "/api/v1/serviceaccounts"),
+    "ClusterRole": (_RBAC, f"/apis/{_RBAC}/clusterroles"),
+    "ClusterRoleBinding": (_RBAC, f"/apis/{_RBAC}/clusterrolebindings"),
+    "RoleBinding": (_RBAC, f"/apis/{_RBAC}/rolebindings"),
+    "Service": ("v1", "/api/v1/services"),
+    "PodDisruptionBudget": ("policy/v1", "/apis/policy/v1/poddisruptionbudgets"),
+    "Deployment": ("apps/v1", "/apis/apps/v1/deployments"),
+    "APIService": ("apiregistration.k8s.io/v1", "/apis/apiregistration.k8s.io/v1/apiservices"),
 }
-API_SERVICE_PATH = f"{COLLECTIONS['APIService']}/{API_SERVICE}"
-DEPLOYMENT_PATH = f"{COLLECTIONS['Deployment']}/{NAME}"
+#: In the order in which they are created; the APIService is last, since from then on clients use it.
+KINDS = {name: Kind(name, version, path, (FIELD,), owned=(), mark=()) for name, (version, path) in _COLLECTIONS.items()}
+_OF_CLUSTER = ("ClusterRole", "ClusterRoleBinding", "APIService")
+API_SERVICE_PATH = KINDS["APIService"].path_of("", API_SERVICE)
+DEPLOYMENT_PATH = KINDS["Deployment"].path_of(NAMESPACE, NAME)
 
 
 @dataclass(frozen=True)
@@ -43,28 +52,43 @@ class WantedServer:
 
     @property
     def name(self) -> str:
-        return f"{self.kind} {self.manifest['metadata']['name']}"
+        return f"{self.kind} {self.own_name}"
+
+    @property
+    def own_name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
 
     @property
     def path(self) -> str:
-        return path_of(self.kind, str(self.manifest["metadata"]["name"]))
+        return path_of(self.kind, self.own_name)
+
+
+def namespace_of(kind: str) -> str:
+    return "" if kind in _OF_CLUSTER else NAMESPACE
 
 
 def path_of(kind: str, name: str) -> str:
-    return f"{COLLECTIONS[kind]}/{quote(name, safe=':.-')}"
+    return KINDS[kind].path_of(namespace_of(kind), name)
 
 
 def objects(desired: MetricsServer, replicas: int, nodes: int) -> list[WantedServer]:
     """All objects, in the order in which they are written."""
-    made = [_service_account(), *_roles(), *_bindings(), _service()]
-    if replicas > 1:
-        made.append(_budget())
-    return [WantedServer(str(one["kind"]), one) for one in (*made, _deployment(desired, replicas, nodes), _api_service())]
+    return [WantedServer(str(one["kind"]), one) for one in copy.deepcopy(_made(desired, replicas, nodes))]
+
+
+@cache
+def _made(desired: MetricsServer, replicas: int, nodes: int) -> list[dict[str, Any]]:
+    said = {"image": desired.image, "pull_secret": desired.pull_secret, "replicas": replicas, "resolution": RESOLUTION_SECONDS}
+    text = templates().get_template("metrics_server.yaml.j2").render(requests=requests(nodes), **said)
+    made = list(YAML(typ="safe", pure=True).load_all(text))
+    for one in made:
+        one["metadata"]["labels"] = {**_LABELS, **one["metadata"].get("labels", {})}
+    return made
 
 
 def own_pod(desired: MetricsServer, nodes: int) -> dict[str, Any]:
     """A pod of the Deployment, as the scheduler sees it, without its neighbours."""
-    template = _deployment(desired, 1, nodes)["spec"]["template"]
+    template = next(one.manifest["spec"]["template"] for one in objects(desired, 1, nodes) if one.kind == "Deployment")
     return {"metadata": {**template["metadata"], "name": NAME, "namespace": NAMESPACE}, "spec": template["spec"]}
 
 
@@ -76,131 +100,6 @@ def is_own_pod(pod: Object) -> bool:
 def requests(nodes: int) -> dict[str, str]:
     more = max(0, nodes - _NODES)
     return {"cpu": f"{_CPU_MILLI + more}m", "memory": f"{_MEMORY_MI + 2 * more}Mi"}
-
-
-def _made(version: str, kind: str, name: str, labels: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": name, "labels": {**_LABELS, **(labels or {})}}
-    if f"/namespaces/{NAMESPACE}/" in COLLECTIONS[kind]:
-        metadata["namespace"] = NAMESPACE
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
-
-
-def _service_account() -> dict[str, Any]:
-    return _made("v1", "ServiceAccount", NAME)
-
-
-def _roles() -> list[dict[str, Any]]:
-    version = "rbac.authorization.k8s.io/v1"
-    to = {f"rbac.authorization.k8s.io/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")}
-    reader = [{"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}]
-    own = [
-        {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]},
-        {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
-    ]
-    return [
-        _made(version, "ClusterRole", "system:aggregated-metrics-reader", to, rules=reader),
-        _made(version, "ClusterRole", f"system:{NAME}", rules=own),
-    ]
-
-
-def _bindings() -> list[dict[str, Any]]:
-    version, group = "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
-    subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}]
-
-    def bind(kind: str, name: str, role_kind: str, role: str) -> dict[str, Any]:
-        return _made(version, kind, name, roleRef={"apiGroup": group, "kind": role_kind, "name": role}, subjects=subjects)
-
-    return [
-        bind("ClusterRoleBinding", f"{NAME}:system:auth-delegator", "ClusterRole", "system:auth-delegator"),
-        bind("ClusterRoleBinding", f"system:{NAME}", "ClusterRole", f"system:{NAME}"),
-        bind("RoleBinding", f"{NAME}-auth-reader", "Role", "extension-apiserver-authentication-reader"),
-    ]
-
-
-def _service() -> dict[str, Any]:
-    ports = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": "https", "appProtocol": "https"}]
-    return _made("v1", "Service", NAME, spec={"ports": ports, "selector": dict(_LABELS)})
-
-
-def _budget() -> dict[str, Any]:
-    return _made("policy/v1", "PodDisruptionBudget", NAME, spec={"minAvailable": 1, "selector": {"matchLabels": dict(_LABELS)}})
-
-
-def _deployment(desired: MetricsServer, replicas: int, nodes: int) -> dict[str, Any]:
-    apart = {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"labelSelector": {"matchLabels": dict(_LABELS)}, "namespaces": [NAMESPACE], "topologyKey": "kubernetes.io/hostname"}
-            ]
-        }
-    }
-    pod: dict[str, Any] = {
-        "serviceAccountName": NAME,
-        "priorityClassName": "system-cluster-critical",
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "containers": [_container(desired.image, nodes)],
-        "volumes": [{"name": "tmp-dir", "emptyDir": {}}],
-    }
-    if replicas > 1:
-        pod["affinity"] = apart
-    if desired.pull_secret:
-        pod["imagePullSecrets"] = [{"name": desired.pull_secret}]
-    spec = {
-        "replicas": replicas,
-        "selector": {"matchLabels": dict(_LABELS)},
-        # With one pod on each of two nodes, a new one only fits once an old one is gone.
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1 if replicas > 1 else 0}},
-        "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
-    }
-    return _made("apps/v1", "Deployment", NAME, spec=spec)
-
-
-def _container(image: str, nodes: int) -> dict[str, Any]:
-    def probe(path: str, **more: int) -> dict[str, Any]:
-        return {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}, "periodSeconds": 10, "failureThreshold": 3, **more}
-
-    return {
-        "name": NAME,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "args": [
-            "--cert-dir=/tmp",
-            "--secure-port=10250",
-            "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
-            "--kubelet-use-node-status-port",
-            f"--metric-resolution={RESOLUTION_SECONDS}s",
-        ],
-        "ports": [{"name": "https", "containerPort": 10250, "protocol": "TCP"}],
-        "readinessProbe": probe("/readyz", initialDelaySeconds=20),
-        "livenessProbe": probe("/livez"),
-        "resources": {"requests": requests(nodes)},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "runAsUser": 1000,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "volumeMounts": [{"name": "tmp-dir", "mountPath": "/tmp"}],
-    }
-
-
-def _api_service() -> dict[str, Any]:
-    return _made(
-        "apiregistration.k8s.io/v1",
-        "APIService",
-        API_SERVICE,
-        spec={
-            "service": {"name": NAME, "namespace": NAMESPACE},
-            "group": "metrics.k8s.io",
-            "version": "v1beta1",
-            # It creates its own certificate at each start, as its release does.
-            "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        },
-    )
 
 
 # ---- comparing
@@ -224,8 +123,3 @@ def differing(manifest: Any, live: Any, path: str = "") -> list[str]:
         return [one for number, pair in enumerate(pairs) for one in differing(*pair, f"{path}[{number}]")]
     # The API server leaves out what is empty.
     return [] if manifest == live or (not manifest and not live and not isinstance(manifest, bool)) else [path]
-
-
-def body(found: Object) -> dict[str, Any]:
-    """An object of a list or of an answer, with only what a manifest may name."""
-    return {key: value for key, value in found.items() if key != "status"}

@@ -10,7 +10,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, read_common
 from roles.engine.kube.names import object_name
-from roles.engine.timeouts import unless_set
 
 DEFAULT_PROOF_SECONDS = 180
 #: The reference of an image (distribution/reference): a host, a path, a tag or a digest.
@@ -120,10 +119,6 @@ class DesiredServer(Frozen):
         Field(ge=1, le=3600, description="seconds for the roll-out, and as long again until every node has fresh metrics", examples=[300]),
     ] = DEFAULT_PROOF_SECONDS
     kubeconfig: Kubeconfig = None
-
-    @property
-    def proof_seconds(self) -> float:
-        return unless_set(self.proof_timeout, "proof_timeout" in self.model_fields_set)
 
 
 def read_server(hosts: Iterable[tuple[str, Data]]) -> DesiredServer | None:

@@ -4,44 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from roles.engine.bounds import read_json
 from roles.engine.kube import FIELD_MANAGER, Object, uid
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.names import object_name
-from roles.engine.object_changes import NotUndone, ObjectPlan, judged
-from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
-from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, WantedServer, differing, kept, objects, path_of
+from roles.engine.object_changes import NotUndone, ObjectChange, ObjectPlan, What, judged
+from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord, Writable
+from roles.metrics_server.manifests import API_SERVICE, FIELD, KINDS, WantedServer, differing, kept, namespace_of, objects, path_of
 from roles.metrics_server.model import MetricsServer
-
-What = Literal["create", "update", "remove"]
-#: The record has one field for an object: what daytwo sets of it.
-FIELD = ("manifest",)
 
 
 @dataclass(frozen=True)
-class ServerAction:
-    """One write. `before`: the object as it was read, None if it does not exist; `manifest`: what to apply, None: remove it."""
+class ServerChange(ObjectChange):
+    """A change whose record has one field: what daytwo sets of the object, as a manifest without its name and kind."""
 
-    what: What
-    kind: str
-    name: str
-    path: str
-    before: Object | None
-    manifest: Mapping[str, Any] | None
-    summary: str
-    notes: tuple[str, ...] = ()
-    shown: str = ""
+    @classmethod
+    def of(cls, what: What, kind: str, name: str, before: Object | None, manifest: Mapping[str, Any] | None, summary: str) -> ServerChange:
+        return cls(KINDS[kind], what, namespace_of(kind), name, before, manifest, summary)
+
+    @property
+    def key(self) -> str:
+        return self.own_name
 
     @property
     def was(self) -> dict[str, Any] | None:
-        """What the object had of the fields that this action sets, and of those that daytwo had set before: an apply that no longer names
+        """What the object had of the fields that this change sets, and of those that daytwo had set before: an apply that no longer names
         one removes it. None: there was no object."""
         if self.before is None:
             return None
         known = kept(identified(self.manifest), self.before) if self.manifest is not None else {}
         return dict(merged(known, applied(self.before)))
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        return identified(self.manifest) if self.manifest is not None else {}
+
+    @property
+    def fields(self) -> list[ChangedField]:
+        return [ChangedField(FIELD, self.was, self.wanted or None)]
+
+    @property
+    def text(self) -> str:
+        dead = f"; kubectl delete apiservice {API_SERVICE} if it is dead" if self.kind.name == "APIService" else ""
+        return f"{self.name} as before{dead}"
+
+    @property
+    def about(self) -> dict[str, str]:
+        version = str((self.manifest or self.before or {}).get("apiVersion", ""))
+        own = {key: one for key, one in super().about.items() if key in ("path", "uid", "kind")}
+        return {**own, "object_name": self.own_name, "version": version}
+
+    def is_as_before(self, found: Object | None) -> bool:
+        return found is not None and not differing(self.was or {}, found)
+
+    def differing(self, found: Object) -> list[str]:
+        return differing(self.wanted, found)
+
+    def meddled(self, found: Object) -> str:
+        return "" if self.kind.marked(found) else "somebody else owns it now: left as it is"
+
+    def reverting(self, found: Object) -> dict[str, Any]:
+        return as_manifest(self.kind.version, self.kind.name, self.own_name, self.was or {})
 
 
 def identified(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,15 +76,15 @@ def identified(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def plan_objects(wanted: list[WantedServer], live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerAction]:
+def plan_objects(wanted: list[WantedServer], live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerChange]:
     """`live`: the objects that exist, by path."""
-    plan = ObjectPlan[ServerAction]()
+    plan = ObjectPlan[ServerChange]()
     for one in wanted:
         found = live.get(one.path)
         if found is None:
-            plan.actions.append(ServerAction("create", one.kind, one.name, one.path, None, one.manifest, "create it"))
+            plan.actions.append(ServerChange.of("create", one.kind, one.own_name, None, one.manifest, "create it"))
             continue
-        if not is_ours(found) and not force:
+        if not KINDS[one.kind].marked(found) and not force:
             owners = ", ".join(managers(found, "f:metadata", "f:labels")) or "nobody knows who"
             plan.refusals.append(
                 f"{one.name} exists, and daytwo has not created it ({owners}); remove it, or take it over with --data force=true"
@@ -70,29 +95,19 @@ def plan_objects(wanted: list[WantedServer], live: Mapping[str, Object], *, forc
         if not fields:
             plan.unchanged.append((one.name, "read back: as wanted"))
             continue
-        plan.actions.append(
-            ServerAction("update", one.kind, one.name, one.path, found, one.manifest, f"set {', '.join(sorted({*fields}))}")
-        )
+        plan.actions.append(ServerChange.of("update", one.kind, one.own_name, found, one.manifest, f"set {', '.join(sorted({*fields}))}"))
     plan.actions += _dropped(wanted, live)
     return plan
 
 
-def _dropped(wanted: list[WantedServer], live: Mapping[str, Object]) -> list[ServerAction]:
+def _dropped(wanted: list[WantedServer], live: Mapping[str, Object]) -> list[ServerChange]:
     """Objects of daytwo's that one replica does not have: a budget would forbid every drain of its node."""
     paths = {one.path for one in wanted}
     return [
-        ServerAction("remove", kind, f"{kind} {found['metadata']['name']}", path, found, None, "remove it: the data no longer ask for it")
+        ServerChange.of("remove", kind, found["metadata"]["name"], found, None, "remove it: the data no longer ask for it")
         for path, found in live.items()
-        if path not in paths and is_ours(found) and (kind := str(found.get("kind")))
+        if path not in paths and (kind := str(found.get("kind"))) and KINDS[kind].marked(found)
     ]
-
-
-def is_ours(found: Object) -> bool:
-    """daytwo has applied it."""
-    return any(
-        entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
-        for entry in found["metadata"].get("managedFields") or ()
-    )
 
 
 def applied(found: Object) -> dict[str, Any]:
@@ -133,12 +148,12 @@ def merged(first: Any, second: Any) -> Any:
 # ---- the undo
 
 
-def plan_way_back(record: ObjectsRecord, live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerAction]:
+def plan_way_back(record: ObjectsRecord, live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerChange]:
     """The plan that undoes a run, the last object first: the APIService goes before its server, or it would be dead for a moment."""
-    plan = ObjectPlan[ServerAction]()
+    plan = ObjectPlan[ServerChange]()
     found = [one for item in record.objects if (one := judged(plan, item, lambda item: _undone(item, live, force))) is not None]
     plan.actions = found[::-1]
-    plan.actions.sort(key=lambda one: list(COLLECTIONS).index(one.kind), reverse=True)
+    plan.actions.sort(key=lambda one: list(KINDS).index(one.kind.name), reverse=True)
     return plan
 
 
@@ -177,17 +192,17 @@ WRITES = tuple(Writable(path, (FIELD,), not_shipped) for path in _SHIPPED)
 def recorded_path(one: ChangedObject) -> str:
     """The path of a recorded object, from its kind and name: a node keeps the record. Raises ValueError."""
     kind, name = str(one.about.get("kind", "")), str(one.about.get("object_name", ""))
-    if kind not in COLLECTIONS:
+    if kind not in KINDS:
         raise ValueError(f"the record names the kind {kind!r}, which this deploy does not write")
     for part in name.split(":"):
         object_name(part)
     return path_of(kind, name)
 
 
-def _undone(one: ChangedObject, live: Mapping[str, Object], force: bool) -> ServerAction | str:
+def _undone(one: ChangedObject, live: Mapping[str, Object], force: bool) -> ServerChange | str:
     """Raises NotUndone, ValueError."""
     path = recorded_path(one)
-    kind, found = str(one.about["kind"]), live.get(path)
+    kind, name, found = str(one.about["kind"]), str(one.about["object_name"]), live.get(path)
     field = next((field for field in one.fields if field.path == FIELD), None)
     if field is None or not isinstance(field.after, Mapping | None):
         raise ValueError("the record does not say what that run set")
@@ -195,15 +210,15 @@ def _undone(one: ChangedObject, live: Mapping[str, Object], force: bool) -> Serv
         if found is not None:
             return "exists again"
         manifest = _manifest(one, field.before or {}, kind)
-        return ServerAction("create", kind, one.name, path, None, manifest, "recreate it: that run removed it")
+        return ServerChange.of("create", kind, name, None, manifest, "recreate it: that run removed it")
     if found is None:
         return "is gone already"
     if one.uid and uid(found) != one.uid:
         return "was recreated since; it stays as it is"
     if one.action == "create":
-        if not is_ours(found) and not force:
+        if not KINDS[kind].marked(found) and not force:
             raise NotUndone("foreign: somebody else owns it now; remove it by hand, or with --data force=true")
-        return ServerAction("remove", kind, one.name, path, found, None, "remove it: that run created it")
+        return ServerChange.of("remove", kind, name, found, None, "remove it: that run created it")
     before, after = field.before or {}, field.after or {}
     if not differing(before, found):
         return "already has the values from before that run"
@@ -212,7 +227,7 @@ def _undone(one: ChangedObject, live: Mapping[str, Object], force: bool) -> Serv
             f"foreign: changed by someone else since: {', '.join(changed)}; undo that first, or overwrite it with --data force=true"
         )
     manifest = _manifest(one, before, kind)
-    return ServerAction("update", kind, one.name, path, found, manifest, f"restore {', '.join(sorted({*differing(before, found)}))}")
+    return ServerChange.of("update", kind, name, found, manifest, f"restore {', '.join(sorted({*differing(before, found)}))}")
 
 
 def _manifest(one: ChangedObject, settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -225,6 +240,6 @@ def _manifest(one: ChangedObject, settings: Mapping[str, Any], kind: str) -> dic
 def as_manifest(version: str, kind: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """An object with these settings, which have its labels, but neither its name nor its kind."""
     metadata = {"name": name, **(settings.get("metadata") or {})}
-    if f"/namespaces/{NAMESPACE}/" in COLLECTIONS[kind]:
-        metadata["namespace"] = NAMESPACE
+    if namespace := namespace_of(kind):
+        metadata["namespace"] = namespace
     return {**settings, "apiVersion": version, "kind": kind, "metadata": metadata}

@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.detail import counted
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, is_ending, uid
@@ -17,20 +17,17 @@ from roles.engine.object_changes import (
     FieldWriter,
     NotDone,
     ObjectPath,
-    ObjectPlan,
     ObjectRun,
     Request,
     Session,
     connect_cluster,
-    dry_run,
     field_way_back,
-    object_report,
-    show_plan,
+    planned_run,
 )
-from roles.engine.rollout import Options, Stage, Turns, deploying
+from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
-from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.node_labels.plan import (
     WRITES,
     DesiredLabels,
@@ -77,7 +74,7 @@ def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -
     nodes, pods = _read_nodes(reached.session, map(node_path, names.values()))
     plan = plan_labels(desired, names, nodes, pods)
     wanted = {host: one.model_dump() for host, one in desired.items()}
-    run = _run(fleet, options, plan, NodeWriter(reached.session, force=force), wanted)
+    run = planned_run(fleet, options, plan, NodeWriter(reached.session, force=force), wanted, CAPABILITY, "changes")
     return Turns.of(run, fleet, "apply, and read back")
 
 
@@ -87,8 +84,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     nodes, pods = _read_nodes(session, (one.path for one in record.objects))
     back = field_way_back(record, nodes, labels_and_taints, other_owners, force=consents.force)
     plan = plan_way_back(back, pods, force=consents.force, allow_evictions=consents.allow_evictions)
-    show(f"\nUndoing run {record.run}")
-    return _run(fleet, options, plan, NodeWriter(session, force=consents.force), {"undo": record.run}, record.change)
+    return planned_run(fleet, options, plan, NodeWriter(session, force=consents.force), record, CAPABILITY, "changes")
 
 
 def _read_nodes(session: Session, paths: Iterable[str]) -> tuple[dict[str, Object], dict[str, list[dict[str, Any]]]]:
@@ -102,28 +98,6 @@ def _read_nodes(session: Session, paths: Iterable[str]) -> tuple[dict[str, Objec
 
 def _pods(session: Session, node: Object) -> list[dict[str, Any]]:
     return session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={node['metadata']['name']}")
-
-
-def _run(
-    fleet: Fleet, options: Options, plan: ObjectPlan[NodeChange], writer: NodeWriter, wanted: Mapping[str, object], undoes: str = ""
-) -> ObjectRun:  # fmt: skip
-    """The run, with its plan shown. Raises DeployError if the plan or the API server refuses it."""
-    bridge.stop(plan.refusals)
-    plan.actions = dry_run(plan.actions, writer.session, writer.tried)
-    run = ObjectRun(
-        this_run(new_run_id(), wanted),
-        [Stage(writer.steps(plan.actions))],
-        fleet,
-        options.take_over,
-        lambda run: object_report.show_objects_end(run, plan.rest),
-        capability=CAPABILITY,
-        about={},
-        leaving=lambda: f"written changes stay; to undo them: {run.undo}",
-        undoes=undoes,
-        warnings=writer.warnings,
-    )
-    show_plan(run, plan)
-    return run
 
 
 class NodeWriter(FieldWriter[NodeChange]):

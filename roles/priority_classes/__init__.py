@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from roles.engine import bridge, kube
-from roles.engine.api import Api
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
     Consents,
     ObjectPlan,
     ObjectRun,
+    Session,
+    TimeLimit,
     cluster_session,
     desired_of_cluster,
-    dry_run,
-    object_diff,
-    object_report,
+    planned_run,
     read_objects,
-    show_plan,
 )
-from roles.engine.rollout import Options, Stage, Turns, deploying
-from roles.engine.timeouts import unless_set
-from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
+from roles.engine.rollout import Options, Turns, deploying
+from roles.engine.transaction import ObjectsRecord
 from roles.priority_classes import way_back
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.compliance import unmet_class, unmet_workload
@@ -52,67 +46,24 @@ def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Tur
 def _prepare(fleet: Fleet, options: Options, desired: DesiredClasses) -> ObjectRun:
     api = cluster_session(fleet, desired.kubeconfig)
     plan = plan_classes(desired, read_objects(api, read_live))
-    bridge.stop(plan.refusals)
-    plan.actions = dry_run(plan.actions, api, partial(_shown, force=desired.force))
-    writer = Writer(api, force=desired.force, rollout_timeout=desired.rollout_seconds)
-    timeout = desired.rollout_timeout if "rollout_timeout" in desired.model_fields_set else None
-    run = _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout)
-    show_plan(run, plan)
-    return run
+    return _run(fleet, options, plan, api, desired, force=desired.force)
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a run of this deploy, with its time limits. Raises DeployError if someone else has changed the same
     fields since."""
     api = cluster_session(fleet, consents.kubeconfig)
-    timeout = record.about.get("rollout_timeout")
-    seconds = unless_set(timeout or DesiredClasses.model_fields["rollout_timeout"].default, timeout is not None)
+    seconds = TimeLimit.of(record, "rollout_timeout", DesiredClasses).seconds
     plan = way_back.plan_way_back(record, read_objects(api, read_live), force=consents.force, rollout_seconds=seconds)
-    bridge.stop(plan.refusals)
-    plan.actions = dry_run(plan.actions, api, partial(_shown, force=consents.force))
-    writer = Writer(api, force=consents.force, rollout_timeout=seconds)
-    run = _run(fleet, options, plan, writer, {"undo": record.run}, timeout, record.change)
-    show(f"\nUndoing run {record.run}")
-    show_plan(run, plan)
-    return run
+    return _run(fleet, options, plan, api, record, force=consents.force)
 
 
 def _run(
-    fleet: Fleet,
-    options: Options,
-    plan: ObjectPlan[Action],
-    writer: Writer,
-    wanted: dict[str, object],
-    rollout_timeout: int | None,
-    undoes: str = "",
+    fleet: Fleet, options: Options, plan: ObjectPlan[Action], api: Session, asked: DesiredClasses | ObjectsRecord, *, force: bool
 ) -> ObjectRun:
-    return ObjectRun(
-        this_run(new_run_id(), wanted),
-        [Stage(writer.steps(plan.actions))],
-        fleet,
-        options.take_over,
-        lambda run: object_report.show_objects_end(run, plan.rest),
-        capability=CAPABILITY,
-        about={"rollout_timeout": rollout_timeout},
-        leaving=writer.leaving,
-        undoes=undoes,
-        warnings=writer.rolling.warnings,
-    )
-
-
-def _shown(action: Action, api: Api, *, force: bool) -> str:
-    name = action.name.replace(" ", "/")
-    if action.before is not None and action.what in ("remove", "replace"):
-        api.delete(action.path, kube.uid(action.before), version=kube.version(action.before), dry_run=True)
-    if action.manifest is None:
-        return object_diff(action.before, None, name)
-    if action.what == "replace":
-        # An apply on the existing class would be refused: only the deletion can have a dry run.
-        return object_diff(action.before, action.manifest, name)
-    after = api.apply(action.path, action.first or action.manifest, force=force, dry_run=True)
-    if action.first is not None:
-        after["globalDefault"] = True
-    return object_diff(action.before, after, name)
+    limit = TimeLimit.of(asked, "rollout_timeout", DesiredClasses)
+    writer = Writer(api, force=force, rollout_timeout=limit.seconds)
+    return planned_run(fleet, options, plan, writer, asked, CAPABILITY, "classes", limit=limit, leaving=writer.leaving)
 
 
 DATA_KEYS = (Declared(DesiredClasses, ("priority_classes",), changes=Changes.OBJECTS, undo=Undo(undo, way_back.WRITES, DesiredClasses)),)

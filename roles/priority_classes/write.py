@@ -60,10 +60,26 @@ class Writer:
     def __init__(self, session: Session, *, force: bool, rollout_timeout: float) -> None:
         self.session = session
         self.rolling = RollOuts(session)
+        self.warnings = self.rolling.warnings
         self._force = force
         self._rollout_timeout = rollout_timeout
         # While a class is being replaced: the command that recreates the old one; else "".
         self._recreate = ""
+
+    def tried(self, action: Action, api: Api) -> str:
+        """The diff by the API server's dry run. Raises ApiError."""
+        name = action.name.replace(" ", "/")
+        if action.before is not None and action.what in ("remove", "replace"):
+            api.delete(action.path, kube.uid(action.before), version=kube.version(action.before), dry_run=True)
+        if action.manifest is None:
+            return object_diff(action.before, None, name)
+        if action.what == "replace":
+            # An apply on the existing class would be refused: only the deletion can have a dry run.
+            return object_diff(action.before, action.manifest, name)
+        after = api.apply(action.path, action.first or action.manifest, force=self._force, dry_run=True)
+        if action.first is not None:
+            after["globalDefault"] = True
+        return object_diff(action.before, after, name)
 
     def steps(self, actions: Sequence[Action]) -> tuple[ClusterStep, ...]:
         return tuple(self._step(action) for action in actions)

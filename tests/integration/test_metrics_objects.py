@@ -17,10 +17,10 @@ from roles.engine.api.client import Base
 from roles.engine.kube import Object
 from roles.engine.object_changes import Session
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from roles.metrics_server import _live, _shown, facts, health
+from roles.metrics_server import _live, facts, health
 from roles.metrics_server.manifests import DEPLOYMENT_PATH, WantedServer, objects
 from roles.metrics_server.model import MetricsServer
-from roles.metrics_server.plan import ServerAction, plan_objects, plan_way_back
+from roles.metrics_server.plan import ServerChange, plan_objects, plan_way_back
 from roles.metrics_server.write import ServerWriter
 from tests.context import context
 from tests.integration.shadow import TOKEN, Shadow, shadow
@@ -84,14 +84,17 @@ def live(session: Session) -> dict[str, Object]:
     return _live(session, [one.path for one in TWO])
 
 
-def planned(session: Session, wanted: list[WantedServer]) -> list[ServerAction]:
+def planned(session: Session, wanted: list[WantedServer]) -> list[ServerChange]:
     """With the diff of the API server's dry run."""
     plan = plan_objects(wanted, live(session), force=False)
     assert plan.refusals == []
-    return [replace(one, shown=session.asked(partial(_shown, one, force=False))) for one in plan.actions]
+    return [
+        replace(one, shown=session.asked(partial(ServerWriter(session, force=False, seconds=60, serves=False).tried, one)))
+        for one in plan.actions
+    ]
 
 
-def done(session: Session, actions: Sequence[ServerAction], *, serves: bool = False) -> ObjectsRecord:
+def done(session: Session, actions: Sequence[ServerChange], *, serves: bool = False) -> ObjectsRecord:
     """As a run carries them out, and the record of it, as a file has it. Raises what a step raises."""
     writer, found = ServerWriter(session, force=False, seconds=3 if serves else 60, serves=serves), []
     for step in writer.steps(actions):
@@ -114,7 +117,7 @@ def test_installed_changed_undone_and_removed(session: Session) -> None:
 
     # One replica: what only two have is removed, and comes back with the undo.
     actions = planned(session, ONE)
-    assert [(one.what, one.kind) for one in actions] == [("update", "Deployment"), ("remove", "PodDisruptionBudget")]
+    assert [(one.what, one.kind.name) for one in actions] == [("update", "Deployment"), ("remove", "PodDisruptionBudget")]
     assert "-      affinity:" in actions[0].shown and "+        image: registry.local/metrics-server:v0.9.1" in actions[0].shown
     changing = done(session, actions)
     assert planned(session, ONE) == []
@@ -124,7 +127,7 @@ def test_installed_changed_undone_and_removed(session: Session) -> None:
     assert planned(session, TWO) == []
 
     gone = plan_way_back(installing, live(session), force=False)
-    assert [one.kind for one in gone.actions][:2] == ["APIService", "Deployment"]
+    assert [one.kind.name for one in gone.actions][:2] == ["APIService", "Deployment"]
     done(session, gone.actions)
     assert live(session) == {}
 

@@ -13,7 +13,7 @@ from roles.engine.object_changes.begin import (
 )
 from roles.engine.object_changes.carry_out import FieldWriter, Request
 from roles.engine.object_changes.diffs import object_diff
-from roles.engine.object_changes.kind import Kind, ObjectChange, at, changed
+from roles.engine.object_changes.kind import Kind, ObjectChange, What, at, changed
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown, WriteRefused
 from roles.engine.object_changes.planned import (
     FieldChange,
@@ -57,6 +57,7 @@ __all__ = [
     "TimeLimit",
     "Undone",
     "Unknown",
+    "What",
     "WriteRefused",
     "at",
     "changed",

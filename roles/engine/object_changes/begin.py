@@ -117,6 +117,7 @@ def planned_run(
     *,
     limit: TimeLimit | None = None,
     tried: bool = False,
+    leaving: Callable[[], str] | None = None,
     consents: Sequence[str] = (),
     then: str = "",
 ) -> ObjectRun:
@@ -137,7 +138,7 @@ def planned_run(
         lambda run: object_report.show_objects_end(run, plan.rest),
         capability=capability,
         about={limit.key: limit.given} if limit else {},
-        leaving=lambda: f"written {what} stay; {then or f'to undo them: {run.undo}'}",
+        leaving=leaving or (lambda: f"written {what} stay; {then or f'to undo them: {run.undo}'}"),
         undoes=undoes,
         warnings=writer.warnings,
         consents=consents,

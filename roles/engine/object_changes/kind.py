@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from roles.engine import kube
 from roles.engine.kube import FIELD_MANAGER, Object, field_managers
-from roles.engine.object_changes.planned import ObjectPath
+from roles.engine.object_changes.outcome import NotDone
+from roles.engine.object_changes.planned import ObjectPath, changes_text
 from roles.engine.transaction import ChangedField, Writable
 
 What = Literal["create", "update", "remove"]
@@ -43,7 +44,8 @@ class Kind:
 
     def path_of(self, namespace: str, name: str) -> str:
         head, _, resource = self.collection.rpartition("/")
-        return f"{head}/namespaces/{quote(namespace, safe='')}/{resource}/{quote(name, safe='')}"
+        place = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+        return f"{head}/{place}{resource}/{quote(name, safe=':')}"
 
     def place_of(self, path: str) -> tuple[str, str] | None:
         """Namespace and name; None if it is no path of an object of this kind."""
@@ -70,8 +72,10 @@ class Kind:
 
     def manifest(self, namespace: str, name: str, fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:
         """The manifest with these fields."""
-        named: dict[ObjectPath, Any] = {("metadata", "name"): name, ("metadata", "namespace"): namespace}
-        return {"apiVersion": self.version, "kind": self.name, **nested({**named, **fields})}
+        made = nested({("metadata", "name"): name, **fields})
+        if namespace:
+            made["metadata"]["namespace"] = namespace
+        return {"apiVersion": self.version, "kind": self.name, **made}
 
     def after_apply(self, manifest: Mapping[str, Any], found: Object | None) -> dict[ObjectPath, Any]:
         """The fields after an apply of `manifest`: fields of others stay; fields that only daytwo had set, and that the manifest does not
@@ -149,7 +153,7 @@ class ObjectChange:
 
     @property
     def key(self) -> str:
-        return f"{self.namespace}/{self.own_name}"
+        return f"{self.namespace}/{self.own_name}" if self.namespace else self.own_name
 
     @property
     def name(self) -> str:
@@ -167,7 +171,7 @@ class ObjectChange:
     @property
     def look(self) -> str:
         """As kubectl takes it."""
-        return f"{self.kind.short or self.kind.name} -n {self.namespace} {self.own_name}"
+        return f"{self.kind.short or self.kind.name} {f'-n {self.namespace} ' if self.namespace else ''}{self.own_name}"
 
     @property
     def after(self) -> Mapping[ObjectPath, Any]:
@@ -179,6 +183,31 @@ class ObjectChange:
     @property
     def fields(self) -> list[ChangedField]:
         return changed(self.kind.values(self.before), self.after)
+
+    @property
+    def text(self) -> str:
+        """What it changes, in one line."""
+        return changes_text(self.fields)
+
+    def is_as_before(self, found: Object | None) -> bool:
+        return self.kind.values(found) == self.kind.values(self.before)
+
+    def differing(self, found: Object) -> list[str]:
+        """The fields that the object does not have as they are written."""
+        return [one.path[-1] for one in changed(self.kind.values(found), self.after) if one.path in self.kind.sets]
+
+    def meddled(self, found: Object) -> str:
+        """What others have changed since the write; "" for nothing."""
+        now = self.kind.values(found)
+        other = [one for one in self.fields if now.get(one.path) not in (one.before, one.after)]
+        return f"changed by someone else meanwhile ({changes_text(other)}): left as it is now" if other else ""
+
+    def reverting(self, found: Object) -> dict[str, Any]:
+        """The manifest that reverts it. Raises NotDone."""
+        manifest, kept = self.kind.restoring(found, self.fields)
+        if kept:
+            raise NotDone(f"someone else owns {', '.join(path[-1] for path in kept)} too")
+        return manifest
 
     @property
     def about(self) -> dict[str, str]:

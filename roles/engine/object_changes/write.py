@@ -11,9 +11,9 @@ from roles.engine.api import Api, Conflict
 from roles.engine.context import StepContext
 from roles.engine.kube import FIELD_MANAGER, Object, is_ending, uid, version
 from roles.engine.object_changes.diffs import object_diff
-from roles.engine.object_changes.kind import ObjectChange, changed, nested
+from roles.engine.object_changes.kind import ObjectChange, nested
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.object_changes.planned import ObjectPath, changes_text
+from roles.engine.object_changes.planned import ObjectPath
 from roles.engine.object_changes.rolling import LOOK_AGAIN
 from roles.engine.object_changes.session import Session
 from roles.engine.rollout import ClusterStep
@@ -34,6 +34,10 @@ class ObjectWriter(ABC):
     @abstractmethod
     def proven(self, change: ObjectChange, of: str) -> str:
         """The proof that the applied object, whose UID is `of`, works. Raises NotDone, ApiFailure."""
+
+    def removed(self, change: ObjectChange) -> str:
+        """What else a removal proves. Raises NotDone, ApiFailure."""
+        return change.kind.stays
 
     def steps(self, changes: Sequence[ObjectChange]) -> tuple[ClusterStep, ...]:
         return tuple(
@@ -78,13 +82,13 @@ class ObjectWriter(ABC):
 
     def _unchanged(self, change: ObjectChange) -> Object | None:
         """The object now. Raises NotDone if it is not the one that was planned for; ApiFailure."""
-        found, values = self.session.fetch(change.path), change.kind.values
+        found = self.session.fetch(change.path)
         if change.before is None:
             if found is not None:
                 raise NotDone("someone else has created it since the plan was made; run this again")
         elif found is None or uid(found) != uid(change.before):
             raise Gone("it was deleted after daytwo read it; run this again")
-        elif values(found) != values(change.before):
+        elif not change.is_as_before(found):
             raise NotDone("it was changed after daytwo read it; run this again")
         return found
 
@@ -92,18 +96,15 @@ class ObjectWriter(ABC):
         """Exactly the object of the plan, but without its resourceVersion: controllers write the status of an object all the time."""
         assert change.before is not None
         self._delete(change, change.before)
-        return "; ".join(filter(None, ("read back: it is gone", change.kind.stays)))
+        return "; ".join(filter(None, ("read back: it is gone", self.removed(change))))
 
     def _delete(self, change: ObjectChange, found: Object) -> None:
         self.session.deleted(change.path, found)
         wait_gone(self.session, change.path, uid(found))
 
     def _apply(self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, context: StepContext) -> str:
-        kind, wanted = change.kind, change.after
-
         def done(found: Object) -> bool:
-            now = kind.values(found)
-            return now == {**now, **wanted} and (kind.verb == "patch" or kind.marked(found))
+            return not change.differing(found) and (change.kind.verb == "patch" or change.kind.marked(found))
 
         # Until the apply, a budget has no limit of its own, and allows no eviction.
         self._drop(change, _drops(change))
@@ -172,7 +173,7 @@ class ObjectWriter(ABC):
         """The beginning of a proof. Raises NotDone if the object is not as written."""
         if found is None or uid(found) != of:
             raise Gone("it was applied, but does not exist when read back: someone else deletes it")
-        if wrong := [one.path[-1] for one in changed(change.kind.values(found), change.after) if one.path in change.kind.sets]:
+        if wrong := change.differing(found):
             raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")
         return f"read back: field manager {FIELD_MANAGER}{'' if change.kind.marked(found) else ' NOT PROVEN'}"
 
@@ -183,35 +184,31 @@ class ObjectWriter(ABC):
             if change.before is None:
                 self._delete(change, found)
                 return Undone(f"{why}; what this run created is removed: read back, it is gone")
-            self._restore(change, found, change.before)
+            self._restore(change, found)
         except (Gone, ChangedByOthers) as other:
             return type(other)(f"{why}; {other}")
         except Exception as other:
             return RevertFailed(
                 f"{why}; and the revert is not proven: {str(other) or repr(other)}; STATE UNKNOWN, check: kubectl get"
-                f" {change.look} -o yaml; REPAIR BY HAND: if it has what this run set, undo it: {changes_text(change.fields)}"
+                f" {change.look} -o yaml; REPAIR BY HAND: if it has what this run set, undo it: {change.text}"
             )
-        return Undone(f"{why}; what this run wrote is reverted: read back, {changes_text(change.fields)}")
+        return Undone(f"{why}; what this run wrote is reverted: read back, {change.text}")
 
     def _still(self, change: ObjectChange, written: Object) -> Object:
         """The object that this run wrote. Raises Gone, ChangedByOthers."""
         found = self.session.fetch(change.path)
         if found is None or uid(found) != uid(written):
             raise Gone("it was deleted meanwhile, so there is nothing to revert")
-        now = change.kind.values(found)
-        if other := [one for one in change.fields if now.get(one.path) not in (one.before, one.after)]:
-            raise ChangedByOthers(f"changed by someone else meanwhile ({changes_text(other)}): left as it is now")
+        if other := change.meddled(found):
+            raise ChangedByOthers(other)
         return found
 
-    def _restore(self, change: ObjectChange, found: Object, before: Object) -> None:
+    def _restore(self, change: ObjectChange, found: Object) -> None:
         """Raises NotDone, ApiFailure."""
-        manifest, kept = change.kind.restoring(found, change.fields)
-        if kept:
-            raise NotDone(f"someone else owns {', '.join(path[-1] for path in kept)} too")
-        values = change.kind.values
+        manifest = change.reverting(found)
         self._drop(change, change.kind.held(found, manifest))
-        self._sent(change, manifest, found, lambda one: values(one) == values(before), partial(self._still, change, found), force=True)
-        if values(self.session.fetch(change.path)) != values(before):
+        self._sent(change, manifest, found, change.is_as_before, partial(self._still, change, found), force=True)
+        if not change.is_as_before(self.session.fetch(change.path)):
             raise NotDone("it differs from the old object when read back")
 
 
