@@ -15,6 +15,7 @@ from roles.engine import detail, starting
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import CertificateError, parse_own
 from roles.engine.editing import FormatError
+from roles.engine.kubelet.drained import DRIVER
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.proof import Proof, SurveyedNode
 from roles.engine.starting import Cause, Needs, Obstacle, PathFact, StartFacts, Stops
@@ -147,7 +148,9 @@ def _changed_kubelet(plan: NodePlan[Any], planned: ComponentPlan, now: Needs) ->
     needs = starting.kubelet_needs(plan.kubelet, changed, change.new_argv)
     # What the change removes cannot stop the new kubelet. An undo learns later which ones: those whose policy it changes.
     kept = now.checkpoints.items() & needs.checkpoints.items()
-    return replace(needs, checkpoints={path: policy for path, policy in kept if path not in change.checkpoints})
+    needs = replace(needs, checkpoints={path: policy for path, policy in kept if path not in change.checkpoints})
+    # The runtime gets the same driver: as it is now, it is compared with that of now.
+    return replace(needs, settings={**needs.settings, DRIVER: now.settings.get(DRIVER)}) if runtime else needs
 
 
 def _changed_component(plan: NodePlan[Any], planned: ComponentPlan) -> Needs:

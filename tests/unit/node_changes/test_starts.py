@@ -19,6 +19,8 @@ from roles.engine.proof.prover import Proof
 from roles.engine.starting.model import PathFact, StartFacts
 from tests.unit.control_plane_flags.test_plan import plan as plan_flags
 from tests.unit.kubelet_config.test_carry_out import node_plan, state
+from tests.unit.kubelet_config.test_cgroups import SERVED
+from tests.unit.kubelet_config.test_cgroups import plan as plan_driver
 from tests.unit.kubelet_config.test_drained import drained as only_drained
 from tests.unit.kubelet_config.test_drained import plan as plan_drained
 from tests.unit.starting.samples import RUNTIME, well
@@ -113,6 +115,19 @@ def test_a_change_may_repair_what_stands_in_the_way(monkeypatch: pytest.MonkeyPa
     down = replace(RUNTIME, conditions={"RuntimeReady": (False, "no")})
     refusals, (warning,) = judged(monkeypatch, made({"maxPods": 50}), runtime=down)
     assert refusals == [] and "says RuntimeReady=false" in warning
+
+
+def test_a_runtime_that_changes_its_driver_too_is_not_compared_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SOCKET + "cgroupDriver: systemd\n"
+    there = replace(only_drained(state(config, **YAML(typ="safe").load(config))), runtime=SERVED)
+    change = plan_driver(there, {"cgroupDriver": "cgroupfs"})
+    with_systemd = replace(RUNTIME, config="12", drivers=frozenset({"systemd"}))
+    assert judged(monkeypatch, change, runtime=with_systemd)[0] == []
+    (one,) = change.planned
+    assert one.change is not None
+    alone = replace(change, planned=(replace(one, change=replace(one.change, runtime=None)),))
+    (refused,), _ = judged(monkeypatch, alone, runtime=with_systemd)
+    assert "cgroupDriver is cgroupfs, and containerd" in refused
 
 
 def test_no_manifest_changes_while_no_pod_starts(monkeypatch: pytest.MonkeyPatch) -> None:
