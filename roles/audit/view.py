@@ -9,7 +9,6 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 from roles.audit import parsed
@@ -289,14 +288,8 @@ def _found(listed: Sequence[Mapped]) -> Iterator[tuple[str, tuple[Mapped, ...], 
         word.string.removeprefix("--").partition("=")[0].replace("_", "-") for word in listed if re.match(r"--[A-Za-z]", word.string)
     )
     for name in names:
-        for flag in flags.find(listed, name, switch=name in _switches()):
+        for flag in flags.find(listed, name, switch=name in schema.switches()):
             yield name, flag.words, flag.value.string if flag.value else ""
-
-
-@cache
-def _switches() -> frozenset[str]:
-    """Flags that never consume the next word, in any version."""
-    return frozenset(name for minor in (schema.OLDEST, schema.NEWEST) for name, flag in schema.flags(minor).items() if flag.switch)
 
 
 def _assignments(found: Kubelet) -> Iterator[unit.UnitVariable]:

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
-from roles.engine.node import ObservationError, unreadable
+from roles.engine.node import ObservationError, answered, unreadable
 from roles.engine.scripts import templates
-from roles.engine.timeouts import patient
-
-LOOK_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,4 @@ def parse(host: str, lines: Iterable[str]) -> tuple[ContainerProcess, ...]:
 
 def look(remote: Remote) -> tuple[ContainerProcess, ...]:
     """The containers' first processes on a node. Raises ObservationError and RemoteError."""
-    answer = remote.run(script(), timeout=patient(LOOK_SECONDS))
-    if answer.code != 0:
-        error = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise ObservationError(f"{remote.name}: could not read the containers' processes: {error}")
-    return parse(remote.name, answer.stdout)
+    return parse(remote.name, answered(remote, script(), "read the containers' processes"))

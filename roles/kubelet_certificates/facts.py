@@ -91,7 +91,7 @@ def seen_names(remote: Remote) -> SeenNames:
     """Raises RemoteError."""
     answer = remote.run("sh -s", stdin=templates().get_template("addresses.sh.j2").render(), timeout=patient(SECONDS))
     if answer.code != 0:
-        raise CertificateFactsError(f"{remote.name}: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
+        raise CertificateFactsError(f"{remote.name}: {answer.complaint}")
     return parse_names(remote.name, answer.stdout)
 
 

@@ -14,12 +14,10 @@ from typing import Literal
 from roles.engine.bounds import digits
 from roles.engine.bridge import Remote
 from roles.engine.kube.amounts import whole
-from roles.engine.node import ObservationError, unreadable
+from roles.engine.node import ObservationError, answered, unreadable
 from roles.engine.scripts import templates
-from roles.engine.timeouts import patient
 from roles.pod_resize.pod_resources import Resources, quantity
 
-LOOK_SECONDS = 60
 MIN_SHARES, MAX_SHARES = 2, 262144
 MIN_QUOTA_US = 1000
 # For tiny requests (below 2 milli-CPU, 1.32 and later) cpu.shares is the kernel's minimum.
@@ -154,8 +152,4 @@ def parse(host: str, lines: Iterable[str]) -> dict[str, ContainerCgroup]:
 
 def look(remote: Remote, container_ids: Iterable[str]) -> dict[str, ContainerCgroup]:
     """Read the cgroups of the running containers of a node. Raises ObservationError and RemoteError."""
-    answer = remote.run(script(container_ids), timeout=patient(LOOK_SECONDS))
-    if answer.code != 0:
-        said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise ObservationError(f"{remote.name}: could not read the containers' cgroups: {said}")
-    return parse(remote.name, answer.stdout)
+    return parse(remote.name, answered(remote, script(container_ids), "read the containers' cgroups"))

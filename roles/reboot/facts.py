@@ -181,7 +181,7 @@ def _asked(remote: Remote, script: str, seconds: float) -> tuple[list[str], Call
     answer = remote.run("sh -s", stdin=script, timeout=patient(seconds))
     middle = (before + time.time()) / 2
     if answer.code != 0:
-        raise FactsError(f"{remote.name}: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
+        raise FactsError(f"{remote.name}: {answer.complaint}")
     return answer.stdout, lambda epoch: epoch - middle
 
 

@@ -185,7 +185,7 @@ class NodeReboots:
         except RemoteError:
             return False
         if answer.code != 0:
-            raise _Refused(f"the reboot could not be ordered: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
+            raise _Refused(f"the reboot could not be ordered: {answer.complaint}")
         return True
 
     def _released(self, plan: RebootPlan, error: Exception, context: StepContext, prove: Callable[[], str] | None = None) -> Exception:

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from roles.engine.bounds import digits
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
-from roles.engine.node import ObservationError, unreadable
+from roles.engine.node import ObservationError, answered, unreadable
 from roles.engine.scripts import templates
-from roles.engine.timeouts import patient
 
-LOOK_SECONDS = 60
 #: Records in one answer: 250 pods of four containers, each in three hierarchies.
 MOST = 3000
 # Larger than any real value: a limit that is not set reads as `max` (v2) or as the largest number of whole pages (v1).
@@ -139,8 +137,4 @@ def _seconds(files: Mapping[str, str], name: str) -> float | None:
 
 def look(remote: Remote) -> NodeUse:
     """Read the containers of a node. Raises ObservationError and RemoteError."""
-    answer = remote.run(script(), timeout=patient(LOOK_SECONDS))
-    if answer.code != 0:
-        said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise ObservationError(f"{remote.name}: could not read what its containers use: {said}")
-    return parse(remote.name, answer.stdout)
+    return parse(remote.name, answered(remote, script(), "read what its containers use"))

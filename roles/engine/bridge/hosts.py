@@ -94,6 +94,11 @@ class Answer:
     stdout: list[str]
     stderr: list[str]
 
+    @property
+    def complaint(self) -> str:
+        """The last lines of `stderr`; without any, the exit status."""
+        return " ".join(self.stderr[-3:]) or f"exit status {self.code}"
+
 
 class Remote:
     """One host of the inventory. It runs scripts and returns their output."""

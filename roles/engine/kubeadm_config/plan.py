@@ -12,7 +12,7 @@ from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import ABSENT, FormatError, cluster_configuration, flags, kubelet_config
 from roles.engine.harmless import one_line
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings
-from roles.engine.kubelet import same_setting
+from roles.engine.kubelet import at, same_setting
 from roles.engine.transaction import Refusal, mask_manifest, mask_text
 
 #: The path of a setting: ("featureGates", NAME) of any component, or the field of a KubeletConfiguration, part by part. Of a control-plane
@@ -141,7 +141,7 @@ def _kept(lasting: StoredSettings, component: str, path: ConfigMapPath, value: A
         return _same(lasting.gates.get(component, {}).get(path[1]), value)
     if path[0] in _EXTRAS and component != _KUBELET:
         return _same(_extra(lasting.extras.get(component), path), value)
-    return component == _KUBELET and _same(_at(lasting.kubelet, path), value)
+    return component == _KUBELET and _same(at(lasting.kubelet, path), value)
 
 
 def _extra(extras: cluster_configuration.Extras | None, path: ConfigMapPath) -> Any:
@@ -218,7 +218,7 @@ def edit(name: str, data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> Edited:
     if name == CLUSTER:
         return _edit_cluster(data, wanted)
     content = kubelet_config.read(data)
-    fields = tuple(field for path, value in wanted.items() for field in _fields(path, _at(content, path), value))
+    fields = tuple(field for path, value in wanted.items() for field in _fields(path, at(content, path), value))
     values = {field.path: ABSENT if field.after is None else field.after for field in fields}
     return Edited(kubelet_config.edit_fields(data, values), fields)
 
@@ -268,13 +268,6 @@ def editor(name: str, wanted: Mapping[str, Mapping[ConfigMapPath, Any]], members
         return edit(KUBELET, data, {path: None if value is ABSENT else value for path, value in fields.items()})
 
     return of_kubelets
-
-
-def _at(content: Mapping[str, Any], path: ConfigMapPath) -> Any:
-    found: Any = content
-    for part in path:
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
 
 
 def diff(name: str, before: bytes, after: bytes) -> str:

@@ -57,7 +57,7 @@ from roles.engine.kubelet.thresholds import (
     with_containerfs,
     without_unit,
 )
-from roles.engine.kubelet.values import RESERVED, RESERVED_CPUS, SECRETS, in_effect, lookup, same_setting, shown, without_replaced
+from roles.engine.kubelet.values import RESERVED, RESERVED_CPUS, SECRETS, at, in_effect, lookup, same_setting, shown, without_replaced
 
 __all__ = [
     "ALLOCATABLE_MEMORY",
@@ -88,6 +88,7 @@ __all__ = [
     "allocatable",
     "as_value",
     "ask",
+    "at",
     "blame",
     "container_of",
     "drained",

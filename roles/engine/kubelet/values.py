@@ -21,8 +21,13 @@ RESERVED: Final = ("systemReserved", "kubeReserved")
 
 def lookup(configuration: Mapping[str, Any], name: str) -> Any:
     """The value of a dotted field (`authentication.anonymous.enabled`); None if it is not set."""
+    return at(configuration, name.split("."))
+
+
+def at(configuration: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """The value at a path; None if there is none."""
     found: Any = configuration
-    for part in name.split("."):
+    for part in path:
         found = found.get(part) if isinstance(found, Mapping) else None
     return found
 

@@ -1,7 +1,7 @@
 """The observation of a node: one read-only script over SSH, and its typed result, from which every role plans."""
 
 from roles.engine.node.logind import MOST_LOCKS, Delay, Inhibitor, Logind, parse_inhibitor
-from roles.engine.node.look import FilesWanted, look
+from roles.engine.node.look import FilesWanted, answered, look
 from roles.engine.node.model import DELETED, File, Observation, Process, Replacement, is_younger, minor_of, start_time
 from roles.engine.node.named_files import parse_authorities, parse_files, read_files, read_trust
 from roles.engine.node.parse import ObservationError, parse, unreadable
@@ -21,6 +21,7 @@ __all__ = [
     "ObservationError",
     "Process",
     "Replacement",
+    "answered",
     "is_younger",
     "look",
     "minor_of",

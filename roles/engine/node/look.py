@@ -26,7 +26,7 @@ class ShellAnswer(Protocol):
     @property
     def stdout(self) -> list[str]: ...
     @property
-    def stderr(self) -> list[str]: ...
+    def complaint(self) -> str: ...
 
 
 class Shell(Protocol):
@@ -50,12 +50,16 @@ def look(remote: Shell, wanted: FilesWanted) -> Observation:
 
 
 def _ask(remote: Shell, files: list[str], directories: list[str]) -> Observation:
-    script = rendered(files, directories)
+    return parse(remote.name, answered(remote, rendered(files, directories), "observe the node"))
+
+
+def answered(remote: Shell, script: str, what: str) -> list[str]:
+    """The lines that a script prints on a node, `what` it does there. Raises ObservationError if it fails or prints nothing, and the
+    remote's own error."""
     answer = remote.run(script, timeout=patient(LOOK_SECONDS))
     if answer.code != 0 or not answer.stdout:
-        said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise ObservationError(f"{remote.name}: could not observe the node: {said}")
-    return parse(remote.name, answer.stdout)
+        raise ObservationError(f"{remote.name}: could not {what}: {answer.complaint}")
+    return answer.stdout
 
 
 def rendered(files: Sequence[str] = (), directories: Sequence[str] = ()) -> str:

@@ -52,6 +52,5 @@ def ask_change(
                 sleep(2)
     status = report.parse(answer.stdout)
     if status.state == "unknown":
-        said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise RemoteError(f"{remote.name}: change.sh printed no status: {said}")
+        raise RemoteError(f"{remote.name}: change.sh printed no status: {answer.complaint}")
     return status

@@ -248,8 +248,7 @@ class LockedRun:
         script = keep_script(change, self.info.holder, state, events, append=append)
         answer = self._keeper.run("sh -s", stdin=script, timeout=patient(CONFIRM_SECONDS))
         if answer.code != 0:
-            said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-            raise RemoteError(f"{self._keeper.name}: the record could not be written, and nothing begins without it: {said}")
+            raise RemoteError(f"{self._keeper.name}: the record could not be written, and nothing begins without it: {answer.complaint}")
 
     def _note(self, event: Mapping[str, Any]) -> None:
         """Record an event before it begins. Raises Unrecorded: then it must not begin."""

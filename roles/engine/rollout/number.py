@@ -42,6 +42,5 @@ def run_number(remote: Remote) -> RunNumber:
     answer = remote.run(script(), timeout=patient(ANSWER_SECONDS))
     found = parse(answer.stdout) if answer.code == 0 else None
     if found is None:
-        said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise RemoteError(f"{remote.name}: the run could not get its number, and nothing begins without it: {said}")
+        raise RemoteError(f"{remote.name}: the run could not get its number, and nothing begins without it: {answer.complaint}")
     return found
