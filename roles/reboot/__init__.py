@@ -166,7 +166,8 @@ def _restart(reached: ConnectedCluster, remote: Remote, node: SurveyedNode) -> d
     if complaint:
         raise Refusal(remote.name, f"its kubelet would not start with its present files: {complaint}", "correct them, then run this again")
     obstacles = starting.judge(remote.name, needs, starting.answer(needs, said)) if needs else []
-    if left := [one for one in obstacles if one.stops is Stops.start and one.cause not in _OF_THIS_BOOT]:
+    stops = [one for one in obstacles if one.stops is Stops.start or (one.stops is Stops.pods and not one.subject.startswith("/run/"))]
+    if left := [one for one in stops if one.cause not in _OF_THIS_BOOT]:
         raise Refusal(remote.name, "; ".join(str(one) for one in left))
     found = [*kubelet_plan.warnings(kubelet), *ask.rewritten_files(kubelet, said)]
     found += [str(one) for one in obstacles if one.stops is not Stops.note or one.cause is Cause.unproven]

@@ -87,7 +87,8 @@ class BootFacts:
     what asks for a reboot or denies it, as in signs.py; `packages` asked for it. `scheduled`: a scheduled shutdown, in systemd's words;
     `inhibitors`: who forbids one, and why; `ends_pods`: its kubelet delays one, to end the pods itself (shutdownGracePeriod). `fstab`: the
     errors of findmnt(8), None if it was not asked. `took`: seconds of the last boot, if the node knows that. `next`: what the next boot
-    sets; `replaced`: the runtimes whose file was replaced since they started."""
+    sets; `replaced`: the runtimes whose file was replaced since they started; `broken`: units that run, and what their start would
+    stop at."""
 
     host: str
     boot: Boot
@@ -105,6 +106,7 @@ class BootFacts:
     took: float | None = None
     next: NextBoot = field(default_factory=NextBoot)
     replaced: tuple[str, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
 
     def unit(self, name: str) -> BootUnit:
         return (self.units or {}).get(name, BootUnit(name))
@@ -143,6 +145,7 @@ def facts_script(kubelet_unit: str, root_directory: str = "/var/lib/kubelet") ->
             sysctls=[one.name for one in (*TUNABLES, *next_boot.SYSCTLS)],
             modules=[one.name for one in next_boot.MODULES],
             runtimes=RUNTIMES,
+            starting=[kubelet_unit, *RUNTIMES, *SSH],
             loaders=[kubelet_unit, *RUNTIMES],
             directories=[root_directory, *next_boot.DIRECTORIES],
         )
@@ -206,6 +209,7 @@ def parse_facts(host: str, lines: Iterable[str], offset: Callable[[float], float
             has_etcd="etcd" in one,
             took=_seconds(_text(one["took"][0])),
             next=next_boot.parse(one, many, _text),
+            broken=tuple((unit, _text(why).strip()) for unit, why in many.get("broken", ())),
             replaced=tuple(fields[0] for fields in many.get("replaced", ()) if fields[0] in RUNTIMES),
         )
     except (KeyError, IndexError, ValueError, ZeroDivisionError, binascii.Error) as error:

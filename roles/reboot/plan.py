@@ -197,6 +197,8 @@ def _refusals(one: Candidate, newest: str, allow_unproven: bool) -> list[str]:
     for name in [one.unit_name, *(name for name in (*RUNTIMES, *next_boot.NETWORKS) if facts.unit(name).is_active)]:
         if why := facts.unit(name).why_not_at_boot:
             refuse(f"the next boot would not start {name}: {why}", f"`systemctl enable {name}` on the node, then run this again")
+    for name, why in facts.broken:
+        refuse(f"the next boot would not start {name}: {one_line(why)}", f"repair that (`systemctl cat {name}`), then run this again")
     servers = _ssh(facts)
     if servers and all(facts.unit(name).why_not_at_boot for name in servers):
         why = "; ".join(f"{name}: {facts.unit(name).why_not_at_boot}" for name in servers)

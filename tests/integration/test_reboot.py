@@ -200,19 +200,30 @@ def test_what_might_not_come_back_is_refused(lab: Lab, pods: None) -> None:
         "systemctl disable kubelet 2>/dev/null; mkdir -p /run/systemd/shutdown; printf 'USEC=1\\nMODE=reboot\\n' >/run/systemd/shutdown/scheduled;"
         "cp -a /etc/fstab /root/fstab 2>/dev/null; echo '/dev/no-such-disk /srv/data ext4 defaults 0 2' >/etc/fstab;"
         # Its next start needs what no file sets, whatever the running kernel has.
-        "cp -a /var/lib/kubelet/config.yaml /root/config.yaml; echo 'protectKernelDefaults: true' >>/var/lib/kubelet/config.yaml",
+        "cp -a /var/lib/kubelet/config.yaml /root/config.yaml; echo 'protectKernelDefaults: true' >>/var/lib/kubelet/config.yaml;"
+        # What runs on with its old configuration.
+        "cp -a /etc/ssh/sshd_config /etc/containerd/config.toml /root; echo Nonsense yes >>/etc/ssh/sshd_config; echo 'a = [' >>/etc/containerd/config.toml;"
+        "mkdir -p /etc/systemd/system/containerd.service.d; printf '[Unit]\\nRequires=gone.service\\n' >/etc/systemd/system/containerd.service.d/99-gone.conf; systemctl daemon-reload",
     )
+    accepted = "refuses its configuration"
     try:
         told = reboot(only="w1", force="true")
         flat = " ".join(told.all.split())
         assert told.code == 1 and "refused, nothing was written" in flat, told.all
         for words in ("the next boot would not start kubelet.service", "a shutdown is scheduled", "/etc/fstab: /srv/data", PROTECTED):
             assert words in flat, told.all
+        for words in (
+            f"ssh.service: its program {accepted}",
+            f"containerd.service: its program {accepted}",
+            "it requires gone.service (not-found)",
+        ):
+            assert words in flat, told.all
     finally:
         lab.run(
             "w1",
             "systemctl enable kubelet; rm /run/systemd/shutdown/scheduled /etc/fstab; [ ! -e /root/fstab ] || mv /root/fstab /etc/fstab;"
-            "mv /root/config.yaml /var/lib/kubelet/config.yaml",
+            "mv /root/config.yaml /var/lib/kubelet/config.yaml; mv /root/sshd_config /etc/ssh/; mv /root/config.toml /etc/containerd/;"
+            "rm /etc/systemd/system/containerd.service.d/99-gone.conf; systemctl daemon-reload",
         )
     assert lab.boot_id("w1") == before and cordon_of(lab, "w1") == (False, set())
 

@@ -124,6 +124,12 @@ class _Answer:
     def on_image(self, number: str, here: str) -> None:
         self._put("images", self._needs.images[int(number)].image, here == "yes")
 
+    def on_requires(self, unit: str, state: str) -> None:
+        self.found["requires"] = {**self.found.get("requires", {}), ask.decoded(unit): state}
+
+    def on_runs(self, program: str, here: str) -> None:
+        self.found["runs"] = {**self.found.get("runs", {}), ask.decoded(program): here == "yes"}
+
     def on_api(self, code: str, url: str) -> None:
         self.found["api"] = (int(code), ask.decoded(url))
 

@@ -89,6 +89,21 @@ def _unit(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         yield _Made(host, KUBELET)(Cause.unit, Stops.start, needs.unit, why, f"`{command}`", state, "not masked", command)
 
 
+def _requires(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """systemd starts no unit of which one that it requires is not there (systemd.unit(5), Requires=)."""
+    for unit, state in facts.requires.items():
+        why = f"{needs.unit} requires {unit}, which is {state}"
+        way_out = f"restore {unit}, or take it out of {needs.unit} (`systemctl cat {needs.unit}`; then `systemctl daemon-reload`)"
+        yield _Made(host, KUBELET)(Cause.unit, Stops.start, unit, why, way_out, state, "loaded")
+
+
+def _runs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    """containerd starts each container through its shim, and that through runc (containerd's runtime v2)."""
+    for program in (name for name, here in facts.runs.items() if not here):
+        why = f"the container runtime starts containers with {program}, which is no program on the node"
+        yield _Made(host, KUBELET)(Cause.file, Stops.pods, program, why, "install it again (packages containerd and runc)")
+
+
 def _tunables(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     made, protects = _Made(host, KUBELET), needs.settings.get("protectKernelDefaults") is True
     for tunable in needs.tunables:
@@ -602,6 +617,6 @@ Rule = Callable[[str, Needs, StartFacts], Iterable[Obstacle]]
 
 #: Every rule, with what it judges: the table in docs/before-a-restart.md.
 RULES: Final[tuple[Rule, ...]] = (
-    _unit, _tunables, _paths, _identity, _api, _kubeconfigs, _pairs, _keys, _providers, _swap, _cgroups, _checkpoints, _listening,
-    _addresses, _limits, _processes, _runtime, _new_pods, _images, _dns,
+    _unit, _requires, _tunables, _paths, _identity, _api, _kubeconfigs, _pairs, _keys, _providers, _swap, _cgroups, _checkpoints,
+    _listening, _addresses, _limits, _processes, _runtime, _new_pods, _runs, _images, _dns,
 )  # fmt: skip

@@ -219,8 +219,9 @@ class StartFacts:
     path; `space`: free MiB and inodes (None: its file system does not count them) by directory; `tasks`: threads now, and how many there
     may be; `inotify`: the same of root's inotify instances, if none is left; `providers`: the configuration of credential providers,
     `programs`: the programs in their directory; `checkpoints`: their content by path; `cpus`: those that are online; `images`: whether the
-    node has them; `api`: curl's exit status for the API server of the kubelet's kubeconfig, and its URL; `complete`: the answer is
-    whole."""
+    node has them; `api`: curl's exit status for the API server of the kubelet's kubeconfig, and its URL; `requires`: units
+    that the kubelet's requires and that are not loaded, with their state; `runs`: the programs that start containers, and whether they are
+    there; `complete`: the answer is whole."""
 
     epoch: int = 0
     tunables: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
@@ -246,6 +247,8 @@ class StartFacts:
     cpus: frozenset[int] | None = None
     images: Mapping[str, bool] = field(default_factory=dict)
     api: tuple[int, str] | None = None
+    requires: Mapping[str, str] = field(default_factory=dict)
+    runs: Mapping[str, bool] = field(default_factory=dict)
     complete: bool = False
 
 

@@ -101,6 +101,10 @@ def test_a_mark_that_others_wrote_is_none(text: str) -> None:
             "containerd.service: it is masked",
         ),
         ({"units": {**AT_BOOT, "ssh.service": BootUnit("ssh.service", "loaded", "disabled", "active")}}, "would not start an SSH server"),
+        (
+            {"broken": (("ssh.service", "its program refuses its configuration: line 1:\x1b bad"),)},
+            "start ssh.service: its program refuses its",
+        ),
         ({"scheduled": "USEC=1\nMODE=reboot"}, "a shutdown is scheduled"),
         ({"state": "stopping"}, "a shutdown has begun"),
         ({"inhibitors": ("apt (PID 7): an upgrade",)}, "apt (PID 7): an upgrade: it inhibits a shutdown"),

@@ -114,6 +114,8 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
     ("reservedSystemCPUs: 0-1,4\n", (), {"cpus": frozenset({0, 1, 2, 3})}, Cause.limit, Stops.start, "the node has no CPU 4"),
     ("", (), {"paths": {"/var/lib/kubelet/allocated_pods_state": EMPTY}}, Cause.checkpoint, Stops.start, "allocated_pods_state, where it keeps"),
     ("cgroupRoot: /pods\n", (), {"cgroups": {"cgroupRoot": False}}, Cause.cgroups, Stops.start, "the cgroup /pods (cgroupRoot) does not exist"),
+    ("", (), {"requires": {"a.service": "not-found"}}, Cause.unit, Stops.start, "kubelet.service requires a.service, which is not-found; restore"),
+    ("", (), {"runs": {"runc": False, "containerd-shim-runc-v2": True}}, Cause.file, Stops.pods, "starts containers with runc, which is no program"),
     ("", (), {"api": (60, "https://a:6443")}, Cause.api, Stops.start,
      f"{KUBECONFIG} (--kubeconfig) names the API server https://a:6443, which it would not reach: its certificate is not valid by the CA there"),
     ("", (), {"inotify": (60, 10)}, Cause.limit, Stops.start, "fs.inotify.max_user_instances is 10"),
