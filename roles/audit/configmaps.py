@@ -22,7 +22,7 @@ from roles.engine.kubeadm_config import (
     kubelet_differences,
     written_by_kubeadm,
 )
-from roles.engine.kubelet import shown
+from roles.engine.kubelet.values import shown
 from roles.feature_gates import Catalogue
 
 

@@ -14,7 +14,8 @@ from roles.audit.view import View, flat
 from roles.engine.detail import shortened
 from roles.engine.findings import Finding, Place
 from roles.engine.inputs import chosen
-from roles.engine.kubelet import same_setting, schema, shown
+from roles.engine.kubelet import schema
+from roles.engine.kubelet.values import same_setting, shown
 from roles.engine.proof import UnmetField, UnmetGate
 from roles.engine.transaction import Refusal
 

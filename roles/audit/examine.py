@@ -15,7 +15,7 @@ from roles.audit.view import View, flat
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.findings import Finding, Place
 from roles.engine.kubeadm_config import StoredSettings
-from roles.engine.kubelet import shown
+from roles.engine.kubelet.values import shown
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
 

@@ -10,7 +10,9 @@ from roles.audit.view import View
 from roles.control_plane_flags import misplaced
 from roles.engine.editing import any_flag
 from roles.engine.findings import Finding
-from roles.engine.kubelet import idle, in_effect, shutdown_seconds
+from roles.engine.kubelet import idle
+from roles.engine.kubelet.thresholds import shutdown_seconds
+from roles.engine.kubelet.values import in_effect
 
 #: How values of a file are shown that are no values to a kubelet.
 _EMPTY = ("", "{}", "[]", "false", "null")

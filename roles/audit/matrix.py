@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from roles.audit.drift import ITS_OWN
 from roles.audit.model import ComponentReport, NodeReport, Report, SourcedSetting
-from roles.engine.kubelet import same_setting, schema, shown
+from roles.engine.kubelet import schema
+from roles.engine.kubelet.values import same_setting, shown
 from roles.engine.node import minor_of
 
 NOT_SET, UNKNOWN = "not set", "unknown"

@@ -18,7 +18,7 @@ from roles.audit.model import FindingReport, NodeReport, Report
 from roles.audit.text import counted, together, verdict
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.findings import SEVERITIES
-from roles.engine.kubelet import MEMORY
+from roles.engine.kubelet.thresholds import MEMORY
 from roles.engine.scripts import pages
 from roles.eviction import SIGNAL_TITLES, NodeOrder, OrderRow, amount, gauges, reason
 

@@ -13,7 +13,8 @@ from roles.audit.strays import first_entry
 from roles.audit.view import View
 from roles.engine.editing import FormatError, flags, manifest, unit
 from roles.engine.findings import Finding, Place, Severity
-from roles.engine.kubelet import Kubelet, pending_arguments, pending_sentences, younger_files
+from roles.engine.kubelet import Kubelet
+from roles.engine.kubelet.pending import pending_arguments, pending_sentences, younger_files
 from roles.engine.node import Process
 from roles.engine.transaction import in_flight
 

@@ -16,7 +16,8 @@ from roles.audit.rules import AuditRule
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags
 from roles.engine.findings import Finding, Place, Severity
-from roles.engine.kubelet import schema, shown
+from roles.engine.kubelet import schema
+from roles.engine.kubelet.values import shown
 from roles.feature_gates import (
     SPECIAL,
     Catalogue,

@@ -18,7 +18,9 @@ from roles.engine.api import GateMetric
 from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.editing import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
 from roles.engine.findings import Place
-from roles.engine.kubelet import SECRETS, Kubelet, as_value, lookup, reads_as_unset, schema, shown
+from roles.engine.kubelet import Kubelet, as_value, schema
+from roles.engine.kubelet.pending import reads_as_unset
+from roles.engine.kubelet.values import SECRETS, lookup, shown
 from roles.engine.node import File, Observation, Process
 from roles.engine.transaction import Refusal
 

@@ -21,7 +21,7 @@ from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
 from roles.engine.kube import Object, condition
-from roles.engine.kubelet import pending_arguments, pending_sentences, younger_files
+from roles.engine.kubelet.pending import pending_arguments, pending_sentences, younger_files
 from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, in_flight
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from roles.engine.kubelet import DEFAULT_HARD, Kubelet
+from roles.engine.kubelet import Kubelet
+from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from roles.engine.proof import UnmetField, unmet_fields
 from roles.eviction import wanted
 from roles.eviction.model import DesiredThresholds

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from roles.engine.inputs import Boolean, Data, Names, read_host
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.times import parse_duration
-from roles.engine.kubelet import (
+from roles.engine.kubelet.thresholds import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
     CONTAINERFS_INODES,

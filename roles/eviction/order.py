@@ -17,7 +17,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, pods
 from roles.engine.kube.amounts import parse_quantity, whole
 from roles.engine.kube.pods import kubelet_uid
-from roles.engine.kubelet import IMAGEFS, MEMORY, NODEFS, PID, Threshold
+from roles.engine.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold
 from roles.engine.rollout import table
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading

@@ -15,7 +15,7 @@ from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json
 from roles.engine.inputs import TEXT, Frozen, file_path
-from roles.engine.kubelet import Threshold, effective
+from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import Observation, ObservationError, look
 from roles.engine.proof import Cluster, NoApi, ObservedNode, not_their_node, refuse_claim
 from roles.engine.rollout import deploying, one

@@ -26,7 +26,7 @@ from roles.engine.kube import Object, full_name
 from roles.engine.kube.amounts import parse_quantity, whole
 from roles.engine.kube.pods import CRITICAL, is_over, is_static, kubelet_uid, priority
 from roles.engine.kube.resources import View, limits, of_container, of_containers, pod_level, ranked
-from roles.engine.kubelet import (
+from roles.engine.kubelet.thresholds import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
     CONTAINERFS_INODES,

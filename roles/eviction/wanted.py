@@ -20,7 +20,7 @@ from typing import Any
 
 from roles.engine.kube import amounts
 from roles.engine.kube.times import parse_duration
-from roles.engine.kubelet import DEFAULT_HARD, DERIVED, PID, SIGNALS, Amount, parse_reclaim, parse_threshold
+from roles.engine.kubelet.thresholds import DEFAULT_HARD, DERIVED, PID, SIGNALS, Amount, parse_reclaim, parse_threshold
 from roles.engine.transaction import Refusal
 from roles.eviction.model import ABSENT, DesiredThresholds, ThresholdTexts
 

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Literal
 
 from roles.engine.editing import KUBE
-from roles.engine.kubelet import shown
+from roles.engine.kubelet.values import shown
 from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, GateStage, load
 from roles.feature_gates.hazards import HAZARDS, KUBEADM
 

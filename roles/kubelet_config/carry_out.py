@@ -10,22 +10,10 @@ from roles.engine import kubeadm_config, pairs
 from roles.engine.api import ApiError, ApiFailure, NodeUsage, NotFound
 from roles.engine.control_plane import ControlPlane
 from roles.engine.kube import condition
-from roles.engine.kubelet import (
-    Kubelet,
-    KubeletState,
-    Pending,
-    ask,
-    blame,
-    in_effect,
-    kubelet_plan,
-    lookup,
-    pending_settings,
-    settings,
-    with_fields,
-    with_own_reservations,
-    without_replaced,
-)
+from roles.engine.kubelet import Kubelet, KubeletState, ask, blame, kubelet_plan, settings
 from roles.engine.kubelet.drained import DRIVER, Needed
+from roles.engine.kubelet.pending import Pending, pending_settings, with_fields, with_own_reservations
+from roles.engine.kubelet.values import in_effect, lookup, without_replaced
 from roles.engine.node_changes import (
     KUBELET,
     Basis,

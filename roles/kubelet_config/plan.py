@@ -6,22 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from roles.engine.editing import ABSENT
-from roles.engine.kubelet import (
-    EMPTY_BY_DEFAULT,
-    EMPTY_IS_DEFAULT,
-    MEMORY,
-    RESERVED,
-    RESERVED_CPUS,
-    SECRETS,
-    ZERO_COUNTS,
-    KubeletState,
-    allocatable,
-    idle,
-    in_effect,
-    lookup,
-    schema,
-    shown,
-)
+from roles.engine.kubelet import KubeletState, allocatable, idle, schema
+from roles.engine.kubelet.pending import EMPTY_BY_DEFAULT, EMPTY_IS_DEFAULT, ZERO_COUNTS
+from roles.engine.kubelet.thresholds import MEMORY
+from roles.engine.kubelet.values import RESERVED, RESERVED_CPUS, SECRETS, in_effect, lookup, shown
 from roles.engine.proof import unmet_fields
 from roles.engine.transaction import Refusal
 from roles.kubelet_config import model, shutdown, swap

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from roles.engine.kubelet import KubeletState, Pending, pending_settings, restarted, schema
+from roles.engine.kubelet import KubeletState, schema
+from roles.engine.kubelet.pending import Pending, pending_settings, restarted
 from roles.engine.transaction import Refusal
 
 # The path of a setting: the parts of its field's name, and the key if it is an entry of a map.

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import KubeletState, shutdown_seconds
+from roles.engine.kubelet import KubeletState
+from roles.engine.kubelet.thresholds import shutdown_seconds
 from roles.engine.transaction import Refusal
 
 FIELD = "shutdownGracePeriod"

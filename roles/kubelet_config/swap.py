@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from roles.engine import starting
-from roles.engine.kubelet import KubeletState, in_effect, lookup
+from roles.engine.kubelet import KubeletState
 from roles.engine.kubelet.drained import SWAP, limited_swap
+from roles.engine.kubelet.values import in_effect, lookup
 from roles.engine.transaction import Refusal
 
 FAIL = "failSwapOn"

@@ -12,7 +12,7 @@ from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_name
-from roles.engine.kubelet import without_unit
+from roles.engine.kubelet.thresholds import without_unit
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import Refusal
 

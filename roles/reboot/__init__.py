@@ -14,7 +14,8 @@ from roles.engine.control_plane import own_etcd
 from roles.engine.findings import Severity
 from roles.engine.inputs import Changes, Declared, Undo, chosen
 from roles.engine.kube import Object
-from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_settings, restarted
+from roles.engine.kubelet import Kubelet, ask, kubelet_plan
+from roles.engine.kubelet.pending import pending_settings, restarted
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions, unfit_at_start, warning
 from roles.engine.object_changes import ConnectedCluster, Consents, ObjectRun, Session, connect_cluster
 from roles.engine.outage import cluster_time, read_drain

@@ -11,7 +11,8 @@ from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.control_plane import Component, sourced_gates
 from roles.engine.editing import kubelet_config
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import Kubelet, shown
+from roles.engine.kubelet import Kubelet
+from roles.engine.kubelet.values import shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
 from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, unmet_gates, with_versions

@@ -16,7 +16,8 @@ from roles.engine.api import GateMetric
 from roles.engine.bridge import at_once, whole
 from roles.engine.control_plane import Component
 from roles.engine.editing import FormatError, cluster_configuration, kubelet_config
-from roles.engine.kubelet import Kubelet, in_effect, shown
+from roles.engine.kubelet import Kubelet
+from roles.engine.kubelet.values import in_effect, shown
 
 CLUSTER: Final = "kubeadm-config"
 KUBELET: Final = "kubelet-config"

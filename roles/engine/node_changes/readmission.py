@@ -8,7 +8,8 @@ from typing import Any
 
 from roles.engine.api import ApiFailure
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import KubeletState, pending_settings, restarted, with_fields, with_own_reservations
+from roles.engine.kubelet import KubeletState
+from roles.engine.kubelet.pending import pending_settings, restarted, with_fields, with_own_reservations
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.outage import stays
 from roles.engine.placement import Forecast, Readmission, forecast

@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.engine import detail
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import shown
+from roles.engine.kubelet.values import shown
 from roles.engine.pairs.model import Mismatch, Pair
 from roles.engine.pairs.picture import CLUSTER, Picture, Side
 from roles.engine.pairs.table import PAIRS

@@ -12,7 +12,9 @@ from typing import Any
 from roles.engine.certificates import Material
 from roles.engine.control_plane import Component
 from roles.engine.editing import FlagChanges, FormatError, any_flag, manifest_parts
-from roles.engine.kubelet import Kubelet, in_effect, lookup, schema, settings, with_fields
+from roles.engine.kubelet import Kubelet, schema, settings
+from roles.engine.kubelet.pending import with_fields
+from roles.engine.kubelet.values import in_effect, lookup
 
 KUBELET, ETCD = "kubelet", "etcd"
 #: The place of what a cluster has once.

@@ -16,7 +16,7 @@ from roles.engine.bounds import digits, read_json
 from roles.engine.certificates import Material, Unread
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.times import parse_duration
-from roles.engine.kubelet import parse_threshold
+from roles.engine.kubelet.thresholds import parse_threshold
 from roles.engine.pairs.picture import Handshake
 
 Relation = Callable[[Any, Any], str | None]

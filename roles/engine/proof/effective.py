@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from roles.engine.api import GateMetric
 from roles.engine.editing import FlagChanges, FlagValues, any_flag
-from roles.engine.kubelet import in_effect, lookup, same_setting, shown, without_replaced
+from roles.engine.kubelet.values import in_effect, lookup, same_setting, shown, without_replaced
 from roles.engine.transaction import mask_text
 
 

@@ -20,7 +20,9 @@ from roles.engine.bounds import digits
 from roles.engine.certificates import CertificateError, parse_certificates
 from roles.engine.harmless import one_line
 from roles.engine.kube import amounts
-from roles.engine.kubelet import allocatable, lookup, shutdown_seconds
+from roles.engine.kubelet import allocatable
+from roles.engine.kubelet.thresholds import shutdown_seconds
+from roles.engine.kubelet.values import lookup
 from roles.engine.named_paths import API_SERVER, KUBELET, MANAGER, SCHEDULER, paths_in
 from roles.engine.proof.node_signs import NodeSigns, Wanted
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 from roles.engine.bounds import digits
 from roles.engine.control_plane import Component, own_etcd
 from roles.engine.editing import FormatError, any_flag, flags, kubelet_config, manifest, manifest_parts, unit
-from roles.engine.kubelet import Kubelet, drained, kubelet_plan, lookup
+from roles.engine.kubelet import Kubelet, drained, kubelet_plan
+from roles.engine.kubelet.values import lookup
 from roles.engine.starting.model import RECORD, FileRow, Holds, ImageNeed, KeyNeed, KeyRow, Needs, PathNeed, PortNeed, Stops
 from roles.engine.starting.table import ETCD, KEYS, KUBELET, SERVING_KEY, SNI, TUNABLES, rows
 from roles.engine.transaction import RESOLVERS, Refusal
