@@ -261,8 +261,8 @@ def _flags(found: Evidence, desired: NodeDesired) -> Result:
 # ---- manifests and the control plane
 
 
-def _names(found: Evidence) -> list[str] | str:
-    """Names in the manifests directory that do not begin with a dot; or why there are none."""
+def _files(found: Evidence) -> dict[str, bytes | None] | str:
+    """The manifests directory: its files whose names do not begin with a dot, None if unreadable; or why there are none."""
     seen, folder = found.own_kubelet.seen, found.own_kubelet.manifests
     if folder is None:
         return "this kubelet has no directory for static pods"
@@ -270,44 +270,35 @@ def _names(found: Evidence) -> list[str] | str:
     if names is None:
         # On workers kubeadm configures the directory but does not create it; the kubelet waits for it.
         return f"{folder} does not exist"
-    return [name for name in names if not name.startswith(".")]
+    return {name: seen.data(posixpath.join(folder, name)) for name in names if not name.startswith(".")}
 
 
 def _clean(found: Evidence, _: NodeDesired) -> Result:
-    names = _names(found)
-    if isinstance(names, str):
-        return _skip(names)
-    folder = found.own_kubelet.manifests or ""
-    strays = [name for name in names if not name.endswith(EXTENSIONS) or found.own_kubelet.seen.data(posixpath.join(folder, name)) is None]
-    return _verdict(
-        [f"{folder} has files that are not manifests: {', '.join(strays)}"] if strays else [], f"{len(names)} manifests in {folder}"
-    )
+    files, folder = _files(found), found.own_kubelet.manifests
+    if isinstance(files, str):
+        return _skip(files)
+    strays = [name for name, data in files.items() if not name.endswith(EXTENSIONS) or data is None]
+    problems = [f"{folder} has files that are not manifests: {', '.join(strays)}"] if strays else []
+    return _verdict(problems, f"{len(files)} manifests in {folder}")
 
 
 def _pods(found: Evidence, _: NodeDesired) -> Result:
-    names = _names(found)
-    if isinstance(names, str):
-        return _skip(names)
-    folder = found.own_kubelet.manifests or ""
-    files: dict[str, list[str]] = {}
+    files, folder = _files(found), found.own_kubelet.manifests
+    if isinstance(files, str):
+        return _skip(files)
+    pods: dict[str, list[str]] = {}
     problems = []
-    for name in names:
-        path = posixpath.join(folder, name)
-        data = found.own_kubelet.seen.data(path)
+    for name, data in files.items():
         if data is None or not name.endswith(EXTENSIONS):
             continue
         try:
             pod = manifest.read(data)
+            pods.setdefault(f"{pod.namespace}/{pod.name}", []).append(name)
         except FormatError as error:
-            problems.append(str(error.in_file(path)))
-            continue
-        files.setdefault(f"{pod.namespace}/{pod.name}", []).append(name)
-    problems += [
-        f"{', '.join(same)} in {folder} all define the pod {pod}; the kubelet uses one of them"
-        for pod, same in files.items()
-        if len(same) > 1
-    ]
-    return _verdict(problems, f"each manifest defines a different pod: {len(files)}")
+            problems.append(str(error.in_file(posixpath.join(folder or "", name))))
+    twice = {pod: names for pod, names in pods.items() if len(names) > 1}
+    problems += [f"{', '.join(names)} in {folder} all define the pod {pod}; the kubelet uses one of them" for pod, names in twice.items()]
+    return _verdict(problems, f"each manifest defines a different pod: {len(pods)}")
 
 
 def _control_plane(found: Evidence, desired: NodeDesired) -> Result:
