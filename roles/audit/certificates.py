@@ -13,12 +13,13 @@ from roles.audit.rules import AuditRule
 from roles.audit.view import View
 from roles.engine.bounds import moment
 from roles.engine.bridge import Remote
-from roles.engine.certificates import Certificate, CertificateError, given_up, is_issued_by, is_pending, is_serving, request_of, requester
+from roles.engine.certificates import Certificate, CertificateError, is_issued_by
+from roles.engine.certificates.approval import given_up, is_pending, is_serving, request_of, requester
 from roles.engine.editing import last_flag
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import Kubelet
-from roles.engine.node import read_files
+from roles.engine.node.named_files import read_files
 from roles.kubelet_certificates import is_kubelets_own
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -16,7 +16,7 @@ from roles.engine.findings import Finding, Place
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import schema
 from roles.engine.kubelet.values import same_setting, shown
-from roles.engine.proof import UnmetField, UnmetGate
+from roles.engine.proof.effective import UnmetField, UnmetGate
 from roles.engine.transaction import Refusal
 
 # Fields that belong to one node: siblings are not compared by them.

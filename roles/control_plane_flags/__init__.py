@@ -19,7 +19,8 @@ from roles.engine.editing import FlagValues
 from roles.engine.inputs import Changes, Declared
 from roles.engine.node import FilesWanted, Observation
 from roles.engine.node_changes import Basis, Capability, ComponentPlan, NodeStep, Steps, Verdicts, change_nodes, ended, from_data
-from roles.engine.proof import SurveyedNode, written
+from roles.engine.proof import SurveyedNode
+from roles.engine.proof.effective import written
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import mask_text
 

@@ -11,7 +11,7 @@ from roles.engine.control_plane import Component
 from roles.engine.editing import FlagValues, any_flag
 from roles.engine.inputs import chosen
 from roles.engine.node import Observation
-from roles.engine.proof import UnmetFlag, unmet_flags
+from roles.engine.proof.effective import UnmetFlag, unmet_flags
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES, ConfigMapPath
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation
 from roles.engine.node_changes import ComponentPlan, NodePlan, Verdicts, refused_anyway
-from roles.engine.proof import SurveyedNode, written
+from roles.engine.proof import SurveyedNode
+from roles.engine.proof.effective import written
 from roles.engine.transaction import Effective, FileEdit, Refusal, mask_text
 
 _UNKNOWN = re.compile(r"unknown flag: --([\w-]+)")

@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.engine.kubelet import Kubelet
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
-from roles.engine.proof import UnmetField, unmet_fields
+from roles.engine.proof.effective import UnmetField, unmet_fields
 from roles.eviction import wanted
 from roles.eviction.model import DesiredThresholds
 

@@ -10,7 +10,7 @@ from roles.engine.editing import FormatError
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import Process
-from roles.engine.proof import UnmetGate, unmet_gates
+from roles.engine.proof.effective import UnmetGate, unmet_gates
 from roles.feature_gates.gate_readers import needed
 from roles.feature_gates.model import DesiredGates
 

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine.api import Api, Conflict
-from roles.engine.certificates import CertificateError, ExpectedNames, is_pending, objections, parse_certificates, request_of, requester
+from roles.engine.certificates import CertificateError, parse_certificates
+from roles.engine.certificates.approval import ExpectedNames, is_pending, objections, request_of, requester
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import LOOK_AGAIN, NotDone
 from roles.engine.proof import Cluster

@@ -11,20 +11,13 @@ from typing import Any
 
 from roles.engine.api import Api, list_objects
 from roles.engine.bridge import Remote, RemoteError
-from roles.engine.certificates import (
-    SERVICE,
-    CertificateError,
-    NodeIdentity,
-    claimed_by_others,
-    is_network,
-    is_serving,
-    parse_der,
-    usual_addresses,
-)
+from roles.engine.certificates import CertificateError, parse_der, usual_addresses
+from roles.engine.certificates.approval import SERVICE, NodeIdentity, claimed_by_others, is_network, is_serving
 from roles.engine.editing import flag_values
 from roles.engine.harmless import one_line
 from roles.engine.kube import namespace_and_name
-from roles.engine.proof import Cluster, NoApi, Presented, address_of, handshake, presented
+from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof.presented import Presented, address_of, handshake, presented
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 

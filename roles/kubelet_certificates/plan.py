@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.certificates import (
-    Certificate,
+from roles.engine.certificates import Certificate
+from roles.engine.certificates.approval import (
     ExpectedNames,
     NodeIdentity,
     expected_names,

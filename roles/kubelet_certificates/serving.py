@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from roles.engine import bridge, pairs
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Lock, Remote, RemoteError
-from roles.engine.certificates import ExpectedNames, expected_names, request_of, usual_addresses
+from roles.engine.certificates import usual_addresses
+from roles.engine.certificates.approval import ExpectedNames, expected_names, request_of
 from roles.engine.detail import listed
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line

@@ -27,7 +27,8 @@ from roles.engine.node_changes import (
     refused_anyway,
     would_not_start,
 )
-from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode, unmet_fields
+from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode
+from roles.engine.proof.effective import unmet_fields
 from roles.engine.transaction import Change, Effective, Refusal
 from roles.kubelet_config import cgroups, drained, restart
 from roles.kubelet_config.impact import Impact, check_node

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from roles.engine.kubelet import Kubelet, KubeletState
-from roles.engine.proof import UnmetField, unmet_fields
+from roles.engine.proof.effective import UnmetField, unmet_fields
 from roles.kubelet_config.model import DesiredFields
 from roles.kubelet_config.plan import settle
 

@@ -10,7 +10,7 @@ from roles.engine.kubelet import KubeletState, allocatable, idle, schema
 from roles.engine.kubelet.pending import EMPTY_BY_DEFAULT, EMPTY_IS_DEFAULT, ZERO_COUNTS
 from roles.engine.kubelet.thresholds import MEMORY
 from roles.engine.kubelet.values import RESERVED, RESERVED_CPUS, SECRETS, in_effect, lookup, shown
-from roles.engine.proof import unmet_fields
+from roles.engine.proof.effective import unmet_fields
 from roles.engine.transaction import Refusal
 from roles.kubelet_config import model, shutdown, swap
 from roles.kubelet_config.carry_out import Settled, after

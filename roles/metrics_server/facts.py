@@ -12,9 +12,11 @@ from roles.engine.bridge import RemoteError, at_once
 from roles.engine.editing import last_flag
 from roles.engine.kube import Object, is_ready
 from roles.engine.kube.selectors import label_selector
-from roles.engine.node import read_files, virtual_mark
+from roles.engine.node.named_files import read_files
+from roles.engine.node.virtual import virtual_mark
 from roles.engine.object_changes import Session
-from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode, presented
+from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
+from roles.engine.proof.presented import presented
 from roles.metrics_server.health import Installed
 from roles.metrics_server.manifests import API_SERVICE_PATH, KINDS, NAMESPACE
 from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts

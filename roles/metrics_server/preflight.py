@@ -14,7 +14,7 @@ from roles.engine.certificates import Certificate, is_issued_by
 from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
-from roles.engine.proof import Presented
+from roles.engine.proof.presented import Presented
 from roles.metrics_server.model import DesiredServer
 
 #: The first minor of Kubernetes that a minor of metrics-server is made for.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.bridge import Remote, RemoteError
-from roles.engine.node import MOST_LOCKS, parse_inhibitor
+from roles.engine.node.logind import MOST_LOCKS, parse_inhibitor
 from roles.engine.scripts import templates
 from roles.engine.starting import TUNABLES
 from roles.engine.timeouts import patient

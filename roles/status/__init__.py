@@ -15,7 +15,8 @@ from roles.engine.kubelet import Kubelet
 from roles.engine.kubelet.values import shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
-from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, unmet_gates, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, with_versions
+from roles.engine.proof.effective import unmet_gates
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
 

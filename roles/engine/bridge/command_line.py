@@ -23,7 +23,8 @@ from pyinfra.context import ctx_state
 
 from roles.engine.bounds import once, read_json
 from roles.engine.bridge.refused import RunRefused
-from roles.engine.inputs import OWN_PREFIX, converted, did_you_mean, listing, registry, unmatched
+from roles.engine.inputs import converted, did_you_mean, listing, registry, unmatched
+from roles.engine.inputs.unknown_keys import OWN_PREFIX
 
 _HOME = Path(__file__).resolve().parents[3]
 _files = 0

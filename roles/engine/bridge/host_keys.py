@@ -30,7 +30,7 @@ from pyinfra.connectors import ssh as connector
 from pyinfra.connectors.sshuserclient import client as user_client
 
 from roles.engine.bridge.ssh_config import SharedRules, shared_rules
-from roles.engine.editing import KnownKey, fingerprint, keys_of, lists_key, verdict
+from roles.engine.editing.known_hosts import KnownKey, fingerprint, keys_of, lists_key, verdict
 from roles.engine.harmless import one_line
 
 #: The two data keys that override ssh_config, like -o on ssh's command line.

@@ -1,22 +1,6 @@
 """X.509: what a certificate and a certificate request say, and whether a request is exactly what a node may ask for. Pure."""
 
-from roles.engine.certificates.approval import (
-    SERVICE,
-    SERVING_SIGNER,
-    Claims,
-    ExpectedNames,
-    NodeIdentity,
-    claimed_by_others,
-    expected_names,
-    given_up,
-    is_due,
-    is_network,
-    is_pending,
-    is_serving,
-    objections,
-    request_of,
-    requester,
-)
+from roles.engine.certificates import approval
 from roles.engine.certificates.material import UNREAD, Material, Unread, parse_material, parse_own
 from roles.engine.certificates.pems import parse_pems
 from roles.engine.certificates.x509 import (
@@ -32,34 +16,20 @@ from roles.engine.certificates.x509 import (
 )
 
 __all__ = [
-    "SERVICE",
-    "SERVING_SIGNER",
     "UNREAD",
     "Certificate",
     "CertificateError",
     "CertificateRequest",
-    "Claims",
-    "ExpectedNames",
     "Material",
-    "NodeIdentity",
     "SubjectNames",
     "Unread",
-    "claimed_by_others",
-    "expected_names",
-    "given_up",
-    "is_due",
+    "approval",
     "is_issued_by",
-    "is_network",
-    "is_pending",
-    "is_serving",
-    "objections",
     "parse_certificates",
     "parse_der",
     "parse_material",
     "parse_own",
     "parse_pems",
     "parse_request",
-    "request_of",
-    "requester",
     "usual_addresses",
 ]

@@ -5,6 +5,7 @@ from roles.engine.editing import (
     cluster_configuration,
     envfile,
     flags,
+    known_hosts,
     kubelet_config,
     manifest,
     manifest_parts,
@@ -14,7 +15,6 @@ from roles.engine.editing import (
 )
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import KUBE, FlagChanges, FlagValues, GateChanges, flag_values, last_flag
-from roles.engine.editing.known_hosts import KnownKey, fingerprint, keys_of, lists_key, verdict
 from roles.engine.editing.kubelet_config import ABSENT
 from roles.engine.editing.mapped import Mapped, line_of
 from roles.engine.editing.yaml_text import YamlNode
@@ -26,24 +26,20 @@ __all__ = [
     "FlagValues",
     "FormatError",
     "GateChanges",
-    "KnownKey",
     "Mapped",
     "YamlNode",
     "any_flag",
     "cluster_configuration",
     "envfile",
-    "fingerprint",
     "flag_values",
     "flags",
-    "keys_of",
+    "known_hosts",
     "kubelet_config",
     "last_flag",
     "line_of",
-    "lists_key",
     "manifest",
     "manifest_parts",
     "unit",
-    "verdict",
     "words",
     "yaml_text",
 ]

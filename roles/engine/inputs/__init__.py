@@ -1,10 +1,9 @@
 """Data keys: values as operators write them, the registry of all keys, the reference."""
 
-from roles.engine.inputs import registry
+from roles.engine.inputs import registry, unknown_keys
 from roles.engine.inputs.nearest import did_you_mean, listing, unmatched
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
 from roles.engine.inputs.registry import Changes, Declared, NoKeys, Undo, desired_state
-from roles.engine.inputs.unknown_keys import OWN_PREFIX, WAY_OUT, not_read, unknown
 from roles.engine.inputs.values import (
     LIST_OR_TEXT,
     MAP_OR_TEXT,
@@ -23,9 +22,7 @@ from roles.engine.inputs.values import (
 __all__ = [
     "LIST_OR_TEXT",
     "MAP_OR_TEXT",
-    "OWN_PREFIX",
     "TEXT",
-    "WAY_OUT",
     "Boolean",
     "Changes",
     "Data",
@@ -42,12 +39,11 @@ __all__ = [
     "file_path",
     "listing",
     "names",
-    "not_read",
     "read_common",
     "read_host",
     "read_model",
     "registry",
-    "unknown",
+    "unknown_keys",
     "unmatched",
     "written",
 ]

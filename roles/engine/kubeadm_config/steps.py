@@ -17,7 +17,7 @@ from roles.engine.kubeadm_config.plan import ComponentDesired, Edited
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings, read_stored
 from roles.engine.kubeadm_config.write import write
 from roles.engine.kubelet import ask
-from roles.engine.node import virtual_mark
+from roles.engine.node.virtual import virtual_mark
 from roles.engine.object_changes import Session
 from roles.engine.proof import Survey
 from roles.engine.rollout import ClusterStep, Options

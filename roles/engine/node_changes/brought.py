@@ -11,7 +11,8 @@ from roles.engine.control_plane import Component, control_plane_plan
 from roles.engine.kubelet import Kubelet, kubelet_plan
 from roles.engine.node import DELETED, Process, minor_of
 from roles.engine.node_changes.node_plan import KUBELET
-from roles.engine.proof import Restarts, SurveyedNode, judge_skew, outside, running_of
+from roles.engine.proof import SurveyedNode
+from roles.engine.proof.skew import Restarts, judge_skew, outside, running_of
 from roles.engine.rollout import Options
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal

@@ -15,10 +15,12 @@ from roles.engine.certificates import CertificateError, Material, parse_own
 from roles.engine.control_plane import Component, own_etcd
 from roles.engine.findings import Severity
 from roles.engine.kubelet import Kubelet
-from roles.engine.node import read_trust, virtual_mark
+from roles.engine.node.named_files import read_trust
+from roles.engine.node.virtual import virtual_mark
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.pairs import Handshake, Mismatch, Pair, Picture
-from roles.engine.proof import ADDRESSES, Cluster, Presented, Survey, presented
+from roles.engine.proof import Cluster, Survey
+from roles.engine.proof.presented import ADDRESSES, Presented, presented
 from roles.engine.transaction import Refusal
 
 _Files = dict[tuple[str, str], Material]

@@ -53,7 +53,8 @@ from roles.engine.bridge import Remote, RemoteError, at_once
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
 from roles.engine.kube import is_ready
-from roles.engine.node import Observation, virtual_mark
+from roles.engine.node import Observation
+from roles.engine.node.virtual import virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
 from roles.engine.timeouts import patient
 

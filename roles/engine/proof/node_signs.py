@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from roles.engine.node import MOST_LOCKS, Inhibitor, parse_inhibitor
+from roles.engine.node.logind import MOST_LOCKS, Inhibitor, parse_inhibitor
 from roles.engine.scripts import templates
 
 SECONDS = 60

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roles.engine.harmless import one_line
-from roles.engine.node import Process, minor_of, virtual_mark
+from roles.engine.node import Process, minor_of
+from roles.engine.node.virtual import virtual_mark
 
 KUBELET, _APISERVER = "kubelet", "kube-apiserver"
 _OLDER_KUBELETS_SINCE = 25

@@ -12,7 +12,7 @@ import pytest
 from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, renewed, reports, serving, uses, waiting
 from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
 from roles.engine.findings import Severity
-from roles.engine.node import parse_files
+from roles.engine.node.named_files import parse_files
 from tests.unit.api.world import Authority
 from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make, rows
 from tests.unit.certificates.requests import pem, request

@@ -17,8 +17,7 @@ from roles.audit.model import FindingReport
 from roles.audit.view import View
 from roles.engine.disruption import DisruptionRule
 from roles.engine.kubeadm_config import stored
-from roles.engine.node import parse_inhibitor
-from roles.engine.node.logind import parse_logind
+from roles.engine.node.logind import parse_inhibitor, parse_logind
 from roles.eviction import model
 from roles.feature_gates.catalogue import load
 from roles.feature_gates.model import read_gates

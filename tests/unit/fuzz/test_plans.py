@@ -26,7 +26,7 @@ from roles.engine.autoscaling.decide import ScalingScene
 from roles.engine.autoscaling.judge import judge
 from roles.engine.autoscaling.model import ODD, Autoscaler, LiveScale
 from roles.engine.autoscaling.read import ScalingWorld
-from roles.engine.certificates import claimed_by_others
+from roles.engine.certificates.approval import claimed_by_others
 from roles.engine.disruption.budgets import read_status
 from roles.engine.inputs import read_host
 from roles.engine.inputs.registry import every_model

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.certificates import Unread
-from roles.engine.node import parse_authorities, parse_files
+from roles.engine.node.named_files import parse_authorities, parse_files
 from roles.engine.scripts import templates
 from roles.kubelet_certificates.facts import parse_names
 from tests.unit.api.world import Authority

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
-from roles.engine.proof import Presented
+from roles.engine.proof.presented import Presented
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.metrics_server import unasked
 from roles.metrics_server.health import Installed, remarks, resolution, unavailable

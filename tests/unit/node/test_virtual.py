@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.node import MARKS, Mark, minor_of, virtual_mark
+from roles.engine.node import minor_of
+from roles.engine.node.virtual import MARKS, Mark, virtual_mark
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -12,7 +12,7 @@ import pytest
 
 from roles.engine.kubelet import schema
 from roles.engine.named_paths import API_SERVER, KUBELET, MANAGER
-from roles.engine.node import parse_inhibitor
+from roles.engine.node.logind import parse_inhibitor
 from roles.engine.proof import node_signs
 from roles.engine.proof.node_signs import FileFacts, NodeSigns, Wanted
 from roles.engine.proof.not_proven import NOT_PROVEN, VALUES, not_proven
