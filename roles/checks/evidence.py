@@ -16,7 +16,7 @@ from roles.engine.editing import flags
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import FilesWanted, Observation, ObservationError, look, unreadable
 from roles.engine.proof import Cluster, refuse_claim
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.starting import Obstacle
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
@@ -168,7 +168,7 @@ def _watched(remote: Remote, found: Evidence) -> dict[str, Any]:
         # If anonymous requests are refused, the API server's own client certificate can ask: /readyz is open to all authenticated users.
         certificate, key = (flags.last_flag(argv, f"kubelet-client-{part}") or "" for part in ("certificate", "key"))
         endpoints.append((name, f"{component.health_url}?verbose", certificate, key))
-    script = templates().get_template("checks.sh.j2").render(unit=found.unit_name, seconds=_watch(found.seen), endpoints=endpoints)
+    script = filled("checks.sh.j2", unit=found.unit_name, seconds=_watch(found.seen), endpoints=endpoints)
     needs = starting.node_needs(found.kubelet, found.components.values()) if found.kubelet else None
     # In one command: each asks a node for seconds.
     asked = (starting.question(needs) if needs else "") + script

@@ -43,6 +43,11 @@ def templates() -> jinja2.Environment:
     return environment
 
 
+def filled(template: str, /, **values: object) -> str:
+    """A template with these values."""
+    return templates().get_template(template).render(values)
+
+
 @cache
 def pages() -> jinja2.Environment:
     """The same for HTML: values are escaped, also characters that could deceive a reader (roles/engine/harmless.py)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
 from roles.engine.node import ObservationError, answered, unreadable
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ContainerProcess:
 
 def script() -> str:
     """The script that reads the containers' processes, POSIX sh."""
-    return templates().get_template("eviction_usage.sh.j2").render()
+    return filled("eviction_usage.sh.j2")
 
 
 def parse(host: str, lines: Iterable[str]) -> tuple[ContainerProcess, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from roles.engine.bounds import digits
 from roles.engine.harmless import one_line
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.transaction import (
     CLUSTER_KIND,
     FORMAT,
@@ -134,7 +134,7 @@ def _are_files(found: Any) -> bool:
 
 def question(runs: Sequence[str] = (), home: str = HOME) -> str:
     """The script that reads a node's records; with `runs`, the originals of their changes too."""
-    return templates().get_template("history.sh.j2").render(home=home, runs=runs, most_bytes=_MOST_BYTES)
+    return filled("history.sh.j2", home=home, runs=runs, most_bytes=_MOST_BYTES)
 
 
 def parse(host: str, lines: Iterable[str], speaker: Speaker = Speaker.node) -> list[Recorded]:

@@ -18,7 +18,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import namespace_and_name
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.proof.presented import Presented, address_of, handshake, presented
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 
 SECONDS = 30
@@ -82,7 +82,7 @@ class ClusterFacts:
 
 def seen_names(remote: Remote) -> SeenNames:
     """Raises RemoteError."""
-    answer = remote.run("sh -s", stdin=templates().get_template("addresses.sh.j2").render(), timeout=patient(SECONDS))
+    answer = remote.run("sh -s", stdin=filled("addresses.sh.j2"), timeout=patient(SECONDS))
     if answer.code != 0:
         raise CertificateFactsError(f"{remote.name}: {answer.complaint}")
     return parse_names(remote.name, answer.stdout)

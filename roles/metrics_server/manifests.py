@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from roles.engine.kube import Object
 from roles.engine.object_changes import Kind
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.metrics_server.model import MetricsServer
 
 NAMESPACE = "kube-system"
@@ -79,7 +79,7 @@ def objects(desired: MetricsServer, replicas: int, nodes: int) -> list[WantedSer
 @cache
 def _made(desired: MetricsServer, replicas: int, nodes: int) -> list[dict[str, Any]]:
     said = {"image": desired.image, "pull_secret": desired.pull_secret, "replicas": replicas, "resolution": RESOLUTION_SECONDS}
-    text = templates().get_template("metrics_server.yaml.j2").render(requests=requests(nodes), **said)
+    text = filled("metrics_server.yaml.j2", requests=requests(nodes), **said)
     made = list(YAML(typ="safe", pure=True).load_all(text))
     for one in made:
         one["metadata"]["labels"] = {**_LABELS, **one["metadata"].get("labels", {})}

@@ -15,7 +15,7 @@ from roles.engine.bounds import digits
 from roles.engine.bridge import Remote
 from roles.engine.kube.amounts import whole
 from roles.engine.node import ObservationError, answered, unreadable
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.pod_resize.pod_resources import Resources, quantity
 
 MIN_SHARES, MAX_SHARES = 2, 262144
@@ -125,7 +125,7 @@ def bare_id(container_id: str) -> str:
 
 def script(container_ids: Iterable[str]) -> str:
     """The POSIX sh script that reads the cgroups of these containers."""
-    return templates().get_template("pod_cgroups.sh.j2").render(containers=[one for one in container_ids if _ID.match(one)])
+    return filled("pod_cgroups.sh.j2", containers=[one for one in container_ids if _ID.match(one)])
 
 
 def parse(host: str, lines: Iterable[str]) -> dict[str, ContainerCgroup]:

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from roles.engine.kube import Object
 from roles.engine.kube.pods import node_of
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.pod_resize import abilities
 from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.pod_resources import NO_RESTART, RESTART, Resources
@@ -31,10 +31,14 @@ def namespace(run: str) -> dict[str, Any]:
 
 def pod(run: str, node: str, image: str) -> dict[str, Any]:
     """The manifest of a node's probe pod."""
-    text = (
-        templates()
-        .get_template("resize_probe_pod.yaml.j2")
-        .render(name=pod_name(node), namespace=f"{PREFIX}{run}", node=node, image=image, containers=POLICIES, resources=SMALL)
+    text = filled(
+        "resize_probe_pod.yaml.j2",
+        name=pod_name(node),
+        namespace=f"{PREFIX}{run}",
+        node=node,
+        image=image,
+        containers=POLICIES,
+        resources=SMALL,
     )
     found: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
     return found

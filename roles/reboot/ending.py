@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from roles.engine.kube import Object
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 
 #: What is only for this boot. Nobody but root can write there.
@@ -47,17 +47,14 @@ class Ending:
         return int(patient(_STOP) + patient(_BEGIN)) + sum(one.seconds + _KILLED for one in self.components) + 60
 
     def script(self) -> str:
-        return (
-            templates()
-            .get_template("ending.sh.j2")
-            .render(
-                unit=self.kubelet,
-                folder=self.folder,
-                components=self.components,
-                stop_seconds=int(patient(_STOP)),
-                killed_seconds=_KILLED,
-                begin_seconds=int(patient(_BEGIN)),
-            )
+        return filled(
+            "ending.sh.j2",
+            unit=self.kubelet,
+            folder=self.folder,
+            components=self.components,
+            stop_seconds=int(patient(_STOP)),
+            killed_seconds=_KILLED,
+            begin_seconds=int(patient(_BEGIN)),
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.node.logind import MOST_LOCKS, parse_inhibitor
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.starting import TUNABLES
 from roles.engine.timeouts import patient
 from roles.reboot import next_boot
@@ -126,39 +126,28 @@ class BootState:
 
 
 def facts_script(kubelet_unit: str, root_directory: str = "/var/lib/kubelet") -> str:
-    return (
-        templates()
-        .get_template("boot_facts.sh.j2")
-        .render(
-            units=[
-                kubelet_unit,
-                *RUNTIMES,
-                *SSH,
-                *next_boot.NETWORKS,
-                *next_boot.WITH_THE_NODE,
-                *next_boot.FIREWALLS,
-                *next_boot.SWAP_UNITS,
-            ],
-            most=MOST,
-            most_locks=MOST_LOCKS,
-            seconds=SIGN_SECONDS,
-            sysctls=[one.name for one in (*TUNABLES, *next_boot.SYSCTLS)],
-            modules=[one.name for one in next_boot.MODULES],
-            runtimes=RUNTIMES,
-            starting=[kubelet_unit, *RUNTIMES, *SSH],
-            loaders=[kubelet_unit, *RUNTIMES],
-            directories=[root_directory, *next_boot.DIRECTORIES],
-        )
+    return filled(
+        "boot_facts.sh.j2",
+        units=[kubelet_unit, *RUNTIMES, *SSH, *next_boot.NETWORKS, *next_boot.WITH_THE_NODE, *next_boot.FIREWALLS, *next_boot.SWAP_UNITS],
+        most=MOST,
+        most_locks=MOST_LOCKS,
+        seconds=SIGN_SECONDS,
+        sysctls=[one.name for one in (*TUNABLES, *next_boot.SYSCTLS)],
+        modules=[one.name for one in next_boot.MODULES],
+        runtimes=RUNTIMES,
+        starting=[kubelet_unit, *RUNTIMES, *SSH],
+        loaders=[kubelet_unit, *RUNTIMES],
+        directories=[root_directory, *next_boot.DIRECTORIES],
     )
 
 
 def reboot_script(boot_id: str, run: str, ending: Ending | None = None) -> str:
     """Orders the reboot, unless the node has the order already, or runs in another boot by now."""
-    return templates().get_template("boot.sh.j2").render(boot=boot_id, unit=UNIT, run=run, ending=ending)
+    return filled("boot.sh.j2", boot=boot_id, unit=UNIT, run=run, ending=ending)
 
 
 def state_script() -> str:
-    return templates().get_template("boot_state.sh.j2").render(unit=UNIT)
+    return filled("boot_state.sh.j2", unit=UNIT)
 
 
 def ask_facts(remote: Remote, kubelet_unit: str, root_directory: str = "/var/lib/kubelet") -> BootFacts:

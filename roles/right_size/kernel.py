@@ -13,7 +13,7 @@ from roles.engine.bounds import digits
 from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
 from roles.engine.node import ObservationError, answered, unreadable
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 
 #: Records in one answer: 250 pods of four containers, each in three hierarchies.
 MOST = 3000
@@ -61,7 +61,7 @@ class NodeUse:
 
 def script() -> str:
     """The POSIX sh script; nothing from a pod is in it."""
-    return templates().get_template("container_use.sh.j2").render(most=MOST)
+    return filled("container_use.sh.j2", most=MOST)
 
 
 def parse(host: str, lines: Iterable[str]) -> NodeUse:

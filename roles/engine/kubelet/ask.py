@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from roles.engine.kubelet.facts import Kubelet, refuse_waiting
 from roles.engine.kubelet.pending import read_once, rewritten
 from roles.engine.node import Process, Replacement
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 from roles.engine.transaction import mask_text
 
@@ -117,7 +117,7 @@ def script(questions: Sequence[str], seconds: float = SECONDS) -> str:
     no files behind."""
     if not questions:
         return ""
-    return templates().get_template("ask.sh.j2").render(questions=questions, seconds=f"{patient(seconds):.0f}", listed=_LISTED)
+    return filled("ask.sh.j2", questions=questions, seconds=f"{patient(seconds):.0f}", listed=_LISTED)
 
 
 _ANSWER = r"answer (\S+) ([0-9]+) (\S*)="

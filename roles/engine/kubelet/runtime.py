@@ -21,7 +21,7 @@ from roles.engine.editing import flags
 from roles.engine.harmless import one_line
 from roles.engine.kubelet.facts import Kubelet
 from roles.engine.node import File, start_time
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 
 SYSTEMD: Final = "systemd"
@@ -78,7 +78,7 @@ def socket(kubelet: Kubelet, configuration: Mapping[str, Any]) -> str:
 
 def question(path: str) -> str:
     """A script for `sh -s` that asks the runtime behind a socket. It changes nothing."""
-    return templates().get_template("runtime.sh.j2").render(socket=path, seconds=f"{patient(CALL_SECONDS):.0f}")
+    return filled("runtime.sh.j2", socket=path, seconds=f"{patient(CALL_SECONDS):.0f}")
 
 
 def parse(lines: Iterable[str]) -> Runtime:

@@ -8,7 +8,7 @@ from typing import Protocol
 from roles.engine.node.logind import MOST_LOCKS
 from roles.engine.node.model import Observation
 from roles.engine.node.parse import ObservationError, parse
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 
 # Files and directories that the first observation showed to be needed, but did not read.
@@ -64,8 +64,4 @@ def answered(remote: Shell, script: str, what: str) -> list[str]:
 
 def rendered(files: Sequence[str] = (), directories: Sequence[str] = ()) -> str:
     """The script of one observation, which also reads these files and directories. It runs nothing that it finds."""
-    return (
-        templates()
-        .get_template("observe.sh.j2")
-        .render(more_files=files, more_directories=directories, most_others=MOST_OTHERS, most_locks=MOST_LOCKS)
-    )
+    return filled("observe.sh.j2", more_files=files, more_directories=directories, most_others=MOST_OTHERS, most_locks=MOST_LOCKS)

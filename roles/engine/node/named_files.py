@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import UNREAD, Certificate, CertificateError, Material, Unread, parse_material, parse_pems
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 
 SECONDS = 30
@@ -32,7 +32,7 @@ def read_trust(remote: Remote, paths: Collection[str], kubeconfigs: Collection[s
 
 
 def _asked(remote: Remote, **what: object) -> Sequence[str]:
-    script = templates().get_template("certificates.sh.j2").render(**what, most_bytes=_MOST_BYTES, most_files=_MOST_FILES)
+    script = filled("certificates.sh.j2", **what, most_bytes=_MOST_BYTES, most_files=_MOST_FILES)
     answer = remote.run("sh -s", stdin=script, timeout=patient(SECONDS))
     if answer.code != 0 or "end" not in answer.stdout:
         raise RemoteError(f"{remote.name}: its certificates cannot be read: {' '.join(answer.stderr[-3:]) or 'the answer was cut short'}")

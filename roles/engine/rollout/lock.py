@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roles.engine.bridge import Event, Feed, Lock, Remote, RemoteError, show, sleep, spawn
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 from roles.engine.transaction import HOME, Holder
 
@@ -104,17 +104,14 @@ class ClusterLock:
             )
 
     def _hold(self, feed: Feed, answered: Event) -> None:
-        script = (
-            templates()
-            .get_template("lock.sh.j2")
-            .render(
-                home=HOME,
-                run=self._holder.run,
-                generation=self.generation,
-                take_over=self._take_over,
-                life=round(patient(LIFE_SECONDS)),
-                holder=self._holder.lines,
-            )
+        script = filled(
+            "lock.sh.j2",
+            home=HOME,
+            run=self._holder.run,
+            generation=self.generation,
+            take_over=self._take_over,
+            life=round(patient(LIFE_SECONDS)),
+            holder=self._holder.lines,
         )
 
         def on_line(line: str) -> None:

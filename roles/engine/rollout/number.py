@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from roles.engine.bridge import Remote, RemoteError
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 from roles.engine.transaction import HOME
 
@@ -29,7 +29,7 @@ class RunNumber:
 
 def script(home: str = HOME) -> str:
     """A script for POSIX sh as root; prints `number COUNT NUMBER`."""
-    return templates().get_template("run_number.sh.j2").render(home=home)
+    return filled("run_number.sh.j2", home=home)
 
 
 def parse(lines: list[str]) -> RunNumber | None:

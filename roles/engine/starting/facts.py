@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from roles.engine.certificates import UNREAD, parse_material, parse_pems
 from roles.engine.kubelet import allocatable, ask
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.starting.cri import read_health
 from roles.engine.starting.model import Listener, Needs, PathFact, StartFacts
 from roles.engine.timeouts import patient
@@ -24,28 +24,25 @@ SECONDS: Final = 60
 
 def question(needs: Needs) -> str:
     """A script for `sh -s` that asks a node about these needs; it can stand before any other script. It changes nothing."""
-    return (
-        templates()
-        .get_template("starting.sh.j2")
-        .render(
-            mark=_MARK,
-            all_seconds=f"{patient(SECONDS):.0f}",
-            seconds=f"{patient(CALL_SECONDS):.0f}",
-            most_bytes=_MOST_BYTES,
-            paths=needs.paths,
-            tunables=[one.path for one in needs.tunables],
-            ports=sorted({one.port for one in needs.ports}),
-            unit=needs.unit,
-            addresses=needs.addresses,
-            cgroups=list(enumerate(needs.cgroups.values())),
-            socket=needs.socket,
-            provider_config=needs.provider_config,
-            provider_folder=needs.provider_folder,
-            keys=needs.keys,
-            checkpoints=list(enumerate(needs.checkpoints)),
-            reaches=needs.reaches,
-            images=[one.listed_as for one in needs.images],
-        )
+    return filled(
+        "starting.sh.j2",
+        mark=_MARK,
+        all_seconds=f"{patient(SECONDS):.0f}",
+        seconds=f"{patient(CALL_SECONDS):.0f}",
+        most_bytes=_MOST_BYTES,
+        paths=needs.paths,
+        tunables=[one.path for one in needs.tunables],
+        ports=sorted({one.port for one in needs.ports}),
+        unit=needs.unit,
+        addresses=needs.addresses,
+        cgroups=list(enumerate(needs.cgroups.values())),
+        socket=needs.socket,
+        provider_config=needs.provider_config,
+        provider_folder=needs.provider_folder,
+        keys=needs.keys,
+        checkpoints=list(enumerate(needs.checkpoints)),
+        reaches=needs.reaches,
+        images=[one.listed_as for one in needs.images],
     )
 
 

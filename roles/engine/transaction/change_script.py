@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.scripts import templates
+from roles.engine.scripts import filled
 from roles.engine.transaction import model
 from roles.engine.transaction.model import Change
 
@@ -56,50 +56,47 @@ def script(change_id: str, home: str = HOME) -> str:
 
 def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:
     """The text of change.sh. `home` and `systemd` are the node's directories for daytwo and for its units."""
-    return (
-        templates()
-        .get_template("change.sh.j2")
-        .render(
-            id=change.id,
-            home=home,
-            systemd=systemd,
-            node=_comment(change.node),
-            component=change.component,
-            kind=change.kind,
-            unit=change.unit,
-            summary=_comment(change.summary),
-            files=[
-                {
-                    "path": edit.path,
-                    "before_sha256": edit.before_sha256,
-                    "after_sha256": edit.after_sha256,
-                    "mode": f"{edit.mode:04o}",
-                    "owner": edit.owner,
-                }
-                for edit in change.files
-            ],
-            checkpoints=change.checkpoints,
-            runtime=change.runtime.unit if change.runtime else "",
-            grace_seconds=model.POD_SECONDS,
-            health_url=change.health_url,
-            old_arguments=change.old_arguments,
-            new_arguments=change.new_arguments,
-            daemon_reload=change.daemon_reload,
-            pod=change.pod,
-            container=change.container,
-            apply_timeout=change.apply_timeout,
-            confirm_timeout=change.confirm_timeout,
-            soak=change.soak,
-            revert_timeout=change.revert_timeout,
-            retry_seconds=model.RETRY_SECONDS,
-            io_seconds=change.io_seconds,
-            turn_seconds=model.TURN_SECONDS,
-            stop_seconds=model.STOP_SECONDS,
-            evidence_seconds=model.EVIDENCE_SECONDS,
-            stable_seconds=model.STABLE_SECONDS,
-            settle_seconds=change.settle_seconds,
-            keep=model.KEEP,
-        )
+    return filled(
+        "change.sh.j2",
+        id=change.id,
+        home=home,
+        systemd=systemd,
+        node=_comment(change.node),
+        component=change.component,
+        kind=change.kind,
+        unit=change.unit,
+        summary=_comment(change.summary),
+        files=[
+            {
+                "path": edit.path,
+                "before_sha256": edit.before_sha256,
+                "after_sha256": edit.after_sha256,
+                "mode": f"{edit.mode:04o}",
+                "owner": edit.owner,
+            }
+            for edit in change.files
+        ],
+        checkpoints=change.checkpoints,
+        runtime=change.runtime.unit if change.runtime else "",
+        grace_seconds=model.POD_SECONDS,
+        health_url=change.health_url,
+        old_arguments=change.old_arguments,
+        new_arguments=change.new_arguments,
+        daemon_reload=change.daemon_reload,
+        pod=change.pod,
+        container=change.container,
+        apply_timeout=change.apply_timeout,
+        confirm_timeout=change.confirm_timeout,
+        soak=change.soak,
+        revert_timeout=change.revert_timeout,
+        retry_seconds=model.RETRY_SECONDS,
+        io_seconds=change.io_seconds,
+        turn_seconds=model.TURN_SECONDS,
+        stop_seconds=model.STOP_SECONDS,
+        evidence_seconds=model.EVIDENCE_SECONDS,
+        stable_seconds=model.STABLE_SECONDS,
+        settle_seconds=change.settle_seconds,
+        keep=model.KEEP,
     )
 
 
@@ -123,13 +120,13 @@ def boot_files(unit: str, home: str = HOME) -> dict[str, bytes]:
     """The script, unit and timer that revert unconfirmed changes at boot, before `unit` (the kubelet's) starts, and then retry."""
     values = {"unit": unit, "home": home, "window": model.BOOT_SECONDS, "every": model.BOOT_RETRY_SECONDS}
     names = ("recover.sh.j2", "daytwo-recover.service.j2", "daytwo-recover.timer.j2")
-    return {name.removesuffix(".j2"): templates().get_template(name).render(**values).encode() for name in names}
+    return {name.removesuffix(".j2"): filled(name, **values).encode() for name in names}
 
 
 def uninstall_script(io_seconds: int = model.IO_SECONDS, home: str = HOME, systemd: str = SYSTEMD) -> str:
     """A script for root that removes daytwo from the node. Its last line is `clean`, `busy WHY`, or `removed`, with what it could not
     remove (`, but left: PATH (WHY); ...`). It skips a file system that does not answer within `io_seconds`."""
-    return templates().get_template("uninstall.sh.j2").render(home=home, systemd=systemd, io_seconds=io_seconds)
+    return filled("uninstall.sh.j2", home=home, systemd=systemd, io_seconds=io_seconds)
 
 
 def keep_script(
@@ -139,7 +136,7 @@ def keep_script(
     change, or appends to it (`append`), and forgets the oldest ones. `state` is a state of change.sh."""
     record = "\n".join(json.dumps(dict(event), sort_keys=True) for event in events)
     values = {"id": change_id, "home": home, "holder": holder.lines, "record": record, "state": state, "append": append, "keep": model.KEEP}
-    return templates().get_template("keep.sh.j2").render(values)
+    return filled("keep.sh.j2", **values)
 
 
 def stage_script(change: Change, holder: Holder, record: Mapping[str, Any], home: str = HOME, systemd: str = SYSTEMD) -> str:
@@ -155,14 +152,8 @@ def stage_script(change: Change, holder: Holder, record: Mapping[str, Any], home
     lasting = {name: data for name, data in files.items() if name not in ("state", "record.jsonl")}
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in lasting.items())
     written = {**files, "SHA256SUMS": sums.encode()}
-    return (
-        templates()
-        .get_template("stage.sh.j2")
-        .render(
-            id=change.id,
-            home=home,
-            files={name: _quotable(data, checked=name in lasting) for name, data in written.items()},
-        )
+    return filled(
+        "stage.sh.j2", id=change.id, home=home, files={name: _quotable(data, checked=name in lasting) for name, data in written.items()}
     )
 
 
