@@ -6,6 +6,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_changes import (
     Consents,
+    ObjectChange,
     ObjectPlan,
     ObjectRun,
     Session,
@@ -17,11 +18,10 @@ from roles.engine.object_changes import (
 )
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
-from roles.priority_classes import way_back
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.compliance import unmet_class, unmet_workload
-from roles.priority_classes.model import DesiredClasses, read_classes
-from roles.priority_classes.plan import Action, plan_classes
+from roles.priority_classes.model import CLASS, WORKLOADS, DesiredClasses, read_classes
+from roles.priority_classes.plan import plan_classes, plan_undo
 from roles.priority_classes.write import Writer, read_live
 
 #: The name in the records of runs that this package undoes.
@@ -54,22 +54,25 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     fields since."""
     api = cluster_session(fleet, consents.kubeconfig)
     seconds = TimeLimit.of(record, "rollout_timeout", DesiredClasses).seconds
-    plan = way_back.plan_way_back(record, read_objects(api, read_live), force=consents.force, rollout_seconds=seconds)
+    plan = plan_undo(record, read_objects(api, read_live), force=consents.force, rollout_seconds=seconds)
     return _run(fleet, options, plan, api, record, force=consents.force)
 
 
 def _run(
-    fleet: Fleet, options: Options, plan: ObjectPlan[Action], api: Session, asked: DesiredClasses | ObjectsRecord, *, force: bool
+    fleet: Fleet, options: Options, plan: ObjectPlan[ObjectChange], api: Session, asked: DesiredClasses | ObjectsRecord, *, force: bool
 ) -> ObjectRun:
     limit = TimeLimit.of(asked, "rollout_timeout", DesiredClasses)
     writer = Writer(api, force=force, rollout_timeout=limit.seconds)
     return planned_run(fleet, options, plan, writer, asked, CAPABILITY, "classes", limit=limit, leaving=writer.leaving)
 
 
-DATA_KEYS = (Declared(DesiredClasses, ("priority_classes",), changes=Changes.OBJECTS, undo=Undo(undo, way_back.WRITES, DesiredClasses)),)
+#: What an undo may write.
+_WRITES = (CLASS.writable, *(kind.writable for kind in WORKLOADS.values()))
+DATA_KEYS = (Declared(DesiredClasses, ("priority_classes",), changes=Changes.OBJECTS, undo=Undo(undo, _WRITES, DesiredClasses)),)
 
 __all__ = [
     "CAPABILITY",
+    "CLASS",
     "DATA_KEYS",
     "DesiredClasses",
     "ObservedClasses",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from roles.engine.detail import counted
 from roles.engine.kube import Object, controller, full_name, holds, namespace_and_name, uid
-from roles.engine.kube.field_managers import is_own
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, class_of, replicas
 from roles.priority_classes.model import PREEMPTS
@@ -82,13 +81,3 @@ def policy_of(item: Object) -> str:
 
 def is_default(item: Object) -> bool:
     return bool(item.get("globalDefault"))
-
-
-def is_ours(item: Object) -> bool:
-    """daytwo created this class: it applied `value`, and no other manager owns that field.
-
-    This reads metadata.managedFields and no label: the API server writes managedFields for each request, but a label is copied with the
-    object, and other tools set labels too. The creator of a class sets its `value`, which cannot change; so a class of others, of which
-    daytwo applies other fields, keeps them as owners of `value`. If managedFields were removed (a restored backup), no class is ours.
-    """
-    return is_own(item, "f:value")

@@ -21,6 +21,8 @@ from roles.engine.kube.names import (
     object_name,
     value_problem,
 )
+from roles.engine.kube.workloads import COLLECTIONS
+from roles.engine.object_changes import Kind, ObjectPath
 from roles.engine.timeouts import unless_set
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix
@@ -34,6 +36,32 @@ ANNOTATIONS_SIZE = 256 * 1024
 
 _SPELLINGS = {"globalDefault": "global_default", "preemptionPolicy": "preemption_policy", "priorityClassName": "priority_class"}
 CLASSES_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
+VALUE, POLICY, DESCRIPTION, DEFAULT = ("value",), ("preemptionPolicy",), ("description",), ("globalDefault",)
+CLASS = Kind(
+    "PriorityClass",
+    "scheduling.k8s.io/v1",
+    CLASSES_PATH,
+    (VALUE, POLICY, DESCRIPTION, DEFAULT),
+    # The creator of a class sets its `value`, which cannot change.
+    owned=VALUE,
+    mark=VALUE,
+    recorded=(),
+    # Old versions of the API omit a zero.
+    missing={VALUE: 0, POLICY: PREEMPTS},
+    always=(VALUE,),
+    versioned=True,
+    of_cluster=True,
+    only_own="daytwo removes only classes that it created",
+    short="priorityclass",
+    stays="right before, nothing named it",
+)
+#: The field in which a workload names the class of its pods.
+CLASS_OF_PODS: ObjectPath = ("spec", "template", "spec", "priorityClassName")
+#: Server-side apply of this one field fits here, since others own the rest of the object: if another manager owns it, the API server
+#: refuses and names it, and does the same for their next apply. A JSON patch would overwrite their value, and be overwritten, silently.
+WORKLOADS = {
+    kind: Kind(kind, "apps/v1", COLLECTIONS[kind], (CLASS_OF_PODS,), CLASS_OF_PODS, CLASS_OF_PODS, maps=()) for kind in RESOURCES_OF_KINDS
+}
 
 
 def _class_name(name: str) -> str:

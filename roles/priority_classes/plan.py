@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from roles.engine import kube
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, workloads
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.workloads import class_of
-from roles.engine.object_changes import ObjectPlan, workload_rollout
-from roles.priority_classes.class_facts import ObservedClasses, Usage, is_default, is_ours, policy_of, value_of
+from roles.engine.object_changes import NotUndone, ObjectChange, ObjectPlan, undo_plan, workload_rollout
+from roles.engine.transaction import ObjectsRecord
+from roles.priority_classes.class_facts import ObservedClasses, Usage, is_default, policy_of, value_of
 from roles.priority_classes.compliance import default_after, immutable, unmet_class, unmet_workload
-from roles.priority_classes.model import CLASSES_PATH, SYSTEM_PREFIX, DesiredClasses, PriorityClass, Workload, workload_key
-
-What = Literal["create", "update", "replace", "remove", "assign"]
-_API_VERSIONS = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1"}
-
-
-@dataclass(frozen=True)
-class Action:
-    """One write. `before` is the object as it was read (None: it does not exist), `manifest` what to apply (None: remove the object);
-    `notes` are its effects. `shown` is the diff from the API server's dry run, if there was one.
-
-    `first`: the manifest of the dry run, if the API server accepts the real one only after an earlier action.
-    """
-
-    what: What
-    name: str
-    path: str
-    before: Object | None
-    manifest: Mapping[str, Any] | None
-    summary: str
-    notes: tuple[str, ...] = ()
-    wanted: PriorityClass | None = None
-    workload: Workload | None = None
-    first: Mapping[str, Any] | None = None
-    shown: str = ""
+from roles.priority_classes.model import (
+    CLASS,
+    CLASS_OF_PODS,
+    DEFAULT,
+    SYSTEM_PREFIX,
+    VALUE,
+    WORKLOADS,
+    DesiredClasses,
+    PriorityClass,
+    Workload,
+    workload_key,
+)
 
 
-def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan[Action]:
+def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan[ObjectChange]:
     """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission)."""
-    plan = ObjectPlan[Action]()
+    plan = ObjectPlan[ObjectChange]()
     _check_only(desired, live, plan)
     moving = {
         kube.uid(found)
@@ -54,11 +41,11 @@ def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan[A
     _one_default(desired, live, removed, plan)
     changing = [action for item in desired.classes if (action := _class(item, desired, live, plan)) is not None]
     assigning = [action for item in desired.chosen_workloads if (action := _workload(item, desired, live, removed, plan)) is not None]
-    plan.actions = ordered(changing, assigning, [removed[name] for name in sorted(removed)])
+    plan.actions = ordered([*changing, *assigning, *(removed[name] for name in sorted(removed))])
     return plan
 
 
-def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[Action]) -> None:
+def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[ObjectChange]) -> None:
     if desired.only is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
@@ -77,23 +64,20 @@ def _list(names: Collection[str]) -> str:
 # ---- classes
 
 
-def _class(item: PriorityClass, desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[Action]) -> Action | None:
+def _class(item: PriorityClass, desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[ObjectChange]) -> ObjectChange | None:
     found = live.classes.get(item.name)
     name = f"PriorityClass {item.name}"
     notes = _default_notes(item, found)
     if found is None:
-        return Action("create", name, item.path, None, item.manifest(), f"create it, value {item.value}", notes, item)
+        return ObjectChange(CLASS, "create", "", item.name, None, item.manifest(), f"create it, value {item.value}", notes)
     fixed = immutable(item, found)
     if fixed:
         return _replace(item, found, fixed, desired, live, plan, notes)
     unmet = unmet_class(item, found)
     if unmet is None:
-        owner = "" if is_ours(found) else f" (created by {_list(managers(found, 'f:value'))})"
-        plan.unchanged.append((name, f"as wanted{owner}"))
+        plan.unchanged.append((name, CLASS.as_wanted(found)))
         return None
-    # The resource version: a later change is not overwritten unseen.
-    manifest = _with(item.manifest(), resourceVersion=kube.version(found))
-    return Action("update", name, item.path, found, manifest, f"set {_list(unmet.fields)}", notes, item)
+    return ObjectChange(CLASS, "update", "", item.name, found, item.manifest(), f"set {_list(unmet.fields)}", notes)
 
 
 def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]:
@@ -111,9 +95,9 @@ def _replace(
     fixed: list[str],
     desired: DesiredClasses,
     live: ObservedClasses,
-    plan: ObjectPlan[Action],
+    plan: ObjectPlan[ObjectChange],
     notes: tuple[str, ...],
-) -> Action | None:
+) -> ObjectChange | None:
     name, usage = f"PriorityClass {item.name}", live.users(item.name)
     why = f"{name}: {' and '.join(fixed)}: Kubernetes never changes these in place; it is {usage}"
     if not desired.replace:
@@ -122,9 +106,9 @@ def _replace(
             "with --data replace=true: running pods then keep the old number"
         )
         return None
-    if not is_ours(found) and not desired.force:
+    if not CLASS.is_ours(found) and not desired.force:
         plan.refusals.append(
-            f"{name}: replace would delete a class that {_list(managers(found, 'f:value'))} created; "
+            f"{name}: replace would delete a class that {CLASS.creators(found)} created; "
             "change it there, choose another name, or take it over with --data force=true"
         )
         return None
@@ -142,14 +126,12 @@ def _replace(
         *([f"new pods of its workloads get the new number: {_list(usage.workloads)}"] if usage.workloads else []),
     )
     summary = f"replace it: {' and '.join(fixed)} in place"
-    return Action("replace", name, item.path, found, item.manifest(), summary, (*effects, *notes), item)
+    return ObjectChange(CLASS, "replace", "", item.name, found, item.manifest(), summary, (*effects, *notes))
 
 
-def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
-    return {**manifest, "metadata": {**manifest["metadata"], **{key: value for key, value in metadata.items() if value}}}
-
-
-def _one_default(desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]) -> None:
+def _one_default(
+    desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, ObjectChange], plan: ObjectPlan[ObjectChange]
+) -> None:
     """Refuses a second globalDefault, and names the first. The API server refuses it too, except in a race."""
     wanted = {item.name: item for item in desired.classes}
     defaults = [item.name for item in desired.classes if default_after(item, live.classes.get(item.name))]
@@ -168,17 +150,17 @@ def _one_default(desired: DesiredClasses, live: ObservedClasses, removed: Mappin
 # ---- dropped classes
 
 
-def _removals(desired: DesiredClasses, live: ObservedClasses, moving: Collection[str], plan: ObjectPlan[Action]) -> dict[str, Action]:
+def _removals(
+    desired: DesiredClasses, live: ObservedClasses, moving: Collection[str], plan: ObjectPlan[ObjectChange]
+) -> dict[str, ObjectChange]:
     removed = {}
     for name, found in sorted(live.classes.items()):
         if not desired.drops(name) or name.startswith(SYSTEM_PREFIX):
             continue
         shown = f"PriorityClass {name}"
-        if not is_ours(found):
+        if not CLASS.is_ours(found):
             if desired.only is not None:
-                plan.refusals.append(
-                    f"{shown}: {_list(managers(found, 'f:value'))} created it, and daytwo removes only classes that it created"
-                )
+                plan.refusals.append(f"{shown}: {CLASS.creators(found)} created it, and daytwo removes only classes that it created")
             continue
         # A default class is removed before its successor is written, and so before any workload leaves it.
         now, after = live.users(name), live.users(name, () if is_default(found) else moving)
@@ -190,10 +172,8 @@ def _removals(desired: DesiredClasses, live: ObservedClasses, moving: Collection
                 "(data key workloads), or add it to the data again"
             )
         else:
-            removed[name] = Action(
-                "remove", shown, f"{CLASSES_PATH}/{name}", found, None, "remove it: no longer in the data",
-                removal_notes(found, now),
-            )  # fmt: skip
+            why = "remove it: no longer in the data"
+            removed[name] = ObjectChange(CLASS, "remove", "", name, found, None, why, removal_notes(found, now))
     return removed
 
 
@@ -212,8 +192,8 @@ def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
 
 
 def _workload(
-    item: Workload, desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]
-) -> Action | None:
+    item: Workload, desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, ObjectChange], plan: ObjectPlan[ObjectChange]
+) -> ObjectChange | None:
     name = f"{item.kind} {item.namespace}/{item.name}"
     found = live.find(item.kind, item.namespace, item.name)
     if found is None:
@@ -240,71 +220,104 @@ def _workload(
     if problems:
         plan.refusals += [f"{name}: {problem}" for problem in problems]
         return None
-    return assign(item, found, live, f"{item.priority_class} ({value})", desired.rollout_seconds)
+    kind = WORKLOADS[item.kind]
+    manifest = kind.manifest(item.namespace, item.name, {CLASS_OF_PODS: item.priority_class})
+    manifest["metadata"]["uid"] = kube.uid(found)
+    change = ObjectChange(kind, "assign", item.namespace, item.name, found, manifest, "")
+    return assigned(change, live, f"{item.priority_class} ({value})", desired.rollout_seconds)
 
 
-def assign(item: Workload, found: Object, live: ObservedClasses, becomes: str, rollout_seconds: float) -> Action:
-    """The action that gives a workload its class, or none if `item` has none. `becomes` is that class as text."""
-    count, current = workloads.replicas(item.kind, found), class_of(item.kind, found)
+def assigned(change: ObjectChange, live: ObservedClasses, becomes: str, rollout_seconds: float) -> ObjectChange:
+    """The change of a workload's class with what it means. `becomes` is the class as text."""
+    kind, found = change.kind.name, change.before
+    assert found is not None
+    count, current = workloads.replicas(kind, found), class_of(kind, found)
     old = live.classes.get(current)
     was = f"{current} ({value_of(old)})" if old is not None else current or "none"
     notes = (
-        f"recreates its pods, {count} of them ({workload_rollout.how_it_rolls(item.kind, found)})"
+        f"recreates its pods, {count} of them ({workload_rollout.how_it_rolls(kind, found)})"
         if count
         else "it has no pods now, so none is recreated",
         f"waits {rollout_seconds:g} s for the roll-out, then for the old pods to end; "
         "a failed roll-out is undone, which recreates the pods again",
     )
-    manifest = assignment(item, found, item.priority_class or None)
-    name = f"{item.kind} {item.namespace}/{item.name}"
     # The API server checks the class only when pods are created: the dry run works before the class exists.
-    return Action("assign", name, item.path, found, manifest, f"class {was} -> {becomes}", notes, None, item)
+    return replace(change, summary=f"class {was} -> {becomes}", notes=notes)
 
 
-def assignment(item: Workload, found: Object, priority_class: str | None) -> dict[str, Any]:
-    """The manifest that gives a workload its class: this one field, and the UID, so that an apply never creates a deleted workload.
-
-    None omits the field: the API server removes it if only daytwo had set it. Server-side apply fits here, since others own the rest of the
-    object: if another manager owns this field, the API server refuses and names it, and does the same for their next apply. A JSON patch
-    would overwrite their value silently, and be overwritten silently.
-    """
-    manifest: dict[str, Any] = {
-        "apiVersion": _API_VERSIONS[item.kind],
-        "kind": item.kind,
-        "metadata": {"name": item.name, "namespace": item.namespace, "uid": kube.uid(found)},
-    }
-    if priority_class is not None:
-        manifest["spec"] = {"template": {"spec": {"priorityClassName": priority_class}}}
-    return manifest
-
-
-def ordered(changing: list[Action], assigning: list[Action], removing: list[Action]) -> list[Action]:
-    """The order of a plan's actions: the old default before its successor; a class is created before the workloads that name it, and
+def ordered(changes: Sequence[ObjectChange]) -> list[ObjectChange]:
+    """The order of a plan's changes: the old default before its successor; a class is created before the workloads that name it, and
     removed after them."""
 
-    def frees(action: Action) -> bool:
-        return action.before is not None and is_default(action.before)
+    def was_default(change: ObjectChange) -> bool:
+        return change.before is not None and is_default(change.before)
 
-    def becomes(action: Action) -> bool:
-        wanted = action.wanted
-        return wanted is not None and default_after(wanted, action.before) and not (action.before and is_default(action.before))
-
-    leaving = [action for action in removing if frees(action)] + [
-        action for action in changing if frees(action) and action.wanted is not None and not default_after(action.wanted, action.before)
-    ]
-    coming = [action for action in changing if becomes(action)]
+    assigning = [one for one in changes if one.what == "assign"]
+    classes = [one for one in changes if one.what != "assign"]
+    leaving = [one for one in classes if was_default(one) and DEFAULT not in one.after]
+    leaving.sort(key=lambda one: one.what != "remove")
+    coming = [one for one in classes if DEFAULT in one.after and not was_default(one)]
+    rest = [one for one in classes if one not in leaving and one not in coming]
     if leaving:
-        coming = [_without_default(action) for action in coming]
-    names = {action.name for action in (*leaving, *coming)}
-    rest = [action for action in changing if action.name not in names]
-    return [*leaving, *rest, *coming, *assigning, *(action for action in removing if action.name not in names)]
+        coming = [_without_default(one) for one in coming]
+    removing = [one for one in rest if one.what == "remove"]
+    return [*leaving, *(one for one in rest if one.what != "remove"), *coming, *assigning, *removing]
 
 
-def _without_default(action: Action) -> Action:
-    """The action without globalDefault in its dry run: the API server would refuse it while the old default exists."""
-    assert action.manifest is not None
-    first = {key: value for key, value in action.manifest.items() if key != "globalDefault"}
-    return Action(
-        action.what, action.name, action.path, action.before, action.manifest, action.summary,
-        (*action.notes, "the dry run omits its globalDefault, since the old default still exists"), action.wanted, None, first,
-    )  # fmt: skip
+def _without_default(change: ObjectChange) -> ObjectChange:
+    """The change without globalDefault in its dry run: the API server would refuse it while the old default exists."""
+    assert change.manifest is not None
+    trial = {key: value for key, value in change.manifest.items() if key != "globalDefault"}
+    notes = (*change.notes, "the dry run omits its globalDefault, since the old default still exists")
+    return replace(change, trial=trial, notes=notes)
+
+
+# ---- the undo
+
+
+def plan_undo(record: ObjectsRecord, live: ObservedClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[ObjectChange]:
+    """The plan that undoes a run. `rollout_seconds`: the time limit of each roll-out."""
+    there = {CLASS.path_of("", name): found for name, found in live.classes.items()}
+    there |= {kind.path_of(*kube.namespace_and_name(found)): found for kind in WORKLOADS.values() for found in live.of(kind.name)}
+    coming = {one.path.rpartition("/")[2] for one in record.objects if one.action == "remove"}
+
+    def of_workload(change: ObjectChange) -> ObjectChange:
+        if change.what != "assign" or change.before is None:
+            return change
+        old = str(change.after.get(CLASS_OF_PODS) or "")
+        if old and old not in live.classes and old not in coming:
+            raise NotUndone(f"its old class, PriorityClass {old}, is gone, so no pod could be created with it; create it first")
+        # Health is not required here: that run may be the cause of a bad state.
+        if (why := workload_rollout.why_no_rollout(change.kind.name, change.before)) is not None:
+            raise NotUndone(why)
+        return assigned(change, live, old or "none", rollout_seconds)
+
+    def of_class(change: ObjectChange) -> ObjectChange:
+        found = change.before
+        if change.what == "create" or found is None:
+            return replace(change, summary=f"recreate it, value {change.after[VALUE]}")
+        if change.what == "replace":
+            notes = (
+                "deleted and recreated; in between, pods that name it cannot be created",
+                f"running pods keep their number ({value_of(found)}, {policy_of(found)})",
+            )
+            return replace(change, summary=f"replace it: value {value_of(found)} -> {change.after[VALUE]}", notes=notes)
+        if change.what != "remove":
+            return change
+        after = live.users(change.own_name, () if is_default(found) else leaving)
+        if after.any:
+            raise NotUndone(
+                f"{after}; daytwo never removes a class in use: give these another class first, or undo the run that gave them this one"
+            )
+        return replace(change, notes=removal_notes(found, live.users(change.own_name)))
+
+    moved = [one for one in record.objects if one.action == "assign"]
+    plan = undo_plan(replace(record, objects=tuple(moved)), WORKLOADS.values(), there, force=force, explain=of_workload)
+    leaving = {kube.uid(one.before) for one in plan.actions if one.before is not None}
+    classes = tuple(one for one in record.objects if one not in moved)
+    of_classes = undo_plan(replace(record, objects=classes), (CLASS,), there, force=force, explain=of_class)
+    return ObjectPlan(
+        ordered([*plan.actions, *of_classes.actions]),
+        [*plan.unchanged, *of_classes.unchanged],
+        refusals=[*plan.refusals, *of_classes.refusals],
+    )

@@ -30,7 +30,7 @@ from roles.engine.object_changes.rolling import LOOK_AGAIN, RollOuts
 from roles.engine.object_changes.run import Consents, ObjectRun
 from roles.engine.object_changes.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
 from roles.engine.object_changes.undo import recorded_paths, undo_plan
-from roles.engine.object_changes.write import ObjectWriter, wait_gone
+from roles.engine.object_changes.write import ObjectWriter, wait_gone, written_so
 
 __all__ = [
     "API_WAIT",
@@ -81,4 +81,5 @@ __all__ = [
     "undo_plan",
     "wait_gone",
     "workload_rollout",
+    "written_so",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ from roles.engine.object_changes.outcome import NotDone
 from roles.engine.object_changes.planned import ObjectPath, changes_text
 from roles.engine.transaction import ChangedField, Writable
 
-What = Literal["create", "update", "remove"]
+What = Literal["create", "update", "replace", "remove", "assign"]
 #: Namespaces and names in a path; a record names them, and a node keeps the record.
 _PART = r"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
 
@@ -24,8 +24,10 @@ class Kind:
     """`collection`: its path for the whole cluster; `sets`: the fields that daytwo sets, each as a whole; `owned`: the field by whose
     managers an object is daytwo's; `mark`: a field that each apply of daytwo's has; `recorded`: what a record says of an object besides
     its path and UID; `verb`: apply the whole object, or patch those fields in the version that was read; `maps`: those of its metadata that
-    count too; `yields`: an undo leaves what someone else has changed since; `short`: as kubectl takes it; `stays`: what its removal leaves
-    as it is."""
+    count too; `missing`: what a field is that is not set; `always`: fields that each manifest has; `versioned`: an apply needs the version
+    that was read, and not only the UID; `of_cluster`: it is in no namespace; `yields`: an undo leaves what someone else has changed since;
+    `only_own`: why not even `force` removes one of somebody else's; `short`: as kubectl takes it; `stays`: what its removal leaves as it
+    is."""
 
     name: str
     version: str
@@ -36,7 +38,12 @@ class Kind:
     recorded: tuple[str, ...] = ("kind", "namespace", "name")
     verb: Literal["apply", "patch"] = "apply"
     maps: tuple[str, ...] = ("labels", "annotations")
+    missing: Mapping[ObjectPath, Any] = field(default_factory=dict)
+    always: tuple[ObjectPath, ...] = ()
+    versioned: bool = False
+    of_cluster: bool = False
     yields: bool = False
+    only_own: str = ""
     short: str = ""
     stays: str = ""
 
@@ -50,13 +57,15 @@ class Kind:
     def place_of(self, path: str) -> tuple[str, str] | None:
         """Namespace and name; None if it is no path of an object of this kind."""
         head, _, resource = self.collection.rpartition("/")
-        found = re.fullmatch(f"{re.escape(head)}/namespaces/{_PART}/{resource}/{_PART}", path)
+        place = "()" if self.of_cluster else f"namespaces/{_PART}/"
+        found = re.fullmatch(f"{re.escape(head)}/{place}{resource}/{_PART}", path)
         return (found[1], found[2]) if found else None
 
     @property
     def writable(self) -> Writable:
         """What an undo may write."""
-        return Writable(self.path_of("*", "*").replace("%2A", "*"), (*self.sets, *(("metadata", key, "*") for key in self.maps)))
+        path = self.path_of("" if self.of_cluster else "*", "*").replace("%2A", "*")
+        return Writable(path, (*self.sets, *(("metadata", key, "*") for key in self.maps)))
 
     # ---- fields
 
@@ -65,13 +74,19 @@ class Kind:
         object."""
         if found is None:
             return {}
-        fields: dict[ObjectPath, Any] = {path: value for path in self.sets if (value := at(found, path)) is not None}
+        fields: dict[ObjectPath, Any] = {path: value for path in self.sets if (value := self._value(found, path)) is not None}
         for key in self.maps:
             fields |= {("metadata", key, name): value for name, value in (found["metadata"].get(key) or {}).items()}
         return fields
 
+    def _value(self, found: Object, path: ObjectPath) -> Any:
+        value = at(found, path)
+        return self.missing.get(path) if value is None or value is False or value == "" else value
+
     def manifest(self, namespace: str, name: str, fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:
         """The manifest with these fields."""
+        omitted = [path for path in self.missing if path not in self.always and fields.get(path) == self.missing[path]]
+        fields = {path: value for path, value in fields.items() if path not in omitted}
         made = nested({("metadata", "name"): name, **fields})
         if namespace:
             made["metadata"]["namespace"] = namespace
@@ -80,13 +95,14 @@ class Kind:
     def after_apply(self, manifest: Mapping[str, Any], found: Object | None) -> dict[ObjectPath, Any]:
         """The fields after an apply of `manifest`: fields of others stay; fields that only daytwo had set, and that the manifest does not
         have, are removed."""
-        fields = self.values(manifest)
-        return {path: value for path, value in self.values(found).items() if not self._alone(found or {}, path)} | fields
+        now = self.values(found)
+        stay = {path: value for path, value in now.items() if at(manifest, path) is None and not self._alone(found or {}, path)}
+        return {**self.values(manifest), **stay}
 
     def held(self, found: Object, manifest: Mapping[str, Any]) -> tuple[ObjectPath, ...]:
         """The fields that an apply of `manifest` should remove, and leaves: daytwo has patched them too, and for the API server who applied
         and who patched are two managers."""
-        gone = (path for path in self.values(found) if path not in self.values(manifest) and self._alone(found, path))
+        gone = (path for path in self.values(found) if at(manifest, path) is None and self._alone(found, path))
         return tuple(path for path in gone if not field_managers.only_ours(found, *_v1(path)))
 
     def _alone(self, found: Object, path: ObjectPath) -> bool:
@@ -99,9 +115,11 @@ class Kind:
         back, wanted = list(changed), dict[ObjectPath, Any]()
         if self.verb == "apply":
             wanted |= {path: value for path, value in self.values(found).items() if FIELD_MANAGER in self.owners(found, path)}
+        wanted |= {path: value for path, value in self.values(found).items() if path in self.always}
         wanted |= {one.path: one.before for one in back}
         made = self.manifest(*kube.namespace_and_name(found), {path: value for path, value in wanted.items() if value is not None})
-        made["metadata"]["uid"] = kube.uid(found)
+        if not self.versioned:
+            made["metadata"]["uid"] = kube.uid(found)
         result = self.after_apply(made, found)
         return made, tuple(one.path for one in back if result.get(one.path) != one.before)
 
@@ -136,7 +154,8 @@ class Kind:
 class ObjectChange:
     """One write, as a Write. `before`: the object as it was read, None if it does not exist; `manifest`: what to apply, None: remove it;
     `drops`: fields that are removed before the apply, although others own them; `result`: the fields by the API server's dry run, if it
-    counts; `unproven`: why it cannot be proven, with the consent to write it all the same."""
+    counts; `trial`: the manifest of the dry run, if the API server accepts the real one only after an earlier change; `unproven`: why it
+    cannot be proven, with the consent to write it all the same."""
 
     kind: Kind
     what: What
@@ -149,6 +168,7 @@ class ObjectChange:
     shown: str = ""
     drops: tuple[ObjectPath, ...] = ()
     result: Mapping[ObjectPath, Any] | None = None
+    trial: Mapping[str, Any] | None = None
     unproven: tuple[str, ...] = ()
 
     @property
@@ -178,11 +198,17 @@ class ObjectChange:
         """The fields after this change; none if the object is removed."""
         if self.manifest is None or self.result is not None:
             return self.result or {}
+        if self.what == "replace":
+            return self.kind.values(self.manifest)
         return {path: value for path, value in self.kind.after_apply(self.manifest, self.before).items() if path not in self.drops}
 
     @property
     def fields(self) -> list[ChangedField]:
-        return changed(self.kind.values(self.before), self.after)
+        """Those that differ; all of an object that is recreated."""
+        before, after = self.kind.values(self.before), self.after
+        if self.what == "replace":
+            return [ChangedField(path, before.get(path), after.get(path)) for path in {**before, **after}]
+        return changed(before, after)
 
     @property
     def text(self) -> str:
@@ -194,7 +220,8 @@ class ObjectChange:
 
     def differing(self, found: Object) -> list[str]:
         """The fields that the object does not have as they are written."""
-        return [one.path[-1] for one in changed(self.kind.values(found), self.after) if one.path in self.kind.sets]
+        differ = (one for one in changed(self.kind.values(found), self.after) if one.path in self.kind.sets or one.after is not None)
+        return [one.path[-1] for one in differ]
 
     def meddled(self, found: Object) -> str:
         """What others have changed since the write; "" for nothing."""

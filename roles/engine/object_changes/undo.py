@@ -6,22 +6,37 @@ values already need no change.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import Any
 
 from roles.engine.kube import Object, uid
 from roles.engine.object_changes.kind import Kind, ObjectChange
-from roles.engine.object_changes.planned import NotUndone, ObjectPlan, judged, refuse_foreign
+from roles.engine.object_changes.planned import NotUndone, ObjectPath, ObjectPlan, judged, refuse_foreign
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 
 #: Why there is nothing to undo, by what that run did to an object that does not exist now.
-_GONE = {"create": "is gone already", "update": "is gone; there is nothing to restore"}
+_NOTHING_LEFT = "is gone; there is nothing to restore"
+_GONE = {"create": "is gone already", "update": _NOTHING_LEFT, "assign": _NOTHING_LEFT}
 
 
-def undo_plan(record: ObjectsRecord, kinds: Collection[Kind], live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ObjectChange]:
-    """The plan that undoes a run. `live`: the objects of the record that exist, by path."""
+def undo_plan(
+    record: ObjectsRecord,
+    kinds: Collection[Kind],
+    live: Mapping[str, Object],
+    *,
+    force: bool,
+    explain: Callable[[ObjectChange], ObjectChange] = lambda change: change,
+) -> ObjectPlan[ObjectChange]:
+    """The plan that undoes a run. `live`: the objects of the record that exist, by path. `explain`: the change with what it means; it
+    raises NotUndone."""
     plan = ObjectPlan[ObjectChange]()
-    found = (judged(plan, item, lambda item: undone(item, kinds, live, force)) for item in record.objects)
+
+    def judge(one: ChangedObject) -> ObjectChange | str:
+        found = undone(one, kinds, live, force)
+        return found if isinstance(found, str) else explain(found)
+
+    found = (judged(plan, item, judge) for item in record.objects)
     plan.actions = [change for change in found if change is not None]
     return plan
 
@@ -42,15 +57,17 @@ def undone(one: ChangedObject, kinds: Collection[Kind], live: Mapping[str, Objec
     if found is None:
         if one.action in _GONE:
             return _GONE[one.action]
-        manifest = kind.manifest(*place, {path: value for path, value in before.items() if value is not None})
-        return make("create", manifest=manifest, summary="recreate it: that run removed it")
+        return make("create", manifest=_old(kind, place, before), summary="recreate it: that run removed it")
     now = kind.values(found)
     as_before = all(now.get(path) == value for path, value in before.items())
     if one.action == "create":
         return _uncreate(one, kind, found, make, force)
-    if one.action != "update":
+    if one.action not in ("update", "assign"):
         if as_before:
             return "exists again, as before that run"
+        if one.action == "replace":
+            refuse_foreign(one, now, partial(kind.others, found), force)
+            return make("replace", manifest=_old(kind, place, before), summary="replace it")
         raise NotUndone("foreign: that run removed it, and someone else has created another one since; check it, and remove it first")
     if uid(found) != one.uid:
         return "was recreated since; it stays as it is"
@@ -61,7 +78,15 @@ def undone(one: ChangedObject, kinds: Collection[Kind], live: Mapping[str, Objec
     return "already has the values from before that run" if as_before else _restore(one, kind, found, make, force)
 
 
+def _old(kind: Kind, place: tuple[str, str], before: Mapping[ObjectPath, Any]) -> dict[str, Any]:
+    if left := [path for path in kind.always if before.get(path) is None]:
+        raise NotUndone(f"the record does not say its {left[0][-1]}; restore it by hand")
+    return kind.manifest(*place, {path: value for path, value in before.items() if value is not None})
+
+
 def _uncreate(one: ChangedObject, kind: Kind, found: Object, make: partial[ObjectChange], force: bool) -> ObjectChange:
+    if not kind.is_ours(found) and kind.only_own:
+        raise NotUndone(f"foreign: it is owned by {kind.creators(found)} now, and {kind.only_own}; leave it, or remove it by hand")
     if not kind.is_ours(found) and not force:
         raise NotUndone(f"foreign: {kind.creators(found)} owns it now; leave it, remove it by hand, or remove it with --data force=true")
     refuse_foreign(one, kind.values(found), partial(kind.others, found), force)
@@ -76,5 +101,5 @@ def _restore(one: ChangedObject, kind: Kind, found: Object, make: partial[Object
             f"{'.'.join(path)} is also owned by {', '.join(kind.others(found, path)) or 'an unknown manager'}" for path in kept
         )
         raise NotUndone(f"{owned}, so it stays if daytwo omits it; change it there, or remove it with --data force=true")
-    names = ", ".join(".".join(field.path[1:]) for field in one.fields)
-    return make("update", manifest=manifest, summary=f"restore {names}", drops=kept)
+    names = ", ".join(".".join(field.path[1:] if field.path[0] == "spec" else field.path) for field in one.fields)
+    return make(one.action, manifest=manifest, summary=f"restore {names}", drops=kept)

@@ -35,6 +35,10 @@ class ObjectWriter(ABC):
     def proven(self, change: ObjectChange, of: str) -> str:
         """The proof that the applied object, whose UID is `of`, works. Raises NotDone, ApiFailure."""
 
+    def kept(self, change: ObjectChange) -> str:
+        """Right before a removal: why the object must stay, or "". Raises ApiFailure."""
+        return ""
+
     def removed(self, change: ObjectChange) -> str:
         """What else a removal proves. Raises NotDone, ApiFailure."""
         return change.kind.stays
@@ -51,18 +55,20 @@ class ObjectWriter(ABC):
         """The object after the API server's dry run of a change. Raises ApiError."""
         if change.manifest is None:
             assert change.before is not None
-            api.delete(change.path, uid(change.before), dry_run=True)
+            api.delete(change.path, uid(change.before), version=_version(change, change.before), dry_run=True)
             return None
         if drops := _drops(change):
             # The apply alone would be refused while the object has fields of others: the dry run is one patch.
             patch = _patch(change, {**change.kind.values(change.manifest), **dict.fromkeys(drops)})
             return api.patch(change.path, patch, dry_run=True)
+        manifest = change.trial or change.manifest
+        manifest = _pinned(manifest, change.before) if change.before is not None and change.kind.versioned else manifest
         try:
-            return api.apply(change.path, change.manifest, force=self._force, dry_run=True)
+            return api.apply(change.path, manifest, force=self._force, dry_run=True)
         except Conflict as error:
             if not _of_daytwo(error):
                 raise
-            return api.apply(change.path, change.manifest, force=True, dry_run=True)
+            return api.apply(change.path, manifest, force=True, dry_run=True)
 
     def tried(self, change: ObjectChange, api: Api) -> str:
         """The diff, for `dry_run`. Raises ApiError."""
@@ -74,11 +80,15 @@ class ObjectWriter(ABC):
         """Carry out one change; returns the proof. Raises NotDone, ApiFailure."""
         context.begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in change.fields])
         try:
-            there = self._unchanged(change)
-            return self._remove(change) if change.manifest is None else self._apply(change, change.manifest, there, context)
+            return self.write(change, context)
         except Unknown as error:
             look = f"kubectl get {change.look} -o yaml --show-managed-fields"
             raise Unknown(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues") from error
+
+    def write(self, change: ObjectChange, context: StepContext) -> str:
+        """The write of a change that is recorded, and its proof."""
+        there = self._unchanged(change)
+        return self._remove(change) if change.manifest is None else self._apply(change, change.manifest, there, context)
 
     def _unchanged(self, change: ObjectChange) -> Object | None:
         """The object now. Raises NotDone if it is not the one that was planned for; ApiFailure."""
@@ -95,22 +105,21 @@ class ObjectWriter(ABC):
     def _remove(self, change: ObjectChange) -> str:
         """Exactly the object of the plan, but without its resourceVersion: controllers write the status of an object all the time."""
         assert change.before is not None
+        if why := self.kept(change):
+            raise NotDone(why)
         self._delete(change, change.before)
         return "; ".join(filter(None, ("read back: it is gone", self.removed(change))))
 
     def _delete(self, change: ObjectChange, found: Object) -> None:
-        self.session.deleted(change.path, found)
+        self.session.deleted(change.path, found, _version(change, found))
         wait_gone(self.session, change.path, uid(found))
 
     def _apply(self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, context: StepContext) -> str:
-        def done(found: Object) -> bool:
-            return not change.differing(found) and (change.kind.verb == "patch" or change.kind.marked(found))
-
         # Until the apply, a budget has no limit of its own, and allows no eviction.
         self._drop(change, _drops(change))
         written: Object | None = change.before
         try:
-            written = self._sent(change, manifest, there, done, partial(self._unchanged, change), force=self._force)
+            written = self._sent(change, manifest, there, partial(written_so, change), partial(self._unchanged, change), force=self._force)
             return self.proven(change, uid(written))
         except Unknown:
             raise
@@ -160,13 +169,14 @@ class ObjectWriter(ABC):
     def _applied(
         self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool], force: bool
     ) -> Object:
+        pinned = _pinned(manifest, there) if there is not None else manifest
+        first = pinned if change.kind.versioned else manifest
         try:
-            return self.session.written(change.path, lambda api: api.apply(change.path, manifest, force=force), done)
+            return self.session.written(change.path, lambda api: api.apply(change.path, first, force=force), done)
         except Conflict as error:
             if there is None or not _of_daytwo(error):
                 raise
         # By force in the version that was read before: no field of it has another owner.
-        pinned = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version(there)}}
         return self.session.written(change.path, lambda api: api.apply(change.path, pinned, force=True), done)
 
     def read_back(self, change: ObjectChange, of: str, found: Object | None) -> str:
@@ -210,6 +220,20 @@ class ObjectWriter(ABC):
         self._sent(change, manifest, found, change.is_as_before, partial(self._still, change, found), force=True)
         if not change.is_as_before(self.session.fetch(change.path)):
             raise NotDone("it differs from the old object when read back")
+
+
+def written_so(change: ObjectChange, found: Object) -> bool:
+    """The object is as a change writes it."""
+    return not change.differing(found) and (change.kind.verb == "patch" or change.kind.marked(found))
+
+
+def _pinned(manifest: Mapping[str, Any], there: Object) -> dict[str, Any]:
+    return {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version(there)}}
+
+
+def _version(change: ObjectChange, found: Object) -> str:
+    """That a deletion is of; "" for any."""
+    return version(found) if change.kind.versioned else ""
 
 
 def _of_daytwo(error: Conflict) -> bool:

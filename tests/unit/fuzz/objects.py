@@ -28,10 +28,8 @@ from roles.metrics_server.preflight import KubeletFacts
 from roles.metrics_server.preflight import judge as judge_needs
 from roles.node_labels.plan import label_requests, labels_and_taints, other_owners, plan_labels, read_labels
 from roles.node_labels.plan import plan_way_back as labels_back
-from roles.priority_classes import way_back as classes_back
 from roles.priority_classes.class_facts import ObservedClasses
-from roles.priority_classes.fields import changed
-from roles.priority_classes.plan import plan_classes
+from roles.priority_classes.plan import plan_classes, plan_undo
 from tests.unit import test_node_labels as labelled
 from tests.unit.checks import world as checked
 from tests.unit.disruption.world import budget, deployment
@@ -221,14 +219,19 @@ def priority_classes(random: Random) -> None:
     consents = {key: random.random() < 0.5 for key in ("replace", "prune", "force")}
     live = _live(random)
     plan = plan_classes(classed.wanted(priority_classes=CLASSES, workloads=WORKLOADS, **consents), live)
-    done = [(one.name, one.what, one.path, "", changed(one), _about(one)) for one in plan.actions]
+    done = [
+        (
+            one.name,
+            one.what,
+            one.path,
+            "",
+            [{"path": list(field.path), "before": field.before, "after": field.after} for field in one.fields],
+            dict(one.about),
+        )
+        for one in plan.actions
+    ]
     if (record := recorded(random, done)) is not None:
-        classes_back.plan_way_back(record, _live(random), force=random.random() < 0.5, rollout_seconds=60)
-
-
-def _about(action: Any) -> dict[str, Any]:
-    found = action.workload
-    return {} if found is None else {"kind": found.kind, "namespace": found.namespace, "name": found.name}
+        plan_undo(record, _live(random), force=random.random() < 0.5, rollout_seconds=60)
 
 
 # ---- the checks

@@ -25,17 +25,27 @@ from roles.engine.object_changes import (
     undo_plan,
 )
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from roles.priority_classes import CLASS
 from tests.context import context
 
-WHOLE = [BUDGET, *KINDS.values()]
+WHOLE = [BUDGET, *KINDS.values(), CLASS]
 ALL = [*WHOLE, *WORKLOADS.values()]
 whole = pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.name)
 every = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 
 
+def where(kind: Kind) -> str:
+    return "" if kind.of_cluster else "shop"
+
+
+def field_of(path: ObjectPath) -> dict[str, Any]:
+    """As managedFields has it."""
+    return {f"f:{path[0]}": field_of(path[1:]) if path[1:] else {}}
+
+
 def thing(kind: Kind, value: Any, uid: str = "u1", manager: str = "daytwo") -> dict[str, Any]:
     """An object whose last field has this value, applied by a manager."""
-    made = kind.manifest("shop", "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: value})
+    made = kind.manifest(where(kind), "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: value})
     fields: dict[str, Any] = {}
     for path in kind.sets:
         into = fields
@@ -56,7 +66,7 @@ class Store:
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
     def fetch(self, path: str) -> dict[str, Any] | None:
-        assert path == self.kind.path_of("shop", "web")
+        assert path == self.kind.path_of(where(self.kind), "web")
         return copy.deepcopy(self.there)
 
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> Any:
@@ -83,7 +93,7 @@ class Store:
         self.there = thing(self.kind, self.keeps(at(body, self.kind.sets[-1])), uid)
         return self.there
 
-    def deleted(self, path: str, item: dict[str, Any]) -> None:
+    def deleted(self, path: str, item: dict[str, Any], of_version: str = "") -> None:
         assert self.there is not None and item["metadata"]["uid"] == self.there["metadata"]["uid"]
         self.there = None
 
@@ -106,12 +116,12 @@ def writer(store: Store) -> Writer:
 
 
 def change(kind: Kind, before: dict[str, Any] | None, value: Any = 5) -> ObjectChange:
-    manifest = kind.manifest("shop", "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: value})
-    return ObjectChange(kind, "create" if before is None else "update", "shop", "web", before, manifest, "")
+    manifest = kind.manifest(where(kind), "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: value})
+    return ObjectChange(kind, "create" if before is None else "update", where(kind), "web", before, manifest, "")
 
 
 def removal(kind: Kind, before: dict[str, Any]) -> ObjectChange:
-    return ObjectChange(kind, "remove", "shop", "web", before, None, "")
+    return ObjectChange(kind, "remove", where(kind), "web", before, None, "")
 
 
 def carried_out(writing: Writer, one: ObjectChange) -> tuple[str, list[Any]]:
@@ -185,14 +195,14 @@ def test_what_daytwo_has_patched_itself_is_applied_by_force_in_the_version_that_
 def test_a_field_that_daytwo_has_patched_too_is_removed_with_the_data(kind: Kind) -> None:
     gone = kind.sets[-1]
     there = thing(kind, 1)
-    patched = {"f:spec": {f"f:{gone[1]}": {}}}
+    patched = field_of(gone)
     there["metadata"]["managedFields"].append({"manager": "daytwo", "operation": "Update", "fieldsV1": patched})
-    manifest = kind.manifest("shop", "web", dict.fromkeys(kind.sets[:-1], "as ever"))
+    manifest = kind.manifest(where(kind), "web", dict.fromkeys(kind.sets[:-1], "as ever"))
     assert kind.held(there, manifest) == (gone,) and gone not in kind.after_apply(manifest, there)
     assert kind.restoring(there, [ChangedField(gone, None, 1)])[1] == ()
     store = Store(kind, there)
-    carried_out(writer(store), ObjectChange(kind, "update", "shop", "web", there, manifest, ""))
-    assert store.sent[0] == ("patch", {"spec": {gone[1]: None}, "metadata": {"uid": "u1"}})
+    carried_out(writer(store), ObjectChange(kind, "update", where(kind), "web", there, manifest, ""))
+    assert store.sent[0][0] == "patch" and at(store.sent[0][1], gone[:-1])[gone[-1]] is None
     there["metadata"]["managedFields"].append({"manager": "helm", "operation": "Update", "fieldsV1": patched})
     assert not kind.held(there, manifest) and kind.restoring(there, [ChangedField(gone, None, 1)])[1] == (gone,)
 
@@ -234,14 +244,14 @@ def test_what_was_created_is_removed(kind: Kind) -> None:
 def test_a_revert_that_does_not_hold_says_what_to_do_by_hand(kind: Kind) -> None:
     said, _ = unproven(kind, thing(kind, 1), thing(kind, 5), keeps=lambda _: 5)
     assert said.startswith("RevertFailed: not proven; and the revert is not proven: it differs")
-    assert f"kubectl get {kind.short or kind.name} -n shop web -o yaml" in said and "REPAIR BY HAND" in said
+    assert f"kubectl get {kind.short or kind.name} {'-n shop ' if where(kind) else ''}web -o yaml" in said and "REPAIR BY HAND" in said
 
 
 @every
 def test_only_the_fields_of_its_kind_can_be_undone(kind: Kind) -> None:
-    path = kind.path_of("shop", "web")
-    assert kind.place_of(path) == ("shop", "web") and kind.writable.has(path)
-    assert kind.place_of(path.replace("shop", "..")) is None and kind.place_of("/api/v1/namespaces/shop/secrets/web") is None
+    path = kind.path_of(where(kind), "web")
+    assert kind.place_of(path) == (where(kind), "web") and kind.writable.has(path)
+    assert kind.place_of(path.replace("web", "..")) is None and kind.place_of("/api/v1/namespaces/shop/secrets/web") is None
     other: ObjectPath = ("spec", "template")
     assert all(kind.writable.has_field(one) for one in kind.sets) and not kind.writable.has_field(other)
 
@@ -249,14 +259,14 @@ def test_only_the_fields_of_its_kind_can_be_undone(kind: Kind) -> None:
 @whole
 def test_an_undo_names_the_run_of_daytwo_that_has_changed_it_since(kind: Kind) -> None:
     field = kind.sets[-1]
-    about = {"path": kind.path_of("shop", "web"), "uid": "u1"}
+    about = {"path": kind.path_of(where(kind), "web"), "uid": "u1"}
     later = (("r2", ChangedField(field, 5, 7)), ("r3", ChangedField(field, 7, 9)))
     one = ChangedObject("web", "update", (ChangedField(field, 1, 5),), about, "done", later)
 
     def why(found: dict[str, Any]) -> str:
         return undo_plan(ObjectsRecord("r1", "", "x", {}, (one,)), [kind], {one.path: found}, force=False).refusals[0]
 
-    assert f"changed since by run r2: spec.{field[1]} is 7, and that run set it to 5; undo that first: " in why(thing(kind, 7))
+    assert f"changed since by run r2: {'.'.join(field)} is 7, and that run set it to 5; undo that first: " in why(thing(kind, 7))
     assert "deploys/rollback.py --data run=r2" in why(thing(kind, 7)) and "someone else" not in why(thing(kind, 7))
     for found in (thing(kind, 8), thing(kind, 9, manager="helm")):
         assert "changed by someone else since" in why(found)

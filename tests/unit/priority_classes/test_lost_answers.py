@@ -20,7 +20,6 @@ from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
 from roles.priority_classes import CAPABILITY
-from roles.priority_classes import write as writing
 from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
 from tests.unit.clock import Clock
@@ -37,7 +36,7 @@ def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
     shown: list[str] = []
     monkeypatch.setattr(timeouts, "time", Clock())
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    for module in (locked_run, rolling, writing):
+    for module in (locked_run, rolling):
         monkeypatch.setattr(module, "show", shown.append)
     yield shown
 
@@ -148,10 +147,10 @@ def test_a_new_class_that_is_refused() -> None:
 def test_an_error_of_our_own_leaves_no_class_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server({PATH: old()})
 
-    def broken(self: Writer, path: str, item: Any) -> str:
+    def broken(self: Writer, change: Any, of: str) -> str:
         raise KeyError("metadata")
 
-    monkeypatch.setattr(Writer, "_proven", broken)
+    monkeypatch.setattr(Writer, "proven", broken)
     step = replacing(server).steps[0]
     assert step.outcome == "reverted" and as_before(server)
 
@@ -225,7 +224,7 @@ def test_an_update_after_a_faster_change_by_others() -> None:
 
     server.meddle = meddle
     step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
-    assert step.outcome == "failed" and "409" in step.why and server.objects[PATH]["description"] == "theirs"
+    assert step.outcome == "foreign" and "left as it is now" in step.why and server.objects[PATH]["description"] == "theirs"
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -267,13 +266,13 @@ def test_a_403_of_a_restarted_server_is_temporary() -> None:
 def test_quitting_during_a_replacement_says_how_to_recreate_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server({PATH: old()})
     texts: list[str] = []
-    original = Writer._proven
+    original = Writer.proven
 
-    def proven(self: Writer, path: str, item: Any) -> str:
+    def proven(self: Writer, change: Any, of: str) -> str:
         texts.append(self.leaving())
-        return original(self, path, item)
+        return original(self, change, of)
 
-    monkeypatch.setattr(Writer, "_proven", proven)
+    monkeypatch.setattr(Writer, "proven", proven)
     made = replacing(server)
     assert '"value": 1000' in texts[0] and "kubectl create" in texts[0]
     assert "kubectl create" not in made._leaving(), "not after its end"

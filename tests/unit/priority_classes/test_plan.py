@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.workloads import class_of
+from roles.engine.object_changes import ObjectChange
 from roles.engine.object_changes import object_diff as diff
 from roles.engine.object_changes.planned import ObjectPlan
-from roles.priority_classes.class_facts import ObservedClasses, is_ours
-from roles.priority_classes.plan import Action, assignment, plan_classes
+from roles.engine.transaction import ChangedField
+from roles.priority_classes.class_facts import ObservedClasses
+from roles.priority_classes.model import CLASS, CLASS_OF_PODS, WORKLOADS
+from roles.priority_classes.plan import plan_classes
 from tests.unit.priority_classes.world import applied, cluster, entry, owned, pod, priority_class, wanted, workload
 
 names = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8)
@@ -31,11 +34,11 @@ fields = st.fixed_dictionaries(
 data = st.dictionaries(names, fields, max_size=4)
 
 
-def planned(live: ObservedClasses, **values: Any) -> ObjectPlan[Action]:
+def planned(live: ObservedClasses, **values: Any) -> ObjectPlan[ObjectChange]:
     return plan_classes(wanted(**values), live)
 
 
-def whats(plan: ObjectPlan[Action]) -> list[tuple[str, str]]:
+def whats(plan: ObjectPlan[ObjectChange]) -> list[tuple[str, str]]:
     assert not plan.refusals, plan.refusals
     return [(action.what, action.name) for action in plan.actions]
 
@@ -55,7 +58,8 @@ def test_one_run_leads_from_any_state_to_any_other(before: dict[str, Any], after
     assert not plan.refusals and not plan.kept
     left = {name: found for name, found in live.classes.items() if f"PriorityClass {name}" not in {action.name for action in plan.actions}}
     assert set(left) <= set(after)
-    there = {**left, **{action.wanted.name: applied(action.wanted) for action in plan.actions if action.wanted}}
+    written = {action.own_name for action in plan.actions if action.manifest is not None}
+    there = {**left, **{item.name: applied(item) for item in desired.classes if item.name in written}}
     assert set(there) == set(after)
     assert whats(plan_classes(desired, cluster(*there.values()))) == []
 
@@ -91,7 +95,7 @@ def test_what_can_change_is_changed_in_place(fields: dict[str, Any], changed: st
     live = cluster(priority_class("high", 5, description="old", labels={"team": "x"}))
     (action,) = planned(live, priority_classes={"high": {"value": 5, **fields}}).actions
     assert action.what == "update" and changed in action.summary
-    assert action.manifest and action.manifest["metadata"]["resourceVersion"] == "7"
+    assert CLASS.versioned and action.before and action.before["metadata"]["resourceVersion"] == "7"
 
 
 def test_other_fields_that_others_set_stay() -> None:
@@ -196,7 +200,7 @@ def test_the_default_moves_in_order_and_the_dry_run_omits_it() -> None:
     live = cluster(priority_class("old", 7, globalDefault=True))
     plan = planned(live, priority_classes={"new": {"value": 1, "globalDefault": True}, "old": {"value": 7, "globalDefault": False}})
     assert whats(plan) == [("update", "PriorityClass old"), ("create", "PriorityClass new")]
-    first, last = plan.actions[1].first, plan.actions[1].manifest
+    first, last = plan.actions[1].trial, plan.actions[1].manifest
     assert first and last and "globalDefault" not in first and last["globalDefault"] is True
     pruned = planned(live, priority_classes={"new": {"value": 1, "globalDefault": True}}, prune=True)
     assert whats(pruned) == [("remove", "PriorityClass old"), ("create", "PriorityClass new")]
@@ -231,17 +235,17 @@ def test_a_class_is_removed_after_its_last_users_get_another() -> None:
 
 
 def test_only_the_owner_of_its_value_shows_who_created_a_class() -> None:
-    assert is_ours(priority_class("a", 1))
-    assert not is_ours(priority_class("a", 1, "daytwo", "Update")), "a manager named daytwo that does not apply"
+    assert CLASS.is_ours(priority_class("a", 1))
+    assert not CLASS.is_ours(priority_class("a", 1, "daytwo", "Update")), "a manager named daytwo that does not apply"
     described = priority_class("a", 1, "helm")
     described["metadata"]["managedFields"].append(entry("daytwo", {"f:value": {}, "f:description": {}}))
-    assert not is_ours(described) and managers(described, "f:value") == ["helm", "daytwo"]
+    assert not CLASS.is_ours(described) and managers(described, "f:value") == ["helm", "daytwo"]
     edited = priority_class("a", 1)
     edited["metadata"]["managedFields"].append(entry("kubectl-edit", {"f:description": {}}, "Update"))
-    assert is_ours(edited)
+    assert CLASS.is_ours(edited)
     stripped = priority_class("a", 1)
     del stripped["metadata"]["managedFields"]
-    assert not is_ours(stripped)
+    assert not CLASS.is_ours(stripped)
 
 
 # ---- workloads
@@ -265,7 +269,8 @@ def test_a_workload_gets_its_class_and_the_plan_says_what_that_does() -> None:
 
 def test_removing_the_class_applies_only_the_identity() -> None:
     _, deployment = web()
-    assert "spec" not in assignment(wanted(workloads="default/deploy/web=high").workloads[0], deployment, None)
+    back = ChangedField(CLASS_OF_PODS, None, "high")
+    assert "spec" not in WORKLOADS["Deployment"].restoring(deployment, [back])[0]
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from roles.engine.object_changes import object_diff, workload_rollout
+from roles.engine.object_changes import ObjectChange, object_diff, workload_rollout
 from roles.engine.transaction.object_record import planned
-from roles.priority_classes.fields import changed
 from roles.priority_classes.plan import plan_classes
 from tests.unit.priority_classes.world import cluster, pod, priority_class, wanted, workload
 
 SECRET = "hunter2-of-the-shop"
+
+
+def fields_of(change: ObjectChange) -> list[dict[str, Any]]:
+    return [{"path": list(one.path), "before": one.before, "after": one.after} for one in change.fields]
 
 
 def _with_secrets() -> dict[str, object]:
@@ -25,7 +29,7 @@ def test_of_a_workload_the_one_field_that_changes_is_kept() -> None:
     live = cluster(priority_class("web", 5), priority_class("old", 4), Deployment=[_with_secrets()])
     plan = plan_classes(wanted(workloads={"shop/deployment/web": "web"}), live)
     (action,) = plan.actions
-    event = planned("r1", 1, action.name, action.what, action.summary, changed(action), {"path": action.path})
+    event = planned("r1", 1, action.name, action.what, action.summary, fields_of(action), {"path": action.path})
     path = ["spec", "template", "spec", "priorityClassName"]
     assert event["fields"] == [{"path": path, "before": "old", "after": "web"}]
     assert SECRET not in json.dumps(event)
@@ -34,26 +38,26 @@ def test_of_a_workload_the_one_field_that_changes_is_kept() -> None:
 
 def test_of_a_class_the_fields_that_change_are_kept() -> None:
     plan = plan_classes(wanted(priority_classes={"web": {"value": 5, "description": "new"}}), cluster(priority_class("web", 5)))
-    assert changed(plan.actions[0]) == [{"path": ["description"], "before": None, "after": "new"}]
+    assert fields_of(plan.actions[0]) == [{"path": ["description"], "before": None, "after": "new"}]
 
 
 def test_of_a_created_or_removed_class_all_fields_are_kept() -> None:
     live = cluster(priority_class("web", 5, description="old", labels={"team": "shop"}))
     (gone,) = plan_classes(wanted(priority_classes={}, prune=True), live).actions
-    fields = {".".join(field["path"]): (field["before"], field["after"]) for field in changed(gone)}
+    fields = {".".join(field["path"]): (field["before"], field["after"]) for field in fields_of(gone)}
     assert fields == {
         "value": (5, None), "preemptionPolicy": ("PreemptLowerPriority", None), "description": ("old", None),
         "metadata.labels.team": ("shop", None),
     }  # fmt: skip
     (replaced,) = plan_classes(wanted(priority_classes={"web": {"value": 6, "description": "old"}}, replace=True), live).actions
-    fields = {".".join(field["path"]): (field["before"], field["after"]) for field in changed(replaced)}
+    fields = {".".join(field["path"]): (field["before"], field["after"]) for field in fields_of(replaced)}
     assert fields["value"] == (5, 6) and fields["description"] == ("old", "old") and fields["metadata.labels.team"] == ("shop", None)
 
 
 def test_a_field_that_looks_like_a_secret_is_masked() -> None:
     desired = wanted(priority_classes={"web": {"value": 5, "annotations": {"api-token": SECRET}}})
     (action,) = plan_classes(desired, cluster(priority_class("web", 5))).actions
-    event = planned("r1", 1, action.name, action.what, action.summary, changed(action), {"path": action.path})
+    event = planned("r1", 1, action.name, action.what, action.summary, fields_of(action), {"path": action.path})
     assert SECRET not in json.dumps(event) and event["fields"][0]["masked"] and "<masked sha256:" in event["fields"][0]["after"]
 
 

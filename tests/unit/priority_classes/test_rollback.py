@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from roles.engine import timeouts
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.object_changes import rolling
+from roles.engine.object_changes import ObjectChange, rolling
 from roles.engine.object_changes.planned import ObjectPlan
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
@@ -24,8 +24,8 @@ from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
-from roles.priority_classes import CAPABILITY, compliance, way_back, write
-from roles.priority_classes.plan import Action, plan_classes
+from roles.priority_classes import CAPABILITY, CLASS
+from roles.priority_classes.plan import plan_classes, plan_undo
 from roles.priority_classes.write import Writer, read_live
 from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server
@@ -40,13 +40,13 @@ _runs = itertools.count(1)
 def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, rolling, write):
+    for module in (locked_run, rolling):
         monkeypatch.setattr(module, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
 
 
-def carry_out(server: Server, plan: ObjectPlan[Action], force: bool = False) -> ObjectsRecord:
+def carry_out(server: Server, plan: ObjectPlan[ObjectChange], force: bool = False) -> ObjectsRecord:
     """Run the plan to its end; returns its record."""
     assert plan.refusals == []
     keeper = cast("Any", Keeper())
@@ -71,15 +71,15 @@ def live(server: Server) -> Any:
     return Session(lambda: server.api).asked(read_live)
 
 
-def back(server: Server, record: ObjectsRecord, *, force: bool = False) -> ObjectPlan[Action]:
-    return way_back.plan_way_back(record, live(server), force=force, rollout_seconds=30)
+def back(server: Server, record: ObjectsRecord, *, force: bool = False) -> ObjectPlan[ObjectChange]:
+    return plan_undo(record, live(server), force=force, rollout_seconds=30)
 
 
 def undone(server: Server, record: ObjectsRecord, *, force: bool = False) -> ObjectsRecord:
     return carry_out(server, back(server, record, force=force), force)
 
 
-def refused(plan: ObjectPlan[Action], *words: str) -> None:
+def refused(plan: ObjectPlan[ObjectChange], *words: str) -> None:
     assert plan.actions == []
     (refusal,) = plan.refusals
     for word in words:
@@ -87,7 +87,7 @@ def refused(plan: ObjectPlan[Action], *words: str) -> None:
 
 
 def says(server: Server, name: str = "web") -> dict[tuple[str, ...], Any]:
-    return compliance.values(server.objects.get(f"{CLASSES}/{name}"))
+    return CLASS.values(server.objects.get(f"{CLASSES}/{name}"))
 
 
 # ---- classes
@@ -150,7 +150,7 @@ def test_a_removed_class_that_others_have_recreated() -> None:
     server.put(PATH, priority_class("web", 6, "argocd"))
     refused(back(server, record, force=True), "foreign", "someone else has created another one since")
     server.put(PATH, priority_class("web", 5, "argocd"))
-    assert back(server, record).unchanged == [("PriorityClass web", "already has the values from before that run")]
+    assert back(server, record).unchanged == [("PriorityClass web", "exists again, as before that run")]
 
 
 def test_a_replaced_class_is_replaced_again() -> None:
@@ -263,7 +263,7 @@ def test_a_field_that_others_own_too_cannot_be_removed() -> None:
     server.put(WEB, server.objects[WEB])
     record = assigned(server)
     server.objects[WEB]["metadata"]["managedFields"].append(owner("helm"))
-    refused(back(server, record), "the field is also owned by helm (Update), so daytwo cannot remove it")
+    refused(back(server, record), "priorityClassName is also owned by helm (Update), so it stays if daytwo omits it")
 
 
 # ---- outcomes in the undone run
