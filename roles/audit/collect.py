@@ -20,7 +20,7 @@ from roles.engine.disruption import budget_states, cluster_time, lint, read_lint
 from roles.engine.findings import Finding
 from roles.engine.node import ObservationError, look
 from roles.engine.outage import read_places, with_places
-from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, identified
 from roles.engine.starting import Cause, Obstacle
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
@@ -54,22 +54,15 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
             views[remote.name] = one
             found.desired[remote.name] = _desired(remote)
     cluster = cluster.kept()
-    made, not_theirs = _with_versions(fleet, cluster, views)
+    looked = [ObservedNode(remote, its.seen, its.kubelet, its.components) for remote in fleet.targets if (its := views.get(remote.name))]
+    known, not_theirs = identified(cluster, looked, fleet.each, fleet.inventory)
     claiming = {one.host for one in foreign}
+    made = (view(known[host], one.groups) for host, one in views.items())
     found.views += [one.as_worker() if one.host in claiming else one for one in made]
     found.findings += trust.identities([*foreign, *not_theirs.values()])
     _ask(fleet, cluster, found, with_order, not_theirs)
     _certificates(fleet, found)
     return found
-
-
-def _with_versions(fleet: Fleet, cluster: Cluster, views: Mapping[str, View]) -> tuple[list[View], dict[str, Refusal]]:
-    """The views with the versions of the processes, which decide what fields and flags mean; the hosts that are not the Node that they
-    name."""
-    looked = [ObservedNode(remote, one.seen, one.kubelet, one.components) for remote in fleet.targets if (one := views.get(remote.name))]
-    known = with_versions(cluster, looked, fleet.each)
-    not_theirs = not_their_node(looked, fleet.inventory, cluster.last_nodes())
-    return [view(known[host], one.groups) for host, one in views.items()], not_theirs
 
 
 def _groups(remote: Remote) -> list[str]:

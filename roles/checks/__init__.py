@@ -18,7 +18,7 @@ from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.inputs import Declared, desired_state
 from roles.engine.node import FilesWanted
-from roles.engine.proof import Cluster, NoApi, ObservedNode, not_their_node, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, identified
 from roles.engine.rollout import deploying, no_such_host, same, table
 from roles.engine.transaction import Refusal
 
@@ -135,29 +135,19 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach, wanted: Fi
         if (observed := seen[remote.name].seen) is not None:
             cluster.add(remote, observed, dict(seen[remote.name].components))
     cluster = cluster.kept()
-    seen, not_theirs = _with_versions(remotes, seen, cluster, each)
+    own = [(remote, seen[remote.name]) for remote in remotes]
+    looked = [ObservedNode(remote, one.seen, one.kubelet, one.components) for remote, one in own if one.seen and one.kubelet]
+    known, not_theirs = identified(cluster, looked, each, remotes)
+    seen = {host: replace(found, **evidence.parts(known[host])) if host in known else found for host, found in seen.items()}
     no_api = ""
     try:
         cluster.api()
     except (NoApi, RemoteError) as error:
         no_api = str(error)
+    strangers = {host: refusal.text for host, refusal in not_theirs.items()}
     names = [remote.name for remote in remotes]
-    asked = bridge.at_once([partial(evidence.with_api, seen[name], cluster, no_api or not_theirs.get(name, "")) for name in names])
+    asked = bridge.at_once([partial(evidence.with_api, seen[name], cluster, no_api or strangers.get(name, "")) for name in names])
     return Gathered(bridge.whole(dict(zip(names, asked, strict=True))), cluster, no_api)
-
-
-def _with_versions(
-    remotes: Sequence[Remote], seen: Mapping[str, Evidence], cluster: Cluster, each: OnEach
-) -> tuple[dict[str, Evidence], dict[str, str]]:
-    """The evidence with the versions of the processes; why a host is not the Node that it names."""
-    looked = [
-        ObservedNode(remote, found.seen, found.kubelet, found.components)
-        for remote in remotes
-        if (found := seen[remote.name]).seen is not None and found.kubelet is not None
-    ]
-    known = with_versions(cluster, looked, each)
-    made = {host: replace(found, **evidence.parts(known[host])) if host in known else found for host, found in seen.items()}
-    return made, {host: refusal.text for host, refusal in not_their_node(looked, remotes, cluster.last_nodes()).items()}
 
 
 def _rows(results: Sequence[Result]) -> list[list[str]]:

@@ -15,7 +15,7 @@ from roles.engine.kubelet import Kubelet
 from roles.engine.kubelet.values import shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
-from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, not_their_node, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, identified
 from roles.engine.proof.effective import unmet_gates
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
@@ -86,12 +86,12 @@ def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> dict[
     """Fill in the versions of the processes. Returns the hosts that are not the Node that they name."""
     remotes = {remote.name: remote for remote in fleet.targets}
     looked = [ObservedNode(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
-    known = with_versions(cluster, looked, fleet.each)
+    known, not_theirs = identified(cluster, looked, fleet.each, fleet.inventory)
     for node in nodes:
         node.seen = known[node.seen.host]
         node.kubelet = kubelet.find(node.seen)
         node.components = control_plane.look(node.kubelet).components
-    return not_their_node(looked, fleet.inventory, cluster.last_nodes())
+    return not_theirs
 
 
 def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode]) -> list[str]:

@@ -6,8 +6,8 @@ from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.identity import claimed_names
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.signs import Found, Sign
-from roles.engine.proof.survey import Survey, SurveyedNode, claims, not_their_node, refuse_claim, survey
-from roles.engine.proof.versions import ObservedNode, with_versions
+from roles.engine.proof.survey import Survey, SurveyedNode, claims, identified, not_their_node, refuse_claim, survey
+from roles.engine.proof.versions import ObservedNode
 
 __all__ = [
     "API_WAIT_SECONDS",
@@ -25,11 +25,11 @@ __all__ = [
     "claimed_names",
     "claims",
     "effective",
+    "identified",
     "look_at",
     "not_their_node",
     "presented",
     "refuse_claim",
     "skew",
     "survey",
-    "with_versions",
 ]

@@ -13,7 +13,7 @@ from roles.engine.kubelet import Kubelet
 from roles.engine.node import FilesWanted, Observation, look
 from roles.engine.proof.cluster import Cluster
 from roles.engine.proof.identity import claimed_names, other_machine
-from roles.engine.proof.versions import ObservedNode, with_versions
+from roles.engine.proof.versions import AskEach, ObservedNode, with_versions
 from roles.engine.transaction import Refusal, in_flight
 
 
@@ -89,8 +89,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
             if not isinstance(observation, Exception):
                 found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
     found.reading = found.cluster.kept()
-    known = with_versions(found.reading, looked, fleet.each)
-    not_theirs = not_their_node(looked, fleet.inventory, found.reading.last_nodes())
+    known, not_theirs = identified(found.reading, looked, fleet.each, fleet.inventory)
     for one in looked:
         if (stranger := not_theirs.get(one.remote.name)) is not None:
             found.refuse(one.remote, stranger, fleet)
@@ -121,6 +120,15 @@ def claims(remote: Remote, components: Mapping[str, Component]) -> list[Refusal]
     except Refusal as refusal:
         return [refusal]
     return []
+
+
+def identified(
+    cluster: Cluster, looked: Sequence[ObservedNode], each: AskEach, inventory: Iterable[Remote]
+) -> tuple[dict[str, Observation], dict[str, Refusal]]:
+    """The observations with the versions of their processes, which decide what fields and flags mean; and the hosts that are not the Node
+    that they name."""
+    known = with_versions(cluster, looked, each)
+    return known, not_their_node(looked, inventory, cluster.last_nodes())
 
 
 def not_their_node(
