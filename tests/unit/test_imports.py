@@ -61,3 +61,17 @@ def test_an_import_past_a_face_is_found(tmp_path: Path) -> None:
         command, check=False, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, [line for line in done.stdout.splitlines() if "->" in line]) == (1, ["house.role -> house.room.private_one"])
+
+
+_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def test_no_comprehension_gives_a_parameter_another_value() -> None:
+    """`:=` in a comprehension is of the function around it: `if (run := ...)` once took the run's name from what came after it."""
+    found = []
+    for path in sorted((ROOT / "roles").glob("**/*.py")):
+        for function in (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)):
+            own = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+            named = (one for each in ast.walk(function) if isinstance(each, _COMPREHENSIONS) for one in ast.walk(each))
+            found += [f"{path}:{one.lineno}" for one in named if isinstance(one, ast.NamedExpr) and one.target.id in own]
+    assert found == []

@@ -195,7 +195,8 @@ class Tunnel:
                 self._host,
                 path,
                 f"the certificate at {self._where} is not valid for {self._name!r} by {self._peer.authority} ({error.verify_message})",
-                tls_way_out(error.verify_message) or self._peer.tls_way_out,
+                # The words about kubeconfigs are of an API server alone.
+                (self._peer.authority == _APISERVER.authority and tls_way_out(error.verify_message)) or self._peer.tls_way_out,
             )
             refused.verify_message = error.verify_message
             raise refused from error

@@ -64,8 +64,9 @@ def plan_drains(
     hosts = {plan.kubelet.node_name: plan.host for plan in plans}
     fates = fates_of(found.reading) if asked.allowed else {}
     known = {name: fates[name] for name in (*hosts, *fates) if name in fates}
-    changed = {name: run for name, fate in known.items() if (run := cordoned_for_change(fate)) and (name in hosts or run in runs)}
-    left = {hosts.get(name, name): (name, run) for name, run in changed.items()}
+    cordoned = {name: cordoned_for_change(fate) for name, fate in known.items()}
+    changed = {name: by for name, by in cordoned.items() if by and (name in hosts or by in runs)}
+    left = {hosts.get(name, name): (name, by) for name, by in changed.items()}
     wanted = {one.host: one for one in _wanted(plans, asked)}
     if not wanted and not left:
         return [], []
