@@ -262,7 +262,7 @@ def test_each_answer_of_the_eviction_api(lab: Lab, session: Session) -> None:
     # A StatefulSet's pod that came back under its name is another pod, and is not touched.
     mover = Evictor(session, DrainConsents(seconds=60), ["w1"])
     owner = get(lab, "statefulset", "db", "-n", NAMESPACE)
-    database = PodWorkload("StatefulSet", NAMESPACE, "db", uid(owner), 1, 1, True, owner)
+    database = PodWorkload("StatefulSet", NAMESPACE, "db", uid(owner), 1, owner, 1, True)
     assert "another pod has its name, and is not touched" in mover.move(PodFate(other, "w1", "evicted", "", workload=database), context())
     assert uid(pods(lab)["db-0"]) == uid(named["db"]) and "deletionTimestamp" not in pods(lab)["db-0"]["metadata"]
     assert "gone already" in mover.move(PodFate(gone, "w1", "evicted", ""), context())

@@ -41,14 +41,14 @@ class Scale:
 
 @dataclass(frozen=True)
 class Controller:
-    """What scales a pod: the Deployment, or another owner with a scale. `replicas`: the wanted number of pods. `found`: the object, None
+    """What scales a pod: the Deployment, or another owner with a scale. `replicas`: the desired number of pods. `found`: the object, None
     if only its scale is known."""
 
     kind: str
     namespace: str
     name: str
     uid: str
-    replicas: int
+    replicas: int = 0
     found: Object | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -19,15 +19,15 @@ def single_replicas(pods: Sequence[PodFate]) -> list[str]:
         f"{one.workload} has one replica: it is away from the end of {one.name} until its new pod is Ready"
         + ("" if one.workload.kind != "Deployment" else " (--data surge=true: a second pod first)")
         for one in pods
-        if one.fate in ("evicted", "deleted") and one.workload is not None and one.workload.counted and one.workload.wanted == 1
+        if one.fate in ("evicted", "deleted") and one.workload is not None and one.workload.counted and one.workload.replicas == 1
     ]
     by_workload: dict[str, list[PodFate]] = {}
     for one in pods:
-        if one.leaves and one.workload is not None and one.workload.counted and one.workload.wanted > 1:
+        if one.leaves and one.workload is not None and one.workload.counted and one.workload.replicas > 1:
             by_workload.setdefault(one.workload.uid, []).append(one)
     for group in by_workload.values():
         workload = group[0].workload
-        if workload is not None and len(group) >= workload.wanted and not any(one.budgets for one in group):
+        if workload is not None and len(group) >= workload.replicas and not any(one.budgets for one in group):
             found.append(f"all {len(group)} pods of {workload} are on these nodes, and no budget limits their eviction")
     return list(dict.fromkeys(found))
 
@@ -56,7 +56,7 @@ def webhook_problems(pods: Sequence[PodFate], live: DisruptionObjects) -> tuple[
 
 
 def _alone(one: PodFate) -> bool:
-    return one.workload is None or one.workload.wanted <= 1
+    return one.workload is None or one.workload.replicas <= 1
 
 
 def nodes_problem(nodes: Collection[Object], names: Collection[str], homeless: Sequence[PodFate] = ()) -> list[str]:

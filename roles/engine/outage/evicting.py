@@ -224,5 +224,5 @@ class Evictor:
         assert workload is not None  # without one there is nothing to wait for
         owners = self.look.controllers(workload, 0)
         new = [pod for pod in pods if controller(pod) in owners and not is_ending(pod)]
-        why = [*filter(None, [self._waits(one, pods, 0)]), *workload_rollout.complaints(workload.item or {}, new)]
+        why = [*filter(None, [self._waits(one, pods, 0)]), *workload_rollout.complaints(workload.found or {}, new)]
         return "; ".join([f"gone, but {workload} does not have its pods Ready again after {deadline.passed:.0f} s", *why])

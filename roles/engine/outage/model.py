@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
+from roles.engine.disruption import Controller
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.outage.mark import Mark
 from roles.engine.placement import PodVolume
@@ -41,26 +42,16 @@ class DrainConsents:
 
 
 @dataclass(frozen=True)
-class PodWorkload:
-    """What recreates a pod: the end of its chain of controllers. `wanted`: the number of pods that it should have; `ready`: how many of
-    its pods were Ready when this was read. `counted`: daytwo knows how to wait for its pods. `item`: the object, None for a kind that
-    daytwo does not read."""
+class PodWorkload(Controller):
+    """What recreates a pod: the end of its chain of controllers. `found`: the object, None for a kind that daytwo does not read; `ready`:
+    how many of its pods were Ready when this was read; `counted`: daytwo knows how to wait for its pods."""
 
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    wanted: int = 0
     ready: int = 0
     counted: bool = False
-    item: Object | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.key}"
 
 
 @dataclass(frozen=True)

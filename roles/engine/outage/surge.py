@@ -53,8 +53,8 @@ def find_surges(doomed: Sequence[Object], workloads: Workloads, consents: DrainC
         if workload is None or not is_alive(pod):
             continue
         seen[workload.key] = seen.get(workload.key, "") or workload.kind
-        claim = doubt(workload.item, workloads.live.of(SURGES)) if workload.kind == "Deployment" and workload.item is not None else ""
-        started, asked = claim == "" and workload.wanted == 2, _asked(workload, consents.surge)
+        claim = doubt(workload.found, workloads.live.of(SURGES)) if workload.kind == "Deployment" and workload.found is not None else ""
+        started, asked = claim == "" and workload.replicas == 2, _asked(workload, consents.surge)
         if claim:
             ignored[str(workload)] = claim
         if not started and not asked:
@@ -132,20 +132,20 @@ def _sets(event: Mapping[str, Any], mark: str) -> bool:
 def _asked(workload: PodWorkload, surge: bool | tuple[str, ...]) -> bool:
     if isinstance(surge, tuple):
         return workload.key in surge
-    return surge and workload.kind == "Deployment" and workload.wanted == 1
+    return surge and workload.kind == "Deployment" and workload.replicas == 1
 
 
 def why_not(pod: Object, workload: PodWorkload, workloads: Workloads, *, started: bool) -> str | None:
     """Why a pod cannot have a second one beside it; None if it can. `started`: an interrupted run has begun this."""
-    item = workload.item
+    item = workload.found
     if workload.kind != "Deployment" or item is None:
         return f"it is a {workload.kind}, and only a Deployment can have one pod more for a moment"
     spec: Mapping[str, Any] = item.get("spec") or {}
-    if workload.wanted != (2 if started else 1):
-        return f"it has {workload.wanted} replicas, not 1; its pods are evicted one after the other"
+    if workload.replicas != (2 if started else 1):
+        return f"it has {workload.replicas} replicas, not 1; its pods are evicted one after the other"
     if (spec.get("strategy") or {}).get("type") == "Recreate":
         return "its strategy is Recreate: its pods must not run beside each other"
-    if (scaler := autoscaler(workloads.live, workload.namespace, workload.kind, workload.name)) is not None:
+    if (scaler := autoscaler(workloads.live, *workload.place)) is not None:
         return f"HorizontalPodAutoscaler {scaler.name} sets its replicas; raise its minReplicas for the time of the drain"
     storage = Storage(workloads.live.of)
     if claims := [volume.key.rpartition("/")[2] for volume in storage.volumes(pod) if not volume.allows_second]:

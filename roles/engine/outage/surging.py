@@ -90,12 +90,12 @@ class Surger:
     def replace(self, one: PodFate, context: StepContext) -> str:
         """A second pod, Ready elsewhere; then the old number again, which removes the doomed one. Raises NotDone, ApiFailure."""
         workload = one.workload
-        assert workload is not None and workload.item is not None  # find_surges chooses only such pods
+        assert workload is not None and workload.found is not None  # find_surges chooses only such pods
         there = self._evictor.session.fetch(workload_path(workload))
         if there is None or uid(there) != workload.uid:
             raise NotDone(f"{workload} was deleted since the plan; run this again")
-        if (has := surge_fields(there)[REPLICAS]) not in (1, workload.wanted):
-            raise NotDone(f"{workload} has {has} replicas by now, and had {workload.wanted}: left as it is; run this again")
+        if (has := surge_fields(there)[REPLICAS]) not in (1, workload.replicas):
+            raise NotDone(f"{workload} has {has} replicas by now, and had {workload.replicas}: left as it is; run this again")
         grow = field_changes(surge_fields(there), {REPLICAS: 2, MARK: self._run})
         begin_move(context, [{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
         deadline = Deadline(self._consents.seconds, as_given=True)

@@ -43,7 +43,7 @@ def in_order(pods: Iterable[PodFate]) -> list[PodFate]:
     """By rank; then the cheapest to move first: pods that do not serve, workloads with several pods, short grace periods."""
 
     def cost(one: PodFate) -> tuple[object, ...]:
-        single = one.workload is not None and one.workload.wanted == 1
+        single = one.workload is not None and one.workload.replicas == 1
         return (*rank(one), is_ready(one.pod), single, workload_rollout.grace(one.pod), one.name, one.uid)
 
     return sorted(pods, key=cost)

@@ -51,9 +51,8 @@ class Workloads:
         above = owner_ref(item)
         kind, top = (above.kind, found) if above is not None and (found := self.live.meant(above)) is not None else (ref.kind, item)
         counted = kind in COUNTED
-        return PodWorkload(
-            kind, *namespace_and_name(top), uid(top), replicas(kind, top) if counted else 0, self._ready.get(uid(top), 0), counted, top
-        )
+        number, ready = replicas(kind, top) if counted else 0, self._ready.get(uid(top), 0)
+        return PodWorkload(kind, *namespace_and_name(top), uid(top), number, top, ready, counted)
 
 
 def ready_elsewhere(pods: Iterable[Object], of: Collection[str], nodes: Collection[str], gone: Collection[str] = ()) -> int:
@@ -69,10 +68,10 @@ def own_limit(workload: PodWorkload) -> int:
     A Deployment's maxUnavailable is rounded down (pkg/controller/deployment/util: MaxUnavailable), here to at least one.
     """
     most = 1
-    if workload.kind == "Deployment" and workload.item is not None:
-        strategy: Mapping[str, Any] = (workload.item.get("spec") or {}).get("strategy") or {}
+    if workload.kind == "Deployment" and workload.found is not None:
+        strategy: Mapping[str, Any] = (workload.found.get("spec") or {}).get("strategy") or {}
         if strategy.get("type") != "Recreate":
-            most = scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", "25%"), workload.wanted, up=False, otherwise=1)
+            most = scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", "25%"), workload.replicas, up=False, otherwise=1)
     elif workload.kind in ("ReplicaSet", "ReplicationController"):
-        most = workload.wanted // 4
-    return max(1, min(most, workload.wanted - 1))
+        most = workload.replicas // 4
+    return max(1, min(most, workload.replicas - 1))

@@ -69,7 +69,7 @@ AS_BEFORE = (1, "", "")
 
 def surge(api: ClusterApi, wanted: int = 1) -> str:
     top, _, old = deployment(1, 1)
-    workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], wanted, 1, True, api.one("Deployment", "web"))
+    workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], wanted, api.one("Deployment", "web"), 1, True)
     consents = DrainConsents(seconds=0, surge=True)
     surger = Surger(Evictor(api.session, consents, ["w1"]), consents, RUN)
     return surger.replace(
