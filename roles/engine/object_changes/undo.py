@@ -52,6 +52,8 @@ def undone(one: ChangedObject, kinds: Collection[Kind], live: Mapping[str, Objec
     said = zip(("kind", "namespace", "name"), (kind and kind.name, *place), strict=True)
     if kind is None or any(one.about.get(key, part) != part for key, part in said):
         raise NotUndone("the record names another path than its kind and name; undo it by hand")
+    if other := [field.path for field in one.fields if not kind.writable.has_field(field.path)]:
+        raise NotUndone(f"the record has {'.'.join(other[0]) or 'a field'}, which daytwo does not set there; undo it by hand")
     found, before = live.get(one.path), {field.path: field.before for field in one.fields}
     make = partial(ObjectChange, kind, namespace=place[0], own_name=place[1], before=found)
     if found is None:
