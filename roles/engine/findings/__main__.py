@@ -12,9 +12,9 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 #: The module and the name of the rules of each page, or of what they mean by name; and the head of their table.
 PAGES = {
     "audit.md": ("roles.audit.rules", "AuditRule", "kind | what it is"),
-    "autoscaling.md": ("roles.engine.autoscaling", "ScalingRule", "rule | what it is | what to do"),
+    "autoscaling.md": ("roles.engine.autoscaling.rules", "ScalingRule", "rule | what it is | what to do"),
     "checks.md": ("roles.checks.judge", "MEANINGS", "check | what a pass means"),
-    "disruption.md": ("roles.engine.disruption", "DisruptionRule", "rule | what it is | what to do"),
+    "disruption.md": ("roles.engine.disruption.rules", "DisruptionRule", "rule | what it is | what to do"),
 }
 
 
