@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from roles.audit.model import SourcedSetting
 from roles.audit.rules import AuditRule
 from roles.audit.strays import first_entry
-from roles.audit.view import View
+from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags, manifest, unit
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.kubelet import Kubelet
-from roles.engine.kubelet.pending import pending_arguments, pending_sentences, younger_files
+from roles.engine.kubelet.pending import Pending, pending_arguments, pending_settings, younger_files
 from roles.engine.node import Process
 from roles.engine.transaction import in_flight
 
@@ -93,7 +93,7 @@ def _kubelet(view: View) -> Iterator[Finding]:
         differences.append(AuditRule.STALE.found(Place(view.host, "kubelet", file=found.process.binary, value=value), rule, way_out))
     if view.configuration is not None and view.known_minor is not None:
         try:
-            differences += _settings(view, found, pending_sentences(found, view.configuration))
+            differences += _settings(view, found, pending_settings(found, view.configuration))
         except FormatError as error:
             rule = f"the values in the kubelet's files are not known: {error}"
             differences.append(AuditRule.STALE.found(Place(view.host, "kubelet"), rule, "fix the files"))
@@ -115,15 +115,14 @@ def _arguments(view: View, found: Kubelet) -> Iterator[Finding]:
         yield AuditRule.STALE.found(Place(view.host, "kubelet", one.name or None, path, line, value), rule, way_out)
 
 
-def _settings(view: View, found: Kubelet, differences: Sequence[str]) -> Iterator[Finding]:
-    for sentence in differences:
-        name = sentence.partition(" ")[0]
-        if name == "featureGates" and view.running.get("kubelet"):
+def _settings(view: View, found: Kubelet, differences: Sequence[Pending]) -> Iterator[Finding]:
+    for one in differences:
+        if one.name == GATES and view.running.get("kubelet"):
             continue  # _gates() reports each gate
-        place = view.setting(name)
-        where = view.at("kubelet", name, place, f"{place.name}: {place.value}" if place else None, found.config_path)
+        place = view.setting(one.name)
+        where = view.at("kubelet", one.name, place, f"{place.name}: {place.value}" if place else None, found.config_path)
         way_out = "restart the kubelet if the file is right; otherwise restore the file"
-        yield AuditRule.STALE.found(where, f"the kubelet has not applied its files: {sentence}", way_out)
+        yield AuditRule.STALE.found(where, f"the kubelet has not applied its files: {one}", way_out)
 
 
 def _younger(view: View) -> Iterator[Finding]:

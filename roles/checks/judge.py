@@ -21,7 +21,7 @@ from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
 from roles.engine.kube import Object, condition
-from roles.engine.kubelet.pending import pending_arguments, pending_sentences, younger_files
+from roles.engine.kubelet.pending import pending_arguments, pending_settings, younger_files
 from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, in_flight
 
@@ -181,7 +181,7 @@ def _configuration(found: Evidence, _: NodeDesired) -> Result:
         newer = younger_files(kubelet)
         problems = [f"{path} was changed after the kubelet started; the kubelet reads it only at its start" for path in newer]
         return _verdict(problems, f"no configuration file is newer than the process (/configz: {found.configuration})")
-    return _verdict(pending_sentences(kubelet, found.configuration), "/configz matches its files")
+    return _verdict(map(str, pending_settings(kubelet, found.configuration)), "/configz matches its files")
 
 
 def _ready(found: Evidence, _: NodeDesired) -> Result:

@@ -85,11 +85,6 @@ def pending_settings(kubelet: Kubelet, running: Mapping[str, Any]) -> list[Pendi
     return found
 
 
-def pending_sentences(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
-    """The same, as sentences."""
-    return [str(one) for one in pending_settings(kubelet, running)]
-
-
 def with_own_reservations(kubelet: Kubelet, running: Mapping[str, Any]) -> dict[str, Any]:
     """/configz with the reservations of cpu that its sources have, where reservedSystemCPUs has replaced them."""
     found = dict(running)

@@ -67,7 +67,7 @@ def younger(found: Kubelet) -> Kubelet:
     ],
 )
 def test_what_a_restart_brings(main: str, extra: str, told: str | None) -> None:
-    found = pending.pending_sentences(kubelet(main, extra=extra), RUNNING)
+    found = [*map(str, pending.pending_settings(kubelet(main, extra=extra), RUNNING))]
     assert (not found) if told is None else (len(found) == 1 and found[0].startswith(told)), found
     assert "abc" not in str(found)
 
@@ -88,7 +88,7 @@ def test_what_was_taken_out_of_a_file_is_found_where_the_file_is_younger_than_th
     """A kubelet fills in what a file leaves out: only a file that it cannot have read tells that something is gone."""
     found = kubelet("clusterDNS: [10.0.0.10]\n")
     running = {**RUNNING, "maxPods": 200, "systemReserved": {"cpu": "1"}, "podsPerCore": 5, "protectKernelDefaults": True}
-    assert pending.pending_sentences(found, running) == []
+    assert pending.pending_settings(found, running) == []
     names = {one.name for one in pending.pending_settings(younger(found), running)}
     assert names == {*("evictionHard", "featureGates", "maxPods", "podPidsLimit", "systemReserved", "podsPerCore", "protectKernelDefaults")}
     gone = next(one for one in pending.pending_settings(younger(found), running) if one.name == "maxPods")
@@ -106,7 +106,7 @@ def test_defaults_are_nothing_that_a_restart_brings() -> None:
             for part in parts:
                 parent = parent.setdefault(part, {})
             parent[last] = known.default
-    assert pending.pending_sentences(found, {**running, "staticPodPath": "/etc/kubernetes/manifests"}) == []
+    assert pending.pending_settings(found, {**running, "staticPodPath": "/etc/kubernetes/manifests"}) == []
 
 
 def test_a_default_that_hangs_on_another_field_is_not_reckoned() -> None:
@@ -149,10 +149,10 @@ def test_thresholds_of_the_file_drop_the_defaults_it_leaves_out(main: str, merge
 def test_a_driver_that_somebody_has_written_by_hand_is_compared() -> None:
     """The container runtime may have set another one than the file: only a younger file, or a kubelet before 1.35, tells that it is new."""
     found = kubelet("cgroupDriver: systemd\n")
-    (text,) = pending.pending_sentences(younger(found), {"cgroupDriver": "cgroupfs"})
+    (text,) = map(str, pending.pending_settings(younger(found), {"cgroupDriver": "cgroupfs"}))
     assert text == "cgroupDriver is systemd in its files, but the kubelet runs with cgroupfs"
-    assert pending.pending_sentences(found, {"cgroupDriver": "cgroupfs"}) == []
-    assert pending.pending_sentences(younger(kubelet()), {"cgroupDriver": "systemd"}) == []
+    assert pending.pending_settings(found, {"cgroupDriver": "cgroupfs"}) == []
+    assert pending.pending_settings(younger(kubelet()), {"cgroupDriver": "systemd"}) == []
     older = find(found.seen.with_versions({found.process.pid: "v1.34.2"}))
     assert [one.name for one in pending.pending_settings(older, {"cgroupDriver": "cgroupfs"})] == ["cgroupDriver"]
 
