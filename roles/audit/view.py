@@ -156,7 +156,7 @@ def view(seen: Observation, groups: Sequence[str] = ()) -> View:
     try:
         found = kubelet.find(seen, to_change=False)
     except Refusal as refusal:
-        unsupported = refusal.message.startswith("unsupported kind of node")
+        unsupported = isinstance(refusal, kubelet.UnsupportedNode)
         return replace(made, kind="unsupported" if unsupported else "unreadable", why=refusal.text)
     listed = tuple(_manifests(found))
     made = replace(made, kind=found.style, kubelet=found, manifests=listed, components=_components(found, listed))

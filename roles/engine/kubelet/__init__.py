@@ -16,7 +16,7 @@ from roles.engine.kubelet import (
     values,
 )
 from roles.engine.kubelet.cgroups import container_of
-from roles.engine.kubelet.facts import Kubelet, find, wanted
+from roles.engine.kubelet.facts import Kubelet, UnsupportedNode, find, wanted
 from roles.engine.kubelet.idle import idle
 from roles.engine.kubelet.settings import as_value
 from roles.engine.kubelet.shape import SHAPE
@@ -26,6 +26,7 @@ __all__ = [
     "SHAPE",
     "Kubelet",
     "KubeletState",
+    "UnsupportedNode",
     "allocatable",
     "as_value",
     "ask",

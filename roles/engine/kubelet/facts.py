@@ -157,6 +157,13 @@ def _static_pod_path(config: bytes | None) -> str | None:
     return str(found) if found else None
 
 
+class UnsupportedNode(Refusal):
+    """daytwo does not change this kind of node."""
+
+    def __init__(self, host: str, why: str, way_out: str) -> None:
+        super().__init__(host, f"unsupported kind of node: {why}", way_out)
+
+
 def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
     """The node's kubelet. Raises Refusal if daytwo does not change this kind of node, or cannot read it.
 
@@ -169,7 +176,7 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
     for name, reason in _UNSUPPORTED.items():
         # Only processes of the node itself: a pod may have processes of any name.
         if any(process.name.partition("-")[0] == name for process in seen.processes):
-            raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}", "change its configuration there")
+            raise UnsupportedNode(host, f"a process {name} runs here. {reason}", "change its configuration there")
     missing = {"flock", "systemctl", "systemd-run", "base64", "sha256sum", "stat", "sync", "nsenter"} - seen.tools
     if missing and to_change:
         raise Refusal(host, f"the node lacks {', '.join(sorted(missing))}", "install coreutils, util-linux and systemd")
@@ -199,9 +206,9 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
 def _refuse_none(seen: Observation) -> NoReturn:
     """Raises the Refusal that says why no process is the node's kubelet."""
     if seen.named("kubelet") or any((other.name, other.why) == ("kubelet", "unit") for other in seen.others):
-        raise Refusal(
+        raise UnsupportedNode(
             seen.host,
-            "unsupported kind of node: the kubelet is not the main process of a systemd service",
+            "the kubelet is not the main process of a systemd service",
             "let a service start it itself (ExecStart=/usr/bin/kubelet ...), and restart that service",
         )
     others = [str(other) for other in seen.others if other.name == "kubelet"]
