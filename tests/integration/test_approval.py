@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from roles.engine.api import Conflict
-from roles.engine.certificates import SubjectNames, is_issued_by, parse_certificates
+from roles.engine.certificates import is_issued_by, parse_certificates
 from roles.engine.certificates.approval import ExpectedNames
+from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.object_changes import NotDone
 from roles.kubelet_certificates import approve
 from roles.kubelet_certificates.facts import REQUESTS, Presented

@@ -22,7 +22,8 @@ from roles.autoscalers.plan import planned, with_result
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine.api import errors
 from roles.engine.api.client import Base
-from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, leader, read_autoscalers, read_lease
+from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, read_autoscalers
+from roles.engine.autoscaling.controller import leader, read_lease
 from roles.engine.object_changes import ObjectChange, ObjectPlan, Session, Undone, undo_plan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context

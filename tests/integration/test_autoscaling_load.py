@@ -21,7 +21,9 @@ from typing import Any, ClassVar
 import pytest
 
 from roles.engine.api import errors
-from roles.engine.autoscaling import Decision, JudgedAutoscaler, ScalingController, judge, leader, read_autoscalers, read_lease
+from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, read_autoscalers
+from roles.engine.autoscaling.controller import leader, read_lease
+from roles.engine.autoscaling.decide import Decision
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
 from tests.integration.operator import wait_for
 from tests.integration.shadow import Shadow, shadow

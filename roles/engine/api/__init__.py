@@ -2,7 +2,6 @@
 
 from roles.engine.api.client import TIMEOUT, Api, RunCommand
 from roles.engine.api.errors import (
-    TLS,
     ApiConnectionLost,
     ApiError,
     ApiFailure,
@@ -15,19 +14,15 @@ from roles.engine.api.errors import (
     KubeconfigError,
     KubeletDistrusted,
     NotFound,
-    Owner,
-    Timeout,
     Unauthorized,
-    Unreachable,
     Unusable,
 )
 from roles.engine.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Members, etcd_access
 from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig
 from roles.engine.api.kubectl import KubectlApi
-from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
+from roles.engine.api.metrics import GateMetric
 from roles.engine.api.read import (
     ContainerStatus,
-    NodeLease,
     NodeUsage,
     PodStatus,
     ProcessMetrics,
@@ -43,12 +38,11 @@ from roles.engine.api.read import (
     node_with_pods,
 )
 from roles.engine.api.served import Served, presented, served
-from roles.engine.api.speakers import RbacRefusal, Speaker
+from roles.engine.api.speakers import Speaker
 from roles.engine.api.tunnel import TunnelApi
 
 __all__ = [
     "TIMEOUT",
-    "TLS",
     "Api",
     "ApiConnectionLost",
     "ApiError",
@@ -69,21 +63,15 @@ __all__ = [
     "KubectlApi",
     "KubeletDistrusted",
     "Members",
-    "MetricsError",
-    "NodeLease",
     "NodeUsage",
     "NotFound",
-    "Owner",
     "PodStatus",
     "ProcessMetrics",
-    "RbacRefusal",
     "RunCommand",
     "Served",
     "Speaker",
-    "Timeout",
     "TunnelApi",
     "Unauthorized",
-    "Unreachable",
     "Unusable",
     "component_metrics",
     "etcd_access",
@@ -96,10 +84,7 @@ __all__ = [
     "node_pods",
     "node_usage",
     "node_with_pods",
-    "parse_feature_gates",
     "parse_kubeconfig",
-    "parse_start_time",
-    "parse_version",
     "presented",
     "served",
 ]

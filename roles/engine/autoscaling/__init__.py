@@ -1,134 +1,51 @@
 """Autoscalers: what kube-controller-manager does with each HorizontalPodAutoscaler now, computed from what it reads, and what is wrong."""
 
-from roles.engine.autoscaling.calculator import Groups, MetricResult
-from roles.engine.autoscaling.controller import LEASE, Leadership, leader, read_controller, read_lease, see_leader, tuned
+from roles.engine.autoscaling.calculator import MetricResult
+from roles.engine.autoscaling.controller import Leadership, see_leader
 from roles.engine.autoscaling.created import RangeRule, as_created, range_rules
-from roles.engine.autoscaling.decide import ABOVE_MAXIMUM, BELOW_MINIMUM, Decision, ScalingScene, decide, next_history, shared
-from roles.engine.autoscaling.judge import JudgedAutoscaler, TurningPoints, judge, turns
-from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit
+from roles.engine.autoscaling.judge import JudgedAutoscaler, judge, turns
 from roles.engine.autoscaling.look import AutoscalerLook, any_autoscaler, look_at, managers_of, see_controller
-from roles.engine.autoscaling.model import (
-    HPA,
-    Autoscaler,
-    AutoscalerState,
-    Behavior,
-    Condition,
-    Idle,
-    LiveScale,
-    MetricSpec,
-    NoReading,
-    PodSamples,
-    Policy,
-    Reading,
-    Ref,
-    Sample,
-    ScalingController,
-    ScalingRules,
-    Total,
-    amount,
-    milli,
-)
-from roles.engine.autoscaling.owners import LAST_APPLIED, ReplicasOwner, replicas_owner, without_replicas
-from roles.engine.autoscaling.past import history_of
-from roles.engine.autoscaling.problems import problems, vertical_resources
-from roles.engine.autoscaling.read import APISERVICES_PATH, HPAS_PATH, VPAS_PATH, ScalingWorld, Target, read_autoscalers
-from roles.engine.autoscaling.room import more_pods, room_problem, template_of
+from roles.engine.autoscaling.model import HPA, Autoscaler, Behavior, ScalingController
+from roles.engine.autoscaling.owners import LAST_APPLIED, without_replicas
+from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, ScalingWorld, read_autoscalers
 from roles.engine.autoscaling.rules import ScalingRule
-from roles.engine.autoscaling.vertical import (
-    IN_PLACE,
-    PROVIDED,
-    VPA,
-    Outlook,
-    Vertical,
-    VerticalAdvice,
-    VerticalScene,
-    outlook,
-    requests_of,
-)
+from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, VPA, requests_of
 from roles.engine.autoscaling.vertical_problems import JudgedVertical, judge_vertical
 from roles.engine.autoscaling.vertical_read import VerticalWorld, read_verticals
 
 __all__ = [
-    "ABOVE_MAXIMUM",
-    "APISERVICES_PATH",
-    "BELOW_MINIMUM",
     "HPA",
     "HPAS_PATH",
     "IN_PLACE",
     "LAST_APPLIED",
-    "LEASE",
     "PROVIDED",
     "VPA",
     "VPAS_PATH",
     "Autoscaler",
     "AutoscalerLook",
-    "AutoscalerState",
     "Behavior",
-    "Condition",
-    "Decision",
-    "Groups",
-    "Idle",
     "JudgedAutoscaler",
     "JudgedVertical",
     "Leadership",
-    "Limited",
-    "LiveScale",
     "MetricResult",
-    "MetricSpec",
-    "NoReading",
-    "Outlook",
-    "Past",
-    "PodSamples",
-    "Policy",
     "RangeRule",
-    "Reading",
-    "Ref",
-    "ReplicasOwner",
-    "Sample",
     "ScalingController",
-    "ScalingHistory",
     "ScalingRule",
-    "ScalingRules",
-    "ScalingScene",
     "ScalingWorld",
-    "Target",
-    "Total",
-    "TurningPoints",
-    "Vertical",
-    "VerticalAdvice",
-    "VerticalScene",
     "VerticalWorld",
-    "amount",
     "any_autoscaler",
     "as_created",
     "clock",
-    "decide",
-    "history_of",
     "judge",
     "judge_vertical",
-    "leader",
-    "limit",
     "look_at",
     "managers_of",
-    "milli",
-    "more_pods",
-    "next_history",
-    "outlook",
-    "problems",
     "range_rules",
     "read_autoscalers",
-    "read_controller",
-    "read_lease",
     "read_verticals",
-    "replicas_owner",
     "requests_of",
-    "room_problem",
     "see_controller",
     "see_leader",
-    "shared",
-    "template_of",
-    "tuned",
     "turns",
-    "vertical_resources",
     "without_replicas",
 ]

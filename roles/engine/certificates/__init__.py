@@ -3,25 +3,13 @@
 from roles.engine.certificates import approval
 from roles.engine.certificates.material import UNREAD, Material, Unread, parse_material, parse_own
 from roles.engine.certificates.pems import parse_pems
-from roles.engine.certificates.x509 import (
-    Certificate,
-    CertificateError,
-    CertificateRequest,
-    SubjectNames,
-    is_issued_by,
-    parse_certificates,
-    parse_der,
-    parse_request,
-    usual_addresses,
-)
+from roles.engine.certificates.x509 import Certificate, CertificateError, is_issued_by, parse_certificates, parse_der, usual_addresses
 
 __all__ = [
     "UNREAD",
     "Certificate",
     "CertificateError",
-    "CertificateRequest",
     "Material",
-    "SubjectNames",
     "Unread",
     "approval",
     "is_issued_by",
@@ -30,6 +18,5 @@ __all__ = [
     "parse_material",
     "parse_own",
     "parse_pems",
-    "parse_request",
     "usual_addresses",
 ]

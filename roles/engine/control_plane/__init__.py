@@ -2,17 +2,7 @@
 
 from roles.engine.control_plane import control_plane_plan
 from roles.engine.control_plane.control_plane_plan import places
-from roles.engine.control_plane.facts import (
-    COMPONENTS,
-    Component,
-    ControlPlane,
-    EtcdPod,
-    find,
-    ignored_files,
-    look,
-    own_etcd,
-    sourced_gates,
-)
+from roles.engine.control_plane.facts import COMPONENTS, Component, ControlPlane, find, ignored_files, look, own_etcd, sourced_gates
 from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick, scheduler_kubeconfig
 
 __all__ = [
@@ -20,7 +10,6 @@ __all__ = [
     "RULES",
     "Component",
     "ControlPlane",
-    "EtcdPod",
     "ask_flags",
     "beyond_the_trick",
     "control_plane_plan",

@@ -1,22 +1,10 @@
 """Disruption: what PodDisruptionBudgets allow now, how the API server would answer an eviction, and what is wrong with them."""
 
-from roles.engine.disruption.budgets import (
-    ALWAYS_ALLOW,
-    DELETION_TIMEOUT,
-    IF_HEALTHY,
-    Budgets,
-    BudgetState,
-    BudgetStatus,
-    Numbers,
-    budget_states,
-    budgets_of,
-    counts_scales,
-)
-from roles.engine.disruption.evicting import EvictionAnswer, eviction_answer
-from roles.engine.disruption.keepers import Keeper, Keeps
-from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
+from roles.engine.disruption.budgets import ALWAYS_ALLOW, IF_HEALTHY, Budgets, BudgetState, budget_states, budgets_of
+from roles.engine.disruption.evicting import eviction_answer
+from roles.engine.disruption.lint import lint, lint_budget
 from roles.engine.disruption.lint_budgets import lifted_by, overlaps, pods_per_node
-from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Scale, Unscaled
+from roles.engine.disruption.owners import PDB, DisruptionObjects
 from roles.engine.disruption.problem import HPA, autoscaler
 from roles.engine.disruption.read import (
     BUDGETS_PATH,
@@ -34,32 +22,21 @@ from roles.engine.disruption.webhooks import webhooks
 __all__ = [
     "ALWAYS_ALLOW",
     "BUDGETS_PATH",
-    "DELETION_TIMEOUT",
-    "DRAIN_TIMEOUT",
     "HPA",
     "IF_HEALTHY",
     "KINDS_OF_DISRUPTION",
     "KINDS_OF_LINT",
     "PDB",
     "BudgetState",
-    "BudgetStatus",
     "Budgets",
-    "Controller",
     "DisruptionObjects",
     "DisruptionRule",
-    "EvictionAnswer",
-    "Keeper",
-    "Keeps",
-    "Numbers",
-    "Scale",
     "Stray",
-    "Unscaled",
     "autoscaler",
     "budget_states",
     "budgets_of",
     "by_owner",
     "cluster_time",
-    "counts_scales",
     "eviction_answer",
     "lifted_by",
     "lint",

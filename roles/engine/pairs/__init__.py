@@ -8,7 +8,6 @@ from roles.engine.pairs.picture import (
     KubeletSide,
     Picture,
     Server,
-    Side,
     etcd,
     files_of,
     kubeconfigs_of,
@@ -16,24 +15,20 @@ from roles.engine.pairs.picture import (
     server,
 )
 from roles.engine.pairs.relations import unsigned
-from roles.engine.pairs.table import ELSEWHERE, PAIRS, WAYS, is_way
+from roles.engine.pairs.table import PAIRS, is_way
 
 #: The fields of kubelets that a pair reads.
 FIELDS = tuple(dict.fromkeys(name for pair in PAIRS for side in (pair.here, pair.there) if side.owner == KUBELET for name in side.names))
 
 __all__ = [
-    "ELSEWHERE",
     "FIELDS",
-    "KUBELET",
     "PAIRS",
-    "WAYS",
     "Handshake",
     "KubeletSide",
     "Mismatch",
     "Pair",
     "Picture",
     "Server",
-    "Side",
     "changed",
     "concerned",
     "etcd",

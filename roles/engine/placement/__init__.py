@@ -1,11 +1,10 @@
 """Where pods can run: what a pod needs of a node, where a scheduler places it, and which pods a starting kubelet admits again. Pure."""
 
 from roles.engine.placement.admission import rejected_under
-from roles.engine.placement.findings import Verdict
 from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
 from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments, in_node_status, own_names
-from roles.engine.placement.taints import removed_by, without_passing
+from roles.engine.placement.taints import without_passing
 from roles.engine.placement.where import Outcome, Placement, place_all, where
 from roles.engine.placement.world import ClusterView, claims_of
 
@@ -19,7 +18,6 @@ __all__ = [
     "PodVolume",
     "Readmission",
     "Storage",
-    "Verdict",
     "attachments",
     "claims_of",
     "differs",
@@ -28,7 +26,6 @@ __all__ = [
     "own_names",
     "place_all",
     "rejected_under",
-    "removed_by",
     "where",
     "without_passing",
 ]

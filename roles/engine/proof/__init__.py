@@ -1,7 +1,7 @@
 """Evidence from the running processes: the state before a change, and the proof that it took effect."""
 
 from roles.engine.proof import effective, presented, skew
-from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
+from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.identity import claimed_names
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
@@ -10,7 +10,6 @@ from roles.engine.proof.survey import Survey, SurveyedNode, claims, identified, 
 from roles.engine.proof.versions import ObservedNode
 
 __all__ = [
-    "API_WAIT_SECONDS",
     "Cluster",
     "Found",
     "NoApi",

@@ -3,10 +3,9 @@ for the proof afterwards, for checks and the audit. The kernel tunables are in `
 """
 
 from roles.engine.starting import probe
-from roles.engine.starting.cri import RuntimeHealth
 from roles.engine.starting.facts import SECONDS, answer, question
 from roles.engine.starting.judge import judge, swap_obstacles
-from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathFact, StartFacts, Stops, Tunable
+from roles.engine.starting.model import Cause, Needs, Obstacle, PathFact, StartFacts, Stops
 from roles.engine.starting.needs import component_needs, kubelet_needs, node_needs, together
 from roles.engine.starting.table import FILES, KEYS, NEW_PODS, TUNABLES
 
@@ -17,14 +16,11 @@ __all__ = [
     "SECONDS",
     "TUNABLES",
     "Cause",
-    "Holds",
     "Needs",
     "Obstacle",
     "PathFact",
-    "RuntimeHealth",
     "StartFacts",
     "Stops",
-    "Tunable",
     "answer",
     "component_needs",
     "judge",

@@ -16,7 +16,6 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.api import (
-    TLS,
     Api,
     ApiConnectionLost,
     ApiError,
@@ -24,14 +23,13 @@ from roles.engine.api import (
     ForwardingForbidden,
     KubectlApi,
     NotFound,
-    Timeout,
     TunnelApi,
     Unauthorized,
-    Unreachable,
     Unusable,
     client,
     tunnel,
 )
+from roles.engine.api.errors import TLS, Timeout, Unreachable
 from roles.engine.api.kubeconfig import parse_kubeconfig
 from roles.engine.api.tunnel import KEPT, MOST_KEPT, Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through

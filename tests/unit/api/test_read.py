@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from roles.engine.api import (
     ContainerStatus,
     GateMetric,
-    MetricsError,
-    NodeLease,
     NodeUsage,
     Unusable,
     component_metrics,
@@ -26,10 +24,9 @@ from roles.engine.api import (
     node_lease,
     node_pods,
     node_usage,
-    parse_feature_gates,
-    parse_start_time,
-    parse_version,
 )
+from roles.engine.api.metrics import MetricsError, parse_feature_gates, parse_start_time, parse_version
+from roles.engine.api.read import NodeLease
 
 TEXT = b"""# HELP kubernetes_build_info [BETA] A metric with a constant '1' value
 # TYPE kubernetes_build_info gauge

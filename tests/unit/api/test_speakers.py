@@ -18,9 +18,8 @@ from roles.engine.api import (
     NotFound,
     Speaker,
     Unauthorized,
-    Unreachable,
 )
-from roles.engine.api.errors import by_status
+from roles.engine.api.errors import Unreachable, by_status
 from roles.engine.api.speakers import FORMS, spoken_by
 
 PODS, EVICTION = "/api/v1/namespaces/shop/pods", "/api/v1/namespaces/shop/pods/web-1/eviction"

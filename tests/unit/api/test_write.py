@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from roles.engine.api import (
-    TLS,
     Api,
     ApiError,
     Conflict,
@@ -22,17 +21,13 @@ from roles.engine.api import (
     Invalid,
     KubectlApi,
     NotFound,
-    Owner,
-    RbacRefusal,
-    Timeout,
-    Unreachable,
     Unusable,
     find_object,
     list_objects,
 )
 from roles.engine.api.client import tls_way_out
-from roles.engine.api.errors import Expired, owners
-from roles.engine.api.speakers import rbac_refusal
+from roles.engine.api.errors import TLS, Expired, Owner, Timeout, Unreachable, owners
+from roles.engine.api.speakers import RbacRefusal, rbac_refusal
 from roles.engine.api.tunnel import Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 

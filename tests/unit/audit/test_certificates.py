@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, renewed, reports, serving, uses, waiting
-from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
+from roles.engine.certificates import Certificate, parse_certificates
+from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.findings import Severity
 from roles.engine.node.named_files import parse_files
 from tests.unit.api.world import Authority

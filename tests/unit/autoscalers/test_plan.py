@@ -21,23 +21,20 @@ from roles.engine.autoscaling import (
     LAST_APPLIED,
     Autoscaler,
     AutoscalerLook,
-    Idle,
     JudgedAutoscaler,
     JudgedVertical,
     Leadership,
-    LiveScale,
-    NoReading,
     ScalingController,
-    ScalingHistory,
     ScalingRule,
-    ScalingScene,
     ScalingWorld,
-    Target,
-    Vertical,
-    VerticalScene,
     judge,
     judge_vertical,
 )
+from roles.engine.autoscaling.decide import ScalingScene
+from roles.engine.autoscaling.limits import ScalingHistory
+from roles.engine.autoscaling.model import Idle, LiveScale, NoReading
+from roles.engine.autoscaling.read import Target
+from roles.engine.autoscaling.vertical import Vertical, VerticalScene
 from roles.engine.kube import Object
 from roles.engine.object_changes import NotDone, ObjectChange, ObjectPlan, recorded_paths, undo_plan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord

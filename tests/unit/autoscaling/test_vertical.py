@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from roles.autoscalers.agreement import updated, vertical_agreement
-from roles.engine.autoscaling import Autoscaler, JudgedVertical, Vertical, VerticalScene, judge_vertical, outlook
+from roles.engine.autoscaling import Autoscaler, JudgedVertical, judge_vertical
+from roles.engine.autoscaling.vertical import Vertical, VerticalScene, outlook
 from tests.unit.autoscaling.world import NOW, ago, average, hpa, text, utilization
 
 PROVIDED = [{"type": "RecommendationProvided", "status": "True"}]

@@ -10,8 +10,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from roles.engine.certificates import SubjectNames, usual_addresses
+from roles.engine.certificates import usual_addresses
 from roles.engine.certificates.approval import ExpectedNames, NodeIdentity, claimed_by_others, expected_names, is_pending, objections
+from roles.engine.certificates.x509 import SubjectNames
 from tests.unit.certificates.requests import EXTENSION_REQUEST, MICROSOFT, NAMES, node, pem, pem_of_attributes, request
 
 EXPECTED = ExpectedNames(SubjectNames(("w1",), ("192.0.2.11",)))

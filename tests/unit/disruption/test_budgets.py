@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from roles.engine.disruption import Scale, budgets_of
+from roles.engine.disruption import budgets_of
+from roles.engine.disruption.owners import Scale
 from roles.engine.kube import OwnerRef
 from tests.unit.disruption.world import NOW, budget, deployment, names, numbers, of_status, pod, reference, states, workload
 

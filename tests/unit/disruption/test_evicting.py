@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.disruption import EvictionAnswer, eviction_answer
+from roles.engine.disruption import eviction_answer
+from roles.engine.disruption.evicting import EvictionAnswer
 from tests.unit.disruption.world import budget, deployment, of_status, pod, states, workload
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from roles.engine.disruption import PDB, Budgets, DisruptionObjects, Scale, budget_states
+from roles.engine.disruption import PDB, Budgets, DisruptionObjects, budget_states
+from roles.engine.disruption.owners import Scale
 from roles.engine.kube import OwnerRef
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

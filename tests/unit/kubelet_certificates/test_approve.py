@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from roles.engine.api import Conflict
-from roles.engine.certificates import SubjectNames, parse_certificates
+from roles.engine.certificates import parse_certificates
 from roles.engine.certificates.approval import ExpectedNames
+from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.object_changes import NotDone
 from roles.kubelet_certificates import approve
 from roles.kubelet_certificates.facts import REQUESTS, Presented

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from roles.engine.certificates import Certificate, SubjectNames
+from roles.engine.certificates import Certificate
 from roles.engine.certificates.approval import NodeIdentity, expected_names
+from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.pairs import unsigned
 from roles.kubelet_certificates.facts import (
     ENDPOINT,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
+from roles.engine.certificates import Certificate, parse_certificates
+from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.proof.presented import Presented
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.metrics_server import unasked

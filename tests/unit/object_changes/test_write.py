@@ -10,7 +10,8 @@ import pytest
 
 from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
-from roles.engine.api import Conflict, Owner
+from roles.engine.api import Conflict
+from roles.engine.api.errors import Owner
 from roles.engine.object_changes import (
     ChangedByOthers,
     Gone,

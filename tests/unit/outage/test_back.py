@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from roles.drain import DrainOptions, chosen_nodes
-from roles.engine.api import Denied, EvictionRefused, Forbidden, Speaker, Unreachable
-from roles.engine.api.errors import by_status
+from roles.engine.api import Denied, EvictionRefused, Forbidden, Speaker
+from roles.engine.api.errors import Unreachable, by_status
 from roles.engine.outage import CORDON, SURGE, Mark, plan_uncordon, plan_undo
 from roles.engine.outage.drainer import EVICT, PROVE
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.disruption import Keeps, budget_states, lint
+from roles.engine.disruption import budget_states, lint
+from roles.engine.disruption.keepers import Keeps
 from roles.engine.kube.field_managers import PEOPLE, is_people
 from roles.engine.object_changes import NotDone
 from roles.engine.outage import DrainConsents, NodeOutage, Purpose, drainer, evicting, plan_text, reading, surging
 from roles.engine.outage.drainer import EVICT
-from roles.engine.placement import removed_by
-from roles.engine.placement.taints import PASSING
+from roles.engine.placement.taints import PASSING, removed_by
 from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
