@@ -4,7 +4,7 @@ from roles.engine.disruption.budgets import ALWAYS_ALLOW, IF_HEALTHY, Budgets, B
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.lint import lint, lint_budget
 from roles.engine.disruption.lint_budgets import lifted_by, overlaps, pods_per_node
-from roles.engine.disruption.owners import PDB, DisruptionObjects
+from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects
 from roles.engine.disruption.problem import HPA, autoscaler
 from roles.engine.disruption.read import (
     BUDGETS_PATH,
@@ -29,6 +29,7 @@ __all__ = [
     "PDB",
     "BudgetState",
     "Budgets",
+    "Controller",
     "DisruptionObjects",
     "DisruptionRule",
     "Stray",
