@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -579,10 +579,6 @@ class Sources:
     specifiers: Mapping[str, str] = field(default_factory=dict)
 
     def resolve(self) -> Service:
-        return self._service
-
-    @cached_property
-    def _service(self) -> Service:
         return resolve(self.fragment, self.dropins, self.environment_files, systemd=self.systemd, specifiers=self.specifiers)
 
     def data(self, path: str) -> bytes | None:

@@ -186,33 +186,14 @@ def test_behind_a_last_comment_with_a_backslash() -> None:
 @pytest.mark.parametrize(
     ("before", "changes", "after"),
     [
-        (b"X=--feature-gates=G=true\n", {"G": False}, b"X=--feature-gates=G=false\n"),
-        (b"X=--feature-gates=G=1,F=0\n", {"G": True, "F": False}, b"X=--feature-gates=G=1,F=0\n"),
-        (b"X=--feature-gates=G=t,F=0\n", {"G": False, "F": True}, b"X=--feature-gates=G=false,F=true\n"),
-        # The last place is the one that counts.
-        (
-            b"X=--feature-gates=G=true,G=true --feature-gates=G=true\n",
-            {"G": False},
-            b"X=--feature-gates=G=true,G=true --feature-gates=G=false\n",
-        ),
         (b"X=--feature-gates=G=true --v=2\n", {"G": None}, b"X=--v=2\n"),
         (b"X=--v=2 --feature-gates=G=true\n", {"G": None}, b"X=--v=2\n"),
         (b"X='--a --feature-gates G=true --b'\n", {"G": None}, b"X='--a --b'\n"),
         (b"X='--feature-gates G=true --b'\n", {"G": None}, b"X='--b'\n"),
         (b"X=--feature-gates=G=true\n", {"G": None}, b"X=\n"),
-        (b"X=--feature-gates=G=true,F=true,E=true\n", {"G": None}, b"X=--feature-gates=F=true,E=true\n"),
-        (b"X=--feature-gates=G=true,F=true,E=true\n", {"F": None}, b"X=--feature-gates=G=true,E=true\n"),
-        (b"X=--feature-gates=G=true,F=true,E=true\n", {"E": None}, b"X=--feature-gates=G=true,F=true\n"),
-        (b"X=--feature-gates=G=true,F=true,E=true\n", {"F": None, "E": None}, b"X=--feature-gates=G=true\n"),
-        (b"X=--feature-gates=G=true,F=true,E=true\n", {"G": None, "E": None}, b"X=--feature-gates=F=true\n"),
         (b"X=--feature-gates=G=true,F=true --v=1 --feature-gates=G=false\n", {"G": None}, b"X=--v=1 --feature-gates=F=true\n"),
         (b"X=--feature-gates=G=true --feature-gates=F=true --v=1\n", {"G": None, "F": None}, b"X=--v=1\n"),
-        (b"X=--feature-gates=G=true\n", {"G": None, "F": True}, b"X=--feature-gates=F=true\n"),
-        (b"X=--feature-gates=G=true,F=true\n", {"G": None, "E": True}, b"X=--feature-gates=F=true,E=true\n"),
-        (b"X=--feature-gates=F=true,G=true\n", {"G": None, "E": True}, b"X=--feature-gates=F=true,E=true\n"),
         (b"X=1\nA=1\n", {"G": None}, b"X=1\nA=1\n"),
-        # New gates keep the order they are asked in.
-        (b"X=\n", {"Z": True, "A": False}, b"X=--feature-gates=Z=true,A=false\n"),
     ],
 )
 def test_change_and_remove(before: bytes, changes: dict[str, bool | None], after: bytes) -> None:

@@ -120,16 +120,37 @@ def test_set_to_wants_every_other_word_as_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "after"),
+    ("before", "changes", "after"),
     [
-        ({"A": True}, "kube:A=1"),
-        ({"A": False}, "kube:A=false"),
-        ({"B": False}, "kube:A=1,kube:B=false"),
-        ({"A": None, "B": True}, "kube:B=true"),
+        (["G=true"], {"G": False}, ["G=false"]),
+        (["G=1,F=0"], {"G": True, "F": False}, ["G=1,F=0"]),
+        (["G=t,F=0"], {"G": False, "F": True}, ["G=false,F=true"]),
+        # The last place is the one that counts.
+        (["G=true,G=true", "G=true"], {"G": False}, ["G=true,G=true", "G=false"]),
+        (["G=true,F=true,E=true"], {"G": None}, ["F=true,E=true"]),
+        (["G=true,F=true,E=true"], {"F": None}, ["G=true,E=true"]),
+        (["G=true,F=true,E=true"], {"E": None}, ["G=true,F=true"]),
+        (["G=true,F=true,E=true"], {"F": None, "E": None}, ["G=true"]),
+        (["G=true,F=true", "G=true"], {"G": None}, ["F=true"]),
+        (["G=true", "F=true"], {"G": None, "F": None}, []),
+        (["G=true"], {"G": None, "F": True}, ["F=true"]),
+        (["F=true,G=true"], {"G": None, "E": True}, ["F=true,E=true"]),
+        # New gates keep the order they are asked in; they go to the end of the last list that has any.
+        ([], {"Z": True, "A": False}, ["Z=true,A=false"]),
+        (["F=true", ""], {"G": True}, ["F=true,G=true", ""]),
+        (["", ""], {"G": True}, ["", "G=true"]),
+        (["F=true,", "G=0"], {"G": None, "A": True}, ["F=true,", "A=true"]),
+        # Of a list that stays as it is every character stays.
+        (["F = true, E=1", "G=1"], {"G": False}, ["F = true, E=1", "G=false"]),
+        (["F = true, E=1"], {"G": True}, ["F=true,E=1,G=true"]),
+        (["kube:A=1"], {"A": True}, ["kube:A=1"]),
+        (["kube:A=1"], {"A": False}, ["kube:A=false"]),
+        (["kube:A=1"], {"B": False}, ["kube:A=1,kube:B=false"]),
+        (["kube:A=1"], {"A": None, "B": True}, ["kube:B=true"]),
     ],
 )
-def test_names_with_the_prefix_of_kube(changes: GateChanges, after: str) -> None:
-    assert flags.with_gates(["kube:A=1"], changes) == (after,)
+def test_gates_in_the_values_of_the_flag(before: list[str], changes: GateChanges, after: list[str]) -> None:
+    assert [*flags.with_gates(before, changes)] == after
 
 
 def test_names_with_and_without_the_prefix_are_refused() -> None:

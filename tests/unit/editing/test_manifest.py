@@ -148,13 +148,6 @@ def test_the_first_key_behind_the_dash() -> None:
 @pytest.mark.parametrize(
     ("before", "changes", "after"),
     [
-        ("- kube-apiserver\n- --feature-gates=G=true\n", {"G": False}, "- kube-apiserver\n- --feature-gates=G=false\n"),
-        ("- kube-apiserver\n- --feature-gates=G=1,F=0\n", {"G": True, "F": False}, "- kube-apiserver\n- --feature-gates=G=1,F=0\n"),
-        (
-            "- k\n- --feature-gates=G=true\n- --feature-gates=G=true\n",
-            {"G": False},
-            "- k\n- --feature-gates=G=true\n- --feature-gates=G=false\n",
-        ),
         ("- k\n- --feature-gates=G=true # on\n# c\n- --v=2\n", {"G": None}, "- k\n# c\n- --v=2\n"),
         ("- k\n- --feature-gates\n- G=true\n- --v=2\n", {"G": None}, "- k\n- --v=2\n"),
         ("- k\n- --feature-gates=G=true\n- --feature-gates=F=true\n", {"G": None, "F": None}, "- k\n"),
