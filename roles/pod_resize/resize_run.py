@@ -7,23 +7,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roles.engine.api import Conflict
 from roles.engine.bridge import show
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
-from roles.engine.kube import Object, full_name
+from roles.engine.kube import Object, full_name, version
 from roles.engine.kube.pods import is_alive
-from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, NotDone, RevertFailed, RollOuts, Session, Undone, Unknown
+from roles.engine.object_changes import ChangedByOthers, NotDone, RevertFailed, RollOuts, Session, Undone, Unknown
 from roles.engine.rollout import ClusterStep, Stage
-from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.pod_resize import pod_resources
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.templates import Template
 
-# Seconds to retry the revert of a template that conflicts with a controller that writes the workload's status all the time.
-CONFLICTS = 30.0
 RESIZE, UPDATE = "resize", "update template"
 
 
@@ -135,23 +131,18 @@ class TemplateUpdate:
         """Set the old template and roll it out; returns the old pods that are left. This overwrites only what this run wrote, and only in
         the version that was read. Raises Foreign, NotDone, ApiFailure."""
         back = template.back()
-        deadline = Deadline(CONFLICTS)
-        while True:
+
+        def write() -> None:
             there = self.session.fetch(template.path)
             if there is None or not template.is_of(there):
                 raise ChangedByOthers("it was deleted meanwhile, so there is nothing to revert")
             if not back.changed(there):
-                break
+                return
             if why := template.changed(there):
                 raise ChangedByOthers(f"{why}: left as it is now")
-            try:
-                self._write(back, str(there["metadata"].get("resourceVersion") or ""))
-                break
-            except Conflict:
-                # Its controller wrote its status meanwhile, or someone else wrote its template.
-                if deadline.over:
-                    raise
-            deadline.pause(LOOK_AGAIN)
+            self._write(back, version(there))
+
+        self.session.unconflicted(write)
         return self._rolled(back)
 
     def _rolled(self, template: Template) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine import kube
-from roles.engine.api import Api, Conflict, list_objects
+from roles.engine.api import Api, list_objects
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
 from roles.engine.kube import FIELD_MANAGER, Object, is_ending, workloads
@@ -20,7 +20,6 @@ from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, class_of
 from roles.engine.object_changes import (
     API_WAIT,
-    LOOK_AGAIN,
     REFUSED,
     ChangedByOthers,
     NotDone,
@@ -37,12 +36,8 @@ from roles.engine.object_changes import (
     workload_rollout,
     written_so,
 )
-from roles.engine.timeouts import Deadline
 from roles.priority_classes.class_facts import ObservedClasses, is_default, policy_of, value_of
 from roles.priority_classes.model import CLASS, CLASS_OF_PODS, CLASSES_PATH, WORKLOADS
-
-# Seconds: for a revert that conflicts with a controller that writes the object's status all the time.
-CONFLICTS = 30.0
 
 _FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
 
@@ -235,8 +230,8 @@ class Writer(ObjectWriter):
 
     def _class_back(self, item: _Workload, before: Object, old: str) -> Object:
         """The workload with its old class. This overwrites only what this run wrote, and only in the version that was read."""
-        deadline = Deadline(CONFLICTS)
-        while True:
+
+        def back() -> Object:
             there = self.session.fetch(item.path)
             if there is None or kube.uid(there) != kube.uid(before):
                 raise ChangedByOthers("it was deleted meanwhile, so there is nothing to revert")
@@ -249,18 +244,10 @@ class Writer(ObjectWriter):
             # With `force`, the previous owner lost the field; its value returns, but daytwo owns it then.
             manifest = WORKLOADS[item.kind].manifest(item.namespace, item.name, {CLASS_OF_PODS: old} if old else {})
             manifest["metadata"] |= {"uid": kube.uid(before), "resourceVersion": kube.version(there)}
-            try:
-                return self._write(
-                    item.path,
-                    manifest,
-                    True,
-                    lambda one: kube.uid(one) == kube.uid(before) and class_of(item.kind, one) == old,
-                )
-            except Conflict:
-                # Its controller wrote its status meanwhile, or someone else wrote the class.
-                if deadline.over:
-                    raise
-            deadline.pause(LOOK_AGAIN)
+            done = lambda one: kube.uid(one) == kube.uid(before) and class_of(item.kind, one) == old  # noqa: E731
+            return self._write(item.path, manifest, True, done)
+
+        return self.session.unconflicted(back)
 
     def _free_statefulset(self, item: _Workload, uid: str, failed_class: str) -> None:
         """Delete the broken pods of a StatefulSet, and no others: it waits forever for a pod that never gets ready before it recreates it

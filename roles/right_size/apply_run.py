@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.api import ApiFailure, Conflict
+from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import RemoteError, show
 from roles.engine.context import StepContext
-from roles.engine.kube import Object
+from roles.engine.kube import Object, uid, version
 from roles.engine.node import ObservationError
-from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.object_changes import ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
-from roles.engine.transaction import ChangedObject
+from roles.engine.transaction import ChangedField, ChangedObject
 from roles.pod_resize import WorkloadResize
-from roles.right_size.applying import TargetChange, hpa_path
+from roles.right_size.applying import SCALER, TargetChange
 from roles.right_size.watching import SoakLook, UseBefore, worse
 
 ACTION = "right size"
 #: The first part of the path of a recorded field that is of an autoscaler: then its name.
 AUTOSCALER = "autoscalers"
-# Seconds between two looks during the watch; to retry a write that conflicts with the autoscaler's own writes of its status.
-LOOK_EVERY, CONFLICTS = 5.0, 30.0
+# Seconds between two looks during the watch.
+LOOK_EVERY = 5.0
 # Looks in a row that may fail.
 _BLIND = 3
 
@@ -198,7 +198,7 @@ def recorded_targets(changed: ChangedObject) -> list[TargetChange]:
         uids: Mapping[str, str] = changed.about.get(AUTOSCALER) or {}
         namespace = str(changed.about["namespace"])
         return [
-            TargetChange(one.path[1], hpa_path(namespace, one.path[1]), str(uids[one.path[1]]), list(one.after), list(one.before), "")
+            TargetChange(one.path[1], SCALER.path_of(namespace, one.path[1]), str(uids[one.path[1]]), list(one.after), list(one.before), "")
             for one in changed.fields
             if one.path[0] == AUTOSCALER
         ]
@@ -213,30 +213,27 @@ def metrics_of(item: Object) -> list[Any]:
 def write_target(session: Session, change: TargetChange, metrics: Sequence[Any]) -> None:
     """Write an autoscaler's metrics: those before the change, meanwhile, or after it. Raises Gone, ChangedByOthers, NotDone, ApiError,
     NoApi."""
-    deadline, wanted = Deadline(CONFLICTS), list(metrics)
-    while True:
+    wanted = list(metrics)
+
+    def write() -> Object:
         there = session.fetch(change.path)
-        if there is None or str(there["metadata"].get("uid")) != change.uid:
+        if there is None or uid(there) != change.uid:
             raise Gone(f"the HorizontalPodAutoscaler {change.name} was deleted meanwhile")
         if metrics_of(there) == wanted:
-            return
+            return there
         if not change.wrote(metrics_of(there)):
             raise ChangedByOthers(f"someone else changed the metrics of the HorizontalPodAutoscaler {change.name} meanwhile")
-        version = str(there["metadata"].get("resourceVersion") or "")
-        try:
-            found = session.written(
-                change.path,
-                lambda api, version=version: api.patch(change.path, change.patch(wanted, version)),  # type: ignore[misc]
-                lambda now: metrics_of(now) == wanted,
-            )
-        except Conflict:
-            # The autoscaler wrote its status meanwhile.
-            if deadline.over:
-                raise
-            deadline.pause(LOOK_AGAIN)
-            continue
-        if metrics_of(found) != wanted:
-            raise NotDone(
-                f"the HorizontalPodAutoscaler {change.name} has other metrics than were written: an admission webhook changes them"
-            )
-        return
+        return session.written(change.path, sending(change, there, wanted), lambda now: metrics_of(now) == wanted)
+
+    if metrics_of(session.unconflicted(write)) != wanted:
+        raise NotDone(f"the HorizontalPodAutoscaler {change.name} has other metrics than were written: an admission webhook changes them")
+
+
+def sending(change: TargetChange, there: Object, wanted: list[Any]) -> Callable[[Api], dict[str, Any]]:
+    """The write of the version that was read. An autoscaler of daytwo's is applied, so that it stays one that daytwo applies; of others,
+    only this field is patched."""
+    if not SCALER.is_ours(there):
+        return lambda api: api.patch(change.path, change.patch(wanted, version(there)))
+    manifest, _ = SCALER.restoring(there, [ChangedField(("spec", "metrics"), wanted, None)])
+    manifest["metadata"]["resourceVersion"] = version(there)
+    return lambda api: api.apply(change.path, manifest, force=True)

@@ -7,16 +7,17 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
+from roles.autoscalers import KINDS
 from roles.engine import placement
+from roles.engine.autoscaling import HPA
 from roles.engine.kube import Object, resources
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.kube.resources import View
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, Resources, WorkloadResize
-from roles.right_size.autoscaling import HPA_PATH, UtilizationTarget, corrected, utilization_targets
+from roles.right_size.autoscaling import UtilizationTarget, corrected, utilization_targets
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text
 from roles.right_size.quotas import STARTS_FIRST, grown, starts_first, units
@@ -31,6 +32,9 @@ SYSTEM = "kube-system"
 _WINDOW = 300.0
 # Decisions that change nothing, though something may be wrong.
 _NOT_YET = ("wait", "fix", "unknown")
+
+
+SCALER = KINDS[HPA]
 
 
 @dataclass(frozen=True)
@@ -96,11 +100,6 @@ def _with_percent(metric: Any, percent: int) -> Any:
     changed = copy.deepcopy(dict(metric))
     _source(changed)["target"]["averageUtilization"] = percent
     return changed
-
-
-def hpa_path(namespace: str, name: str) -> str:
-    head, _, kind = HPA_PATH.rpartition("/")
-    return f"{head}/namespaces/{quote(namespace, safe='')}/{kind}/{quote(name, safe='')}"
 
 
 def wanted(
@@ -169,7 +168,7 @@ def target_changes(of: WantedResources, items: Iterable[Object]) -> list[TargetC
         texts = [text for _, text in new if text]
         if texts:
             meta = item["metadata"]
-            path, uid = hpa_path(of.workload.namespace, str(meta["name"])), str(meta.get("uid", ""))
+            path, uid = SCALER.path_of(of.workload.namespace, str(meta["name"])), str(meta.get("uid", ""))
             written = [metric for metric, _ in new]
             found.append(TargetChange(str(meta["name"]), path, uid, metrics, written, ", ".join(texts), _window(item)))
     return found

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
 from roles.engine import kube
-from roles.engine.api import Api, ApiFailure, Conflict
+from roles.engine.api import Api, ApiFailure
 from roles.engine.context import Say, StepContext
 from roles.engine.kube import FIELD_MANAGER, Object
 from roles.engine.kube.field_managers import managers
@@ -18,14 +18,9 @@ from roles.engine.object_changes.diffs import object_diff
 from roles.engine.object_changes.kind import nested
 from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.object_changes.planned import FieldChange, ObjectPath, changes_text
-from roles.engine.object_changes.rolling import LOOK_AGAIN
 from roles.engine.object_changes.session import Session
 from roles.engine.rollout import ClusterStep
-from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedField
-
-# Seconds to retry a write that conflicts with a controller that writes the same object all the time.
-CONFLICTS = 30.0
 
 C = TypeVar("C", bound=FieldChange)
 
@@ -149,22 +144,18 @@ class FieldWriter(ABC, Generic[C]):
     def _written(self, change: C, fields: Sequence[ChangedField], sent: list[Request] | None = None) -> str:
         """Change each field from its `before` to its `after`; return the proof. `sent` gets the requests. Raises NotDone, ApiError."""
         wanted = {one.path: one.after for one in fields}
-        deadline = Deadline(CONFLICTS)
-        while True:
+
+        def write() -> Object:
             there = self._there(change, fields)
-            try:
-                for _ in self.requests(there, wanted):
-                    # Each request is built from the object that the previous one returned.
-                    if left := self.requests(there, wanted):
-                        if sent is not None:
-                            sent.append(left[0])
-                        there = self._send(change, left[0], there, wanted)
-                break
-            except Conflict as error:
-                # A controller wrote the object meanwhile: retry. If a field has an owner, a retry does not help.
-                if error.owners or deadline.over:
-                    raise
-            deadline.pause(LOOK_AGAIN)
+            for _ in self.requests(there, wanted):
+                # Each request is built from the object that the previous one returned.
+                if left := self.requests(there, wanted):
+                    if sent is not None:
+                        sent.append(left[0])
+                    there = self._send(change, left[0], there, wanted)
+            return there
+
+        there = self.session.unconflicted(write)
         found = self._there(change, fields)
         if wrong := self._differ(found, wanted):
             names = ", ".join(".".join(path) for path in wrong)

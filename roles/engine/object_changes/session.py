@@ -46,8 +46,9 @@ from roles.engine.transaction import HOME, OBJECTS_KIND, RunInfo, RunRecord, cha
 
 T = TypeVar("T")
 
-# Seconds. A restarting API server is away for about 40; the pause between two tries.
+# Seconds. A restarting API server is away for about 40; to retry a write that conflicts with a controller's own; between two tries.
 API_WAIT = 60.0
+CONFLICTS = 30.0
 PAUSE = 1.0
 # Of a record on the host of the lock: bytes, and seconds to read it.
 MOST_RECORD, RECORD_SECONDS = 4 << 20, 30
@@ -146,6 +147,18 @@ class Session:
     def create(self, path: str, body: Mapping[str, Any], what: str, *, dry_run: bool = False) -> None:
         """Create a subresource that may be created twice, as an eviction."""
         self.asked(lambda api: api.create(path, body, dry_run=dry_run), what)
+
+    def unconflicted(self, write: Callable[[], T]) -> T:
+        """What `write` returns, which reads an object and writes the version that it has read. A controller may write the object in
+        between: then it is called again, for a while. If a field has an owner, that does not help. Raises as `write`."""
+        deadline = Deadline(CONFLICTS)
+        while True:
+            try:
+                return write()
+            except Conflict as error:
+                if error.owners or deadline.over:
+                    raise
+            deadline.pause(PAUSE)
 
     def written(self, path: str, send: Callable[[Api], dict[str, Any]], done: Callable[[Object], bool]) -> dict[str, Any]:
         """Send an idempotent write; returns its result.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,8 +20,8 @@ from roles.engine.object_changes.session import Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 
-# Seconds: for a deletion with finalizers; to retry a write that conflicts with a controller's own.
-REMOVAL, CONFLICTS = 30.0, 30.0
+# Seconds: for a deletion with finalizers.
+REMOVAL = 30.0
 
 
 class ObjectWriter(ABC):
@@ -87,8 +88,8 @@ class ObjectWriter(ABC):
 
     def write(self, change: ObjectChange, context: StepContext) -> str:
         """The write of a change that is recorded, and its proof."""
-        there = self._unchanged(change)
-        return self._remove(change) if change.manifest is None else self._apply(change, change.manifest, there, context)
+        self._unchanged(change)
+        return self._remove(change) if change.manifest is None else self._apply(change, change.manifest, context)
 
     def _unchanged(self, change: ObjectChange) -> Object | None:
         """The object now. Raises NotDone if it is not the one that was planned for; ApiFailure."""
@@ -114,12 +115,13 @@ class ObjectWriter(ABC):
         self.session.deleted(change.path, found, _version(change, found))
         wait_gone(self.session, change.path, uid(found))
 
-    def _apply(self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, context: StepContext) -> str:
+    def _apply(self, change: ObjectChange, manifest: Mapping[str, Any], context: StepContext) -> str:
         # Until the apply, a budget has no limit of its own, and allows no eviction.
-        self._drop(change, _drops(change))
+        dropped = self._drop(change, _drops(change))
         written: Object | None = change.before
         try:
-            written = self._sent(change, manifest, there, partial(written_so, change), partial(self._unchanged, change), force=self._force)
+            read = partial(self._unchanged, replace(change, before=dropped))
+            written = self._sent(change, manifest, read, partial(written_so, change), force=self._force)
             return self.proven(change, uid(written))
         except Unknown:
             raise
@@ -130,36 +132,27 @@ class ObjectWriter(ABC):
             context.say(f"  {why}")
             raise self._reverted(change, written, why) from error
 
-    def _drop(self, change: ObjectChange, paths: tuple[ObjectPath, ...]) -> None:
-        if paths:
-            patch = _patch(change, dict.fromkeys(paths))
-            self.session.written(
-                change.path, lambda api: api.patch(change.path, patch), lambda found: not set(paths) & set(change.kind.values(found))
-            )
+    def _drop(self, change: ObjectChange, paths: tuple[ObjectPath, ...]) -> Object | None:
+        """The object without these fields."""
+        if not paths:
+            return change.before
+        patch, values = _patch(change, dict.fromkeys(paths)), change.kind.values
+        gone = lambda found: not set(paths) & set(values(found))  # noqa: E731
+        return self.session.written(change.path, lambda api: api.patch(change.path, patch), gone)
 
     def _sent(
         self,
         change: ObjectChange,
         manifest: Mapping[str, Any],
-        there: Object | None,
+        read: Callable[[], Object | None],
         done: Callable[[Object], bool],
-        again: Callable[[], Object | None],
         *,
         force: bool,
     ) -> Object:
-        """Apply or patch the object `there`; `again` reads it once more. Raises as Session.written, and as `again`."""
-        deadline = Deadline(CONFLICTS)
-        while True:
-            try:
-                if change.kind.verb == "patch":
-                    return self._patched(change, manifest, there, done)
-                return self._applied(change, manifest, there, done, force)
-            except Conflict as error:
-                # A controller wrote the object meanwhile. If a field has an owner, a retry does not help.
-                if error.owners or deadline.over:
-                    raise
-            deadline.pause(LOOK_AGAIN)
-            there = again()
+        """Apply or patch the object that `read` returns. Raises as Session.written, and as `read`."""
+        if change.kind.verb == "patch":
+            return self.session.unconflicted(lambda: self._patched(change, manifest, read(), done))
+        return self.session.unconflicted(lambda: self._applied(change, manifest, read(), done, force))
 
     def _patched(self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool]) -> Object:
         assert there is not None
@@ -217,7 +210,7 @@ class ObjectWriter(ABC):
         """Raises NotDone, ApiFailure."""
         manifest = change.reverting(found)
         self._drop(change, change.kind.held(found, manifest))
-        self._sent(change, manifest, found, change.is_as_before, partial(self._still, change, found), force=True)
+        self._sent(change, manifest, partial(self._still, change, found), change.is_as_before, force=True)
         if not change.is_as_before(self.session.fetch(change.path)):
             raise NotDone("it differs from the old object when read back")
 

@@ -21,6 +21,7 @@ from roles.engine.object_changes import (
     ObjectPath,
     ObjectWriter,
     RevertFailed,
+    Session,
     Undone,
     at,
     undo_plan,
@@ -69,6 +70,8 @@ class Store:
     def fetch(self, path: str) -> dict[str, Any] | None:
         assert path == self.kind.path_of(where(self.kind), "web")
         return copy.deepcopy(self.there)
+
+    unconflicted = Session.unconflicted
 
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> Any:
         return send(self)

@@ -78,6 +78,8 @@ class LiveCluster:
         gevent.sleep(0)  # as over a network: meanwhile others ask too
         return ask(SimpleNamespace(create=self._create, patch=self._patch))
 
+    unconflicted = Session.unconflicted
+
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> Any:
         return self.asked(send)
 

@@ -15,7 +15,7 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.bridge.hosts import Answer, RemoteError
 from roles.engine.context import Fields, StepContext
-from roles.engine.object_changes import NotDone, RevertFailed, Undone
+from roles.engine.object_changes import NotDone, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, Purpose, read_mark
 from roles.engine.outage.cordon import CordonBack
 from roles.engine.outage.mark import OUTAGE
@@ -133,6 +133,8 @@ class Node:
 
     def asked(self, ask: Callable[[Any], Any]) -> Any:
         return SimpleNamespace(renewed=datetime.fromtimestamp(self.clock.now, UTC))
+
+    unconflicted = Session.unconflicted
 
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> dict[str, Any]:
         def patch(where: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -97,11 +97,13 @@ class Cluster:
 
     def __init__(self, metrics: Sequence[Any] = OLD) -> None:
         self.item: dict[str, Any] | None = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"metrics": list(metrics)}}
-        self.conflicts = 0
+        self.conflicts = self.applied = 0
 
     def fetch(self, path: str) -> dict[str, Any] | None:
         assert path == PATH
         return copy.deepcopy(self.item)
+
+    unconflicted = Session.unconflicted
 
     def written(self, path: str, send: Callable[[Any], dict[str, Any]], done: Callable[[Any], bool]) -> dict[str, Any]:
         return send(self)
@@ -113,6 +115,13 @@ class Cluster:
             raise Conflict("cp1", path, "409", "again")
         assert changes["metadata"] == {"uid": "u", "resourceVersion": "1"}
         self.item["spec"]["metrics"] = changes["spec"]["metrics"]
+        return self.item
+
+    def apply(self, path: str, manifest: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        assert force and manifest["metadata"] | {"uid": "u", "resourceVersion": "1"} == manifest["metadata"]
+        assert self.item is not None and manifest["spec"].keys() == {"metrics", "maxReplicas"}
+        self.applied += 1
+        self.item["spec"]["metrics"] = manifest["spec"]["metrics"]
         return self.item
 
     @property
@@ -341,6 +350,22 @@ def test_a_conflict_is_tried_again() -> None:
     cluster.item = None
     with pytest.raises(Gone):
         write_target(cluster.session, TARGET, NEW)
+
+
+@pytest.mark.parametrize(("manager", "applied"), [("daytwo", 1), ("helm", 0)])
+def test_an_autoscaler_of_daytwos_is_applied_and_stays_its_own(manager: str, applied: int) -> None:
+    """The API server knows a patch as of another manager, also if daytwo sends it: the next apply would conflict with it."""
+    cluster = Cluster()
+    assert cluster.item is not None
+    own = {"f:spec": {"f:metrics": {}, "f:maxReplicas": {}}}
+    cluster.item["metadata"] |= {
+        "namespace": "shop",
+        "name": "h",
+        "managedFields": [{"manager": manager, "operation": "Apply", "fieldsV1": own}],
+    }
+    cluster.item["spec"]["maxReplicas"] = 10
+    write_target(cluster.session, TARGET, NEW)
+    assert (cluster.metrics, cluster.applied) == (NEW, applied)
 
 
 def test_the_way_back() -> None:
