@@ -117,7 +117,7 @@ def _vertical(judged: JudgedVertical) -> dict[str, Any]:
         ],
         "state": judged.outlook.state,
         "next": judged.outlook.text,
-        "conditions": [{"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in item.conditions],
+        "conditions": [*map(vars, item.conditions)],
         "problems": [one.as_json() for one in judged.problems],
     }
 
@@ -144,9 +144,7 @@ def _one(judged: JudgedAutoscaler, controller: ScalingController, now: datetime)
         "controller_desired": item.status.desired,
         "why": why(judged),
         "failed": decision.failed or None,
-        "conditions": [
-            {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in decision.conditions
-        ],
+        "conditions": [*map(vars, decision.conditions)],
         "metrics": [_metric(row, judged, controller, now) for row in decision.rows],
         "problems": [one.as_json() for one in judged.problems],
         "not_known": list(decision.unknown),

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from roles.engine.autoscaling.calculator import MetricResult, calculate
 from roles.engine.autoscaling.limits import ABLE, ScalingHistory, limit
-from roles.engine.autoscaling.model import Autoscaler, Condition, LiveScale, NoReading, Reading, ScalingController
+from roles.engine.autoscaling.model import Autoscaler, Condition, HasConditions, LiveScale, NoReading, Reading, ScalingController
 from roles.engine.kube import Object, namespace_and_name
 
 ACTIVE, ZERO = "ScalingActive", "ScaledToZero"
@@ -38,7 +38,7 @@ class ScalingScene:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Decision(HasConditions):
     """What the controller does. `current`: the pods that the target wants now; None if its scale could not be read. `lowest` and `highest`:
     the bounds of the count that it sets; they are the same unless `unknown` says what is missing. `recommended`: what the metrics ask for,
     None if they are not asked or give nothing. `rows`: one for each metric, none if the metrics are not asked. `reason`: why it changes the
@@ -65,9 +65,6 @@ class Decision:
     def works(self) -> bool:
         """It has a count from all of its metrics, or needs none."""
         return not self.failed and all(one.valid for one in self.rows)
-
-    def condition(self, kind: str) -> Condition | None:
-        return next((one for one in self.conditions if one.type == kind), None)
 
     @property
     def leading(self) -> MetricResult | None:
@@ -167,14 +164,6 @@ def _selector_condition(scene: ScalingScene, scale: LiveScale) -> Condition | No
         text = f"pods by selector {scale.selector} are controlled by multiple HPAs: [{names}]"
         return Condition(ACTIVE, False, "AmbiguousSelector", text)
     return None
-
-
-def next_history(history: ScalingHistory, decision: Decision, now: datetime) -> ScalingHistory:
-    """The controller's memory after a decision that is certain, for the next one."""
-    if decision.desired is None or decision.current is None:
-        return history
-    recommended = decision.recommended if decision.rows else None
-    return history.after(recommended, decision.current, decision.desired, now, behavior=decision.behavior)
 
 
 def shared(pods: Mapping[str, Sequence[Object]]) -> dict[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from roles.engine.autoscaling.model import Autoscaler, Condition, ScalingController, ScalingRules
@@ -59,18 +59,6 @@ class ScalingHistory:
     def has_changes(self, now: datetime, seconds: float) -> bool:
         """No change of the last `seconds` is missing."""
         return _covers(self.changes_since, now, seconds)
-
-    def after(self, recommendation: int | None, current: int, desired: int, now: datetime, *, behavior: bool) -> ScalingHistory:
-        """The history after the controller has recommended, and set `desired` in place of `current`. It keeps changes only of an autoscaler
-        with `spec.behavior` (storeScaleEvent)."""
-        found = self
-        if recommendation is not None:
-            found = replace(found, recommendations=(*found.recommendations, Past(now, recommendation)))
-        if behavior and desired > current:
-            found = replace(found, ups=(*found.ups, Past(now, desired - current)))
-        elif behavior and desired < current:
-            found = replace(found, downs=(*found.downs, Past(now, current - desired)))
-        return found
 
 
 def _covers(since: datetime | None, now: datetime, seconds: float) -> bool:

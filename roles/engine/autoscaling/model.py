@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from roles.engine.bounds import moment
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.amounts import parse_quantity, whole
 
 HPA = "HorizontalPodAutoscaler"
-MetricType = Literal["Resource", "ContainerResource", "Pods", "Object", "External"]
 #: What an object of another shape than the API's raises where it is read or judged.
 ODD = (ValueError, ArithmeticError, TypeError, LookupError, AttributeError)
 #: Types whose metric may scale a workload from and to zero.
@@ -242,9 +241,25 @@ class Condition:
     def __str__(self) -> str:
         return f"{self.type}={self.status} {self.reason}".rstrip()
 
+    @classmethod
+    def all_of(cls, status: Mapping[str, Any]) -> tuple[Condition, ...]:
+        return tuple(
+            cls(str(one.get("type")), one.get("status") == "True", str(one.get("reason") or ""), str(one.get("message") or ""))
+            for one in status.get("conditions") or ()
+        )
+
+
+class HasConditions:
+    """What has `conditions`, each type once."""
+
+    conditions: tuple[Condition, ...]
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((one for one in self.conditions if one.type == kind), None)
+
 
 @dataclass(frozen=True)
-class AutoscalerState:
+class AutoscalerState(HasConditions):
     """The status of an autoscaler as the API has it."""
 
     current: int | None = None
@@ -252,9 +267,6 @@ class AutoscalerState:
     last_scale: datetime | None = None
     conditions: tuple[Condition, ...] = ()
     metrics: tuple[Mapping[str, Any], ...] = ()
-
-    def condition(self, kind: str) -> Condition | None:
-        return next((one for one in self.conditions if one.type == kind), None)
 
 
 @dataclass(frozen=True)
@@ -290,12 +302,7 @@ class Autoscaler:
                 _integer(status.get("currentReplicas")),
                 _integer(status.get("desiredReplicas")),
                 time_of(status.get("lastScaleTime")),
-                tuple(
-                    Condition(
-                        str(one.get("type")), one.get("status") == "True", str(one.get("reason") or ""), str(one.get("message") or "")
-                    )
-                    for one in status.get("conditions") or ()
-                ),
+                Condition.all_of(status),
                 tuple(status.get("currentMetrics") or ()),
             ),
             time_of(raw["metadata"].get("creationTimestamp")),

@@ -15,7 +15,6 @@ from roles.engine.bounds import read_json
 from roles.engine.kube import Object
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_CLIENT_SIDE = "kubectl-client-side-apply"
 
 
 @dataclass(frozen=True)

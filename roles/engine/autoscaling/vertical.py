@@ -13,7 +13,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.engine.autoscaling.model import Autoscaler, Condition, Ref, time_of
+from roles.engine.autoscaling.model import Autoscaler, Condition, HasConditions, Ref, time_of
 from roles.engine.bounds import span
 from roles.engine.kube import Object, amounts, condition, controller, holds, namespace_and_name
 from roles.engine.kube.pods import is_alive, node_of
@@ -56,7 +56,7 @@ def shown(resource: str, amount: Fraction) -> str:
 
 
 @dataclass(frozen=True)
-class Vertical:
+class Vertical(HasConditions):
     """One VerticalPodAutoscaler. `least`: the number of pods below which its updater changes none; None if it does not set it;
     `advice`: None if there is no recommendation."""
 
@@ -80,10 +80,7 @@ class Vertical:
         return cls(
             namespace, name, Ref.of(spec.get("targetRef") or {}), str(policy.get("updateMode") or "Recreate"),
             None if least is None else int(least), None if not recommended else tuple(_advice(recommended)),
-            tuple(
-                Condition(str(one.get("type")), one.get("status") == "True", str(one.get("reason") or ""), str(one.get("message") or ""))
-                for one in status.get("conditions") or ()
-            ),
+            Condition.all_of(status),
             time_of((raw.get("metadata") or {}).get("creationTimestamp")), raw,
         )  # fmt: skip
 
@@ -101,9 +98,6 @@ class Vertical:
     @property
     def acts(self) -> bool:
         return self.mode in ACTING
-
-    def condition(self, kind: str) -> Condition | None:
-        return next((one for one in self.conditions if one.type == kind), None)
 
     @property
     def age(self) -> tuple[str, str]:

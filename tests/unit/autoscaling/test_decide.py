@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from roles.engine.autoscaling.decide import ScalingScene, decide, next_history, shared
-from roles.engine.autoscaling.limits import ScalingHistory
+from roles.engine.autoscaling.decide import ScalingScene, decide, shared
+from roles.engine.autoscaling.limits import Past, ScalingHistory
 from roles.engine.autoscaling.model import Autoscaler, LiveScale, NoReading, ScalingController, Total
 from tests.unit.autoscaling.world import (
     IN_ALL,
@@ -125,17 +125,10 @@ def test_who_shares_pods() -> None:
     }
 
 
-def test_a_memory_of_its_own_follows_the_controller() -> None:
-    memory = ScalingHistory.fresh(ago(3600), 1)
-    first = decided(hpa(), 1, samples(400), history=memory)
-    assert first.desired == 4
-    memory = next_history(memory, first, ago(15))
-    # Ten seconds later the load is gone: the recommendation of 8 holds the count for 300 s.
+def test_a_recommendation_of_before_holds_the_count() -> None:
+    """Ten seconds later the load is gone: the recommendation of 8 holds for 300 s."""
+    memory = replace(ScalingHistory.fresh(ago(3600), 1), recommendations=(Past(ago(15), 8),))
     assert decided(hpa(), 4, samples(5, 5, 5, 5), history=memory).desired == 8
-    # The controller keeps changes of the count only for the policies of spec.behavior.
-    assert memory.ups == ()
-    first = decided(hpa(behavior={"scaleUp": {}}), 1, samples(400), history=memory)
-    assert len(next_history(memory, first, ago(15)).ups) == 1
 
 
 def test_a_range_is_said_as_one() -> None:

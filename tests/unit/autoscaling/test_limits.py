@@ -193,10 +193,3 @@ def test_changes_that_are_not_known_make_a_range() -> None:
     found = limited(9, 4, known, behavior=UP_TWO)
     assert (found.desired, len(found.unknown)) == ((4, 9), 1)
     assert limited(9, 4, replace(EMPTY, changes_since=ago(60)), behavior=UP_TWO).desired == (6, 6)
-
-
-def test_the_memory_grows_by_what_is_decided() -> None:
-    past = ScalingHistory.fresh(ago(30), 2).after(5, 2, 4, ago(15), behavior=True).after(1, 4, 3, NOW, behavior=True)
-    assert [one.number for one in past.recommendations] == [2, 5, 1]
-    assert ([one.number for one in past.ups], [one.number for one in past.downs]) == ([2], [1])
-    assert past.has_recommendations(NOW, 3600) and past.has_changes(NOW, 3600)
