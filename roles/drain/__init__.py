@@ -41,7 +41,7 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     """
     options, wanted = asked
     reached = connect_cluster(fleet, wanted.kubeconfig)
-    consents, session = wanted.consents, reached.session
+    consents, session = wanted, reached.session
     plan = _plan(session, _nodes(fleet, reached, wanted.nodes), consents)
     info = this_run(new_run_id(), {"cluster": wanted.model_dump()})
     drainer = Drainer(session, plan, consents, Mark(info.id))

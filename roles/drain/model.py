@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from roles.engine.inputs import Boolean, Frozen, Kubeconfig, Names, unmatched
-from roles.engine.outage import DrainKeys
+from roles.engine.outage import DrainConsents
 from roles.engine.proof import claimed_names
 
 _Nodes = Annotated[
@@ -20,7 +20,7 @@ _Nodes = Annotated[
 ]
 
 
-class DrainOptions(DrainKeys):
+class DrainOptions(DrainConsents):
     """The data keys of deploys/drain.py, with the consents of every drain."""
 
     nodes: _Nodes = None

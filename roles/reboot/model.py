@@ -7,13 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from roles.engine.inputs import Boolean, Kubeconfig, Names
-from roles.engine.outage import DrainKeys
+from roles.engine.outage import DrainConsents
 
 #: Seconds. Servers check memory and controllers for many minutes before their kernel starts.
 REBOOT_SECONDS = 1200
 
 
-class RebootOptions(DrainKeys):
+class RebootOptions(DrainConsents):
     """Which nodes of a run reboot, how long daytwo waits for them, and the consents of their drains."""
 
     only: Annotated[Names, Field(description="only these hosts of the inventory", examples=["w2,w3", ["w2", "w3"]])] = None

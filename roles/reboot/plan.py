@@ -13,7 +13,7 @@ from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.pods import daemon_set, is_static
-from roles.engine.outage import DrainKeys, Mark, NodeFate, Purpose, Wanted, judge, node_fate, node_path, read_mark, together
+from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, judge, node_fate, node_path, read_mark, together
 from roles.engine.rollout import Pace, Stage
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
@@ -250,7 +250,7 @@ def brought_back(plans: Sequence[RebootPlan]) -> set[str]:
 
 
 def plan_drains(
-    live: DisruptionObjects, stages: Sequence[Stage[RebootPlan]], asked: DrainKeys, now: datetime
+    live: DisruptionObjects, stages: Sequence[Stage[RebootPlan]], asked: DrainConsents, now: datetime
 ) -> tuple[list[str], list[str]]:
     """What becomes of the pods of each node that reboots, as text; and why they cannot leave. Nodes that the pace may drain at the same
     time are added up as well."""

@@ -98,7 +98,7 @@ class NodeReboots:
         self._others_well(plan)
         boot = plan.candidate.facts.boot.id
         context.begin(Mark(context.run, REBOOT.name, boot).fields(comes=True))
-        outage = NodeOutage(self._session, plan.name, self._wanted.consents, context.run, REBOOT, boot=boot, limit=self._limit_of_pods)
+        outage = NodeOutage(self._session, plan.name, self._wanted, context.run, REBOOT, boot=boot, limit=self._limit_of_pods)
         try:
             moved = outage.take(context)
             self._others_well(plan)

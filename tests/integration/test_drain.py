@@ -260,7 +260,7 @@ def test_each_answer_of_the_eviction_api(lab: Lab, session: Session) -> None:
     assert isinstance(forbidden, Denied) and forbidden.speaker is Speaker.NAMESPACE, forbidden
 
     # A StatefulSet's pod that came back under its name is another pod, and is not touched.
-    mover = Evictor(session, DrainConsents(seconds=60), ["w1"])
+    mover = Evictor(session, DrainConsents(drain_timeout=60), ["w1"])
     owner = get(lab, "statefulset", "db", "-n", NAMESPACE)
     database = PodWorkload("StatefulSet", NAMESPACE, "db", uid(owner), 1, owner, 1, True)
     assert "another pod has its name, and is not touched" in mover.move(PodFate(other, "w1", "evicted", "", workload=database), context())
@@ -376,7 +376,7 @@ def test_one_node_in_the_middle_of_another_run(lab: Lab, session: Session) -> No
             workload("a-stored", **stored), workload("b-high", priorityClassName="system-cluster-critical"), workload("web", replicas=2),
             budget("web", maxUnavailable=1),
         ])  # fmt: skip
-        inside = NodeOutage(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", Purpose("test", "a test"))
+        inside = NodeOutage(session, "w1", DrainConsents(drain_timeout=120), "r20260101-000000-aaaa", Purpose("test", "a test"))
         assert not inside.plan().refusals
         assert "3 workloads serve elsewhere" in inside.take(context(note=events.append))
     assert cordon_of(lab, "w1") == (True, "r20260101-000000-aaaa") and on(lab, "w1") == []
@@ -388,7 +388,7 @@ def test_one_node_in_the_middle_of_another_run(lab: Lab, session: Session) -> No
     apply(lab, workload("held", grace=30))
     settled(lab)
     (node,) = {one["spec"]["nodeName"] for name, one in pods(lab).items() if name.startswith("held-")}
-    stopped = NodeOutage(session, node, DrainConsents(seconds=5), "r20260101-000000-aaaa", Purpose("test", "a test"))
+    stopped = NodeOutage(session, node, DrainConsents(drain_timeout=5), "r20260101-000000-aaaa", Purpose("test", "a test"))
     assert any("it may take 30 s to end" in text for text in stopped.plan().refusals)
     with pytest.raises(NotDone, match="cannot be drained now"):
         stopped.take(context())
@@ -416,7 +416,7 @@ def test_a_pod_that_arrives_without_a_controller_halts_the_drain(lab: Lab, sessi
         if event.get("what") == "prove":
             apply(lab, bare("late", "w1"))
 
-    inside = NodeOutage(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", Purpose("test", "a test"))
+    inside = NodeOutage(session, "w1", DrainConsents(drain_timeout=120), "r20260101-000000-aaaa", Purpose("test", "a test"))
     with pytest.raises(
         NotDone, match=r"pods came to w1 in mid-drain, or are stuck there: t-drain/late: it has no controller.*; w1: uncordoned"
     ):

@@ -125,13 +125,13 @@ def test_alone_the_first_would_wait_for_the_second(lab: Lab, session: Session) -
     only_on(lab, "w1", items=[stored("web", replicas=2)])
     first, second = planned(session).leaving
     lab.kubectl("cordon", "w1")
-    alone = Evictor(session, DrainConsents(seconds=20), ["w1"])
+    alone = Evictor(session, DrainConsents(drain_timeout=20), ["w1"])
     with pytest.raises(NotDone, match=rf"is not detached from w1 yet: {second.name} uses it there"):
         alone.move(first, context())
     (new,) = on(lab, "w2")
     events = get(lab, "events", "-n", NAMESPACE, f"--field-selector=involvedObject.name={new}")["items"]
     assert pods(lab)[new]["status"]["phase"] == "Pending" and any("Multi-Attach error" in str(one["message"]) for one in events)
-    assert "2 of Deployment t-drain/web are Ready" in Evictor(session, DrainConsents(seconds=90), ["w1"]).move(second, context())
+    assert "2 of Deployment t-drain/web are Ready" in Evictor(session, DrainConsents(drain_timeout=90), ["w1"]).move(second, context())
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_volume_that_stays_attached_is_reported(lab: Lab, session: Session) ->
     apply(lab, *objects(NAMESPACE, "shared", mode="ReadWriteMany"))
     only_on(lab, "w1", items=[stored("web", "shared")])
     lab.run("w1", f"touch {BUSY}")
-    inside = NodeOutage(session, "w1", DrainConsents(seconds=30), RUN, Purpose("test", "a test"))
+    inside = NodeOutage(session, "w1", DrainConsents(drain_timeout=30), RUN, Purpose("test", "a test"))
     assert not inside.plan().notes
     noted = get(lab, "node", "w1")["status"].get("volumesAttached") or []
     status_of(lab, "w1", volumesAttached=[*noted, {"name": ISCSI, "devicePath": ""}])
@@ -161,7 +161,7 @@ def test_a_claim_of_one_pod_follows_when_the_pod_has_ended(lab: Lab, session: Se
     (one,) = planned(session).leaving
     assert "its replacement is scheduled when this pod has ended" in one.why and one.place == "on w2"
     assert "only one node can write to data" in planned(session, surge=True).refusals[0]
-    inside = NodeOutage(session, "w1", DrainConsents(seconds=120), RUN, Purpose("test", "a test"))
+    inside = NodeOutage(session, "w1", DrainConsents(drain_timeout=120), RUN, Purpose("test", "a test"))
     before = on(lab, "w1")
     assert "1 workload serves elsewhere" in inside.take(context()) and notes(lab)[-2:] == [*before, *on(lab, "w2")]
     inside.give_back(context())

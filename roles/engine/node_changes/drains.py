@@ -16,7 +16,6 @@ from roles.engine.node_changes.step import NodeStep
 from roles.engine.object_changes import Session, open_session
 from roles.engine.outage import (
     DrainConsents,
-    DrainKeys,
     NodeFate,
     NodeOutage,
     RunLimit,
@@ -31,7 +30,7 @@ from roles.engine.proof import Cluster, Survey
 from roles.engine.rollout import Stage
 
 
-class ChangeDrains(DrainKeys):
+class ChangeDrains(DrainConsents):
     """Whether a run drains the nodes whose kubelet it changes, and the consents of these drains."""
 
     drain: Annotated[
@@ -82,7 +81,7 @@ def plan_drains(
         made, refusals = judge(live, list(wanted.values()), groups, asked, now, CHANGE, changed)
         bridge.stop(refusals)
         notes += made.notes
-    set_drains(session, stages, wanted, asked.consents, run)
+    set_drains(session, stages, wanted, asked, run)
     leftovers = [Leftover(session, host, *one) for host, one in left.items() if host not in wanted]
     notes += [f"{one.host}: cordoned by run {one.run} for its change, which is over: this run uncordons it" for one in leftovers]
     return notes, leftovers

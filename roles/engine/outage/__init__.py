@@ -23,10 +23,10 @@ from roles.engine.outage.cordon import node_fate, node_path
 from roles.engine.outage.drainer import CORDON, MOVES, SURGE, Drainer
 from roles.engine.outage.evicting import try_eviction
 from roles.engine.outage.fates import stays
-from roles.engine.outage.keys import DrainKeys
+from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.lint_places import read_places, with_places
 from roles.engine.outage.mark import MARKS, Mark, read_mark
-from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate
+from roles.engine.outage.model import DrainPlan, NodeFate, PodFate
 from roles.engine.outage.node import NodeOutage, end_outage
 from roles.engine.outage.planning import plan_drain
 from roles.engine.outage.plans import Wanted, judge, together
@@ -45,7 +45,6 @@ __all__ = [
     "UNCORDON",
     "WRITES",
     "DrainConsents",
-    "DrainKeys",
     "DrainPlan",
     "Drainer",
     "EndWriter",

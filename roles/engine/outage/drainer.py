@@ -18,8 +18,9 @@ from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, FieldChange
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.outage.evicting import Evictor, NotEvicted, begin_move
 from roles.engine.outage.fates import is_cut
+from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.mark import Mark
-from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
+from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.outage.planning import plan_drain
 from roles.engine.outage.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
 from roles.engine.outage.run_limit import RunLimit
@@ -236,7 +237,7 @@ class Drainer:
             return [one for one in fates if one is not None]
         self._viewed = time.monotonic()
         # The second consent to delete pods past their budgets was for those of the plan.
-        consents = replace(self._consents, ignore_budgets=())
+        consents = self._consents.model_copy(update={"ignore_budgets": ()})
         plan = plan_drain(read_drain(self.session), self._names, consents, cluster_time(self.session))
         self._seen |= {one.uid: one for one in plan.pods}
         return [one for one in plan.pods if node_of(one.pod) == node]

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, names
 from roles.engine.kube.names import namespaced_name
-from roles.engine.outage.model import MOST_SECONDS, DrainConsents
+from roles.engine.outage.model import MOST_SECONDS
 from roles.engine.timeouts import unless_set
 
 DEFAULT_SECONDS = 600
@@ -34,7 +34,7 @@ def _surge(value: Any) -> bool | tuple[str, ...]:
     return _named("surge", value)
 
 
-class DrainKeys(Frozen):
+class DrainConsents(Frozen):
     """The consents of a drain. `drain_timeout` in seconds, for each pod."""
 
     allow_local_data: Annotated[
@@ -96,14 +96,6 @@ class DrainKeys(Frozen):
     ] = ""
 
     @property
-    def consents(self) -> DrainConsents:
-        return DrainConsents(
-            allow_local_data=self.allow_local_data,
-            allow_unmanaged=self.allow_unmanaged,
-            allow_pending=self.allow_pending,
-            surge=self.surge,
-            ignore_budgets=self.ignore_budgets,
-            confirm_ignore=self.confirm_ignore,
-            max_grace=self.max_grace,
-            seconds=unless_set(self.drain_timeout, "drain_timeout" in self.model_fields_set),
-        )
+    def seconds(self) -> float:
+        """For each pod, as it counts."""
+        return unless_set(self.drain_timeout, "drain_timeout" in self.model_fields_set)

@@ -15,7 +15,8 @@ from roles.engine.findings import Finding, Severity
 from roles.engine.kube.pods import node_of
 from roles.engine.object_changes import API_WAIT
 from roles.engine.outage.fates import Judge
-from roles.engine.outage.model import DrainConsents, PodFate
+from roles.engine.outage.keys import DrainConsents
+from roles.engine.outage.model import PodFate
 from roles.engine.outage.planning import cluster_view, passing_taints
 from roles.engine.outage.reading import MORE_KINDS, with_schedulers
 from roles.engine.outage.replacing import replacement

@@ -24,24 +24,6 @@ COUNTED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 
 
 @dataclass(frozen=True)
-class DrainConsents:
-    """What one drain may do. `surge`: all single-replica Deployments get a second pod first, or only those named (NAMESPACE/NAME);
-    `ignore_budgets`: budgets (NAMESPACE/NAME) whose pods may be deleted although they refuse; `confirm_ignore`: the second consent to
-    that, for exactly the pods of a plan (roles/engine/outage/second_consent.py); `allow_pending`: replacements that find no
-    place may stay Pending; `max_grace`: a pod gets at most so many seconds to end, whatever its own grace period. `seconds`: for each pod,
-    from its turn until its replacement is Ready."""
-
-    allow_local_data: bool = False
-    allow_unmanaged: bool = False
-    allow_pending: bool = False
-    surge: bool | tuple[str, ...] = False
-    ignore_budgets: tuple[str, ...] = ()
-    confirm_ignore: str = ""
-    max_grace: int | None = None
-    seconds: float = 600.0
-
-
-@dataclass(frozen=True)
 class PodWorkload(Controller):
     """What recreates a pod: the end of its chain of controllers. `found`: the object, None for a kind that daytwo does not read; `ready`:
     how many of its pods were Ready when this was read; `counted`: daytwo knows how to wait for its pods."""

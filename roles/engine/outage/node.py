@@ -11,8 +11,9 @@ from roles.engine.kube import uid
 from roles.engine.object_changes import NotDone, Session
 from roles.engine.outage.cordon import CordonBack, give_back, node_path
 from roles.engine.outage.drainer import Drainer
+from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.mark import Mark
-from roles.engine.outage.model import DrainConsents, DrainPlan
+from roles.engine.outage.model import DrainPlan
 from roles.engine.outage.planning import narrowed, plan_drain
 from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.reading import cluster_time, read_drain

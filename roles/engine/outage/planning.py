@@ -13,7 +13,8 @@ from roles.engine.kube.pods import node_of
 from roles.engine.outage.cordon import node_fate
 from roles.engine.outage.effects import nodes_problem, single_replicas, webhook_problems
 from roles.engine.outage.fates import Judge, past_budgets_at_a_cost
-from roles.engine.outage.model import DrainConsents, DrainPlan, PodFate
+from roles.engine.outage.keys import DrainConsents
+from roles.engine.outage.model import DrainPlan, PodFate
 from roles.engine.outage.reading import SCHEDULERS
 from roles.engine.outage.replacing import replacement
 from roles.engine.outage.surge import find_surges
@@ -65,7 +66,7 @@ def narrowed(consents: DrainConsents, live: DisruptionObjects, nodes: Collection
         return consents
     workloads = Workloads(live)
     there = {found.key for pod in live.of("Pod") if node_of(pod) in nodes and (found := workloads.of(pod)) is not None}
-    return replace(consents, surge=tuple(name for name in consents.surge if name in there))
+    return consents.model_copy(update={"surge": tuple(name for name in consents.surge if name in there)})
 
 
 def _with_places(

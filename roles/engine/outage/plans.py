@@ -12,8 +12,8 @@ from roles.engine.detail import shortened
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
 from roles.engine.outage.cordon import node_fate
-from roles.engine.outage.keys import DrainKeys
-from roles.engine.outage.model import DrainConsents, DrainPlan
+from roles.engine.outage.keys import DrainConsents
+from roles.engine.outage.model import DrainPlan
 from roles.engine.outage.planning import narrowed, plan_drain
 from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.report import plan_text
@@ -72,7 +72,7 @@ def judge(
     live: DisruptionObjects,
     wanted: Sequence[Wanted],
     groups: Sequence[Sequence[Wanted]],
-    asked: DrainKeys,
+    asked: DrainConsents,
     now: datetime,
     purpose: Purpose,
     left: Collection[str] = (),
@@ -83,7 +83,7 @@ def judge(
     refusals: dict[str, None] = {}
     known: set[str] = set()
     for one in wanted:
-        plan = _planned(live, [one], asked.consents, now, purpose, left)
+        plan = _planned(live, [one], asked, now, purpose, left)
         plans[one.host] = plan
         known |= {*plan.refusals}
         what = f"{one.host}: it is drained for {purpose.text} ({'; '.join(one.why)}), and cannot be"
@@ -91,7 +91,7 @@ def judge(
         refusals |= dict.fromkeys(f"{what}: {text}{instead}" for text in plan.refusals)
     notes = [_note(one, purpose, plans[one.host], len(wanted)) for one in wanted]
     for group in groups:
-        plan = _planned(live, group, asked.consents, now, purpose, left)
+        plan = _planned(live, group, asked, now, purpose, left)
         names = ", ".join(one.host for one in group)
         at_once = f"{names} are drained at the same time (max_unavailable)"
         refusals |= dict.fromkeys(f"{at_once}: {text}; or lower max_unavailable" for text in plan.refusals if text not in known)
@@ -100,8 +100,8 @@ def judge(
         ]
         if waits:
             notes.append(f"{at_once}: they wait for each other's replacements by {', '.join(waits)}")
-    refusals |= dict.fromkeys(_unknown_surges(live, wanted, asked.consents))
-    return PlannedOutages(plans, notes=tuple(dict.fromkeys(notes))), list(refusals) or ask_again(plans.values(), asked.consents)
+    refusals |= dict.fromkeys(_unknown_surges(live, wanted, asked))
+    return PlannedOutages(plans, notes=tuple(dict.fromkeys(notes))), list(refusals) or ask_again(plans.values(), asked)
 
 
 def _planned(

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Collection, Iterable
 
 from roles.engine.kube import is_ready
-from roles.engine.outage.model import BudgetShare, DrainConsents, DrainPlan, PodFate
+from roles.engine.outage.keys import DrainConsents
+from roles.engine.outage.model import BudgetShare, DrainPlan, PodFate
 from roles.engine.rollout import table
 
 

@@ -19,7 +19,8 @@ from roles.engine.kube import FIELD_MANAGER, Object, controller, namespace_and_n
 from roles.engine.kube.field_managers import writers
 from roles.engine.kube.pods import is_alive
 from roles.engine.object_changes import workload_rollout
-from roles.engine.outage.model import DrainConsents, PodWorkload
+from roles.engine.outage.keys import DrainConsents
+from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.workloads import Workloads
 from roles.engine.placement import Storage
 

@@ -24,8 +24,9 @@ from roles.engine.object_changes import (
     workload_rollout,
 )
 from roles.engine.outage.evicting import Evictor, begin_move
+from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.mark import run_of
-from roles.engine.outage.model import DrainConsents, PodFate, PodWorkload
+from roles.engine.outage.model import PodFate, PodWorkload
 from roles.engine.outage.reading import Look, pod_path, recorded_surges, workload_path
 from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY, mark_of, other_writers, recorded
 from roles.engine.outage.workloads import ready_elsewhere

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import gevent
@@ -13,16 +14,17 @@ from roles.engine.context import StepContext
 from roles.engine.node_changes import drains
 from roles.engine.node_changes.change_outage import Leftover
 from roles.engine.node_changes.drains import ChangeDrains
+from roles.engine.node_changes.node_plan import KUBELET
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.object_changes import NotDone
-from roles.engine.outage import DrainConsents, NodeOutage, Wanted
+from roles.engine.outage import DrainConsents, Mark, NodeOutage, Wanted, read_mark
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
 from tests.context import context
-from tests.unit.disruption.world import deployment
+from tests.unit.disruption.world import NOW, deployment
 from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet
 from tests.unit.outage.cluster import LiveCluster
 from tests.unit.outage.test_plan import node, of_change, spread
@@ -33,10 +35,29 @@ W1, W2 = Wanted("w1", "w1", ("drain=always",)), Wanted("w2", "w2", ("drain=alway
 # ---- what is drained
 
 
+@pytest.mark.parametrize("left", ["", "w2"])
+def test_each_outage_is_marked_with_this_run(monkeypatch: pytest.MonkeyPatch, left: str) -> None:
+    """Also beside a node that an earlier run has left cordoned, and one that nobody has."""
+    nodes = [node("w1"), node("w2", manager="daytwo" if left else "", mark=of_change("r0") if left else ""), node("w3")]
+    cluster = LiveCluster(monkeypatch, *nodes, *deployment(1, 1))
+    monkeypatch.setattr(drains, "open_session", lambda *args: cluster.session)
+    monkeypatch.setattr(drains, "read_drain", lambda session: session.world())
+    monkeypatch.setattr(drains, "cluster_time", lambda session: NOW)
+    survey: Any = SimpleNamespace(reading=SimpleNamespace(last_nodes=lambda: {one["metadata"]["name"]: one for one in nodes}))
+    changing = [SimpleNamespace(needs_drain=(), component=KUBELET, instead="")]
+    plans: Any = [SimpleNamespace(host="w1", kubelet=SimpleNamespace(node_name="w1"), changing=changing)]
+    one = step("w1", [], Drained("w1", []))
+    _, leftovers = drains.plan_drains(fleet("w1"), survey, ChangeDrains(drain="always"), "r1", plans, [Stage((one,))], ("r0",))
+    assert [(found.node, found.run) for found in leftovers] == ([("w2", "r0")] if left else [])
+    assert one.drain is not None
+    one.drain.take(context())
+    assert read_mark(cluster.node("w1")) == Mark("r1", "change")
+
+
 def test_all_drains_of_a_run_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
     steps = tuple(step(name, [], Drained(name, [])) for name in ("w1", "w2"))
-    drains.set_drains(cluster.session, [Stage(steps, 2)], {"w1": W1, "w2": W2}, DrainConsents(seconds=60), "r1")
+    drains.set_drains(cluster.session, [Stage(steps, 2)], {"w1": W1, "w2": W2}, DrainConsents(drain_timeout=60), "r1")
     begun = [gevent.spawn(one.drain.take, context()) for one in steps if one.drain is not None]
     gevent.joinall(begun, raise_error=True)
     assert [ready for _, ready in cluster.evicted] == [1, 1]
@@ -59,7 +80,7 @@ def test_values_that_are_refused(given: Mapping[str, Any], words: str) -> None:
 
 def test_the_consents_are_those_of_a_drain() -> None:
     keys = ChangeDrains(allow_local_data="true", surge="true", ignore_budgets="shop/web", drain_timeout=7)  # type: ignore[arg-type]
-    assert keys.consents == DrainConsents(allow_local_data=True, surge=True, ignore_budgets=("shop/web",), seconds=7)
+    assert (keys.allow_local_data, keys.surge, keys.ignore_budgets, keys.seconds) == (True, True, ("shop/web",), 7)
     assert keys.allowed and not ChangeDrains(drain="never").allowed
 
 

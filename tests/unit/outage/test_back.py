@@ -38,12 +38,12 @@ def test_names_of_nodes() -> None:
 def test_consents() -> None:
     assert DrainOptions(surge="true").surge is True and DrainOptions(surge="false").surge is False and DrainOptions().surge is False
     assert DrainOptions(surge="shop/web, shop/api").surge == ("shop/web", "shop/api")
-    assert DrainOptions(ignore_budgets="shop/web").consents.ignore_budgets == ("shop/web",)
-    assert DrainOptions(confirm_ignore="pods-0123abcd").consents.confirm_ignore == "pods-0123abcd"
+    assert DrainOptions(ignore_budgets="shop/web").ignore_budgets == ("shop/web",)
+    assert DrainOptions(confirm_ignore="pods-0123abcd").confirm_ignore == "pods-0123abcd"
     for wrong in ({"surge": "web"}, {"ignore_budgets": "true"}, {"drain_timeout": 0}, {"confirm_ignore": "true"}):
         with pytest.raises(ValueError):
             DrainOptions(**wrong)
-    assert DrainOptions(drain_timeout=30).consents.seconds == 30
+    assert DrainOptions(drain_timeout=30).seconds == 30
 
 
 def surged(run: str, replicas: int = 2) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def test_a_cordon_that_someone_sets_during_a_drain_stays_when_it_halts(host: Hos
 
 def test_a_cordon_between_plan_and_run_is_kept_and_gets_no_mark() -> None:
     api, begun = cluster(), list[Any]()
-    consents = DrainConsents(seconds=60, allow_unmanaged=True)
+    consents = DrainConsents(drain_timeout=60, allow_unmanaged=True)
     drainer = Drainer(api.session, plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW), consents, Mark(RUN))
     at_work(api, "kubectl-cordon")
     (step,) = drainer.stages()[0].steps

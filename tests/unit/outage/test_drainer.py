@@ -40,7 +40,7 @@ class Drain:
     def __init__(self, api: ClusterApi, consents: DrainConsents | None = None) -> None:
         self.api, self.halted = api, ""
         self.begun: list[tuple[str, Sequence[Mapping[str, Any]]]] = []
-        consents = consents or DrainConsents(seconds=60)
+        consents = consents or DrainConsents(drain_timeout=60)
         plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
         assert not plan.refusals, plan.refusals
         self.drainer = Drainer(api.session, plan, consents, Mark(RUN))
@@ -88,7 +88,7 @@ def test_a_pod_whose_turn_comes_with_the_halt_is_not_evicted() -> None:
 
 def test_a_pod_that_arrives_is_recorded_before_it_is_evicted() -> None:
     api = cluster()
-    drain = Drain(api, DrainConsents(seconds=60, allow_unmanaged=True))
+    drain = Drain(api, DrainConsents(drain_timeout=60, allow_unmanaged=True))
     drain.step(CORDON)
     drain.step(EVICT)
     api.add(late())
@@ -104,7 +104,7 @@ def test_a_pod_that_somebody_has_deleted_with_a_long_grace_period_ends_sooner_by
     slow = pod("slow", INNER, spec={"terminationGracePeriodSeconds": 100000})
     slow["metadata"] |= {"deletionTimestamp": "2026-03-02T15:46:40Z", "deletionGracePeriodSeconds": 100000}
     api.add(slow)
-    drain = Drain(api, DrainConsents(seconds=60, allow_unmanaged=True, max_grace=30))
+    drain = Drain(api, DrainConsents(drain_timeout=60, allow_unmanaged=True, max_grace=30))
     drain.step(CORDON)
     drain.step(EVICT)
     assert "1 workload serves elsewhere" in drain.step(PROVE)
@@ -115,7 +115,7 @@ def test_a_pod_that_somebody_has_deleted_with_a_long_grace_period_ends_sooner_by
 @pytest.mark.parametrize("when", ["before", "while it is recorded"])
 def test_a_pod_that_arrives_is_not_evicted_once_the_run_halts(when: str) -> None:
     api = cluster(late())
-    drain = Drain(api, DrainConsents(seconds=60, allow_unmanaged=True))
+    drain = Drain(api, DrainConsents(drain_timeout=60, allow_unmanaged=True))
     if when == "before":
         drain.halted = "interrupted by the operator"
     with pytest.raises(NotDone, match=r"shop/late.* came to w1 in mid-drain, and no further eviction begins \(interrupted"):
@@ -126,7 +126,7 @@ def test_a_pod_that_arrives_is_not_evicted_once_the_run_halts(when: str) -> None
 def test_without_a_record_a_pod_that_arrives_is_not_evicted() -> None:
     """Nor once another run has the lock: what records checks that too."""
     api = cluster()
-    drain = Drain(api, DrainConsents(seconds=60, allow_unmanaged=True))
+    drain = Drain(api, DrainConsents(drain_timeout=60, allow_unmanaged=True))
     drain.step(EVICT)
     api.add(late())
     (proof,) = (step for step in drain.steps if step.action == PROVE)
@@ -167,7 +167,7 @@ def refuses(api: ClusterApi, *names: str) -> None:
 
 def test_a_pod_that_its_budget_still_refuses_at_its_time_limit_is_deleted_by_consent(clock: Clock) -> None:
     api = with_budgets("web")
-    drain = Drain(api, DrainConsents(seconds=60, ignore_budgets=("shop/web",)))
+    drain = Drain(api, DrainConsents(drain_timeout=60, ignore_budgets=("shop/web",)))
     refuses(api, "web")
     begun = clock.now
     api.after = lambda write, then=api.after: (then(write), noted.append((drain.begun[-1], clock.now - begun)))  # type: ignore[misc,func-returns-value]
@@ -183,7 +183,7 @@ def test_a_pod_that_its_budget_still_refuses_at_its_time_limit_is_deleted_by_con
 def test_a_pod_of_a_budget_that_is_not_named_is_not_deleted(ignored: tuple[str, ...]) -> None:
     """Also if that budget has come since the plan."""
     api = with_budgets("web")
-    drain = Drain(api, DrainConsents(seconds=60, ignore_budgets=ignored))
+    drain = Drain(api, DrainConsents(drain_timeout=60, ignore_budgets=ignored))
     api.add(budget("other", maxUnavailable=0, status=of_status(2, 2, 2, 0)))
     refuses(api, "web")
     with pytest.raises(evicting.NotEvicted, match="refused its eviction for 60 s"):
@@ -193,7 +193,7 @@ def test_a_pod_of_a_budget_that_is_not_named_is_not_deleted(ignored: tuple[str, 
 
 def test_a_run_that_halts_deletes_no_pod() -> None:
     api = with_budgets("web")
-    drain = Drain(api, DrainConsents(seconds=60, ignore_budgets=("shop/web",)))
+    drain = Drain(api, DrainConsents(drain_timeout=60, ignore_budgets=("shop/web",)))
     refuses(api, "web")
 
     def refuse(one: Mapping[str, Any]) -> str:
@@ -209,7 +209,7 @@ def test_a_run_that_halts_deletes_no_pod() -> None:
 def test_a_pod_that_arrives_is_not_deleted_past_its_budget() -> None:
     """The second consent was for the pods of the plan."""
     api = cluster(budget("frozen", selector={"matchLabels": {"app": "late"}}, minAvailable=1, status=of_status(1, 1, 1, 0)))
-    drain = Drain(api, DrainConsents(seconds=60, allow_unmanaged=True, ignore_budgets=("shop/frozen",)))
+    drain = Drain(api, DrainConsents(drain_timeout=60, allow_unmanaged=True, ignore_budgets=("shop/frozen",)))
     drain.step(EVICT)
     api.add(late())
     with pytest.raises(NotDone, match="pods came to w1 in mid-drain, or are stuck there: shop/late: no eviction of it can ever succeed"):
@@ -251,7 +251,7 @@ def test_a_pod_that_arrives_without_a_controller_and_without_consent_halts_the_d
 
 def test_a_pod_that_arrives_and_is_refused_is_named() -> None:
     api = cluster()
-    drain = Drain(api, DrainConsents(seconds=40, allow_unmanaged=True))
+    drain = Drain(api, DrainConsents(drain_timeout=40, allow_unmanaged=True))
     drain.step(EVICT)
     api.add(late())
     api.refuse = lambda pod: "not now"
@@ -281,7 +281,7 @@ def test_a_denied_eviction_is_asked_again_until_it_is_allowed(denied: tuple[int,
         return denied if clock.now - asked[0] < 90 else None
 
     api.deny = deny
-    assert "evicted; gone" in Drain(api, DrainConsents(seconds=600)).step(EVICT)
+    assert "evicted; gone" in Drain(api, DrainConsents(drain_timeout=600)).step(EVICT)
     pauses = {later - before for before, later in itertools.pairwise(asked)}
     assert api.evicted() == ["web-1-0"] and min(pauses) >= 2 and max(pauses) <= 5
 
@@ -294,13 +294,13 @@ def test_a_denial_to_the_end_says_who_and_whom_to_ask(denied: tuple[int, str], w
     api = cluster()
     api.deny = lambda pod, dry_run: denied
     with pytest.raises(evicting.NotEvicted, match=f"refused its eviction for 600 s: admission .*{whom}") as caught:
-        Drain(api, DrainConsents(seconds=600)).step(EVICT)
+        Drain(api, DrainConsents(drain_timeout=600)).step(EVICT)
     assert "cluster admin" not in str(caught.value) and api.evicted() == []
 
 
 def test_a_webhook_is_not_passed_by_a_consent_to_pass_a_budget() -> None:
     api = cluster(budget(maxUnavailable=1, status=of_status(1, 0, 1, 1)))
-    drain = Drain(api, DrainConsents(seconds=40, ignore_budgets=("shop/web",)))
+    drain = Drain(api, DrainConsents(drain_timeout=40, ignore_budgets=("shop/web",)))
     api.one("PodDisruptionBudget", "web")["status"]["disruptionsAllowed"] = 0
     api.deny = lambda pod, dry_run: (429, HOOK)
     with pytest.raises(evicting.NotEvicted, match=r"guard\.example"):
@@ -331,7 +331,7 @@ def test_what_rbac_refuses_is_not_waited_for() -> None:
 
 def test_while_a_pod_ends_the_pods_of_its_node_are_read_again_and_not_the_cluster() -> None:
     api = ClusterApi(node("w1"), node("w2"), late(ending=True))
-    drain = Drain(api, DrainConsents(seconds=60))
+    drain = Drain(api, DrainConsents(drain_timeout=60))
     api.reads.clear()
     with pytest.raises(NotDone, match="shop/late still end on w1"):
         drain.step(PROVE)
@@ -342,7 +342,7 @@ def test_a_pod_whose_containers_have_ended_is_waited_for_until_its_node_has_rele
     """Seen as ending by the plan, and in mid-drain finished: its volumes may still be mounted."""
     last = late(ending=True, deletionGracePeriodSeconds=30)
     api = ClusterApi(node("w1"), node("w2"), last)
-    drain = Drain(api, DrainConsents(seconds=60))
+    drain = Drain(api, DrainConsents(drain_timeout=60))
     api.one("Pod", "late")["status"]["phase"] = "Failed"
     with pytest.raises(NotDone, match="shop/late still end on w1"):
         drain.step(PROVE)
@@ -350,7 +350,7 @@ def test_a_pod_whose_containers_have_ended_is_waited_for_until_its_node_has_rele
 
 def test_a_pod_that_does_not_end_is_stuck_after_a_while() -> None:
     api = ClusterApi(node("w1"), node("w2"), late(ending=True))
-    drain = Drain(api, DrainConsents(seconds=60))
+    drain = Drain(api, DrainConsents(drain_timeout=60))
     api.time = "2026-03-01T12:02:00Z"
     with pytest.raises(NotDone, match="are stuck there: shop/late: it is stuck"):
         drain.step(PROVE)

@@ -49,7 +49,7 @@ class Cluster:
 def moved(cluster: Cluster) -> str:
     top = cluster.top
     workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], 1, top, 1, True)
-    mover = Evictor(cast(Session, cluster), DrainConsents(seconds=0), ["w1"])
+    mover = Evictor(cast(Session, cluster), DrainConsents().model_copy(update={"drain_timeout": 0}), ["w1"])
     return mover.move(PodFate(cluster.pod, "w1", "evicted", "", workload=workload), context())
 
 

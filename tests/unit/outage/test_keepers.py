@@ -254,7 +254,7 @@ def test_a_budget_that_is_removed_after_the_cordon_ends_the_wait(clock: Clock) -
         return plain(one)
 
     api.refuse = refuse
-    drain = Drain(api, DrainConsents(seconds=600))
+    drain = Drain(api, DrainConsents(drain_timeout=600))
     steps = [step for step in drain.steps if step.action == EVICT]
     assert [step.write(context()) for step in steps][-1].startswith("evicted; gone")
     assert api.evicted() == ["web-1-0", "engine-0"] and clock.now - begun < 120
@@ -262,7 +262,7 @@ def test_a_budget_that_is_removed_after_the_cordon_ends_the_wait(clock: Clock) -
 
 def test_a_budget_that_stays_halts_with_its_keeper() -> None:
     api = storage()
-    drain = Drain(api, DrainConsents(seconds=60))
+    drain = Drain(api, DrainConsents(drain_timeout=60))
     with pytest.raises(evicting.NotEvicted, match=r"for 60 s: .*InstanceManager shop/engine creates its pods.*kubectl describe"):
         next(step for step in drain.steps if "engine" in step.name).write(context())
 
@@ -290,7 +290,7 @@ def test_a_budget_that_appears_between_two_nodes_is_waited_for(monkeypatch: pyte
     until: list[float] = []
     api.after, api.refuse = after, refuse
     for name in ("w1", "w2"):
-        drain = NodeOutage(api.session, name, DrainConsents(seconds=600), "r1", Purpose("test", "a test"))
+        drain = NodeOutage(api.session, name, DrainConsents(drain_timeout=600), "r1", Purpose("test", "a test"))
         drain.take(context())
         drain.give_back(context())
     assert api.evicted() == ["web-1-0", "db-1-0"]
@@ -329,7 +329,7 @@ def test_room_that_is_missing_besides_is_refused() -> None:
 
 def test_a_pod_is_not_evicted_before_its_replacement_has_a_place(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     api = ClusterApi(*tainted("w2"), *deployment(1, 1))
-    drain = Drain(api, DrainConsents(seconds=600))
+    drain = Drain(api, DrainConsents(drain_timeout=600))
     begun, seen = clock.now, list[float]()
 
     def after(write: Write) -> None:
@@ -352,7 +352,7 @@ def test_a_pod_is_not_evicted_before_its_replacement_has_a_place(monkeypatch: py
 def test_a_taint_that_stays_halts_and_evicts_nothing() -> None:
     api = ClusterApi(*tainted("w2"), *deployment(1, 1))
     with pytest.raises(NotDone, match=r"not evicted \(for 60 s\): its replacement has no place: .*removed by the agent of that name"):
-        Drain(api, DrainConsents(seconds=60)).step(EVICT)
+        Drain(api, DrainConsents(drain_timeout=60)).step(EVICT)
     assert api.evicted() == []
 
 

@@ -24,7 +24,7 @@ from tests.unit.outage.test_run import RUN
 __all__ = ["clock"]
 
 LATER = "r20260202-000000-cccc"
-CONSENTS = DrainConsents(seconds=60, surge=True)
+CONSENTS = DrainConsents(drain_timeout=60, surge=True)
 # Cordon; grow, cost, shrink; two evictions.
 WRITES = 6
 

@@ -35,7 +35,7 @@ class Run:
 
 
 def outage(cluster: LiveCluster, purpose: Purpose, boot: str = "") -> NodeOutage:
-    return NodeOutage(cluster.session, "w1", DrainConsents(seconds=60), RUN, purpose, boot=boot)
+    return NodeOutage(cluster.session, "w1", DrainConsents(drain_timeout=60), RUN, purpose, boot=boot)
 
 
 def marked(by: str, purpose: Purpose, boot: str = "") -> dict[str, Any]:
@@ -47,7 +47,7 @@ def marked(by: str, purpose: Purpose, boot: str = "") -> dict[str, Any]:
 
 def test_nodes_that_are_drained_at_the_same_time_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
-    limit, seconds = RunLimit(cluster.session), DrainConsents(seconds=60)
+    limit, seconds = RunLimit(cluster.session), DrainConsents(drain_timeout=60)
     outages = [NodeOutage(cluster.session, name, seconds, RUN, REBOOT, boot=BOOT, limit=limit) for name in ("w1", "w2")]
     gevent.joinall([gevent.spawn(one.take, Run().context) for one in outages], raise_error=True)
     assert [ready for _, ready in cluster.evicted] == [1, 1]

@@ -143,7 +143,7 @@ def test_a_long_grace_period_needs_a_longer_timeout() -> None:
     items[2]["spec"]["terminationGracePeriodSeconds"] = 3600
     found = plan(*items)
     assert fates(found) == {"web-1-0": "blocks"} and "drain_timeout=3660" in found.refusals[0]
-    assert not plan(*items, consents=DrainConsents(seconds=3700)).refusals
+    assert not plan(*items, consents=DrainConsents(drain_timeout=3700)).refusals
 
 
 MOUNTS = [{"name": "other", "mountPath": "/a"}, {"name": "mounts", "mountPath": "/b", "mountPropagation": "Bidirectional"}]
@@ -511,7 +511,7 @@ def test_whatever_grace_period_a_tenant_sets_there_is_a_consent_that_can_be_give
     (refusal,) = plan(*items).refusals
     assert ("drain_timeout=" in refusal) == (seconds <= 86340)
     for name, value in advised(refusal).items():
-        consents = DrainOptions(**{name: value}).consents
+        consents = DrainOptions(**{name: value})
         found = plan(*items, consents=consents)
         assert not found.refusals and fates(found) == {"web-1-0": "ending" if ending else "evicted"}
         if name == "max_grace":

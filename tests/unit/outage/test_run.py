@@ -53,7 +53,7 @@ def cluster(*, manager: str = "") -> ClusterApi:
 
 def drive(host: Host, api: ClusterApi, at: Callable[[DrainRun, Write], None] = lambda run, write: None, **more: bool) -> DrainRun:
     """The whole run. `at` is called after each write."""
-    consents = DrainConsents(seconds=60, allow_unmanaged=True)
+    consents = DrainConsents(drain_timeout=60, allow_unmanaged=True)
     plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
     assert not plan.refusals, plan.refusals
     drainer = Drainer(api.session, plan, consents, Mark(RUN))

@@ -38,7 +38,7 @@ class Drains:
         def drain(name: str) -> None:
             while late and len(cluster.evicted) < nodes.index(name):
                 cluster.clock.sleep(1)
-            wanted = DrainConsents(**{"seconds": 300, **consents})
+            wanted = DrainConsents(**{"drain_timeout": 300, **consents})
             one = NodeOutage(cluster.session, name, wanted, "r1", CHANGE, limit=limit)
             try:
                 one.take(context(note=note, stopped=stopped))

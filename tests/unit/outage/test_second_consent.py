@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from roles.engine.outage import DrainConsents, ask_again
@@ -32,18 +31,18 @@ def test_the_second_ask_names_the_pods_the_budget_and_what_is_left() -> None:
         "it has 3 healthy pods, at worst 1 until the replacements are Ready"
     )
     assert asked[1].startswith("ignore_budgets needs a second consent, for exactly these 2 pods: ") and not found.refusals
-    assert ask_again([found], replace(FIRST, confirm_ignore=code_of(asked))) == []
+    assert ask_again([found], FIRST.model_copy(update={"confirm_ignore": code_of(asked)})) == []
 
 
 def test_it_is_for_no_other_pods_and_no_other_budgets() -> None:
     first = code_of(ask_again([plan(*frozen(), consents=FIRST)], FIRST))
-    given = replace(FIRST, confirm_ignore=first)
+    given = FIRST.model_copy(update={"confirm_ignore": first})
     more = ask_again([plan(*frozen(3), consents=given)], given)
     assert code_of(more) != first and f"confirm_ignore={first} is for other pods" in more[-1]
     recreated = frozen()
     recreated[2]["metadata"]["uid"] = "another"
     assert code_of(ask_again([plan(*recreated, consents=given)], given)) != first
-    both = replace(given, ignore_budgets=("shop/web", "shop/other"))
+    both = given.model_copy(update={"ignore_budgets": ("shop/web", "shop/other")})
     two = plan(*frozen(), budget("other", maxUnavailable=1, status=of_status(2, 1, 2, 1)), consents=both)
     asked = ask_again([two], both)
     assert code_of(asked) != first and len(asked) == 3 and "budget shop/other (" in asked[0] and "budget shop/web (" in asked[1]

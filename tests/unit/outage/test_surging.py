@@ -70,7 +70,7 @@ AS_BEFORE = (1, "", "")
 def surge(api: ClusterApi, wanted: int = 1) -> str:
     top, _, old = deployment(1, 1)
     workload = PodWorkload("Deployment", "shop", "web", top["metadata"]["uid"], wanted, api.one("Deployment", "web"), 1, True)
-    consents = DrainConsents(seconds=0, surge=True)
+    consents = DrainConsents(surge=True).model_copy(update={"drain_timeout": 0})
     surger = Surger(Evictor(api.session, consents, ["w1"]), consents, RUN)
     return surger.replace(
         PodFate(deepcopy(api.one("Pod", old["metadata"]["name"])), "w1", "surged", "", workload=workload),
