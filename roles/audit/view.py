@@ -19,7 +19,7 @@ from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.editing import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
 from roles.engine.findings import Place
 from roles.engine.kubelet import Kubelet, as_value, schema
-from roles.engine.kubelet.pending import reads_as_unset
+from roles.engine.kubelet.pending import reads_as_unset, with_fields
 from roles.engine.kubelet.values import SECRETS, lookup, shown
 from roles.engine.node import File, Observation, Process
 from roles.engine.transaction import Refusal
@@ -115,17 +115,15 @@ class View:
             return dict(self.configuration)
         if self.kubelet is None:
             return {}
-        made = dict(self.kubelet.configuration)
-        minor = self.known_minor
-        for flag in self.flags if minor is not None else ():
-            known = schema.flags(minor or 0).get(flag.name)
-            if known is not None and known.field and known.field != GATES and not flag.masked:
-                _put(made, known.field, _value(known, flag.name, flag.value))
+        if (minor := self.known_minor) is None:
+            return dict(self.kubelet.configuration)
+        known = ((schema.flags(minor).get(flag.name), flag) for flag in self.flags if not flag.masked)
+        given = {one.field: _value(one, flag.name, flag.value) for one, flag in known if one and one.field and one.field != GATES}
+        made = with_fields(self.kubelet.configuration, given)
         # A kubelet with --config fills in its defaults, and /configz has them.
-        for name, one in schema.fields(minor).items() if minor is not None and self.kubelet.config_path else ():
-            if one.default and "[]" not in name and reads_as_unset(one, lookup(made, name)):
-                _put(made, name, one.default)
-        return made
+        fields = schema.fields(minor) if self.kubelet.config_path else {}
+        unset = (one for one in fields.values() if one.default and "[]" not in one.path and reads_as_unset(one, lookup(made, one.path)))
+        return with_fields(made, {one.path: one.default for one in unset})
 
 
 def wanted(seen: Observation) -> tuple[list[str], list[str]]:
@@ -369,13 +367,3 @@ def flat(configuration: Mapping[str, Any]) -> dict[str, Any]:
         for parts, value in _leaves(configuration)
         if parts[0] not in (GATES, "apiVersion", "kind") and value not in (None, {}, [], "")
     }
-
-
-def _put(configuration: dict[str, Any], name: str, value: Any) -> None:
-    *parents, last = name.split(".")
-    inner = configuration
-    for part in parents:
-        # A copy: the map can belong to the observation.
-        inner[part] = dict(inner.get(part) or {})
-        inner = inner[part]
-    inner[last] = value

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from roles.engine.bridge import Fleet, Lock, RemoteError, current_task, show
 from roles.engine.context import Fields
 from roles.engine.rollout import ClusterStep, LockedRun, Outcome, Stage
-from roles.engine.transaction import OBJECTS_KIND, RunInfo, change_id, object_record
+from roles.engine.transaction import OBJECTS_KIND, RunInfo, change_id, end_record, object_record
 
 #: Outcomes of a started change that leave the object as before, or deleted by someone else.
 _AS_BEFORE = frozenset({"reverted", "gone"})
@@ -122,7 +122,7 @@ class ObjectRun(LockedRun):
         for name, text in self.warnings[self._warned :]:
             self._note_done({"event": "warning", "object": name, "text": text})
         self._warned = len(self.warnings)
-        return object_record.ended(step.name, step.outcome, step.why, step.how, step.seconds)
+        return end_record(step.name, step.outcome, step.why, step.how, step.seconds, "object")
 
     def _keep_step(self, step: ClusterStep, planned: Mapping[str, Any], ended: Mapping[str, Any] | None) -> None:
         if ended is not None:

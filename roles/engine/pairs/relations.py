@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from roles.engine.bounds import digits, read_json
 from roles.engine.certificates import Material, Unread
@@ -28,6 +29,7 @@ class NotKnown(str):
     __slots__ = ()
 
 
+T = TypeVar("T")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: Without the default of a flag these are what Kubernetes uses (cmd/kube-controller-manager/app/core.go).
@@ -46,46 +48,35 @@ RENEWALS = Fraction(1, 4)
 # ---- values
 
 
+def items(value: Any) -> list[str]:
+    """A list, or a text with commas."""
+    return [text for one in (value.split(",") if isinstance(value, str) else value or ()) if (text := str(one).strip())]
+
+
+def _parsed(texts: Iterable[str], parse: Callable[[str], T]) -> list[T]:
+    """What can be parsed of texts."""
+    found = []
+    for text in texts:
+        with suppress(ValueError):
+            found.append(parse(text))
+    return found
+
+
 def networks(value: Any) -> list[Network]:
     """Comma-separated or listed ranges of addresses; what is none is left out."""
-    texts = value.split(",") if isinstance(value, str) else value or ()
-    found: list[Network] = []
-    for text in texts:
-        try:
-            found.append(ipaddress.ip_network(str(text).strip(), strict=False))
-        except ValueError:
-            continue
-    return found
+    return _parsed(items(value), lambda text: ipaddress.ip_network(text, strict=False))
 
 
 def addresses(value: Any) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    texts = value.split(",") if isinstance(value, str) else value or ()
-    found = []
-    for text in texts:
-        try:
-            found.append(ipaddress.ip_address(str(text).strip()))
-        except ValueError:
-            continue
-    return found
-
-
-def items(value: Any) -> list[str]:
-    """A list, or a text with commas."""
-    return [one.strip() for one in (value.split(",") if isinstance(value, str) else value or ()) if str(one).strip()]
+    return _parsed(items(value), ipaddress.ip_address)
 
 
 def seconds(value: Any) -> Fraction | None:
-    try:
-        return None if value is None else parse_duration(str(value))
-    except (ValueError, OverflowError):
-        return None
+    return next(iter(_parsed([] if value is None else [str(value)], parse_duration)), None)
 
 
 def amount(value: Any) -> Fraction | None:
-    try:
-        return None if value is None else parse_quantity(str(value))
-    except ValueError:
-        return None
+    return next(iter(_parsed([] if value is None else [str(value)], parse_quantity)), None)
 
 
 def is_on(value: Any) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roles.engine.transaction.mask import mask, mask_text
-from roles.engine.transaction.record import OBJECTS_KIND, RunInfo, first_fields, is_secret, now
+from roles.engine.transaction.record import OBJECTS_KIND, RunInfo, first_fields, is_secret
 
 #: In `about` of a run that cannot be undone: a roll-back without a name goes on to the run before it.
 CANNOT_UNDO = "cannot_undo"
@@ -51,19 +51,6 @@ def _masked(field: Mapping[str, Any]) -> dict[str, Any]:
     if not is_secret(".".join(map(str, field["path"])), values):
         return dict(field)
     return {**field, **{key: value if value is None else mask(str(value)) for key, value in values.items()}, "masked": True}
-
-
-def ended(name: str, outcome: str, why: str, proof: str, seconds: float) -> dict[str, Any]:
-    """How one object ended."""
-    return {
-        "event": "end",
-        "object": name,
-        "at": now(),
-        "outcome": outcome,
-        "why": mask_text(why),
-        "proof": mask_text(proof),
-        "seconds": round(seconds, 1),
-    }
 
 
 @dataclass(frozen=True)

@@ -175,11 +175,11 @@ def file_record(edit: FileEdit) -> dict[str, Any]:
     return found | ({"owner": edit.owner} if edit.owner else {}) | ({"hidden": True} if edit.hidden else {})
 
 
-def end_record(change_id: str, outcome: str, why: str, proof: str, seconds: float) -> dict[str, Any]:
-    """How a change ended; `seconds` from the first touch."""
+def end_record(name: str, outcome: str, why: str, proof: str, seconds: float, what: str = "change") -> dict[str, Any]:
+    """How a change, or another thing, ended, by its ID or name; `seconds` from the first touch."""
     return {
         "event": "end",
-        "change": change_id,
+        what: name,
         "at": now(),
         "outcome": outcome,
         "why": mask_text(why),

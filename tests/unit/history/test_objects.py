@@ -10,7 +10,8 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.transaction.object_record import ended, first_line, kind_of_run, planned
+from roles.engine.transaction import end_record
+from roles.engine.transaction.object_record import first_line, kind_of_run, planned
 from roles.engine.transaction.record import RunInfo, RunRecord
 from roles.history import objects
 from roles.history.facts import Recorded, Speaker, parse
@@ -23,7 +24,7 @@ FIELDS = [{"path": ["value"], "before": None, "after": 5}]
 LINES: list[dict[str, Any]] = [
     first_line(INFO, f"{RUN}-cluster-objects", "cp1", "nobody's", {}, "create PriorityClass web", ""),
     planned(RUN, 1, "PriorityClass web", "create", "", FIELDS, {"path": "/web", "uid": ""}),
-    ended("PriorityClass web", "done", "", "read back", 1.0),
+    end_record("PriorityClass web", "done", "", "read back", 1.0, "object"),
 ]
 
 

@@ -13,7 +13,7 @@ from roles.engine.outage.cordon import CordonWriter
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY
 from roles.engine.outage.surging import EndingWriter
-from roles.engine.transaction import RunInfo, RunRecord, object_record, read_events
+from roles.engine.transaction import RunInfo, RunRecord, end_record, object_record, read_events
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment, pod
 from tests.unit.outage.api import ClusterApi, Killed, Write
@@ -77,7 +77,7 @@ def drain(api: ClusterApi, run: str, dies_after: int | None = None) -> None:
                 record.write(object_record.planned(run, number, step.name, step.action, step.summary, fields, step.about))  # type: ignore[attr-defined]
 
             step.write(context(begin))
-            record.write(object_record.ended(step.name, "done", "", "", 0))
+            record.write(end_record(step.name, "done", "", "", 0, "object"))
     finally:
         api.after = controllers
 
