@@ -10,7 +10,7 @@ from roles.engine.autoscaling import AutoscalerLook, JudgedAutoscaler, look_at, 
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared
-from roles.engine.object_changes import check_namespaces, open_session
+from roles.engine.objects import check_namespaces, open_session
 from roles.engine.proof import survey
 from roles.engine.rollout import deploying, one, table
 

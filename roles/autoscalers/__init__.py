@@ -32,7 +32,7 @@ from roles.engine.bridge import Fleet, show
 from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     Consents,
     ObjectChange,
     ObjectPlan,

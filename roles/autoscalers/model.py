@@ -15,7 +15,7 @@ from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_yo
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, kind_name, namespaced_name, object_name
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.object_changes import Kind
+from roles.engine.objects import Kind
 
 KINDS = {
     HPA: Kind(

@@ -23,7 +23,7 @@ from roles.engine.bounds import read_json
 from roles.engine.findings import Finding, Severity
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object
-from roles.engine.object_changes import ObjectChange, ObjectPlan, object_diff
+from roles.engine.objects import ObjectChange, ObjectPlan, object_diff
 from roles.engine.transaction import ChangedObject
 
 Entry = HorizontalAutoscaler | VerticalAutoscaler

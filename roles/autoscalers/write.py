@@ -24,7 +24,7 @@ from roles.engine.autoscaling import (
 )
 from roles.engine.disruption import cluster_time
 from roles.engine.kube import Object
-from roles.engine.object_changes import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, Session
+from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, Session
 from roles.engine.timeouts import Deadline
 
 # Seconds, more than a sync, for the controller's answer to an update.

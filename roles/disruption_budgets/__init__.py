@@ -11,7 +11,7 @@ from roles.disruption_budgets.write import BudgetWriter, read_live
 from roles.engine.bridge import Fleet
 from roles.engine.disruption import DisruptionObjects, cluster_time
 from roles.engine.inputs import Changes, Declared, Undo
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     Consents,
     ObjectChange,
     ObjectPlan,

@@ -11,7 +11,7 @@ from roles.engine.findings import Unmet
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.selectors import label_selector
-from roles.engine.object_changes import ObjectPath, changed
+from roles.engine.objects import ObjectPath, changed
 
 
 class NoSelector(Exception):

@@ -13,7 +13,7 @@ from roles.engine.disruption import ALWAYS_ALLOW, BUDGETS_PATH, IF_HEALTHY, PDB
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
 from roles.engine.kube.names import key_problem, kind_name, namespaced_name, object_name, value_problem
 from roles.engine.kube.selectors import label_selector
-from roles.engine.object_changes import Kind
+from roles.engine.objects import Kind
 
 ABSENT = "absent"
 EXAMPLE = "NAMESPACE/NAME, such as shop/web"

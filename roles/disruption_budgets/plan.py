@@ -27,7 +27,7 @@ from roles.engine.findings import Finding
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.names import RESOURCES_OF_KINDS
-from roles.engine.object_changes import ObjectChange, ObjectPlan, undo_plan
+from roles.engine.objects import ObjectChange, ObjectPlan, undo_plan
 from roles.engine.transaction import ObjectsRecord
 
 #: Rules of the lint that a plan warns about: the budget can never, or often not, allow an eviction.

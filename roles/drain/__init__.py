@@ -9,7 +9,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Pool, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
-from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
+from roles.engine.objects import ConnectedCluster, Session, connect_cluster, dry_run
 from roles.engine.outage import (
     WRITES,
     DrainConsents,

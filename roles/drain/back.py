@@ -12,7 +12,7 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
 from roles.engine.kube import Object
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.object_changes import Consents, FieldChange, ObjectPlan, ObjectRun, Session, connect_cluster, planned_run
+from roles.engine.objects import Consents, FieldChange, ObjectPlan, ObjectRun, Session, connect_cluster, planned_run
 from roles.engine.outage import CORDON, SURGE, UNCORDON, EndWriter, node_path, plan_cordon_again, plan_undo, recorded_surges
 from roles.engine.rollout import Options
 from roles.engine.transaction import ObjectsRecord

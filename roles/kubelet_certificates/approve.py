@@ -12,7 +12,7 @@ from roles.engine.api import Api, Conflict
 from roles.engine.certificates import CertificateError, parse_certificates
 from roles.engine.certificates.approval import ExpectedNames, is_pending, objections, request_of, requester
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import LOOK_AGAIN, NotDone
+from roles.engine.objects import LOOK_AGAIN, NotDone
 from roles.engine.proof import Cluster
 from roles.engine.timeouts import Deadline
 from roles.kubelet_certificates.facts import REQUESTS, Presented, read_requests

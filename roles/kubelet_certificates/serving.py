@@ -18,7 +18,7 @@ from roles.engine.harmless import one_line
 from roles.engine.inputs import read_model
 from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import KUBELET, Basis, ComponentPlan, DesiredByHost, NodePlan, Steps, ended, from_data
-from roles.engine.object_changes import NotDone
+from roles.engine.objects import NotDone
 from roles.engine.proof import NoApi, Proof, SurveyedNode
 from roles.engine.rollout import ClusterStep
 from roles.engine.transaction import Refusal

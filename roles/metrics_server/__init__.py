@@ -10,7 +10,7 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     Consents,
     ObjectRun,
     Session,

@@ -14,7 +14,7 @@ from roles.engine.kube import Object, is_ready
 from roles.engine.kube.selectors import label_selector
 from roles.engine.node.named_files import read_files
 from roles.engine.node.virtual import virtual_mark
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
 from roles.engine.proof.presented import presented
 from roles.metrics_server.health import Installed

@@ -14,7 +14,7 @@ from roles.engine.detail import counted, shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, condition, is_ready
 from roles.engine.node.virtual import virtual_mark
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.outage import cluster_time
 from roles.engine.proof import NoApi
 from roles.metrics_server.manifests import API_SERVICE_PATH, RESOLUTION_SECONDS

@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.engine.kube import Object
-from roles.engine.object_changes import Kind
+from roles.engine.objects import Kind
 from roles.engine.scripts import filled
 from roles.metrics_server.model import MetricsServer
 

@@ -10,7 +10,7 @@ from roles.engine.bounds import read_json
 from roles.engine.kube import FIELD_MANAGER, Object, uid
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.names import object_name
-from roles.engine.object_changes import NotUndone, ObjectChange, ObjectPlan, What, judged
+from roles.engine.objects import NotUndone, ObjectChange, ObjectPlan, What, judged
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord, Writable
 from roles.metrics_server.manifests import API_SERVICE, FIELD, KINDS, WantedServer, differing, kept, namespace_of, objects, path_of
 from roles.metrics_server.model import MetricsServer

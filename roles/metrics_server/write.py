@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from roles.engine.bridge import show
 from roles.engine.kube import Object
-from roles.engine.object_changes import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, RollOuts, Session
+from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, RollOuts, Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.metrics_server import health

@@ -11,7 +11,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.detail import counted
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, is_ending, uid
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     LOOK_AGAIN,
     Consents,
     FieldWriter,

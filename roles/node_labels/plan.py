@@ -21,7 +21,7 @@ from roles.engine.kube.field_managers import managers, only_ours, others
 from roles.engine.kube.matching import tolerates
 from roles.engine.kube.names import key_problem, value_problem
 from roles.engine.kube.pods import is_alive
-from roles.engine.object_changes import FieldChange, ObjectPath, ObjectPlan, Request, changes_text, field_changes
+from roles.engine.objects import FieldChange, ObjectPath, ObjectPlan, Request, changes_text, field_changes
 from roles.engine.transaction import ChangedObject, Refusal, Writable
 
 LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")

@@ -15,7 +15,7 @@ from roles.engine.context import StepContext
 from roles.engine.kube import Object, resources
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
-from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, ObjectRun, RevertFailed, connect_cluster
+from roles.engine.objects import LOOK_AGAIN, ConnectedCluster, NotDone, ObjectRun, RevertFailed, connect_cluster
 from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline

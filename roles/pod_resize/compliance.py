@@ -9,7 +9,7 @@ from typing import Any
 from roles.engine.kube import Object, full_name, owner_ref, uid
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
-from roles.engine.object_changes import workload_rollout
+from roles.engine.objects import workload_rollout
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 

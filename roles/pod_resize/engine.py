@@ -12,7 +12,7 @@ from roles.engine.api import Api, ApiFailure, Conflict, NotFound, list_objects, 
 from roles.engine.bridge import Lock, Remote, RemoteError
 from roles.engine.kube import Object, is_ending
 from roles.engine.kube.pods import is_over
-from roles.engine.object_changes import LOOK_AGAIN, REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.objects import LOOK_AGAIN, REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.timeouts import Deadline, patient
 from roles.pod_resize import cgroup, pod_resources
 from roles.pod_resize.abilities import Ability

@@ -11,7 +11,7 @@ from roles.engine.bridge import Fleet, show
 from roles.engine.detail import counted, shortened
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.pods import is_alive, node_of
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     ConnectedCluster,
     Consents,
     ObjectRun,

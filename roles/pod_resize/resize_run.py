@@ -12,7 +12,7 @@ from roles.engine.context import StepContext
 from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name, version
 from roles.engine.kube.pods import is_alive
-from roles.engine.object_changes import ChangedByOthers, NotDone, RevertFailed, RollOuts, Session, Undone, Unknown
+from roles.engine.objects import ChangedByOthers, NotDone, RevertFailed, RollOuts, Session, Undone, Unknown
 from roles.engine.rollout import ClusterStep, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.pod_resize import pod_resources

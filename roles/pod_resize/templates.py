@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roles.engine.kube import Object, full_name
-from roles.engine.object_changes import workload_rollout
+from roles.engine.objects import workload_rollout
 from roles.pod_resize import pod_resources
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 

@@ -10,7 +10,7 @@ from typing import Any
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
 from roles.engine.kube import Object, full_name
-from roles.engine.object_changes import ConnectedCluster, Gone, RevertFailed, RollOuts, Undone, workload_rollout
+from roles.engine.objects import ConnectedCluster, Gone, RevertFailed, RollOuts, Undone, workload_rollout
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ChangedObject, Refusal

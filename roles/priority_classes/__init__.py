@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roles.engine.bridge import Fleet
 from roles.engine.inputs import Changes, Declared, Undo
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     Consents,
     ObjectChange,
     ObjectPlan,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roles.engine.findings import Unmet
 from roles.engine.kube import Object, workloads
-from roles.engine.object_changes import changed
+from roles.engine.objects import changed
 from roles.priority_classes import class_facts
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.model import CLASS, DEFAULT, POLICY, VALUE, PriorityClass, Workload

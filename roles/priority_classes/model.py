@@ -22,7 +22,7 @@ from roles.engine.kube.names import (
     value_problem,
 )
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.object_changes import Kind, ObjectPath
+from roles.engine.objects import Kind, ObjectPath
 from roles.engine.timeouts import unless_set
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix

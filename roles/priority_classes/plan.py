@@ -10,7 +10,7 @@ from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, workloads
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.workloads import class_of
-from roles.engine.object_changes import NotUndone, ObjectChange, ObjectPlan, undo_plan, workload_rollout
+from roles.engine.objects import NotUndone, ObjectChange, ObjectPlan, undo_plan, workload_rollout
 from roles.engine.transaction import ObjectsRecord
 from roles.priority_classes.class_facts import ObservedClasses, Usage, is_default, policy_of, value_of
 from roles.priority_classes.compliance import default_after, immutable, unmet_class, unmet_workload

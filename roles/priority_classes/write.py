@@ -18,7 +18,7 @@ from roles.engine.kube import FIELD_MANAGER, Object, is_ending, workloads
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, class_of
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     API_WAIT,
     REFUSED,
     ChangedByOthers,

@@ -17,7 +17,7 @@ from roles.engine.kube import Object
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan
 from roles.engine.kubelet.pending import pending_settings, restarted
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions, unfit_at_start, warning
-from roles.engine.object_changes import ConnectedCluster, Consents, ObjectRun, Session, connect_cluster
+from roles.engine.objects import ConnectedCluster, Consents, ObjectRun, Session, connect_cluster
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, with_options

@@ -13,7 +13,7 @@ from roles.engine.api import ApiFailure, node_lease
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready, uid
-from roles.engine.object_changes import NotDone, RevertFailed, Session, Undone
+from roles.engine.objects import NotDone, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, NodeOutage, RunLimit, end_outage
 from roles.engine.proof import Cluster
 from roles.engine.rollout import ClusterStep, Options

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from roles.engine.bridge import Fleet, show
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, uid
-from roles.engine.object_changes import NotDone, ObjectRun, Session, object_report
+from roles.engine.objects import NotDone, ObjectRun, Session, object_report
 from roles.engine.outage import MARKS, Mark, node_fate, read_mark
 from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ObjectsRecord, Writable, new_run_id, this_run

@@ -12,7 +12,7 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube.pods import is_alive
-from roles.engine.object_changes import ChangedByOthers, ConnectedCluster, Consents, ObjectRun, WriteRefused, connect_cluster, object_report
+from roles.engine.objects import ChangedByOthers, ConnectedCluster, Consents, ObjectRun, WriteRefused, connect_cluster, object_report
 from roles.engine.outage import read_drain
 from roles.engine.placement import ClusterView
 from roles.engine.rollout import Options, Stage, table

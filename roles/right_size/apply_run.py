@@ -12,7 +12,7 @@ from roles.engine.bridge import RemoteError, show
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, uid, version
 from roles.engine.node import ObservationError
-from roles.engine.object_changes import ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.objects import ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedField, ChangedObject

@@ -11,7 +11,7 @@ from roles.engine.api import Api, ApiFailure, NotFound, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError, doing
 from roles.engine.kube import Object
 from roles.engine.node import ObservationError
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.timeouts import Deadline
 from roles.right_size import autoscaling, kernel, resource_metrics
 from roles.right_size.collected import CollectedUse

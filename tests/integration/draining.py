@@ -15,7 +15,7 @@ import paramiko
 from roles.engine.api import TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.kube import Object
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.outage import read_mark
 from roles.engine.outage.mark import OUTAGE
 from tests.integration import operator

@@ -24,7 +24,7 @@ from roles.engine.api import errors
 from roles.engine.api.client import Base
 from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, read_autoscalers
 from roles.engine.autoscaling.controller import leader, read_lease
-from roles.engine.object_changes import ObjectChange, ObjectPlan, Session, Undone, undo_plan
+from roles.engine.objects import ObjectChange, ObjectPlan, Session, Undone, undo_plan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served

@@ -18,7 +18,7 @@ import pytest
 
 from roles.engine.api import Api, ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
 from roles.engine.kube import Object, uid
-from roles.engine.object_changes import NotDone, Session
+from roles.engine.objects import NotDone, Session
 from roles.engine.outage import DrainConsents, NodeOutage, PodFate, Purpose, cluster_time, plan_drain, read_drain, try_eviction
 from roles.engine.outage.evicting import Evictor, eviction
 from roles.engine.outage.model import PodWorkload

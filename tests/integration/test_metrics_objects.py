@@ -15,7 +15,7 @@ import pytest
 from roles.engine.api import errors
 from roles.engine.api.client import Base
 from roles.engine.kube import Object
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.metrics_server import _live, facts, health
 from roles.metrics_server.manifests import DEPLOYMENT_PATH, WantedServer, objects

@@ -17,7 +17,7 @@ import pytest
 from roles.autoscalers.model import read_desired
 from roles.autoscalers.plan import explain_vertical, planned, with_result
 from roles.engine.autoscaling import judge_vertical, read_verticals
-from roles.engine.object_changes import ObjectChange, ObjectPlan, Session
+from roles.engine.objects import ObjectChange, ObjectPlan, Session
 from tests.integration import vertical_programs
 from tests.integration.metrics_api import RESOURCE, MetricsApi, objects, served
 from tests.integration.operator import wait_for

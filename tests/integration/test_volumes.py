@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.object_changes import NotDone, Session
+from roles.engine.objects import NotDone, Session
 from roles.engine.outage import DrainConsents, DrainPlan, NodeOutage, Purpose, cluster_time, plan_drain, read_drain
 from roles.engine.outage.evicting import Evictor
 from tests.context import context

@@ -20,10 +20,10 @@ from roles.engine.api.client import Api
 from roles.engine.api.errors import Conflict, Invalid, Owner
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.inputs import registry
-from roles.engine.object_changes import dry_run
-from roles.engine.object_changes.planned import ObjectPlan, field_way_back
-from roles.engine.object_changes.run import ObjectRun
-from roles.engine.object_changes.session import Session
+from roles.engine.objects import dry_run
+from roles.engine.objects.planned import ObjectPlan, field_way_back
+from roles.engine.objects.run import ObjectRun
+from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse

@@ -15,7 +15,7 @@ from roles.engine.disruption import cluster_time
 from roles.engine.editing import flags
 from roles.engine.kube.times import parse_duration
 from roles.engine.node import minor_of
-from roles.engine.object_changes import LOOK_AGAIN
+from roles.engine.objects import LOOK_AGAIN
 from roles.engine.proof import Cluster
 from roles.engine.timeouts import Deadline
 

@@ -17,7 +17,7 @@ from roles.engine.disruption.webhooks import WEBHOOKS, service_of
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
 from roles.engine.kube.selectors import label_selector
 from roles.engine.kube.workloads import COLLECTIONS, replicas
-from roles.engine.object_changes import API_WAIT
+from roles.engine.objects import API_WAIT
 
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 #: The kinds that decide about evictions, with their collections.

@@ -18,7 +18,7 @@ from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE
 from roles.engine.kubeadm_config.write import write
 from roles.engine.kubelet import ask
 from roles.engine.node.virtual import virtual_mark
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.proof import Survey
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.timeouts import patient

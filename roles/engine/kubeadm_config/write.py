@@ -11,7 +11,7 @@ from roles.engine.editing import FormatError
 from roles.engine.kube import FIELD_MANAGER, Object
 from roles.engine.kubeadm_config.plan import ConfigMapEdit
 from roles.engine.kubeadm_config.stored import KEYS, NAMESPACE, ConfigMap, config_map, path_of
-from roles.engine.object_changes import Session, Unknown
+from roles.engine.objects import Session, Unknown
 from roles.engine.timeouts import Deadline
 
 # Seconds. A restarting API server is away for about 40; CONFLICTS is for a ConfigMap that others keep writing.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready
-from roles.engine.object_changes import LOOK_AGAIN, NotDone, Session
+from roles.engine.objects import LOOK_AGAIN, NotDone, Session
 from roles.engine.outage import Purpose, end_outage, node_path
 from roles.engine.timeouts import Deadline
 

@@ -13,7 +13,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.node_changes.change_outage import CHANGE, Leftover
 from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
-from roles.engine.object_changes import Session, open_session
+from roles.engine.objects import Session, open_session
 from roles.engine.outage import (
     DrainConsents,
     NodeFate,

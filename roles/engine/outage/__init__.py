@@ -9,7 +9,7 @@ How a run takes a node out of service for a purpose (a reboot, a change that mus
     ...                          # what it is taken for; if that fails and the node must stay cordoned, do not give it back
     outage.give_back(context)    # uncordons, unless the node was cordoned before, or someone has cordoned it since
 
-`session` is `roles.engine.object_changes.connect_cluster(...).session`; `node` the name of the Node (`ConnectedCluster.names` has it by
+`session` is `roles.engine.objects.connect_cluster(...).session`; `node` the name of the Node (`ConnectedCluster.names` has it by
 host); `context` is that of the step (roles/engine/context.py). The mark on the node (OUTAGE) names the run: deploys/uncordon.py, a
 resumed run and a roll-back know the cordon by it. A node that is not Ready cannot be drained: `take` refuses it.
 

@@ -16,7 +16,7 @@ from roles.engine.context import StepContext
 from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
 from roles.engine.kube.field_managers import managers, others
-from roles.engine.object_changes import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Session, field_changes
+from roles.engine.objects import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Session, field_changes
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
 from roles.engine.transaction import ChangedField

@@ -14,7 +14,7 @@ from roles.engine.disruption import budget_states, budgets_of, eviction_answer, 
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, namespace_and_name, uid
 from roles.engine.kube.pods import has_ended, node_of
-from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, FieldChange, NotDone, Session
+from roles.engine.objects import LOOK_AGAIN, ChangedByOthers, FieldChange, NotDone, Session
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.outage.evicting import Evictor, NotEvicted, begin_move
 from roles.engine.outage.fates import is_cut

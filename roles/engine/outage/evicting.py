@@ -13,7 +13,7 @@ from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
 from roles.engine.kube.pods import has_ended, node_of
-from roles.engine.object_changes import LOOK_AGAIN, NotDone, Session, workload_rollout
+from roles.engine.objects import LOOK_AGAIN, NotDone, Session, workload_rollout
 from roles.engine.outage.fates import is_cut, kept_by
 from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.model import PodFate, PodWorkload

@@ -17,7 +17,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.matching import CORDON, untolerated
 from roles.engine.kube.pods import broken, has_ended, is_over, is_static, stays_in_a_drain
-from roles.engine.object_changes import workload_rollout
+from roles.engine.objects import workload_rollout
 from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.model import MOST_SECONDS, Fate, PodFate, PodWorkload
 from roles.engine.outage.waves import has_storage

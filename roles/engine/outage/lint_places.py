@@ -13,7 +13,7 @@ from roles.engine.api import Api, list_objects
 from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, DisruptionRule, pods_per_node
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube.pods import node_of
-from roles.engine.object_changes import API_WAIT
+from roles.engine.objects import API_WAIT
 from roles.engine.outage.fates import Judge
 from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.model import PodFate

@@ -17,7 +17,7 @@ from typing import Any
 
 from roles.engine.bounds import read_json
 from roles.engine.kube import Object
-from roles.engine.object_changes import ObjectPath
+from roles.engine.objects import ObjectPath
 from roles.engine.transaction import ChangedField
 
 OUTAGE, CORDONED_BY, REBOOT = "daytwo.dev/outage", "daytwo.dev/cordoned-by", "daytwo.dev/reboot"

@@ -8,7 +8,7 @@ from functools import partial
 
 from roles.engine.context import Fields, StepContext
 from roles.engine.kube import uid
-from roles.engine.object_changes import NotDone, Session
+from roles.engine.objects import NotDone, Session
 from roles.engine.outage.cordon import CordonBack, give_back, node_path
 from roles.engine.outage.drainer import Drainer
 from roles.engine.outage.keys import DrainConsents

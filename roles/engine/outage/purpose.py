@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.outage.mark import Mark
 from roles.engine.outage.model import NodeFate
 

@@ -12,7 +12,7 @@ from roles.engine import disruption
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
 from roles.engine.kube import Object, controller, uid
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.object_changes import LOOK_AGAIN, Session
+from roles.engine.objects import LOOK_AGAIN, Session
 from roles.engine.outage.cordon import node_path
 from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from roles.engine.context import StepContext
-from roles.engine.object_changes import LOOK_AGAIN, Session
+from roles.engine.objects import LOOK_AGAIN, Session
 from roles.engine.outage.evicting import NotEvicted
 from roles.engine.outage.model import PodFate, PodWorkload
 from roles.engine.outage.reading import Look

@@ -18,7 +18,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import FIELD_MANAGER, Object, controller, namespace_and_name, uid
 from roles.engine.kube.field_managers import writers
 from roles.engine.kube.pods import is_alive
-from roles.engine.object_changes import workload_rollout
+from roles.engine.objects import workload_rollout
 from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.workloads import Workloads

@@ -12,7 +12,7 @@ from roles.engine.api import Conflict, NotFound
 from roles.engine.context import Fields, StepContext
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     LOOK_AGAIN,
     FieldChange,
     FieldWriter,

@@ -9,7 +9,7 @@ from roles.engine.api import Api
 from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.field_managers import managers
-from roles.engine.object_changes import FieldChange, ObjectPlan, Session, field_way_back
+from roles.engine.objects import FieldChange, ObjectPlan, Session, field_way_back
 from roles.engine.outage.cordon import UNSCHEDULABLE, CordonWriter, cordon_back, cordon_fields, node_fate, uncordon_change
 from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE
 from roles.engine.outage.mark import MARKS, mark_before, run_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.disruption import BudgetState, budgets_of
 from roles.engine.kube import Object, is_ready
-from roles.engine.object_changes import workload_rollout
+from roles.engine.objects import workload_rollout
 from roles.engine.outage.model import BudgetShare, PodFate
 from roles.engine.outage.workloads import own_limit
 

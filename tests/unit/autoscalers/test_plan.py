@@ -36,7 +36,7 @@ from roles.engine.autoscaling.model import Idle, LiveScale, NoReading
 from roles.engine.autoscaling.read import Target
 from roles.engine.autoscaling.vertical import Vertical, VerticalScene
 from roles.engine.kube import Object
-from roles.engine.object_changes import NotDone, ObjectChange, ObjectPlan, recorded_paths, undo_plan
+from roles.engine.objects import NotDone, ObjectChange, ObjectPlan, recorded_paths, undo_plan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.autoscaling.world import KCM, NOW, hpa, pods, samples
 from tests.unit.clock import Clock

@@ -8,7 +8,7 @@ import pytest
 
 from roles.disruption_budgets.model import BUDGET, read_budgets
 from roles.disruption_budgets.plan import plan_budgets, plan_undo
-from roles.engine.object_changes import ObjectChange, ObjectPlan, changed
+from roles.engine.objects import ObjectChange, ObjectPlan, changed
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 

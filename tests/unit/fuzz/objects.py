@@ -15,7 +15,7 @@ from roles.checks.model import NodeDesired, of_the_cluster, read_desired
 from roles.engine.api import ApiError
 from roles.engine.api.read import kubelet_config
 from roles.engine.node import ObservationError
-from roles.engine.object_changes import field_way_back
+from roles.engine.objects import field_way_back
 from roles.engine.proof import NoApi
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.transaction.object_record import parse as parse_objects

@@ -17,7 +17,7 @@ from roles.engine.node_changes.drains import ChangeDrains
 from roles.engine.node_changes.node_plan import KUBELET
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
-from roles.engine.object_changes import NotDone
+from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Wanted, read_mark
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run

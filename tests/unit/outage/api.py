@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from roles.engine.api import Conflict, NotFound
 from roles.engine.api.errors import by_status
 from roles.engine.kube import FIELD_MANAGER
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.outage.reading import KINDS_OF_DRAIN
 
 Write = tuple[str, str, Mapping[str, Any]]

@@ -14,7 +14,7 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import controller, is_ending
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.engine.outage import drainer, evicting, reading, run_limit
 from roles.engine.outage import node as outage_node
 from tests.unit.clock import Clock

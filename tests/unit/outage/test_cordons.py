@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.object_changes import ChangedByOthers
+from roles.engine.objects import ChangedByOthers
 from roles.engine.outage import (
     CORDON,
     DrainConsents,
@@ -26,7 +26,7 @@ from roles.engine.outage.mark import CORDONED_BY, OUTAGE, parse_mark
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context
 from tests.unit.disruption.world import NOW
-from tests.unit.object_changes.test_object_run import Host, host
+from tests.unit.objects.test_object_run import Host, host
 from tests.unit.outage.api import ClusterApi
 from tests.unit.outage.test_drainer import clock
 from tests.unit.outage.test_plan import cordon, node, of_change

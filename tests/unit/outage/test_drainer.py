@@ -11,7 +11,7 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.api import Forbidden
 from roles.engine.context import Fields
-from roles.engine.object_changes import NotDone
+from roles.engine.objects import NotDone
 from roles.engine.outage import CORDON, DrainConsents, Drainer, Mark, drainer, evicting, plan_drain, plan_text, reading, surging
 from roles.engine.outage.drainer import DELETE, EVICT, PROVE
 from roles.engine.rollout import ClusterStep

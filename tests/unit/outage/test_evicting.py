@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.object_changes import NotDone, Session
+from roles.engine.objects import NotDone, Session
 from roles.engine.outage import DrainConsents
 from roles.engine.outage.evicting import Evictor
 from roles.engine.outage.model import PodFate, PodWorkload

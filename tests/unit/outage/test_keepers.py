@@ -13,7 +13,7 @@ from roles.engine import timeouts
 from roles.engine.disruption import budget_states, lint
 from roles.engine.disruption.keepers import Keeps
 from roles.engine.kube.field_managers import PEOPLE, is_people
-from roles.engine.object_changes import NotDone
+from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, NodeOutage, Purpose, drainer, evicting, plan_text, reading, surging
 from roles.engine.outage.drainer import EVICT
 from roles.engine.placement.taints import PASSING, removed_by

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.context import Fields
-from roles.engine.object_changes import FieldChange, ObjectPlan
+from roles.engine.objects import FieldChange, ObjectPlan
 from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, plan_uncordon, plan_undo, reading, recorded_surges
 from roles.engine.outage.cordon import CordonWriter
 from roles.engine.outage.mark import OUTAGE

@@ -8,7 +8,7 @@ import gevent
 import pytest
 
 from roles.engine.node_changes.change_outage import CHANGE
-from roles.engine.object_changes import NotDone
+from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Purpose, RunLimit, end_outage, read_mark
 from roles.engine.rollout.lock import Locked
 from roles.reboot.plan import REBOOT

@@ -17,7 +17,7 @@ from roles.engine.outage.drainer import EVICT, PROVE
 from roles.engine.transaction.object_record import parse
 from roles.engine.transaction.record import RunInfo
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
-from tests.unit.object_changes.test_object_run import Host, host, own
+from tests.unit.objects.test_object_run import Host, host, own
 from tests.unit.outage import test_plan
 from tests.unit.outage.api import ClusterApi, Write
 from tests.unit.outage.test_drainer import INNER, clock

@@ -9,7 +9,7 @@ import gevent
 import pytest
 
 from roles.engine.node_changes.change_outage import CHANGE
-from roles.engine.object_changes import NotDone
+from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, NodeOutage, RunLimit
 from tests.context import context
 from tests.unit.disruption.world import budget, deployment, of_status

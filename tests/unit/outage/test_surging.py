@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.node_changes.change_outage import Leftover
-from roles.engine.object_changes import NotDone, Session
+from roles.engine.objects import NotDone, Session
 from roles.engine.outage import SURGE, DrainConsents, PodFate, recorded_surges
 from roles.engine.outage.evicting import Evictor
 from roles.engine.outage.mark import run_of

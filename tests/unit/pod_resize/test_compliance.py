@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.object_changes import workload_rollout
+from roles.engine.objects import workload_rollout
 from roles.pod_resize import compliance, templates
 from tests.unit.pod_resize.world import SMALL, container, owned, pod, workload
 

@@ -10,8 +10,8 @@ import pytest
 
 from roles.engine.api.client import Api
 from roles.engine.api.errors import ApiConnectionLost, Forbidden, Invalid, Unreachable
-from roles.engine.object_changes import session
-from roles.engine.object_changes.session import Session
+from roles.engine.objects import session
+from roles.engine.objects.session import Session
 from roles.engine.proof.cluster import NoApi
 from roles.pod_resize import engine
 from roles.pod_resize.engine import Watcher

@@ -12,8 +12,8 @@ from roles.engine import timeouts
 from roles.engine.api.client import Api
 from roles.engine.api.errors import Conflict, Forbidden, Invalid, NotFound, Timeout, Unusable
 from roles.engine.bridge.hosts import Answer, Remote, RemoteError
-from roles.engine.object_changes.outcome import ChangedByOthers, Gone, RevertFailed, Undone, WriteRefused
-from roles.engine.object_changes.session import Session
+from roles.engine.objects.outcome import ChangedByOthers, Gone, RevertFailed, Undone, WriteRefused
+from roles.engine.objects.session import Session
 from roles.pod_resize import engine, pod_resources
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.plan import PodStep, ResourceChange

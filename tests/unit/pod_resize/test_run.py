@@ -10,8 +10,8 @@ import pytest
 
 from roles.engine.api.errors import Conflict
 from roles.engine.context import Fields
-from roles.engine.object_changes.rolling import RollOuts
-from roles.engine.object_changes.session import Session
+from roles.engine.objects.rolling import RollOuts
+from roles.engine.objects.session import Session
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events

@@ -12,10 +12,10 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.api.errors import Conflict, Forbidden, NotFound
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.object_changes import rolling
-from roles.engine.object_changes.rolling import RollOuts
-from roles.engine.object_changes.run import ObjectRun
-from roles.engine.object_changes.session import Session
+from roles.engine.objects import rolling
+from roles.engine.objects.rolling import RollOuts
+from roles.engine.objects.run import ObjectRun
+from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.transaction.record import RunInfo
 from roles.pod_resize import pod_resources, resize_run

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.workloads import class_of
-from roles.engine.object_changes import ObjectChange
-from roles.engine.object_changes import object_diff as diff
-from roles.engine.object_changes.planned import ObjectPlan
+from roles.engine.objects import ObjectChange
+from roles.engine.objects import object_diff as diff
+from roles.engine.objects.planned import ObjectPlan
 from roles.engine.transaction import ChangedField
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.model import CLASS, CLASS_OF_PODS, WORKLOADS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from roles.engine.object_changes import ObjectChange, object_diff, workload_rollout
+from roles.engine.objects import ObjectChange, object_diff, workload_rollout
 from roles.engine.transaction.object_record import planned
 from roles.priority_classes.plan import plan_classes
 from tests.unit.priority_classes.world import cluster, pod, priority_class, wanted, workload

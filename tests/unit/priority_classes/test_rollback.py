@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from roles.engine import timeouts
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.object_changes import ObjectChange, rolling
-from roles.engine.object_changes.planned import ObjectPlan
-from roles.engine.object_changes.run import ObjectRun
-from roles.engine.object_changes.session import Session
+from roles.engine.objects import ObjectChange, rolling
+from roles.engine.objects.planned import ObjectPlan
+from roles.engine.objects.run import ObjectRun
+from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse

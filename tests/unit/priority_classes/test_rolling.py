@@ -15,11 +15,11 @@ from roles.engine.api.client import Api
 from roles.engine.api.errors import Forbidden, NotFound
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.context import StepContext
-from roles.engine.object_changes import rolling
-from roles.engine.object_changes.outcome import NotDone
-from roles.engine.object_changes.rolling import RollOuts
-from roles.engine.object_changes.run import ObjectRun
-from roles.engine.object_changes.session import Session
+from roles.engine.objects import rolling
+from roles.engine.objects.outcome import NotDone
+from roles.engine.objects.rolling import RollOuts
+from roles.engine.objects.run import ObjectRun
+from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.object_changes.workload_rollout import (
+from roles.engine.objects.workload_rollout import (
     RolloutProgress,
     Wait,
     complaints,

@@ -11,9 +11,9 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.api.errors import Conflict, Timeout
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.object_changes import rolling
-from roles.engine.object_changes.run import ObjectRun
-from roles.engine.object_changes.session import Session
+from roles.engine.objects import rolling
+from roles.engine.objects.run import ObjectRun
+from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo

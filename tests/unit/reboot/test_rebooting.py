@@ -15,7 +15,7 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.bridge.hosts import Answer, RemoteError
 from roles.engine.context import Fields, StepContext
-from roles.engine.object_changes import NotDone, RevertFailed, Session, Undone
+from roles.engine.objects import NotDone, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, Purpose, read_mark
 from roles.engine.outage.cordon import CordonBack
 from roles.engine.outage.mark import OUTAGE

@@ -10,7 +10,7 @@ from roles.engine.outage.mark import OUTAGE
 from roles.engine.rollout import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.reboot.way_back import left_cordoned, uncordoning
-from tests.unit.object_changes.test_object_run import Host, host
+from tests.unit.objects.test_object_run import Host, host
 from tests.unit.outage.test_surging import AS_BEFORE, check, cluster, state, surged
 
 __all__ = ["host"]

@@ -12,7 +12,7 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.api import Forbidden, NotFound
 from roles.engine.bridge import Fleet, Remote, RemoteError
-from roles.engine.object_changes import Session
+from roles.engine.objects import Session
 from roles.right_size import reading as module
 from roles.right_size.collected import CollectedUse
 from roles.right_size.kernel import KernelUse, NodeUse

@@ -12,7 +12,7 @@ from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
 from roles.engine.api import Conflict
 from roles.engine.api.errors import Owner
-from roles.engine.object_changes import (
+from roles.engine.objects import (
     ChangedByOthers,
     Gone,
     Kind,

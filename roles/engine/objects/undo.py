@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from roles.engine.kube import Object, uid
-from roles.engine.object_changes.kind import Kind, ObjectChange
-from roles.engine.object_changes.planned import NotUndone, ObjectPath, ObjectPlan, judged, refuse_foreign
+from roles.engine.objects.kind import Kind, ObjectChange
+from roles.engine.objects.planned import NotUndone, ObjectPath, ObjectPlan, judged, refuse_foreign
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 
 #: Why there is nothing to undo, by what that run did to an object that does not exist now.

@@ -11,12 +11,12 @@ from typing import Any
 from roles.engine.api import Api, Conflict
 from roles.engine.context import StepContext
 from roles.engine.kube import FIELD_MANAGER, Object, is_ending, uid, version
-from roles.engine.object_changes.diffs import object_diff
-from roles.engine.object_changes.kind import ObjectChange, nested
-from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.object_changes.planned import ObjectPath
-from roles.engine.object_changes.rolling import LOOK_AGAIN
-from roles.engine.object_changes.session import Session
+from roles.engine.objects.diffs import object_diff
+from roles.engine.objects.kind import ObjectChange, nested
+from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
+from roles.engine.objects.planned import ObjectPath
+from roles.engine.objects.rolling import LOOK_AGAIN
+from roles.engine.objects.session import Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 

@@ -38,7 +38,7 @@ from roles.engine.api import (
 )
 from roles.engine.bridge import Fleet, Lock, Remote, RemoteError, Transport
 from roles.engine.kube import Object, is_ending, uid, version
-from roles.engine.object_changes.outcome import NotDone, Unknown
+from roles.engine.objects.outcome import NotDone, Unknown
 from roles.engine.proof import Cluster, NoApi, Survey, survey
 from roles.engine.rollout import unreachable
 from roles.engine.timeouts import Deadline, patient

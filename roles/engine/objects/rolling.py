@@ -11,9 +11,9 @@ from roles.engine.bridge import show
 from roles.engine.kube import Object, controller, is_ready, uid
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
-from roles.engine.object_changes import workload_rollout
-from roles.engine.object_changes.outcome import NotDone
-from roles.engine.object_changes.session import Session
+from roles.engine.objects import workload_rollout
+from roles.engine.objects.outcome import NotDone
+from roles.engine.objects.session import Session
 from roles.engine.rollout import table
 from roles.engine.timeouts import Deadline, patient
 

@@ -17,10 +17,10 @@ from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.inputs import unmatched
-from roles.engine.object_changes import object_report
-from roles.engine.object_changes.planned import ObjectPlan, W
-from roles.engine.object_changes.run import ObjectRun
-from roles.engine.object_changes.session import Session, open_session
+from roles.engine.objects import object_report
+from roles.engine.objects.planned import ObjectPlan, W
+from roles.engine.objects.run import ObjectRun
+from roles.engine.objects.session import Session, open_session
 from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.rollout.options import read_options

@@ -1,7 +1,7 @@
 """The engine for changes of API objects: dry run, write under a precondition, proof, undo by name."""
 
-from roles.engine.object_changes import object_report, workload_rollout
-from roles.engine.object_changes.begin import (
+from roles.engine.objects import object_report, workload_rollout
+from roles.engine.objects.begin import (
     TimeLimit,
     check_namespaces,
     cluster_session,
@@ -11,11 +11,11 @@ from roles.engine.object_changes.begin import (
     read_objects,
     show_plan,
 )
-from roles.engine.object_changes.carry_out import FieldWriter, Request
-from roles.engine.object_changes.diffs import object_diff
-from roles.engine.object_changes.kind import Kind, ObjectChange, What, at, changed
-from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown, WriteRefused
-from roles.engine.object_changes.planned import (
+from roles.engine.objects.diffs import object_diff
+from roles.engine.objects.field_write import FieldWriter, Request
+from roles.engine.objects.kind import Kind, ObjectChange, What, at, changed
+from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown, WriteRefused
+from roles.engine.objects.planned import (
     FieldChange,
     NotUndone,
     ObjectPath,
@@ -26,11 +26,11 @@ from roles.engine.object_changes.planned import (
     judged,
     refuse_foreign,
 )
-from roles.engine.object_changes.rolling import LOOK_AGAIN, RollOuts
-from roles.engine.object_changes.run import Consents, ObjectRun
-from roles.engine.object_changes.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
-from roles.engine.object_changes.undo import recorded_paths, undo_plan
-from roles.engine.object_changes.write import ObjectWriter, wait_gone, written_so
+from roles.engine.objects.rolling import LOOK_AGAIN, RollOuts
+from roles.engine.objects.run import Consents, ObjectRun
+from roles.engine.objects.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
+from roles.engine.objects.undo import recorded_paths, undo_plan
+from roles.engine.objects.write import ObjectWriter, wait_gone, written_so
 
 __all__ = [
     "API_WAIT",

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from roles.engine import kube
 from roles.engine.kube import FIELD_MANAGER, Object, field_managers
-from roles.engine.object_changes.outcome import NotDone
-from roles.engine.object_changes.planned import ObjectPath, changes_text
+from roles.engine.objects.outcome import NotDone
+from roles.engine.objects.planned import ObjectPath, changes_text
 from roles.engine.transaction import ChangedField, Writable
 
 What = Literal["create", "update", "replace", "remove", "assign"]

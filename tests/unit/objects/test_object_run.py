@@ -12,7 +12,7 @@ import pytest
 
 from roles.engine.bridge.hosts import Answer, Feed, Fleet
 from roles.engine.context import StepContext
-from roles.engine.object_changes.run import ObjectRun
+from roles.engine.objects.run import ObjectRun
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage

@@ -14,11 +14,11 @@ from roles.engine.api import Api, ApiFailure
 from roles.engine.context import Say, StepContext
 from roles.engine.kube import FIELD_MANAGER, Object
 from roles.engine.kube.field_managers import managers
-from roles.engine.object_changes.diffs import object_diff
-from roles.engine.object_changes.kind import nested
-from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.object_changes.planned import FieldChange, ObjectPath, changes_text
-from roles.engine.object_changes.session import Session
+from roles.engine.objects.diffs import object_diff
+from roles.engine.objects.kind import nested
+from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
+from roles.engine.objects.planned import FieldChange, ObjectPath, changes_text
+from roles.engine.objects.session import Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.transaction import ChangedField
 
