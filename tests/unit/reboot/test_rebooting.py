@@ -54,6 +54,7 @@ class Node:
         self.away, self.refuses, self.loses = 40.0, False, 0
         self.orders, self.log = 0, list[str]()
         self.annotations: dict[str, str] = {}
+        self.limits: list[object] = []
         self.reports, self.proxy_ready, self.skew, self.stays_down = True, True, 0.0, False
         self.interrupted = self.halted = ""
         self.drains: Exception | None = None
@@ -150,6 +151,8 @@ class Node:
     # ---- its drain
 
     def outage(self, session: Any, name: str, consents: Any, run: str, purpose: Purpose, *, boot: str, limit: Any) -> Any:
+        self.limits.append(limit)
+
         def take(context: Any) -> str:
             self.annotations[OUTAGE] = Mark(run, purpose.name, boot).text()
             return self.drain()
@@ -190,7 +193,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(timeouts, "time", clock)
     monkeypatch.setattr("roles.reboot.rebooting.node_lease", lambda api, name: None)
     # The session of these tests is the node itself.
-    monkeypatch.setattr("roles.reboot.rebooting.RunLimit", lambda session: None)
+    monkeypatch.setattr("roles.reboot.rebooting.RunLimit", lambda session: object())
     monkeypatch.setattr("roles.reboot.rebooting.NodeOutage", lambda session, *args, **more: session.outage(session, *args, **more))
     monkeypatch.setattr("roles.reboot.rebooting.end_outage", lambda session, *args: session.give_back(session, *args))
     yield Node(clock)
@@ -232,6 +235,15 @@ def test_a_node_is_marked_emptied_rebooted_proven_and_uncordoned(node: Node) -> 
     assert [word for word in node.log if word != "drop"] == ["begin", "drain", "hold", "order", "hold", "uncordon"]
     assert "back after 4" in proof and "boot 11111111" in proof and proof.endswith("uncordoned")
     assert not node.annotations
+
+
+def test_all_outages_of_a_run_share_the_limit_of_a_workload(node: Node) -> None:
+    made, reboots = step(node)
+    made.write(in_run(node))
+    again = Node(node.clock)
+    node.boot, node.orders, node.began = again.boot, 0, again.began
+    reboots.step(plan(node)).write(in_run(node))
+    assert len(node.limits) == 2 and node.limits[0] is node.limits[1]
 
 
 def test_the_mark_says_which_boot_ends(node: Node) -> None:
