@@ -165,4 +165,7 @@ def _shown(result: Result) -> str:
 
 DATA_KEYS = (Declared(CheckOptions, ("checks",), also=desired_state(*DESIRED)),)
 
-__all__ = ["DATA_KEYS", "checks", "judge"]
+__all__ = [
+    "DATA_KEYS",
+    "checks",
+]

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from roles.control_plane_flags.compliance import UnmetFile, unmet, unmet_files, wanted_of
+from roles.control_plane_flags.compliance import unmet, unmet_files, wanted_of
 from roles.control_plane_flags.dangers import API_SERVER
 from roles.control_plane_flags.model import DesiredFlags, read_flags
 from roles.control_plane_flags.places import misplaced
@@ -157,7 +157,6 @@ DATA_KEYS = (Declared(DesiredFlags, ("control_plane_flags",), changes=Changes.NO
 __all__ = [
     "DATA_KEYS",
     "DesiredFlags",
-    "UnmetFile",
     "control_plane_flags",
     "misplaced",
     "read_flags",

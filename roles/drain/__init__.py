@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roles.drain.back import read_for_uncordon, uncordon_run, undo_drain, undo_uncordon
 from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
-from roles.drain.run import CAPABILITY, DrainRun
+from roles.drain.run import DrainRun
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Pool, show, show_lines
@@ -115,14 +115,7 @@ DATA_KEYS = (
 )
 
 __all__ = [
-    "CAPABILITY",
     "DATA_KEYS",
-    "DrainOptions",
-    "DrainRun",
-    "UncordonOptions",
-    "chosen_nodes",
     "drain",
     "uncordon",
-    "undo_drain",
-    "undo_uncordon",
 ]

@@ -6,7 +6,6 @@ from roles.engine.bridge import Fleet
 from roles.engine.inputs import Changes, Declared
 from roles.engine.node_changes import ChangeDrains, change_nodes
 from roles.engine.rollout import Turns, deploying
-from roles.kubelet_certificates.facts import ClusterFacts, read_requests
 from roles.kubelet_certificates.model import CertificateKeys
 from roles.kubelet_certificates.plan import is_kubelets_own
 from roles.kubelet_certificates.serving import ServingCertificates, read_wanted
@@ -33,9 +32,6 @@ DATA_KEYS = (
 
 __all__ = [
     "DATA_KEYS",
-    "CertificateKeys",
-    "ClusterFacts",
     "is_kubelets_own",
     "kubelet_certificates",
-    "read_requests",
 ]

@@ -34,5 +34,4 @@ __all__ = [
     "resize",
     "resize_drift",
     "resources_text",
-    "undo",
 ]

@@ -140,4 +140,7 @@ def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[Judged
 
 DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES)),)
 
-__all__ = ["DATA_KEYS", "right_size", "undo"]
+__all__ = [
+    "DATA_KEYS",
+    "right_size",
+]

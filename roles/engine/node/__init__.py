@@ -3,7 +3,7 @@
 from roles.engine.node import logind, named_files, virtual
 from roles.engine.node.look import FilesWanted, answered, look
 from roles.engine.node.model import DELETED, File, Observation, Process, Replacement, is_younger, minor_of, start_time
-from roles.engine.node.parse import ObservationError, parse, unreadable
+from roles.engine.node.parse import ObservationError, unreadable
 
 __all__ = [
     "DELETED",
@@ -19,7 +19,6 @@ __all__ = [
     "look",
     "minor_of",
     "named_files",
-    "parse",
     "start_time",
     "unreadable",
     "virtual",

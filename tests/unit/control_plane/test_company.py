@@ -11,7 +11,7 @@ import pytest
 from roles import history
 from roles.engine import control_plane, kubelet
 from roles.engine.control_plane.facts import COMPONENTS, ControlPlane
-from roles.engine.node import parse
+from roles.engine.node.parse import parse
 from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.transaction.model import FileEdit
 from roles.engine.transaction.refusal import Refusal

@@ -13,7 +13,7 @@ from roles.engine import control_plane, kubelet
 from roles.engine.control_plane.facts import COMPONENTS
 from roles.engine.editing import yaml_text
 from roles.engine.editing.errors import FormatError
-from roles.engine.node import parse
+from roles.engine.node.parse import parse
 from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan
 from roles.feature_gates.model import DesiredGates

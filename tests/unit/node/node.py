@@ -45,7 +45,7 @@ def manifest(component: str, *flags: str, image: str = "x") -> bytes:
 def parse(host: str, lines: Sequence[str]) -> Observation:
     """One look, and what was said of versions afterwards."""
     looked = [line for line in lines if not line.startswith(("version ", "replacement "))]
-    return node.parse(host, looked).with_versions(versions(lines), replacements(lines))
+    return node.parse.parse(host, looked).with_versions(versions(lines), replacements(lines))
 
 
 def file_line(path: str, data: bytes | None, kind: str = "", attributes: str = "", mountpoint: str = "/") -> str:

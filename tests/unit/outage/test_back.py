@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roles.drain import DrainOptions, chosen_nodes
+from roles.drain.model import DrainOptions, chosen_nodes
 from roles.engine.api import Denied, EvictionRefused, Forbidden, Speaker
 from roles.engine.api.errors import Unreachable, by_status
 from roles.engine.outage import CORDON, SURGE, Mark, plan_uncordon, plan_undo

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roles.drain import DrainOptions
+from roles.drain.model import DrainOptions
 from roles.engine.outage import DrainConsents, DrainPlan, Mark, node_fate, plan_drain, plan_text, read_mark, stays
 from roles.engine.outage.cordon import cordon_change
 from roles.engine.outage.evicting import eviction

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from pyinfra.api import output
 
-from roles.drain import DrainRun
-from roles.drain.run import rows
+from roles.drain.run import DrainRun, rows
 from roles.engine.bridge import Fleet
 from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, plan_undo, reading
 from roles.engine.outage.drainer import EVICT, PROVE

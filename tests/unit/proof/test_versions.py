@@ -12,8 +12,8 @@ import pytest
 
 from roles.engine import control_plane, kubelet
 from roles.engine.bridge.hosts import Answer, Remote
-from roles.engine.node import parse
 from roles.engine.node.model import Observation
+from roles.engine.node.parse import parse
 from roles.engine.proof.cluster import NoApi
 from roles.engine.proof.versions import ObservedNode, of_kubelet, with_versions
 from tests.unit.node import node
