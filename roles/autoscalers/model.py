@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from roles.autoscalers.metrics import METRIC_FIELDS, behavior_of, metrics_of
 from roles.engine.autoscaling import HPA, HPAS_PATH, LAST_APPLIED, VPA, VPAS_PATH
-from roles.engine.bounds import digits
-from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
+from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, of_entries, only_absent, read_common
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, kind_name, namespaced_name, object_name
 from roles.engine.kube.workloads import COLLECTIONS
@@ -191,7 +190,8 @@ class VerticalAutoscaler(BaseModel):
 
 def _entries(value: Any, kinds: Iterable[str], fields: Any) -> Any:
     if isinstance(value, str):
-        value = _text(value)
+        example = 'autoscalers={"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}'
+        value = only_absent(value, "NAMESPACE/KIND/NAME", "autoscalers", example)
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a mapping of {EXAMPLE}, to its fields")
     entries = []
@@ -234,20 +234,6 @@ def _vertical_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(kept.get(field), Mapping):
             kept[field] = {str(key): str(value) for key, value in kept[field].items()}
     return kept
-
-
-def _text(text: str) -> dict[str, Any]:
-    """`shop/deployment/web=absent,...`. (pyinfra itself reads JSON in --data.)"""
-    found = {}
-    for item in filter(None, (item.strip() for item in text.split(","))):
-        key, equals, value = item.partition("=")
-        if not equals or value.strip() != ABSENT:
-            raise ValueError(
-                f"{item!r} is not NAMESPACE/KIND/NAME=absent; write autoscalers into group_data/all.py, or as JSON: "
-                """--data 'autoscalers={"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}'"""
-            )
-        found[key.strip()] = ABSENT
-    return found
 
 
 class DesiredAutoscalers(Frozen):
@@ -313,31 +299,8 @@ class DesiredAutoscalers(Frozen):
 
 def read_desired(hosts: Iterable[tuple[str, Data]]) -> DesiredAutoscalers | None:
     """The desired state, from the inventory data of all hosts; None if no host has any. Raises Refusal with all problems."""
-    desired = read_common(hosts, DesiredAutoscalers, "it belongs to the cluster: set it in group_data/all.py", _sentences)[1]
+    fields = [one for one in HorizontalAutoscaler.model_fields if one not in ("namespace", "kind", "target", "absent")]
+    vertical = ["mode", "min", "max", "resources", "min_replicas", "name"]
+    words = of_entries({"autoscalers": [*METRIC_FIELDS, *fields], "vertical_autoscalers": vertical}, _MODES)
+    desired = read_common(hosts, DesiredAutoscalers, "it belongs to the cluster: set it in group_data/all.py", words)[1]
     return desired if desired.autoscalers is not None or desired.vertical_autoscalers is not None else None
-
-
-def _sentences(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
-    return [_sentence(item, values) for item in error.errors()]
-
-
-def _sentence(item: Any, values: Mapping[str, Any]) -> str:
-    """One problem, in terms of the data: entry, field, value, rule, way out."""
-    key, *rest = [str(part) for part in item["loc"]]
-    place = key
-    if rest and (index := digits(rest[0])) is not None and isinstance(values[key], Mapping):
-        place += f": {list(values[key])[index]}"
-    field = rest[1] if len(rest) > 1 else ""
-    inside = f"{place}: {field}" if field else place
-    hidden = ("namespace", "kind", "target", "absent")
-    known = [*METRIC_FIELDS, *(one for one in HorizontalAutoscaler.model_fields if one not in hidden)]
-    if key == "vertical_autoscalers":
-        known = ["mode", "min", "max", "resources", "min_replicas", "name"]
-    match item["type"]:
-        case "value_error":
-            return f"{inside}: {str(item['msg']).removeprefix('Value error, ')}"
-        case "extra_forbidden":
-            return f"{place}: unknown field {field!r}{did_you_mean(field, known) or ','} fields are {', '.join(known)}"
-        case "literal_error":
-            return f"{inside} is {item['input']!r}, but must be one of {', '.join(_MODES)}{did_you_mean(str(item['input']), _MODES)}"
-    return f"{inside}: {item['msg']}, but the value is {item['input']!r}"

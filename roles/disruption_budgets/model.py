@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from roles.engine.bounds import digits
 from roles.engine.disruption import ALWAYS_ALLOW, BUDGETS_PATH, IF_HEALTHY, PDB
-from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
+from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, of_entries, only_absent, read_common
 from roles.engine.kube.names import key_problem, kind_name, namespaced_name, object_name, value_problem
 from roles.engine.kube.selectors import label_selector
 from roles.engine.objects import Kind
@@ -143,7 +142,8 @@ class Budget(BaseModel):
 
 def _budgets(value: Any) -> Any:
     if isinstance(value, str):
-        value = _text(value)
+        example = 'disruption_budgets={"shop/web": {"workload": "deployment/web", "max_unavailable": 1}}'
+        value = only_absent(value, "NAMESPACE/NAME", "budgets", example)
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a mapping of {EXAMPLE}, to its fields")
     entries = []
@@ -165,20 +165,6 @@ def _budgets(value: Any) -> Any:
             raise ValueError(f"{key}: unknown field {reserved[0]!r}; to remove the budget, write `absent` instead of its fields")
         entries.append({**{_SPELLINGS.get(str(one), str(one)): given for one, given in fields.items()}, **place})
     return tuple(entries)
-
-
-def _text(text: str) -> dict[str, Any]:
-    """`shop/web=absent,shop/db=absent`. (pyinfra itself reads JSON in --data.)"""
-    found = {}
-    for item in filter(None, (item.strip() for item in text.split(","))):
-        key, equals, value = item.partition("=")
-        if not equals or value.strip() != ABSENT:
-            raise ValueError(
-                f"{item!r} is not NAMESPACE/NAME=absent; write budgets into group_data/all.py, or as JSON: "
-                """--data 'disruption_budgets={"shop/web": {"workload": "deployment/web", "max_unavailable": 1}}'"""
-            )
-        found[key.strip()] = ABSENT
-    return found
 
 
 class DesiredBudgets(Frozen):
@@ -219,29 +205,7 @@ class DesiredBudgets(Frozen):
 
 def read_budgets(hosts: Iterable[tuple[str, Data]]) -> DesiredBudgets | None:
     """The desired state, from the inventory data of all hosts; None if no host has any. Raises Refusal with all problems."""
-    desired = read_common(hosts, DesiredBudgets, "it belongs to the cluster: set it in group_data/all.py", _sentences)[1]
-    return desired if desired.disruption_budgets is not None else None
-
-
-def _sentences(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
-    return [_sentence(item, values) for item in error.errors()]
-
-
-def _sentence(item: Any, values: Mapping[str, Any]) -> str:
-    """One problem, in terms of the data: entry, field, value, rule, way out."""
-    key, *rest = [str(part) for part in item["loc"]]
-    place = key
-    if key == "disruption_budgets" and rest and (index := digits(rest[0])) is not None and isinstance(values[key], Mapping):
-        place += f": {list(values[key])[index]}"
-    field = rest[1] if len(rest) > 1 else ""
-    inside = f"{place}: {field}" if field else place
     known = [name for name in Budget.model_fields if name not in ("namespace", "name", "absent")]
-    match item["type"]:
-        case "value_error":
-            return f"{inside}: {str(item['msg']).removeprefix('Value error, ')}"
-        case "extra_forbidden":
-            return f"{place}: unknown field {field!r}{did_you_mean(field, [*known, *_SPELLINGS]) or ','} fields are {', '.join(known)}"
-        case "literal_error":
-            near = did_you_mean(str(item["input"]), (ALWAYS_ALLOW, IF_HEALTHY))
-            return f"{inside} is {item['input']!r}, but must be {ALWAYS_ALLOW} or {IF_HEALTHY}{near}"
-    return f"{inside}: {item['msg']}, but the value is {item['input']!r}"
+    words = of_entries({"disruption_budgets": known}, (ALWAYS_ALLOW, IF_HEALTHY), list(_SPELLINGS))
+    desired = read_common(hosts, DesiredBudgets, "it belongs to the cluster: set it in group_data/all.py", words)[1]
+    return desired if desired.disruption_budgets is not None else None

@@ -12,7 +12,7 @@ from roles.engine.context import StepContext
 from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name, version
 from roles.engine.kube.pods import is_alive
-from roles.engine.objects import ChangedByOthers, NotDone, RevertFailed, RollOuts, Session, Undone, Unknown
+from roles.engine.objects import ChangedByOthers, NotDone, Reverting, RollOuts, Session
 from roles.engine.rollout import ClusterStep, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.pod_resize import pod_resources
@@ -92,30 +92,10 @@ class TemplateUpdate:
     def update(self) -> str:
         """As `carry_out`, for a step that has recorded it already."""
         template = self.template
-        try:
-            self._write(template)
-        except Unknown as error:
-            why = str(error)
-        else:
-            try:
-                return self._has(template, self._rolled(template))
-            except Exception as error:
-                why = str(error) or repr(error)
-        show(f"  {why}")
-        show("  reverting the template")
-        self.reverting()
-        try:
-            left = self._revert(template)
-        except ChangedByOthers as error:
-            raise ChangedByOthers(f"{why}; {error}") from error
-        except Exception as error:
-            where = f"-n {template.namespace} {template.kind.lower()}/{template.name.rpartition('/')[2]}"
-            raise RevertFailed(
-                f"{why}; and the revert of the template is not proven: {str(error) or repr(error)}; STATE UNKNOWN, check: kubectl get "
-                f"{where} -o yaml; REPAIR BY HAND, if it has what this run set: kubectl rollout undo {where}"
-            ) from error
-        old_pods = f"; {left}" if left else ""
-        raise Undone(f"{why}; reverted and rolled out{old_pods}; pods that were resized in place keep their resources")
+        where = f"-n {template.namespace} {template.kind.lower()}/{template.name.rpartition('/')[2]}"
+        by_hand = f"if it has what this run set: kubectl rollout undo {where}"
+        reverting = Reverting(lambda: self._revert(template), "the template", where, by_hand)
+        return reverting.unless(lambda: self._write(template), lambda _: self._has(template, self._rolled(template)), show)
 
     def _write(self, template: Template, version: str = "") -> None:
         """Raises the same as Session.written, and NotDone."""
@@ -128,8 +108,9 @@ class TemplateUpdate:
             raise NotDone(why)
 
     def _revert(self, template: Template) -> str:
-        """Set the old template and roll it out; returns the old pods that are left. This overwrites only what this run wrote, and only in
-        the version that was read. Raises Foreign, NotDone, ApiFailure."""
+        """Set the old template and roll it out; returns the proof. This overwrites only what this run wrote, and only in the version that
+        was read. Raises Foreign, NotDone, ApiFailure."""
+        self.reverting()
         back = template.back()
 
         def write() -> None:
@@ -143,7 +124,8 @@ class TemplateUpdate:
             self._write(back, version(there))
 
         self.session.unconflicted(write)
-        return self._rolled(back)
+        left = self._rolled(back)
+        return f"reverted and rolled out{'; ' + left if left else ''}; pods that were resized in place keep their resources"
 
     def _rolled(self, template: Template) -> str:
         return self.rolling.wait(

@@ -26,6 +26,7 @@ from roles.engine.objects import (
     ObjectChange,
     ObjectWriter,
     RevertFailed,
+    Reverting,
     RollOuts,
     Session,
     Undone,
@@ -182,38 +183,21 @@ class Writer(ObjectWriter):
     def _assign(self, action: ObjectChange, context: StepContext) -> str:
         assert action.before is not None and action.manifest is not None
         item, old = _Workload.of(action), class_of(action.kind.name, action.before)
-        now = self.session.fetch(action.path)
-        if now is None or kube.uid(now) != kube.uid(action.before):
-            raise NotDone("it was deleted after daytwo read it; run this again")
-        if workloads.template(item.kind, now) != workloads.template(item.kind, action.before):
+        if (now := self._unchanged(action)) is None or workloads.template(item.kind, now) != workloads.template(item.kind, action.before):
             raise NotDone("its template was changed after daytwo read it; run this again")
 
         def done(found: Object) -> bool:
             ours = not item.priority_class or FIELD_MANAGER in managers(found, *_FIELD)
             return ours and kube.uid(found) == kube.uid(now) and class_of(item.kind, found) == item.priority_class
 
-        try:
-            found = self._write(action.path, action.manifest, self._force, done)
-        except Unknown as error:
-            why = str(error)
-        else:
-            try:
-                left = self._rolled_out(item, kube.uid(found), item.priority_class)
-                return self._has_class(item, kube.uid(found), item.priority_class, self._number(item.priority_class), left)
-            except Exception as error:
-                why = str(error) or repr(error)
-        context.say(f"  {why}")
-        context.say(f"  reverting to the class {old or 'none'}")
-        try:
-            proof = self._undo(item, action.before, old)
-        except ChangedByOthers as error:
-            raise ChangedByOthers(f"{why}; {error}") from error
-        except Exception as error:
-            raise RevertFailed(
-                f"{why}; and the revert is not proven: {str(error) or repr(error)}; STATE UNKNOWN, check: kubectl get {item.look} -o yaml; "
-                f"REPAIR BY HAND: set spec.template.spec.priorityClassName back to {old or 'nothing'}: kubectl edit {item.look}"
-            ) from error
-        raise Undone(f"{why}; reverted: {proof}")
+        def proven(found: Object) -> str:
+            left = self._rolled_out(item, kube.uid(found), item.priority_class)
+            return self._has_class(item, kube.uid(found), item.priority_class, self._number(item.priority_class), left)
+
+        manifest, before = action.manifest, action.before
+        by_hand = f"set spec.template.spec.priorityClassName back to {old or 'nothing'}: kubectl edit {item.look}"
+        reverting = Reverting(lambda: self._undo(item, before, old), f"to the class {old or 'none'}", item.look, by_hand)
+        return reverting.unless(lambda: self._write(action.path, manifest, self._force, done), proven, context.say)
 
     def _undo(self, item: _Workload, before: Object, old: str) -> str:
         """Set the old class again, and wait for the end of that roll-out. Raises Foreign if someone else gave it a class since."""
@@ -226,7 +210,7 @@ class Writer(ObjectWriter):
         owners = managers(before, *_FIELD) if old else []
         owned = f"; {FIELD_MANAGER} now owns that field instead of {', '.join(owners)}" if owners not in ([], [FIELD_MANAGER]) else ""
         # Pods that were not recreated may have an older number of the class: only their class counts.
-        return self._has_class(item, kube.uid(found), old, None, left) + owned
+        return f"reverted: {self._has_class(item, kube.uid(found), old, None, left)}{owned}"
 
     def _class_back(self, item: _Workload, before: Object, old: str) -> Object:
         """The workload with its old class. This overwrites only what this run wrote, and only in the version that was read."""

@@ -1,6 +1,7 @@
 """Data keys: values as operators write them, the registry of all keys, the reference."""
 
 from roles.engine.inputs import registry, unknown_keys
+from roles.engine.inputs.entries import of_entries, only_absent
 from roles.engine.inputs.nearest import did_you_mean, listing, unmatched
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
 from roles.engine.inputs.registry import Changes, Declared, NoKeys, Undo, desired_state
@@ -39,6 +40,8 @@ __all__ = [
     "file_path",
     "listing",
     "names",
+    "of_entries",
+    "only_absent",
     "read_common",
     "read_host",
     "read_model",

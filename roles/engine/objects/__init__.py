@@ -24,9 +24,8 @@ from roles.engine.objects.planned import (
     field_changes,
     field_way_back,
     judged,
-    refuse_foreign,
 )
-from roles.engine.objects.rolling import LOOK_AGAIN, RollOuts
+from roles.engine.objects.rolling import LOOK_AGAIN, Reverting, RollOuts
 from roles.engine.objects.run import Consents, ObjectRun
 from roles.engine.objects.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
 from roles.engine.objects.undo import recorded_paths, undo_plan
@@ -52,6 +51,7 @@ __all__ = [
     "ObjectWriter",
     "Request",
     "RevertFailed",
+    "Reverting",
     "RollOuts",
     "Session",
     "TimeLimit",
@@ -76,7 +76,6 @@ __all__ = [
     "planned_run",
     "read_objects",
     "recorded_paths",
-    "refuse_foreign",
     "show_plan",
     "undo_plan",
     "wait_gone",

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import quote
 
 from roles.engine.api import ApiFailure, Forbidden
 from roles.engine.bridge import show
+from roles.engine.context import Say
 from roles.engine.kube import Object, controller, is_ready, uid
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.objects import workload_rollout
-from roles.engine.objects.outcome import NotDone
+from roles.engine.objects.outcome import ChangedByOthers, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.objects.session import Session
 from roles.engine.rollout import table
 from roles.engine.timeouts import Deadline, patient
+
+T = TypeVar("T")
 
 # Seconds between two reads.
 LOOK_AGAIN = 1.0
@@ -141,3 +146,36 @@ class RollOuts:
             )
         except ApiFailure as error:
             return [f"its reasons could not be read: {error}"]
+
+
+@dataclass(frozen=True)
+class Reverting:
+    """How a change of a template is reverted. `back` writes and rolls out the old one, and returns the proof; it raises ChangedByOthers.
+    `what`: as in `reverting WHAT`; `where`: the workload, as kubectl takes it; `by_hand`: how to repair it."""
+
+    back: Callable[[], str]
+    what: str
+    where: str
+    by_hand: str
+
+    def unless(self, write: Callable[[], T], proven: Callable[[T], str], say: Say) -> str:
+        """Write a template and prove its roll-out, or revert it. Raises Undone, ChangedByOthers, RevertFailed, and what `write` raises."""
+        try:
+            found = write()
+        except Unknown as error:
+            why = str(error)
+        else:
+            try:
+                return proven(found)
+            except Exception as error:
+                why = str(error) or repr(error)
+        say(f"  {why}")
+        say(f"  reverting {self.what}")
+        try:
+            proof = self.back()
+        except ChangedByOthers as error:
+            raise ChangedByOthers(f"{why}; {error}") from error
+        except Exception as error:
+            state = f"{str(error) or repr(error)}; STATE UNKNOWN, check: kubectl get {self.where} -o yaml; REPAIR BY HAND: {self.by_hand}"
+            raise RevertFailed(f"{why}; and the revert is not proven: {state}") from error
+        raise Undone(f"{why}; {proof}")
