@@ -257,8 +257,8 @@ def plan_drains(
     plans = [plan for stage in stages for plan in stage.steps]
     wanted = {plan.host: Wanted(plan.host, plan.name, (one_line(plan.why),)) for plan in plans if plan.what == "reboot"}
     groups = together((([plan.host for plan in stage.steps], stage.at_once) for stage in stages), wanted)
-    made, refusals = judge(live, list(wanted.values()), groups, asked, now, REBOOT, brought_back(plans))
-    return [f"\n{note}" for note in made.notes], refusals
+    _, notes, refusals = judge(live, list(wanted.values()), groups, asked, now, REBOOT, brought_back(plans))
+    return [f"\n{note}" for note in notes], refusals
 
 
 # ---- proof

@@ -78,9 +78,8 @@ def plan_drains(
             raise bridge.refusals([f"{', '.join(wanted)}: to be drained, but the cluster's objects cannot be read: {error}"]) from None
         turns = [([step.change.node for step in stage.steps if step.change.kind == "kubelet"], stage.at_once) for stage in stages]
         groups = together(turns, wanted)
-        made, refusals = judge(live, list(wanted.values()), groups, asked, now, CHANGE, changed)
+        _, notes, refusals = judge(live, list(wanted.values()), groups, asked, now, CHANGE, changed)
         bridge.stop(refusals)
-        notes += made.notes
     set_drains(session, stages, wanted, asked, run)
     leftovers = [Leftover(session, host, *one) for host, one in left.items() if host not in wanted]
     notes += [f"{one.host}: cordoned by run {one.run} for its change, which is over: this run uncordons it" for one in leftovers]

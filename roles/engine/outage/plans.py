@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -33,14 +33,6 @@ class Wanted:
     node: str
     why: tuple[str, ...]
     instead: str = ""
-
-
-@dataclass(frozen=True)
-class PlannedOutages:
-    """The drains of a run. `plans` by host; `notes` for the plan."""
-
-    plans: Mapping[str, DrainPlan] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 def together(stages: Iterable[tuple[Sequence[str], int]], wanted: Mapping[str, Wanted]) -> list[list[Wanted]]:
@@ -76,9 +68,9 @@ def judge(
     now: datetime,
     purpose: Purpose,
     left: Collection[str] = (),
-) -> tuple[PlannedOutages, list[str]]:
-    """The plan of each drain, made as if the others were over, and its refusals; `groups` are drained at the same time, so their budgets
-    and replacements are added up. `left`: names of nodes with a cordon that this run removes."""
+) -> tuple[dict[str, DrainPlan], list[str], list[str]]:
+    """The plan of each drain by host, made as if the others were over, notes for the plan, and refusals; `groups` are drained at the same
+    time, so their budgets and replacements are added up. `left`: names of nodes with a cordon that this run removes."""
     plans: dict[str, DrainPlan] = {}
     refusals: dict[str, None] = {}
     known: set[str] = set()
@@ -101,7 +93,7 @@ def judge(
         if waits:
             notes.append(f"{at_once}: they wait for each other's replacements by {', '.join(waits)}")
     refusals |= dict.fromkeys(_unknown_surges(live, wanted, asked))
-    return PlannedOutages(plans, notes=tuple(dict.fromkeys(notes))), list(refusals) or ask_again(plans.values(), asked)
+    return plans, list(dict.fromkeys(notes)), list(refusals) or ask_again(plans.values(), asked)
 
 
 def _planned(
