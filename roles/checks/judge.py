@@ -343,7 +343,12 @@ CHECKS: tuple[Check, ...] = (
     Check("kubelet-settings", "it runs with the fields that the inventory wants", _settings, (*_HEALTHY, "kubelet-configuration")),
     Check("eviction-thresholds", "it uses the thresholds that the inventory wants", _thresholds, (*_HEALTHY, "kubelet-configuration")),
     Check("node-ready", "the API reports the node as Ready", _ready, _HEALTHY),
-    Check("new-pods", "a new pod would start on it: the DNS file, the network plugin, the container runtime", _new_pods, (*_READABLE, "node-ready")),
+    Check(
+        "new-pods",
+        "a new pod would start on it: the DNS file, the network plugin, the container runtime",
+        _new_pods,
+        (*_READABLE, "node-ready"),
+    ),
     Check("manifests-clean", "the manifests directory has only manifests", _clean, _READABLE),
     Check("manifests-pods", "each manifest can be read and defines a different pod", _pods, _READABLE),
     Check("control-plane-runs", "each control-plane component runs from its manifest", _control_plane, _READABLE),
