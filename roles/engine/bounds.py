@@ -102,7 +102,8 @@ def digits(text: str) -> int | None:
     Python's own functions take each script's digits for digits, read an underscore within them, and raise ValueError from 4300 of them on
     (and for a superscript, which is a digit of theirs and no number). Kubernetes reads ASCII (strconv.ParseInt).
     """
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+    found = int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+    return None if found is None or found >= 2**64 else found
 
 
 _NAMES = {int: "no number of 64 bits", str: "no text", bool: "neither true nor false"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from roles.engine.bounds import read_json
@@ -12,7 +14,7 @@ from roles.engine.kube.field_managers import managers
 from roles.engine.kube.names import object_name
 from roles.engine.objects import NotUndone, ObjectChange, ObjectPlan, What, judged
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord, Writable
-from roles.metrics_server.manifests import API_SERVICE, FIELD, KINDS, WantedServer, differing, kept, namespace_of, objects, path_of
+from roles.metrics_server.manifests import API_SERVICE, FIELD, KINDS, NAME, WantedServer, differing, kept, namespace_of, objects, path_of
 from roles.metrics_server.model import MetricsServer
 
 
@@ -159,18 +161,22 @@ def plan_way_back(record: ObjectsRecord, live: Mapping[str, Object], *, force: b
 
 #: What differs between the installations of daytwo: everything else is as it ships it.
 _FREE = frozenset(("image", "replicas", "requests", "imagePullSecrets", "affinity", "maxUnavailable"))
-_SHIPPED = {one.path: one.manifest for one in objects(MetricsServer(image="registry.example.com/metrics-server:v0"), 2, 1)}
+
+
+@cache
+def _shipped() -> dict[str, Mapping[str, Any]]:
+    return {one.path: one.manifest for one in objects(MetricsServer(image="registry.example.com/metrics-server:v0"), 2, 1)}
 
 
 def not_shipped(one: ChangedObject) -> str:
     """What a recorded object had that daytwo does not ship: another role, subject, rule, command or privilege; "" if nothing."""
-    path = recorded_path(one)
-    if path not in _SHIPPED:
-        return f"{path}, which daytwo does not ship"
+    path, shipped = recorded_path(one), _shipped()
+    if one.path != path or path not in shipped:
+        return f"{one.path}, which daytwo does not ship"
     for field in one.fields:
-        if found := _beyond(field.before or {}, identified(_SHIPPED[path])):
+        if found := _beyond(field.before or {}, identified(shipped[path])):
             return f"{', '.join(found)}, other than daytwo ships"
-    version = _SHIPPED[path]["apiVersion"]
+    version = shipped[path]["apiVersion"]
     return "" if one.about.get("version") in ("", version) else f"{one.about.get('version')!r}, which is not {version}"
 
 
@@ -186,7 +192,7 @@ def _beyond(found: Any, shipped: Any, path: str = "") -> list[str]:
 
 
 #: What an undo may write.
-WRITES = tuple(Writable(path, (FIELD,), not_shipped) for path in _SHIPPED)
+WRITES = tuple(Writable(f"{posixpath.dirname(path_of(kind, NAME))}/*", (FIELD,), not_shipped) for kind in KINDS)
 
 
 def recorded_path(one: ChangedObject) -> str:

@@ -46,5 +46,5 @@ def test_an_owner_counts_only_if_group_kind_name_and_uid_agree(changed: dict[str
     assert there.meant(None) is None and there.top(pod) != "dep"
     assert there.pods_of("Deployment", "dep") == []
     found = Workloads(there).of(pod)
-    assert found is None or (found.kind, found.item) == (ref(**changed)["kind"], None)
+    assert found is None or (found.kind, found.found) == (ref(**changed)["kind"], None)
     assert "Deployment" not in str(workload_of(pod, there))
