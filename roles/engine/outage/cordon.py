@@ -66,7 +66,10 @@ def cordon_change(node: NodeFate, mark: Mark) -> FieldChange | None:
     if node.cordon == "theirs":
         kept = replace(mark, keep=node.mark.holder if node.mark is not None else "")
         return _change(node.item, _marked(kept), f"mark it ({OUTAGE}): the cordon that it has stays") if mark.boot else None
-    fields = field_changes(cordon_fields(node.item), {UNSCHEDULABLE: True, **_marked(mark)})
+    # The mark of a reboot that is not proven stays, with this run's cordon to keep: the next reboot proves the node.
+    unproven = node.mark is not None and node.mark.boot and not mark.boot
+    marked = replace(node.mark, keep=str(mark)) if node.mark is not None and unproven else mark
+    fields = field_changes(cordon_fields(node.item), {UNSCHEDULABLE: True, **_marked(marked)})
     summary = f"cordon it, marked {OUTAGE}={mark}" if not node.cordon else f"take over the cordon of run {node.by}"
     return FieldChange(f"Node {node.name}", node_path(node.name), node.item, fields, summary)
 

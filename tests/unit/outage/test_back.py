@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -11,8 +12,9 @@ from roles.drain.model import DrainOptions, chosen_nodes
 from roles.engine.api import Denied, EvictionRefused, Forbidden, Speaker
 from roles.engine.api.errors import Unreachable, by_status
 from roles.engine.outage import CORDON, SURGE, Mark, plan_uncordon, plan_undo
+from roles.engine.outage.cordon import cordon_back, cordon_change, node_fate
 from roles.engine.outage.drainer import EVICT, PROVE
-from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
+from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT, read_mark
 from roles.engine.outage.surge import SURGED_BY
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import workload
@@ -132,6 +134,22 @@ def test_a_reboot_that_is_not_proven_keeps_its_mark(old: bool) -> None:
     assert after.pop("unschedulable") is None and after == dict.fromkeys(before if old else ()) | {OUTAGE: Mark("r2", "reboot", "b").text()}
     found = record(step("Node w1", CORDON, W1, "uid-w1"))
     assert [one.after for one in plan_undo(found, {W1: item}).actions] == [change.after]
+
+
+def test_a_drain_of_a_node_whose_reboot_is_not_proven_leaves_that_to_the_next_reboot() -> None:
+    left = Mark("r2", "reboot", "b")
+    item = node("w1", manager="daytwo")
+    item["metadata"]["annotations"] = {OUTAGE: left.text()}
+    change = cordon_change(node_fate(item), Mark("r9"))
+    assert change is not None
+    drained = copy.deepcopy(item)
+    drained["metadata"]["annotations"] = {OUTAGE: change.fields[-1].after}
+    assert read_mark(drained) == Mark("r2", "reboot", "b", "r9") and node_fate(drained).by == "r9"
+    # A drain that halts gives the cordon back; an undo or an uncordon leaves the mark.
+    for before, after in ((left.text(), left), ("", left)):
+        back = cordon_back(drained, {"r9"}, before)
+        assert back.change is not None and {one.path[-1]: one.after for one in back.change.fields}[OUTAGE] == after.text()
+    assert cordon_back(drained, {"r9"}).done == "uncordoned"
 
 
 # ---- the answers of the API
