@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from roles.engine import bridge, detail, starting
+from roles.engine import bridge, starting
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
 from roles.engine.control_plane import own_etcd
@@ -16,7 +16,7 @@ from roles.engine.inputs import Changes, Declared, Undo, chosen
 from roles.engine.kube import Object
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan
 from roles.engine.kubelet.pending import pending_settings, restarted
-from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions, unfit_at_start, warning
+from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions, refusal, unfit_at_start, warning
 from roles.engine.objects import ConnectedCluster, Consents, ObjectRun, Session, connect_cluster
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
@@ -48,7 +48,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     reached = connect_cluster(fleet, wanted.kubeconfig)
     plans = _plans(fleet, reached, options, wanted)
     versions = _versions(reached, plans, options)
-    unfit, unread = _files(fleet, reached, plans)
+    unfit, unread = _files(fleet, reached, plans, options.allow_pairs or ())
     bridge.stop([*versions.refusals, *unfit, *(refusal for plan in plans for refusal in plan.refusals)])
     session = reached.session
     stages = order(plans, options.pace, fleet.lock_host.name)
@@ -96,11 +96,13 @@ def _versions(reached: ConnectedCluster, plans: Sequence[RebootPlan], options: O
     return judge_versions(reached.found.observed, reached.found.reading.nodes(), _restarting(reached, plans), options)
 
 
-def _files(fleet: Fleet, reached: ConnectedCluster, plans: Sequence[RebootPlan]) -> tuple[list[str], list[str]]:
-    """Why nodes would not work with the files that their boots read, and what could not be read of them."""
+def _files(fleet: Fleet, reached: ConnectedCluster, plans: Sequence[RebootPlan], allowed: Collection[str]) -> tuple[list[str], list[str]]:
+    """Why nodes would not work with the files that their boots read; what there is consent for (the names of pairs), and what could not be
+    read."""
     found, problems = unfit_at_start(fleet, reached.found, _restarting(reached, plans))
-    wrong = [f"{detail.hosts(list(one.here))}: {warning(one)}" for one in found if one.pair.severity is Severity.critical]
-    return wrong, [f"what must fit elsewhere could not be read: {one}" for one in problems]
+    refused = [one for one in found if one.pair.severity is Severity.critical and one.pair.name not in allowed]
+    notes = [warning(one) for one in found if one not in refused]
+    return [str(refusal(one)) for one in refused], [*notes, *(f"what must fit elsewhere could not be read: {one}" for one in problems)]
 
 
 def _restarting(reached: ConnectedCluster, plans: Sequence[RebootPlan]) -> list[tuple[str, str]]:

@@ -115,8 +115,8 @@ READ_FROM = {
     "patience": Changes.NOTHING,
     "skip_unreachable": Changes.DAYTWO,
     "take_over": Changes.OBJECTS,
-    **dict.fromkeys(("soak", "max_unavailable", "allow_unproven", "allow_new_binary", "allow_skew_of"), Changes.BOOTS),
-    **dict.fromkeys(("confirm_timeout", "allow_pairs", "persist"), Changes.NODES),
+    **dict.fromkeys(("soak", "max_unavailable", "allow_unproven", "allow_new_binary", "allow_skew_of", "allow_pairs"), Changes.BOOTS),
+    **dict.fromkeys(("confirm_timeout", "persist"), Changes.NODES),
 }
 
 
