@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from roles.engine.kube import full_name
 from roles.engine.kubelet.thresholds import MEMORY, NODEFS, NODEFS_INODES, Amount, Threshold
 from roles.eviction import predict
 from roles.eviction.predict import Prediction
@@ -424,7 +425,7 @@ def _put_out(node: Node) -> set[str]:
             (one["type"], one.get("reason")) == ("DisruptionTarget", "TerminationByKubelet") for one in pod["status"].get("conditions", ())
         )
 
-    return {predict.name(pod) for pod in node.pods() if was_evicted(pod)}
+    return {full_name(pod) for pod in node.pods() if was_evicted(pod)}
 
 
 def enough_for(node: Node, scenario: Scenario, saved: dict[str, Any]) -> int:
@@ -573,7 +574,7 @@ def test_nobody_goes_without_consent_and_with_it_only_who_was_named(lab: Lab) ->
 
 
 def _ended(node: Node) -> set[str]:
-    return {predict.name(pod) for pod in node.pods() if pod["status"]["phase"] in ("Failed", "Succeeded")}
+    return {full_name(pod) for pod in node.pods() if pod["status"]["phase"] in ("Failed", "Succeeded")}
 
 
 def test_the_order_of_a_real_node(lab: Lab, tmp_path: Path) -> None:
