@@ -102,7 +102,10 @@ def _files(fleet: Fleet, reached: ConnectedCluster, plans: Sequence[RebootPlan],
     found, problems = unfit_at_start(fleet, reached.found, _restarting(reached, plans))
     refused = [one for one in found if one.pair.severity is Severity.critical and one.pair.name not in allowed]
     notes = [warning(one) for one in found if one not in refused]
-    return [str(refusal(one)) for one in refused], [*notes, *(f"what must fit elsewhere could not be read: {one}" for one in problems)]
+    return [str(refusal(one, by_restart=True)) for one in refused], [
+        *notes,
+        *(f"what must fit elsewhere could not be read: {one}" for one in problems),
+    ]
 
 
 def _restarting(reached: ConnectedCluster, plans: Sequence[RebootPlan]) -> list[tuple[str, str]]:

@@ -197,7 +197,7 @@ def judge(
         return list(plans), []
     remotes = {host: node.remote for host, node in found.observed.items()}
     # The files that only the new flags name are read too.
-    reading = read_picture(fleet, found.reading, remotes, rows, then)
+    reading = read_picture(fleet, found.reading, remotes, rows, then if concerned else _of_restarts(then, restarted))
     then = reading.picture
     before = replace(
         before,
@@ -207,7 +207,7 @@ def judge(
         authorities=then.authorities,
         materials=_before(then, after(before, plans)),
     )
-    missing = pairs.files_of(before, [side for pair in rows for side in (pair.here, pair.there)]) - {*before.materials}
+    missing = pairs.files_of(before, [side for pair in concerned for side in (pair.here, pair.there)]) - {*before.materials}
     before = replace(before, materials={**before.materials, **_Reader(fleet, found.reading, remotes).files(missing)[0]})
     judged = [*pairs.changed(before, then, concerned), *_of(restarted, pairs.mismatches(then, again))]
     wrong = [one for one in judged if one.is_known]
@@ -215,15 +215,24 @@ def judge(
     warned = [one for one in wrong if one not in refused]
     notes = [f"what must fit a setting of this run elsewhere could not be read: {problem}" for problem in reading.problems]
     unproven = [one for one in judged if not one.is_known]
-    return [_unproven(_warned(plan, warned, notes), unproven) for plan in plans], [refusal(one) for one in refused]
+    return [_unproven(_warned(plan, warned, notes), unproven) for plan in plans], [
+        refusal(one, by_restart=one.pair in again) for one in refused
+    ]
 
 
 def unfit_at_start(fleet: Fleet, found: Survey, restarted: Collection[tuple[str, str]]) -> tuple[list[Mismatch], list[str]]:
     """The pairs of files that these components, by host, read when they start, and that do not fit; and what could not be read."""
     rows = pairs.read_again({component for _, component in restarted})
     remotes = {host: node.remote for host, node in found.observed.items()}
-    reading = read_picture(fleet, found.reading, remotes, rows, picture_of(found))
+    reading = read_picture(fleet, found.reading, remotes, rows, _of_restarts(picture_of(found), restarted))
     return list(_of(restarted, pairs.mismatches(reading.picture, rows))), list(reading.problems)
+
+
+def _of_restarts(picture: Picture, restarted: Collection[tuple[str, str]]) -> Picture:
+    """Without the kubelets that run on, if nothing else restarts: their files are not asked for."""
+    if any(component != KUBELET for _, component in restarted):
+        return picture
+    return replace(picture, kubelets=tuple(one for one in picture.kubelets if (one.host, KUBELET) in restarted))
 
 
 def _of(restarted: Collection[tuple[str, str]], found: Iterable[Mismatch]) -> Iterator[Mismatch]:
@@ -265,12 +274,12 @@ def warning(one: Mismatch, host: str = "") -> str:
     return f"{pairs.sentence(one, host)}; {one.pair.way_out}"
 
 
-def refusal(one: Mismatch) -> Refusal:
-    """With the rule, its source, and how to accept it all the same."""
+def refusal(one: Mismatch, *, by_restart: bool = False) -> Refusal:
+    """With the rule, its source, and how to accept it all the same. `by_restart`: nothing in the run sets it."""
     places = one.here if one.pair.here.owner != "cluster" else one.there
     return Refusal(
         detail.hosts(list(places)),
-        f"{pairs.sentence(one)} ({one.pair.source})",
+        f"{'its restart reads these files again: ' if by_restart else ''}{pairs.sentence(one)} ({one.pair.source})",
         f"{one.pair.way_out}; to accept it, add --data {CONSENT}={one.pair.name}",
     )
 

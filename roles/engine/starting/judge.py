@@ -300,7 +300,7 @@ def _api(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     The one that runs has read the file when it started."""
     code, url = facts.api or (0, "")
     if (wrong := _UNREACHED.get(code)) and needs.reaches:
-        why = f"{needs.reaches} (--kubeconfig) names the API server {url}, which it would not reach: {wrong}"
+        why = f"{needs.reaches} (--kubeconfig) names {url}: {wrong}"
         yield _Made(host, KUBELET)(Cause.api, Stops.start, needs.reaches, why, "correct the file, or repair what is there", url)
 
 

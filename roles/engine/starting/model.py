@@ -287,6 +287,8 @@ class Obstacle:
         if self.stops is not Stops.start:
             which = "no new pod" if self.stops is Stops.pods else "no new pod with a network of its own"
             return f"{which} would start on the node: {self.why}"
+        if self.cause is Cause.api:
+            return f"its kubelet would not reach its API server: {self.why}"
         own = {"kubelet": "its kubelet would not start again", RECORD: "a change could not be recorded on the node, or reverted"}
         return f"{own.get(self.component, f'its {self.component} would not start again')}: {self.why}"
 

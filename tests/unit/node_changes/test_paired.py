@@ -103,7 +103,12 @@ def test_what_a_restart_reads_again_must_fit_whoever_edited_it() -> None:
     assert judged(change, files=fits) == ([], [])
     other = {**fits, "/sa.pub": held("/sa.pub", pem(CLIENT_KEY))}
     warnings, (refused,) = judged(change, files=other)
-    assert warnings == [] and "no key in /sa.pub belongs to the one in /sa.key" in refused and "allow_pairs=tokens-are-accepted" in refused
+    assert (
+        warnings == []
+        and "its restart reads these files again: " in refused
+        and "no key in /sa.pub belongs to the one in /sa.key" in refused
+        and "allow_pairs=tokens-are-accepted" in refused
+    )
     assert judged(change, files=other, allowed=("tokens-are-accepted",))[1] == judged(change, files=other, undoes=True)[1] == []
     # The scheduler reads none of them.
     scheduler = plan_flags({"control_plane_flags": {"kube-scheduler": {"v": 3}}}, seen(apiserver=change.components["kube-apiserver"].argv))

@@ -143,7 +143,7 @@ def test_no_manifest_changes_while_no_pod_starts(monkeypatch: pytest.MonkeyPatch
 def test_a_kubelet_reaches_its_api_server_where_it_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     away = (7, "https://10.0.0.9:6443")
     (refused,), _ = judged(monkeypatch, made({"maxPods": 50}), api=away)
-    assert "names the API server https://10.0.0.9:6443, which it would not reach: nothing accepts connections there" in refused
+    assert "(--kubeconfig) names https://10.0.0.9:6443: nothing accepts connections there" in refused
     # One that runs on has reached it; the change, or its way back, may be what it waits for.
     assert judged(monkeypatch, plan_flags({"control_plane_flags": {"kube-apiserver": {"v": 3}}}), api=away) == ([], [])
 

@@ -117,7 +117,7 @@ CASES: list[tuple[str, tuple[str, ...], dict[str, Any], Cause, Stops, str]] = [
     ("", (), {"requires": {"a.service": "not-found"}}, Cause.unit, Stops.start, "kubelet.service requires a.service, which is not-found; restore"),
     ("", (), {"runs": {"runc": False, "containerd-shim-runc-v2": True}}, Cause.file, Stops.pods, "starts containers with runc, which is no program"),
     ("", (), {"api": (60, "https://a:6443")}, Cause.api, Stops.start,
-     f"{KUBECONFIG} (--kubeconfig) names the API server https://a:6443, which it would not reach: its certificate is not valid by the CA there"),
+     f"its kubelet would not reach its API server: {KUBECONFIG} (--kubeconfig) names https://a:6443: its certificate is not valid by the CA there"),
     ("", (), {"inotify": (60, 10)}, Cause.limit, Stops.start, "fs.inotify.max_user_instances is 10"),
     ("", (), {"inotify": (128, 128)}, Cause.limit, Stops.note, "fs.inotify.max_user_instances is 128"),
 ]  # fmt: skip
