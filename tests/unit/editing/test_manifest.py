@@ -345,7 +345,7 @@ def manifests(draw: st.DrawFn) -> bytes:
     def flow(key: str, items: list[str]) -> list[str]:
         comma = draw(st.sampled_from([", ", ",", " , "]))
         # A comma needs quotes there.
-        items = [f"'{item}'" if item.startswith("--f") and item != "--feature-gates" else item for item in items]
+        items = [f"'{item}'" if item.startswith(("--f", "Gamma")) and item != "--feature-gates" else item for item in items]
         return [f"{key}: [{comma.join(items)}{draw(st.sampled_from(['', ' ', ','])) if items else ''}]"]
 
     lines: list[str] = []
@@ -363,6 +363,11 @@ def manifests(draw: st.DrawFn) -> bytes:
     elif draw(st.booleans()):
         text += draw(st.sampled_from(["---\n", "...\n", "...\n---", "# end\n--- # c\n...\n"]))
     return (text.replace("\n", "\r\n") if draw(st.booleans()) else text).encode()
+
+
+def test_a_plain_value_in_brackets_gets_quotes_with_its_comma() -> None:
+    before = pod("command: [kube-apiserver, --feature-gates, Gamma=true] # note").encode()
+    assert edited(before, {"Alpha": True}) == before.replace(b"Gamma=true", b'"Gamma=true,Alpha=true"')
 
 
 @settings(max_examples=60)
