@@ -18,6 +18,7 @@ from roles.engine.certificates.approval import given_up, is_pending, is_serving,
 from roles.engine.editing import last_flag
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.harmless import one_line
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.kubelet import Kubelet
 from roles.engine.node.named_files import read_files
 from roles.kubelet_certificates import is_kubelets_own
@@ -226,12 +227,12 @@ def waiting(requests: Sequence[Mapping[str, Any]], now: datetime, kubelets: Mapp
     pending = [item for item in requests if is_pending(item) and not _given_up(item, kubelets)]
     pending.sort(key=lambda item: str(item["metadata"].get("creationTimestamp")))
     for item in pending[:_MOST_REQUESTS]:
-        spec = item.get("spec") or {}
+        spec = spec_of(item)
         more = f" (and {len(pending) - _MOST_REQUESTS} more)" if len(pending) > _MOST_REQUESTS and item is pending[0] else ""
         serving = spec.get("signerName") == "kubernetes.io/kubelet-serving"
         value = f"{one_line(str(spec.get('signerName')))}, by {one_line(str(spec.get('username')))}{more}"
         yield AuditRule.CERTIFICATE.found(
-            Place(None, name=one_line(str(item["metadata"].get("name"))), value=value),
+            Place(None, name=one_line(name_of(item)), value=value),
             f"a request for a certificate waits{_since(item, now)}: nobody has approved or denied it",
             "deploys/kubelet_certificates.py approves it if it is exactly its node's own, else it says why not"
             if serving

@@ -32,6 +32,7 @@ from roles.engine.bridge import Fleet, show
 from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
+from roles.engine.kube.fields import spec_of
 from roles.engine.objects import (
     Consents,
     ObjectChange,
@@ -180,7 +181,7 @@ class _Planned:
         found = dict(there)
         for action, result in tried:
             if result is not None:
-                kind = HPA if "scaleTargetRef" in (result.get("spec") or {}) else VPA
+                kind = HPA if "scaleTargetRef" in spec_of(result) else VPA
                 found[kind, full_name(result)] = result
             elif action is not None and action.manifest is None:
                 found.pop((action.kind.name, action.key), None)

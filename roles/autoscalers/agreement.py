@@ -9,6 +9,7 @@ from typing import Any
 from roles.engine.autoscaling import PROVIDED, JudgedAutoscaler, JudgedVertical, ScalingRule, requests_of
 from roles.engine.findings import why_of
 from roles.engine.kube import Object, amounts, uid
+from roles.engine.kube.fields import name_of, spec_of, status_of
 
 _ABLE, _ACTIVE, _LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 
@@ -104,7 +105,7 @@ def updated(first: Sequence[Object], pods: Sequence[Object]) -> list[str]:
     before = {uid(pod): pod for pod in first}
     found = []
     for pod in pods:
-        old, name = before.get(uid(pod)), pod["metadata"]["name"]
+        old, name = before.get(uid(pod)), name_of(pod)
         if old is None:
             found += [f"pod {name} is new"] if first else []
             continue
@@ -123,7 +124,7 @@ def _requests(pod: Object) -> dict[str, str]:
     try:
         return {
             f"{one['name']} {resource}": amounts.shown(resource, amounts.units(resource, amount))
-            for one in (pod.get("spec") or {}).get("containers") or ()
+            for one in spec_of(pod).get("containers") or ()
             for resource, amount in requests_of(pod, one).items()
         }
     except ValueError:
@@ -131,7 +132,7 @@ def _requests(pod: Object) -> dict[str, str]:
 
 
 def _containers(pod: Object) -> list[tuple[object, object]]:
-    return [(one.get("containerID"), one.get("restartCount")) for one in (pod.get("status") or {}).get("containerStatuses") or ()]
+    return [(one.get("containerID"), one.get("restartCount")) for one in status_of(pod).get("containerStatuses") or ()]
 
 
 def _said(judged: JudgedVertical) -> str:

@@ -13,6 +13,7 @@ from roles.autoscalers.model import HorizontalAutoscaler, VerticalAutoscaler
 from roles.engine.autoscaling import HPA, VPA, Autoscaler, Behavior
 from roles.engine.findings import Unmet
 from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube.fields import spec_of
 
 
 def unmet_autoscaler(
@@ -56,5 +57,5 @@ def _rounded(behavior: Behavior | None) -> Behavior | None:
 
 
 def _vertical(item: VerticalAutoscaler, found: Object) -> list[str]:
-    has = found.get("spec") or {}
+    has = spec_of(found)
     return [name for name, wanted in item.manifest().items() if has.get(name) != wanted]

@@ -23,6 +23,7 @@ from roles.engine.bounds import read_json
 from roles.engine.findings import Finding, Severity
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object
+from roles.engine.kube.fields import spec_of
 from roles.engine.objects import ObjectChange, ObjectPlan, object_diff
 from roles.engine.transaction import ChangedObject
 
@@ -89,8 +90,8 @@ def with_result(
 
 def _dropped(action: ObjectChange, result: Object) -> str:
     """The API server drops the tolerance silently while the gate is off (KEP-4951)."""
-    wanted = ((action.manifest or {}).get("spec") or {}).get("behavior") or {}
-    has = (result.get("spec") or {}).get("behavior") or {}
+    wanted = spec_of(action.manifest or {}).get("behavior") or {}
+    has = spec_of(result).get("behavior") or {}
     for direction in ("scaleUp", "scaleDown"):
         asked = (wanted.get(direction) or {}).get("tolerance")
         if asked is not None and (has.get(direction) or {}).get("tolerance") is None:
@@ -185,7 +186,7 @@ def _only_replicas(one: ChangedObject) -> str:
 
 def _without_replicas(text: Any) -> dict[str, Any]:
     found = read_json(text)
-    return {**found, "spec": {key: value for key, value in found["spec"].items() if key != "replicas"}}
+    return {**found, "spec": {key: value for key, value in spec_of(found).items() if key != "replicas"}}
 
 
 #: What an undo may write.

@@ -24,6 +24,7 @@ from roles.engine.autoscaling import (
 )
 from roles.engine.disruption import cluster_time
 from roles.engine.kube import Object
+from roles.engine.kube.fields import namespace_of
 from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, Session
 from roles.engine.timeouts import Deadline
 
@@ -81,7 +82,7 @@ class AutoscalerWriter(ObjectWriter):
 
     def _judged_vertical(self, api: Api, found: Object) -> JudgedVertical:
         now = cluster_time(api)
-        world = read_verticals(api, self._controller.minor, {str(found["metadata"]["namespace"])})
+        world = read_verticals(api, self._controller.minor, {namespace_of(found)})
         scene = next((one for one in world.scenes if kube.uid(one.vertical.raw) == kube.uid(found)), None)
         if scene is None:
             raise NotDone(f"it cannot be read back: {'; '.join(world.not_known) or 'it is gone'}")

@@ -10,6 +10,7 @@ from roles.engine.disruption import PDB, DisruptionObjects
 from roles.engine.findings import Unmet
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.kube.selectors import label_selector
 from roles.engine.objects import ObjectPath, changed
 
@@ -51,10 +52,10 @@ def selector_of(item: Budget, live: DisruptionObjects) -> Mapping[str, Any]:
     kind, name = item.kind_and_name
     found = live.find(kind, item.namespace, name)
     if found is None:
-        there = [str(one["metadata"]["name"]) for one in live.of(kind) if namespace_and_name(one)[0] == item.namespace]
+        there = [name_of(one) for one in live.of(kind) if namespace_and_name(one)[0] == item.namespace]
         near = did_you_mean(name, there) or f"; that namespace has {', '.join(sorted(there)) or 'none'}"
         raise NoSelector(f"{kind} {item.namespace}/{name} does not exist{near}")
-    selector: Mapping[str, Any] = (found.get("spec") or {}).get("selector") or {}
+    selector: Mapping[str, Any] = spec_of(found).get("selector") or {}
     if label_selector(selector).matches_everything:
         raise NoSelector(f"{kind} {item.namespace}/{name} has no selector; write one into the data")
     return selector

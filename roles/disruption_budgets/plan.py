@@ -26,6 +26,7 @@ from roles.engine.disruption import (
 from roles.engine.findings import Finding
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, full_name
+from roles.engine.kube.fields import status_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.objects import ObjectChange, ObjectPlan, undo_plan
 from roles.engine.transaction import ObjectsRecord
@@ -200,7 +201,7 @@ def _as_object(change: ObjectChange) -> dict[str, Any]:
     """The budget that it will be, for the computation of its numbers: with the status of now."""
     made, old = BUDGET.manifest(change.namespace, change.own_name, change.after), change.before or {}
     made["metadata"]["generation"] = int((old.get("metadata") or {}).get("generation") or 0) + 1
-    return {**made, "status": old.get("status") or {}}
+    return {**made, "status": status_of(old)}
 
 
 def _allows(old: BudgetState | None, new: BudgetState | None, live: DisruptionObjects) -> list[str]:

@@ -9,6 +9,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Pool, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
+from roles.engine.kube.fields import name_of
 from roles.engine.objects import ConnectedCluster, Session, connect_cluster, dry_run
 from roles.engine.outage import (
     WRITES,
@@ -74,7 +75,7 @@ def uncordon(fleet: Fleet, asked: tuple[Options, UncordonOptions]) -> Turns:
 def _nodes(fleet: Fleet, reached: ConnectedCluster, asked: tuple[str, ...] | None) -> tuple[str, ...]:
     limited = [remote.name for remote in fleet.targets] if fleet.others else []
     try:
-        known = [str(node["metadata"]["name"]) for node in reached.session.fetch_all("/api/v1/nodes")]
+        known = [name_of(node) for node in reached.session.fetch_all("/api/v1/nodes")]
         return chosen_nodes(asked, limited, reached.names, known)
     except ValueError as error:
         raise bridge.refuse(str(error)) from None

@@ -11,6 +11,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
 from roles.engine.kube import Object
+from roles.engine.kube.fields import name_of
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import Consents, FieldChange, ObjectPlan, ObjectRun, Session, connect_cluster, planned_run
 from roles.engine.outage import CORDON, SURGE, UNCORDON, EndWriter, node_path, plan_cordon_again, plan_undo, recorded_surges
@@ -49,7 +50,7 @@ def read_for_uncordon(
     """The nodes by name, all Deployments, the other nodes, and the recorded surges. Raises DeployError."""
     try:
         deployments: list[Object] = list(session.fetch_all(COLLECTIONS["Deployment"]))
-        nodes: dict[str, Object] = {str(one["metadata"]["name"]): one for one in session.fetch_all("/api/v1/nodes")}
+        nodes: dict[str, Object] = {name_of(one): one for one in session.fetch_all("/api/v1/nodes")}
         others = [one for name, one in nodes.items() if name not in names]
         return {name: nodes.get(name) for name in names}, deployments, others, recorded_surges(session, deployments)
     except ApiFailure as error:

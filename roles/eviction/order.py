@@ -16,6 +16,7 @@ from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, pods
 from roles.engine.kube.amounts import parse_quantity, whole
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import kubelet_uid
 from roles.engine.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold
 from roles.engine.rollout import table
@@ -106,7 +107,7 @@ def order(
     layout = known_layout or predict.layout_of(summary)
     minor = predict.minor_of(node)
     active = predict.active(pods)
-    status = node.get("status") or {}
+    status = status_of(node)
     capacity = whole(parse_quantity(str((status.get("capacity") or {}).get("memory") or "0")))
     signals = (MEMORY, NODEFS, *(() if layout == "one" else (IMAGEFS,)), PID)
     uses: dict[str, dict[str, Use]] = {}
@@ -117,7 +118,7 @@ def order(
     rows = [_row(pod, uses[kubelet_uid(pod)], seen, capacity, minor) for pod in active]
     rows.sort(key=lambda row: row.uses[MEMORY].place)
     return NodeOrder(
-        node=str(node["metadata"]["name"]),
+        node=name_of(node),
         version=str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""),
         memory=capacity,
         layout=layout,
@@ -138,7 +139,7 @@ def _uses(ranked: Sequence[Ranked]) -> Iterable[tuple[str, Use]]:
 
 def _row(pod: Object, uses: dict[str, Use], seen: Mapping[tuple[str, str], ContainerProcess] | None, capacity: int, minor: int) -> OrderRow:
     uid = kubelet_uid(pod)
-    status = pod.get("status") or {}
+    status = status_of(pod)
     ids = {
         str(entry.get("name")): str(entry.get("containerID") or "").partition("://")[2]
         for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
@@ -146,7 +147,7 @@ def _row(pod: Object, uses: dict[str, Use], seen: Mapping[tuple[str, str], Conta
     }
     found = []
     for kind in ("initContainers", "containers", "ephemeralContainers"):
-        for container in pod["spec"].get(kind) or ():
+        for container in spec_of(pod).get(kind) or ():
             process = (seen or {}).get((uid, ids.get(str(container["name"]), "")))
             # An init container that has ended has no process that the kernel could kill.
             if process or kind != "initContainers" or _is_sidecar(pod, container):
@@ -155,7 +156,7 @@ def _row(pod: Object, uses: dict[str, Use], seen: Mapping[tuple[str, str], Conta
                     Adjust(str(container["name"]), adjust, process.oom_score_adj if process else None, process.pid if process else None)
                 )
     return OrderRow(
-        full_name(pod), uid, predict.qos(pod), pods.priority(pod), str(pod["spec"].get("priorityClassName") or ""),
+        full_name(pod), uid, predict.qos(pod), pods.priority(pod), str(spec_of(pod).get("priorityClassName") or ""),
         predict.protected(pod), uses, tuple(found),
     )  # fmt: skip
 
@@ -188,7 +189,7 @@ def oom_score_adj(pod: Object, container: Mapping[str, Any], capacity: int, mino
     request that the containers do not request themselves is divided among all of them, including init containers.
     Raises ValueError for an invalid quantity, or if the capacity is unknown.
     """
-    if predict.protected(pod) and pod["spec"].get("priorityClassName") == NODE_CRITICAL_CLASS:
+    if predict.protected(pod) and spec_of(pod).get("priorityClassName") == NODE_CRITICAL_CLASS:
         return GUARANTEED_ADJ
     quality = predict.qos(pod)
     if quality in ("Guaranteed", "BestEffort"):
@@ -198,14 +199,14 @@ def oom_score_adj(pod: Object, container: Mapping[str, Any], capacity: int, mino
     share = _share_of_the_pods(pod, minor)
     adjust = 1000 - 1000 * (predict.container_request(pod, container, "memory") + share) // capacity
     if _is_sidecar(pod, container):
-        least = min(predict.container_request(pod, regular, "memory") for regular in pod["spec"]["containers"])
+        least = min(predict.container_request(pod, regular, "memory") for regular in spec_of(pod)["containers"])
         adjust = min(adjust, 1000 - 1000 * (least + share) // capacity)
     return min(max(adjust, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
 
 
 def _is_sidecar(pod: Object, container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always" and any(
-        one["name"] == container["name"] for one in pod["spec"].get("initContainers") or ()
+        one["name"] == container["name"] for one in spec_of(pod).get("initContainers") or ()
     )
 
 
@@ -214,7 +215,7 @@ def _share_of_the_pods(pod: Object, minor: int) -> int:
     at_pod_level = predict.pod_level_request(pod, "memory", minor)
     if not at_pod_level:
         return 0
-    spec = pod["spec"]
+    spec = spec_of(pod)
     containers = len(spec.get("containers") or ()) + len(spec.get("initContainers") or ())
     # Go truncates towards zero.
     return math.trunc((at_pod_level - predict.containers_request(pod, "memory")) / containers)

@@ -16,6 +16,7 @@ from roles.engine.certificates.approval import SERVICE, NodeIdentity, claimed_by
 from roles.engine.editing import flag_values
 from roles.engine.harmless import one_line
 from roles.engine.kube import namespace_and_name
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.proof.presented import Presented, address_of, handshake, presented
 from roles.engine.scripts import filled
@@ -121,7 +122,7 @@ def read_requests(cluster: Cluster) -> list[dict[str, Any]]:
         return list_objects(api, REQUESTS, fields="spec.signerName=kubernetes.io/kubelet-serving")
 
     found = [item for item in cluster.query(read) if is_serving(item)]
-    return sorted(found, key=lambda item: (str(item["metadata"].get("creationTimestamp")), str(item["metadata"].get("name"))))
+    return sorted(found, key=lambda item: (str(item["metadata"].get("creationTimestamp")), name_of(item)))
 
 
 def certified_names(cluster: Cluster) -> dict[str, frozenset[str]]:
@@ -174,7 +175,7 @@ def services_claims(services: Iterable[Mapping[str, Any]], namespaces: Iterable[
     found = {f".{name}": f"a name in the namespace {one_line(name)}, as pods resolve it" for name in namespaces}
     for item in services:
         namespace, name = namespace_and_name(item)
-        spec, ingress = item.get("spec") or {}, ((item.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+        spec, ingress = spec_of(item), (status_of(item).get("loadBalancer") or {}).get("ingress") or ()
         listed = [*(spec.get("clusterIPs") or ()), spec.get("clusterIP"), *(spec.get("externalIPs") or ()), spec.get("loadBalancerIP")]
         addresses = usual_addresses([str(one) for one in [*listed, *(one.get("ip") for one in ingress)] if one])
         names = [name, f"{name}.{namespace}", *(str(one["hostname"]).lower() for one in ingress if one.get("hostname"))]
@@ -188,7 +189,7 @@ def service_claims(cluster: Cluster, ranges: Iterable[str]) -> dict[str, str]:
     """What the Services of the cluster have, and may get: `ranges` as --service-cluster-ip-range. Raises ApiFailure."""
     services = cluster.query(lambda api: list_objects(api, "/api/v1/services"))
     namespaces = cluster.query(lambda api: list_objects(api, "/api/v1/namespaces"))
-    found = services_claims(services, [str(one["metadata"]["name"]) for one in namespaces])
+    found = services_claims(services, [name_of(one) for one in namespaces])
     return found | {one: "in the range of the Services" for text in ranges for one in text.split(",") if is_network(one)}
 
 

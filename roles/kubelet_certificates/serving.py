@@ -16,6 +16,7 @@ from roles.engine.detail import listed
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.engine.inputs import read_model
+from roles.engine.kube import uid
 from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import KUBELET, Basis, ComponentPlan, DesiredByHost, NodePlan, Steps, ended, from_data
 from roles.engine.objects import NotDone
@@ -208,7 +209,7 @@ class ServingCertificates(KubeletFields):
             requests = facts.read_requests(basis.found.cluster)
         except ApiFailure as error:
             return f"the requests for certificates cannot be read: {error}"
-        self.known.requests_before[plan.host] = frozenset(str(item["metadata"].get("uid")) for item in requests)
+        self.known.requests_before[plan.host] = frozenset(uid(item) for item in requests)
         return None
 
     def prove_first(self, basis: Basis, plan: NodePlan[Any], planned: ComponentPlan) -> Proof:

@@ -18,6 +18,7 @@ from roles.engine import control_plane
 from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
+from roles.engine.kube.fields import name_of
 from roles.engine.kube.pods import MIRROR
 from roles.engine.kubelet import Kubelet, KubeletState, runtime, runtime_file
 from roles.engine.kubelet.drained import DRIVER, RuntimeEdit
@@ -145,7 +146,7 @@ def _way_out(state: KubeletState, found: runtime.Runtime, wanted: str) -> str:
     line = f'cgroup_manager = "{wanted}"'
     if not found.name.startswith("cri-o"):
         line = f"SystemdCgroup = {'true' if wanted == runtime.SYSTEMD else 'false'} for each handler that starts runc"
-    node = one_line(str((state.node.get("metadata") or {}).get("name") or state.kubelet.node_name))
+    node = one_line(str(name_of(state.node) or state.kubelet.node_name))
     return (
         f"the runtime first: `deploys/drain.py --data nodes={node}`, set {line}, restart the runtime, run this again, and"
         f" `deploys/uncordon.py --data nodes={node}`"

@@ -9,6 +9,7 @@ from typing import Any
 from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import full_name
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.kubelet import KubeletState, drained
 from roles.engine.outage import stays
 from roles.engine.transaction import Change, Refusal
@@ -34,13 +35,13 @@ def needed(state: KubeletState, after: Mapping[str, Any]) -> drained.Needed | No
 def check(state: KubeletState, wanted: drained.Needed) -> None:
     """Raises Refusal unless the node is cordoned and only pods of DaemonSets and static pods are left on it."""
     why = []
-    if not (state.node.get("spec") or {}).get("unschedulable"):
+    if not spec_of(state.node).get("unschedulable"):
         why.append("it is not cordoned")
     left = [full_name(pod) for pod in state.pods if not stays(pod)]
     if left:
         why.append(f"{len(left)} {'pod runs' if len(left) == 1 else 'pods run'} there ({one_line(shortened(left))})")
     if why:
-        node = (state.node.get("metadata") or {}).get("name") or state.kubelet.node_name
+        node = name_of(state.node) or state.kubelet.node_name
         raise Refusal(
             state.host,
             f"{'; '.join(wanted.why)}. So the node must be drained, but {' and '.join(why)}",

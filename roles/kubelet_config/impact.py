@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.kube import amounts
+from roles.engine.kube.fields import status_of
 from roles.engine.kubelet import KubeletState, allocatable, thresholds
 from roles.engine.transaction import Refusal
 from roles.kubelet_config import swap
@@ -51,7 +52,7 @@ def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
 
 def check_node(state: KubeletState) -> None:
     """Raises Refusal if the node has not reported its capacity yet: nothing can be predicted then."""
-    capacity = (state.node.get("status") or {}).get("capacity") or {}
+    capacity = status_of(state.node).get("capacity") or {}
     if missing := [resource for resource in ("cpu", "memory", "pods") if resource not in capacity]:
         raise Refusal(
             state.host,

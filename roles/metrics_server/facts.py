@@ -11,6 +11,7 @@ from roles.engine.api import ApiError, ApiFailure, served
 from roles.engine.bridge import RemoteError, at_once
 from roles.engine.editing import last_flag
 from roles.engine.kube import Object, is_ready
+from roles.engine.kube.fields import labels_of, name_of, namespace_of, spec_of
 from roles.engine.kube.selectors import label_selector
 from roles.engine.node.named_files import read_files
 from roles.engine.node.virtual import virtual_mark
@@ -35,8 +36,8 @@ def read_needs(found: Survey, session: Session) -> ClusterNeeds:
     """Raises ApiFailure."""
     nodes = session.fetch_all("/api/v1/nodes")
     service = session.fetch(_SERVICE) or {}
-    address = str((service.get("spec") or {}).get("clusterIP") or "")
-    ports = (service.get("spec") or {}).get("ports") or [{}]
+    address = str(spec_of(service).get("clusterIP") or "")
+    ports = spec_of(service).get("ports") or [{}]
     where = (address, int(ports[0].get("port") or 443))
     servers = [node for node in found.observed.values() if "kube-apiserver" in node.components]
     ready = [node for node in nodes if is_ready(node) and virtual_mark(node) is None]
@@ -77,7 +78,7 @@ def _reaches(cluster: Cluster, node: SurveyedNode, service: tuple[str, int]) -> 
 
 
 def _kubelet(cluster: Cluster, node: Mapping[str, Any]) -> KubeletFacts:
-    name = str(node["metadata"]["name"])
+    name = name_of(node)
     configuration, shown, problem = None, None, ""
     try:
         shown = presented(cluster, node)
@@ -95,7 +96,7 @@ def read_installed(session: Session) -> Installed | None:
     service = session.fetch(API_SERVICE_PATH)
     if service is None or KINDS["APIService"].marked(service):
         return None
-    reference = (service.get("spec") or {}).get("service") or {}
+    reference = spec_of(service).get("service") or {}
     namespace, name = str(reference.get("namespace") or ""), str(reference.get("name") or "")
     writers = [str(one.get("manager")) for one in service["metadata"].get("managedFields") or () if "f:spec" in (one.get("fieldsV1") or {})]
     owner = ", ".join(dict.fromkeys(writers)) or "an unknown manager"
@@ -108,11 +109,11 @@ def _deployment(session: Session, namespace: str, name: str) -> Object | None:
     """The Deployment whose pods the Service selects."""
     part = quote(namespace, safe="")
     found = session.fetch(f"/api/v1/namespaces/{part}/services/{quote(name, safe='')}")
-    selector = ((found or {}).get("spec") or {}).get("selector")
+    selector = spec_of(found or {}).get("selector")
     if not selector:
         return None
     for one in session.fetch_all(f"/apis/apps/v1/namespaces/{part}/deployments"):
-        labels = (((one.get("spec") or {}).get("template") or {}).get("metadata") or {}).get("labels") or {}
+        labels = labels_of(spec_of(one).get("template") or {})
         if label_selector({"matchLabels": selector}).matches(labels):
             return one
     return None
@@ -120,14 +121,14 @@ def _deployment(session: Session, namespace: str, name: str) -> Object | None:
 
 def pod_of(deployment: Object) -> Object:
     """A pod of a Deployment, as the scheduler sees it."""
-    template = (deployment.get("spec") or {}).get("template") or {}
+    template = spec_of(deployment).get("template") or {}
     metadata = {**(template.get("metadata") or {}), **{key: deployment["metadata"][key] for key in ("name", "namespace")}}
-    return {"metadata": metadata, "spec": template.get("spec") or {}}
+    return {"metadata": metadata, "spec": spec_of(template)}
 
 
 def has_budget(session: Session, deployment: Object) -> bool:
     """Whether a budget covers the pods of a Deployment. Raises ApiFailure."""
-    namespace = quote(str(deployment["metadata"]["namespace"]), safe="")
-    labels = (((deployment.get("spec") or {}).get("template") or {}).get("metadata") or {}).get("labels") or {}
+    namespace = quote(namespace_of(deployment), safe="")
+    labels = labels_of(spec_of(deployment).get("template") or {})
     budgets = session.fetch_all(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
-    return any(label_selector((one.get("spec") or {}).get("selector")).matches(labels) for one in budgets)
+    return any(label_selector(spec_of(one).get("selector")).matches(labels) for one in budgets)

@@ -13,6 +13,7 @@ from roles.engine.bounds import EARLIEST, moment
 from roles.engine.detail import counted, shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, condition, is_ready
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
 from roles.engine.outage import cluster_time
@@ -62,7 +63,7 @@ def unavailable(service: Object | None) -> str:
 def judge(nodes: Sequence[Object], metrics: Any, pods: Any, now: datetime, resolution: float) -> MetricsHealth:
     """Every Ready node with a kubelet must have metrics that are not older than two scrapes. `metrics`, `pods`: the items of the answers,
     of any shape: anybody may have registered what answers."""
-    ready = [str(node["metadata"]["name"]) for node in nodes if is_ready(node) and virtual_mark(node) is None]
+    ready = [name_of(node) for node in nodes if is_ready(node) and virtual_mark(node) is None]
     found = {_name(one): one for one in _items(metrics)}
     problems = []
     if missing := [name for name in ready if name not in found]:
@@ -125,8 +126,8 @@ def remarks(installed: Installed, places: int, has_budget: bool) -> list[str]:
     """What an operator should know about somebody else's installation; nothing of it is changed."""
     if installed.deployment is None:
         return [f"{installed.where} has no Deployment that daytwo can find: its flags are not known"]
-    spec = installed.deployment.get("spec") or {}
-    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
+    spec = spec_of(installed.deployment)
+    containers = spec_of(spec.get("template") or {}).get("containers") or ()
     words = [str(word) for one in containers for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
     found = []
     if any(re.fullmatch(r"--kubelet-insecure-tls(=true)?", word) for word in words):
@@ -146,7 +147,7 @@ def remarks(installed: Installed, places: int, has_budget: bool) -> list[str]:
 
 def resolution(deployment: Object | None) -> float:
     """Seconds between two scrapes, from its flags; 60 if they do not say it (cmd/metrics-server/app/options)."""
-    containers = ((((deployment or {}).get("spec") or {}).get("template") or {}).get("spec") or {}).get("containers") or ()
+    containers = spec_of(spec_of(deployment or {}).get("template") or {}).get("containers") or ()
     for one in containers:
         for word in (*(one.get("command") or ()), *(one.get("args") or ())):
             if found := re.fullmatch(r"--metric-resolution=([0-9]+)(s|m)", str(word)):

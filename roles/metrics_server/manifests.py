@@ -11,6 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.engine.kube import Object
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.objects import Kind
 from roles.engine.scripts import filled
 from roles.metrics_server.model import MetricsServer
@@ -56,7 +57,7 @@ class WantedServer:
 
     @property
     def own_name(self) -> str:
-        return str(self.manifest["metadata"]["name"])
+        return name_of(self.manifest)
 
     @property
     def path(self) -> str:
@@ -88,8 +89,8 @@ def _made(desired: MetricsServer, replicas: int, nodes: int) -> list[dict[str, A
 
 def own_pod(desired: MetricsServer, nodes: int) -> dict[str, Any]:
     """A pod of the Deployment, as the scheduler sees it, without its neighbours."""
-    template = next(one.manifest["spec"]["template"] for one in objects(desired, 1, nodes) if one.kind == "Deployment")
-    return {"metadata": {**template["metadata"], "name": NAME, "namespace": NAMESPACE}, "spec": template["spec"]}
+    template = next(spec_of(one.manifest)["template"] for one in objects(desired, 1, nodes) if one.kind == "Deployment")
+    return {"metadata": {**template["metadata"], "name": NAME, "namespace": NAMESPACE}, "spec": spec_of(template)}
 
 
 def is_own_pod(pod: Object) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from roles.engine.bounds import read_json
 from roles.engine.kube import FIELD_MANAGER, Object, uid
 from roles.engine.kube.field_managers import managers
+from roles.engine.kube.fields import name_of
 from roles.engine.kube.names import object_name
 from roles.engine.objects import NotUndone, ObjectChange, ObjectPlan, What, judged
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord, Writable
@@ -106,7 +107,7 @@ def _dropped(wanted: list[WantedServer], live: Mapping[str, Object]) -> list[Ser
     """Objects of daytwo's that one replica does not have: a budget would forbid every drain of its node."""
     paths = {one.path for one in wanted}
     return [
-        ServerChange.of("remove", kind, found["metadata"]["name"], found, None, "remove it: the data no longer ask for it")
+        ServerChange.of("remove", kind, name_of(found), found, None, "remove it: the data no longer ask for it")
         for path, found in live.items()
         if path not in paths and (kind := str(found.get("kind"))) and KINDS[kind].marked(found)
     ]

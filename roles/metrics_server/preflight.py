@@ -14,6 +14,7 @@ from roles.engine.certificates import Certificate, is_issued_by
 from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.proof.presented import Presented
 from roles.metrics_server.model import DesiredServer
 
@@ -222,9 +223,9 @@ def _serving(kubelets: Sequence[KubeletFacts]) -> Iterator[str]:
 
 def _policies(policies: Sequence[Object]) -> Iterator[str]:
     """Only empty selectors: others may or may not match, and the proof shows it."""
-    everywhere = [one for one in policies if not (((one.get("spec") or {}).get("podSelector")) or {})]
+    everywhere = [one for one in policies if not ((spec_of(one).get("podSelector")) or {})]
     if everywhere:
-        names = ", ".join(one_line(str(one["metadata"]["name"])) for one in everywhere[:MOST_NAMED])
+        names = ", ".join(one_line(name_of(one)) for one in everywhere[:MOST_NAMED])
         yield (
             f"NetworkPolicies of kube-system apply to all of its pods ({names}): allow port 10250 from the control plane to the pods of"
             " metrics-server, and from these to all nodes"

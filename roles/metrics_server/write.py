@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from roles.engine.bridge import show
 from roles.engine.kube import Object
+from roles.engine.kube.fields import spec_of
 from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, RollOuts, Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
@@ -58,5 +59,5 @@ class ServerWriter(ObjectWriter):
 
 def _changed(change: ObjectChange) -> Callable[[Object], str]:
     assert change.manifest is not None
-    template = change.manifest["spec"]["template"]
-    return lambda now: "someone else has changed it during its roll-out" if differing(template, now["spec"]["template"]) else ""
+    template = spec_of(change.manifest)["template"]
+    return lambda now: "someone else has changed it during its roll-out" if differing(template, spec_of(now)["template"]) else ""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
 from roles.engine.kube import FIELD_MANAGER, Object, uid
 from roles.engine.kube.field_managers import managers, only_ours, others
+from roles.engine.kube.fields import labels_of, name_of, spec_of
 from roles.engine.kube.matching import tolerates
 from roles.engine.kube.names import key_problem, value_problem
 from roles.engine.kube.pods import is_alive
@@ -178,7 +179,7 @@ def node_path(name: str) -> str:
 
 
 def taints(node: Object) -> list[Mapping[str, Any]]:
-    return list((node.get("spec") or {}).get("taints") or ())
+    return list(spec_of(node).get("taints") or ())
 
 
 def _path_of(taint: Mapping[str, Any]) -> ObjectPath:
@@ -187,7 +188,7 @@ def _path_of(taint: Mapping[str, Any]) -> ObjectPath:
 
 def labels_and_taints(node: Object) -> dict[ObjectPath, str]:
     """All labels and taints, by path: `metadata labels KEY`, `spec taints KEY EFFECT`."""
-    labels = {(*LABELS, key): str(value) for key, value in (node["metadata"].get("labels") or {}).items()}
+    labels = {(*LABELS, key): str(value) for key, value in labels_of(node).items()}
     return labels | {_path_of(taint): str(taint.get("value") or "") for taint in taints(node)}
 
 
@@ -221,7 +222,7 @@ def label_requests(node: Object, wanted: Mapping[ObjectPath, str | None]) -> lis
     found = []
     if applied:
         own = {path: value for path, value in now.items() if path[:2] == LABELS and FIELD_MANAGER in owners(node, path)} | applied
-        metadata = {"name": node["metadata"]["name"], "labels": {path[2]: value for path, value in own.items() if value is not None}}
+        metadata = {"name": name_of(node), "labels": {path[2]: value for path, value in own.items() if value is not None}}
         found.append(Request("apply", {"apiVersion": "v1", "kind": "Node", "metadata": metadata}, tuple(applied)))
     tainted = {path: value for path, value in wanted.items() if path[:2] == TAINTS}
     if patched or tainted:
@@ -258,7 +259,7 @@ def evicted_pods(pods: Sequence[Object], after: Mapping[ObjectPath, str | None])
     for pod in pods:
         if not new or not is_alive(pod):
             continue
-        seconds = _tolerated_for((pod.get("spec") or {}).get("tolerations") or (), new)
+        seconds = _tolerated_for(spec_of(pod).get("tolerations") or (), new)
         if seconds is not None:
             found.append(Evicted(f"{pod['metadata'].get('namespace')}/{pod['metadata']['name']}", uid(pod), seconds))
     return tuple(found)

@@ -13,6 +13,7 @@ from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker, li
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, resources
+from roles.engine.kube.fields import conditions, name_of, namespace_of, status_of
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
 from roles.engine.objects import LOOK_AGAIN, ConnectedCluster, NotDone, ObjectRun, RevertFailed, connect_cluster
@@ -93,7 +94,7 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
 
 
 def _nodes(settings: ProbeOptions, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:
-    by_name = {str(item["metadata"]["name"]): item for item in items}
+    by_name = {name_of(item): item for item in items}
     nodes, problems = [], []
     for name in names:
         image = settings.image or starting.probe.image_of(by_name[name])
@@ -197,7 +198,7 @@ class CheckRun(ObjectRun):
                         # It is gone, recreated, or being deleted (by a request whose answer was lost). The next read shows which.
                         continue
             if deadline.over:
-                names = ", ".join(str(item["metadata"]["name"]) for item in there)
+                names = ", ".join(name_of(item) for item in there)
                 raise NotDone(
                     f"{names}: still exists after {deadline.seconds:g} s: {_conditions(there[0])}; kubectl delete namespace {names}"
                 )
@@ -232,7 +233,7 @@ class CheckRun(ObjectRun):
         while True:
             pod = self._engine.watcher.look().get(uid)
             if pod is None or is_over(pod):
-                why = (pod.get("status") or {}) if pod else {}
+                why = status_of(pod) if pod else {}
                 raise NotDone(f"the probe pod ended: {why.get('reason') or 'it is gone'} {why.get('message') or ''}".rstrip())
             states = [pod_resources.state_of(pod, name) for name, _ in probe.POLICIES]
             # A kubelet that supports resizes reports the resources of running containers.
@@ -254,7 +255,7 @@ class CheckRun(ObjectRun):
             requests = resources.requests(pod, View.RUNNING)
             for name in pod_resources.RESOURCES:
                 found[name] += requests.get(name, 0)
-            if pod["metadata"]["namespace"] == self.namespace:
+            if namespace_of(pod) == self.namespace:
                 found["probe"] = {name: requests.get(name, 0) for name in pod_resources.RESOURCES}
         return found
 
@@ -285,5 +286,5 @@ def _waiting(states: list[Object]) -> str:
 
 
 def _conditions(item: Object) -> str:
-    found = (item.get("status") or {}).get("conditions") or ()
+    found = conditions(item)
     return "; ".join(f"{one.get('reason')}: {one.get('message')}" for one in found if one.get("status") == "True") or "no reason given"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.kube import Object, full_name, owner_ref, uid
+from roles.engine.kube.fields import annotations_of, labels_of, status_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.objects import workload_rollout
@@ -98,8 +99,8 @@ def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources]
             not pod_resources.alike(templates.of(replica_set).get(name) or {}, declared) for name, declared in wanted.items()
         )
     if kind == "StatefulSet":
-        newest = (item.get("status") or {}).get("updateRevision")
-        revision = (pod["metadata"].get("labels") or {}).get(_REVISION)
+        newest = status_of(item).get("updateRevision")
+        revision = labels_of(pod).get(_REVISION)
         return bool(newest and revision and newest != revision)
     if kind == "DaemonSet":
         return not workload_rollout.progress(kind, item).done
@@ -108,7 +109,7 @@ def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources]
 
 def _without_ranger(has: Resources, declared: Resources, pod: Object) -> Resources:
     """The resources without the values that a LimitRange filled in (plugin/pkg/admission/limitranger): these are not drift."""
-    if _LIMIT_RANGER not in (pod["metadata"].get("annotations") or {}):
+    if _LIMIT_RANGER not in annotations_of(pod):
         return has
     defaults = templates.defaulted(declared)
     return {

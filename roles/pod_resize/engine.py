@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiFailure, Conflict, NotFound, list_objects, node_lease
 from roles.engine.bridge import Lock, Remote, RemoteError
-from roles.engine.kube import Object, is_ending
+from roles.engine.kube import Object, is_ending, uid, version
+from roles.engine.kube.fields import status_of
 from roles.engine.kube.pods import is_over
 from roles.engine.objects import LOOK_AGAIN, REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.timeouts import Deadline, patient
@@ -52,7 +53,7 @@ class Watcher:
                 self._clock.pause(max(0.0, self._begun + LOOK_AGAIN - self._clock.passed))
                 begun = self._clock.passed
                 found = self._session.asked(lambda api: list_objects(api, self._path, labels=self._labels))
-                self._pods, self._begun = {str(pod["metadata"]["uid"]): pod for pod in found}, begun
+                self._pods, self._begun = {uid(pod): pod for pod in found}, begun
             return self._pods
 
 
@@ -138,7 +139,7 @@ class Engine:
             if version and isinstance(error, Conflict):
                 raise
             raise WriteRefused(str(error)) from error
-        if str(pod["metadata"].get("uid")) != step.uid:
+        if uid(pod) != step.uid:
             raise Gone("another pod has its name now")
         return pod
 
@@ -195,7 +196,7 @@ class Engine:
         if is_ending(pod):
             raise Gone("it is being deleted during its resize; its replacement has the template's resources")
         if is_over(pod):
-            status = pod.get("status") or {}
+            status = status_of(pod)
             raise Gone(f"it ended during its resize ({status.get('phase')}, {status.get('reason') or 'no reason given'})")
         return pod
 
@@ -289,7 +290,7 @@ class Engine:
                 has = "; ".join(f"{name}: {pod_resources.resources_text(now)}" for name, now in _resources(there, back).items())
                 raise ChangedByOthers(f"someone else changed its resources meanwhile ({has}): left as they are now")
             try:
-                pod = self._request(back, str(there["metadata"].get("resourceVersion") or ""))
+                pod = self._request(back, version(there))
             except Conflict:
                 # Its kubelet wrote its status meanwhile, or someone else wrote its spec.
                 if deadline.over:

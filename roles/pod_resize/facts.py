@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, ApiFailure, find_object, kubelet_config, kubelet_metrics, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError
-from roles.engine.kube import Object
+from roles.engine.kube import Object, uid
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.selectors import query_of
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
@@ -40,13 +41,13 @@ def select(api: Api, desired: DesiredResources) -> Selected:
     workload = find_object(api, desired.path)
     if workload is None:
         path = COLLECTIONS[desired.kind].rpartition("/")
-        there = [str(one["metadata"]["name"]) for one in list_objects(api, f"{path[0]}/namespaces/{namespace}/{path[2]}")]
+        there = [name_of(one) for one in list_objects(api, f"{path[0]}/namespaces/{namespace}/{path[2]}")]
         raise Refusal(f"{desired.kind} {namespace}/{name}", f"it does not exist; that namespace has {', '.join(sorted(there)) or 'none'}")
     try:
-        labels = query_of((workload.get("spec") or {}).get("selector"))
+        labels = query_of(spec_of(workload).get("selector"))
     except ValueError as error:
         raise Refusal(f"{desired.kind} {namespace}/{name}", f"its selector cannot be read: {error}") from error
-    return Selected(namespace, labels, workload, tuple(_pods(api, desired.kind, namespace, labels, str(workload["metadata"]["uid"]))))
+    return Selected(namespace, labels, workload, tuple(_pods(api, desired.kind, namespace, labels, uid(workload))))
 
 
 def _pods(api: Api, kind: str, namespace: str, labels: str, uid: str) -> list[Object]:
@@ -76,14 +77,14 @@ def read_ability(found: Survey, api: Api, wanted: Collection[str] | None = None)
                     unknown.append(f"{host} {name}: {error}")
     nodes = {}
     for item in list_objects(api, "/api/v1/nodes"):
-        name = str(item["metadata"]["name"])
+        name = name_of(item)
         if wanted is None or name in wanted:
             nodes[name] = _node(api, name, item)
     return Ability(version, components, nodes, tuple(unknown))
 
 
 def _node(api: Api, name: str, item: Object) -> NodeAbility:
-    status = item.get("status") or {}
+    status = status_of(item)
     info = status.get("nodeInfo") or {}
     version, unknown = str(info.get("kubeletVersion") or ""), []
     gates: dict[str, bool] | None = None

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.detail import shortened
-from roles.engine.kube import Object, full_name, is_ending
+from roles.engine.kube import Object, full_name, is_ending, uid
+from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_over, is_static, node_of
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.abilities import Ability
@@ -151,7 +152,7 @@ def plan_way_back(
     """The plan that reverts the `steps` of a run, last step first. Pods that are gone need no change; a pod that someone else has resized
     since is refused, unless `force`. `outcomes`: how the steps ended in that run, by UID, if known."""
     plan = ResizePlan()
-    by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
+    by_uid = {uid(pod): pod for pod in pods}
     for step in reversed(list(steps)):
         pod = by_uid.get(step.uid)
         if pod is None or not is_alive(pod):
@@ -250,7 +251,7 @@ def _chosen_containers(desired: DesiredResources, pod: Object) -> list[Object]:
         return there
     if desired.container == (ALL,):
         return there
-    starting = {str(one.get("name")) for one in (pod.get("spec") or {}).get("initContainers") or ()}
+    starting = {str(one.get("name")) for one in spec_of(pod).get("initContainers") or ()}
     for name in desired.container:
         if name in starting:
             raise ResizeRefused(f"{name} is an init container, and daytwo does not resize these; its containers are {', '.join(known)}")
@@ -301,12 +302,12 @@ def _check(
         raise ResizeRefused("it is a static pod, which only its manifest on the node changes; edit that, and the kubelet recreates the pod")
     if pod_resources.is_windows(pod, windows):
         raise ResizeRefused("it is a Windows pod, which no kubelet resizes in place; change its template instead")
-    phase = (pod.get("status") or {}).get("phase")
+    phase = status_of(pod).get("phase")
     if phase != "Running":
         raise ResizeRefused(
             f"it does not run (phase {phase}), and only running pods are resized; wait for it, fix it, or change its template"
         )
-    if (pod.get("spec") or {}).get("resources"):
+    if spec_of(pod).get("resources"):
         raise ResizeRefused("it has pod-level resources, which daytwo does not support; change its template instead")
     if not changes:
         return

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from roles.engine.kube import Object, condition, holds
 from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kube.fields import spec_of, status_of
 
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
 #: The resources of a container, by kind (requests, limits) and resource: quantities as written.
@@ -96,7 +97,7 @@ def resources_text(resources: Resources) -> str:
 
 
 def containers(pod: Object) -> list[Object]:
-    return list((pod.get("spec") or {}).get("containers") or ())
+    return list(spec_of(pod).get("containers") or ())
 
 
 def container(pod: Object, name: str) -> Object | None:
@@ -105,7 +106,7 @@ def container(pod: Object, name: str) -> Object | None:
 
 def state_of(pod: Object, name: str) -> Object:
     """The container's status; empty if it has none yet."""
-    return next((one for one in (pod.get("status") or {}).get("containerStatuses") or () if one.get("name") == name), {})
+    return next((one for one in status_of(pod).get("containerStatuses") or () if one.get("name") == name), {})
 
 
 def identity(pod: Object, name: str) -> Identity:
@@ -152,7 +153,7 @@ def qos(all_containers: Iterable[Resources]) -> Qos:
 def qos_of(pod: Object, changes: Mapping[str, Resources] | None = None) -> Qos:
     """The pod's QoS class after `changes` of its containers."""
     new = changes or {}
-    return qos(new.get(str(one.get("name")), of(one)) for one in (*containers(pod), *((pod.get("spec") or {}).get("initContainers") or ())))
+    return qos(new.get(str(one.get("name")), of(one)) for one in (*containers(pod), *(spec_of(pod).get("initContainers") or ())))
 
 
 def merged(before: Resources, changes: Resources) -> dict[str, dict[str, str]]:
@@ -173,13 +174,13 @@ def progress(pod: Object) -> ResizeProgress:
     if holds(pod, IN_PROGRESS):
         found = condition(pod, IN_PROGRESS)
         return ResizeProgress("Error" if found.get("reason") == "Error" else "InProgress", str(found.get("message") or ""))
-    reported = str((pod.get("status") or {}).get("resize") or "")
+    reported = str(status_of(pod).get("resize") or "")
     return ResizeProgress(next((state for state in get_args(ResizeState) if state == reported), "Deferred"))
 
 
 def seen_by_kubelet(pod: Object) -> bool:
     """status.observedGeneration (1.34 and later; alpha in 1.33) is that of the spec; True if the pod has none."""
-    return _is_current(pod, (pod.get("status") or {}).get("observedGeneration")) is not False
+    return _is_current(pod, status_of(pod).get("observedGeneration")) is not False
 
 
 def is_of_this_spec(pod: Object) -> bool | None:
@@ -190,7 +191,7 @@ def is_of_this_spec(pod: Object) -> bool | None:
     decides.
     """
     observed = condition(pod, PENDING).get("observedGeneration")
-    return _is_current(pod, observed or (pod.get("status") or {}).get("observedGeneration"))
+    return _is_current(pod, observed or status_of(pod).get("observedGeneration"))
 
 
 def _is_current(pod: Object, observed: int | None) -> bool | None:
@@ -212,7 +213,7 @@ def unlike(pod: Object, wanted: Mapping[str, Resources]) -> list[str]:
 
 
 def is_windows(pod: Object, windows_nodes: Collection[str] = ()) -> bool:
-    spec = pod.get("spec") or {}
+    spec = spec_of(pod)
     return (
         ((spec.get("os") or {}).get("name")) == "windows"
         or (spec.get("nodeSelector") or {}).get("kubernetes.io/os") == "windows"

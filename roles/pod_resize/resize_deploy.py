@@ -9,7 +9,7 @@ from roles.engine import bridge
 from roles.engine.api import Api, ApiError, ApiFailure, find_object
 from roles.engine.bridge import Fleet, show
 from roles.engine.detail import counted, shortened
-from roles.engine.kube import Object, full_name
+from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.objects import (
     ConnectedCluster,
@@ -175,7 +175,7 @@ def _template(goal: _Goal, observed: _Observed, plan: ResizePlan) -> Template | 
     wanted: Mapping[str, Resources] = {}
     if goal.undoes is not None:
         changed = goal.undoes.template
-        if changed and observed.workload and observed.workload[1]["metadata"].get("uid") == changed.uid:
+        if changed and observed.workload and uid(observed.workload[1]) == changed.uid:
             wanted, after = resize_run.of_template(changed, "before"), resize_run.of_template(changed, "after")
             if (why := templates.changed_since(observed.workload[1], wanted, after)) and not goal.force:
                 plan.refusals.append(f"{changed.name}: {why}")
@@ -198,7 +198,7 @@ def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> 
     for pod in selected.pods:
         if not is_alive(pod):
             continue
-        step = steps.get(str(pod["metadata"].get("uid")))
+        step = steps.get(uid(pod))
         for spec in pod_resources.containers(pod):
             name = str(spec.get("name"))
             if chosen is not None and chosen != (model.ALL,) and name not in chosen:

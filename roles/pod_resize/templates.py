@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roles.engine.kube import Object, full_name
+from roles.engine.kube import Object, full_name, uid
+from roles.engine.kube.fields import namespace_of, spec_of
 from roles.engine.objects import workload_rollout
 from roles.pod_resize import pod_resources
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
@@ -30,18 +31,18 @@ class Template:
 
     @property
     def namespace(self) -> str:
-        return str(self.item["metadata"].get("namespace", ""))
+        return namespace_of(self.item)
 
     @property
     def uid(self) -> str:
-        return str(self.item["metadata"].get("uid", ""))
+        return uid(self.item)
 
     def back(self) -> Template:
         return replace(self, before=self.after, after=self.before)
 
     def is_of(self, found: Object) -> bool:
         """True if this is the same workload, not a recreated one."""
-        return str(found["metadata"].get("uid", "")) == self.uid
+        return uid(found) == self.uid
 
     def patch(self, version: str = "") -> dict[str, Any]:
         """A strategic merge patch: a server-side apply by the same manager would remove fields that other deploys of daytwo set. The UID is
@@ -78,7 +79,7 @@ class Template:
 
 def of(item: Object) -> dict[str, dict[str, dict[str, str]]]:
     """CPU and memory of the containers in a workload's template."""
-    spec = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
+    spec = spec_of(spec_of(item).get("template") or {})
     return {str(one.get("name")): pod_resources.of(one) for one in spec.get("containers") or ()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
-from roles.engine.kube import Object, full_name
+from roles.engine.kube import Object, full_name, uid
 from roles.engine.objects import ConnectedCluster, Gone, RevertFailed, RollOuts, Undone, workload_rollout
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import patient
@@ -196,7 +196,7 @@ class Resizer:
         except Refusal:
             return None, []
         item = selected.workload
-        if item is None or str(item["metadata"].get("uid")) != changed.uid:
+        if item is None or uid(item) != changed.uid:
             return None, []
         steps = _recorded_steps(changed)
         held, problems = facts.read_held(self._fleet, self.reached.nodes, selected.pods)

@@ -9,6 +9,7 @@ from roles.engine import kube
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, workloads
 from roles.engine.kube.field_managers import managers
+from roles.engine.kube.fields import name_of, namespace_of
 from roles.engine.kube.workloads import class_of
 from roles.engine.objects import NotUndone, ObjectChange, ObjectPlan, undo_plan, workload_rollout
 from roles.engine.transaction import ObjectsRecord
@@ -197,7 +198,7 @@ def _workload(
     name = f"{item.kind} {item.namespace}/{item.name}"
     found = live.find(item.kind, item.namespace, item.name)
     if found is None:
-        there = [str(other["metadata"]["name"]) for other in live.of(item.kind) if other["metadata"].get("namespace") == item.namespace]
+        there = [name_of(other) for other in live.of(item.kind) if namespace_of(other) == item.namespace]
         near = did_you_mean(item.name, there) or f"; that namespace has {_list(sorted(there))}"
         plan.refusals.append(f"{name}: it does not exist{near}")
         return None

@@ -16,6 +16,7 @@ from roles.engine.context import StepContext
 from roles.engine.detail import counted
 from roles.engine.kube import FIELD_MANAGER, Object, is_ending, workloads
 from roles.engine.kube.field_managers import managers
+from roles.engine.kube.fields import name_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, class_of
 from roles.engine.objects import (
@@ -45,7 +46,7 @@ _FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
 
 def read_live(api: Api) -> ObservedClasses:
     """The classes, and all objects that may name one. Raises ApiError."""
-    classes = {str(item["metadata"]["name"]): item for item in list_objects(api, CLASSES_PATH, wait=API_WAIT)}
+    classes = {name_of(item): item for item in list_objects(api, CLASSES_PATH, wait=API_WAIT)}
     return ObservedClasses(classes=classes, objects={kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
 
 
@@ -113,7 +114,7 @@ class Writer(ObjectWriter):
         default = ""
         if is_default(found):
             # The API server checks for another default before it stores this one, so that two can be created at the same moment.
-            defaults = [str(item["metadata"]["name"]) for item in self.session.fetch_all(CLASSES_PATH) if is_default(item)]
+            defaults = [name_of(item) for item in self.session.fetch_all(CLASSES_PATH) if is_default(item)]
             if len(defaults) > 1:
                 raise NotDone(
                     f"{' and '.join(defaults)} are all globalDefault when read back, and the lowest value wins; remove it from all but one"
@@ -155,7 +156,7 @@ class Writer(ObjectWriter):
     def _old_again(self, path: str, old: Object, created: str, why: str) -> Exception:
         """Restore a class that was, or may have been, deleted; the error says how that ended, and what to do by hand. `created` is the UID
         of the class that this run created in its place, "" if it knows of none. A class that others have created since stays."""
-        manifest, name = _recreation(old), old["metadata"]["name"]
+        manifest, name = _recreation(old), name_of(old)
         try:
             found = self.session.fetch(path)
             if found is not None and kube.uid(found) == kube.uid(old) and not is_ending(found):

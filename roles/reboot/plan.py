@@ -12,6 +12,7 @@ from roles.engine.detail import shortened
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
+from roles.engine.kube.fields import annotations_of, name_of, status_of
 from roles.engine.kube.pods import daemon_set, is_static
 from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, judge, node_fate, node_path, read_mark, together
 from roles.engine.rollout import Pace, Stage
@@ -42,7 +43,7 @@ def effect_text(run: str, boot: str, newest: str) -> str:
 def rebooted_for_nothing(node: Object, boot: str, newest: str) -> str:
     """The run that has rebooted this node into this boot for the same kernel, in vain; "". The node's own credential can write this: it
     claims no more than that this node needs a look, and a consent overrides it."""
-    text = (node["metadata"].get("annotations") or {}).get(WITHOUT_EFFECT)
+    text = annotations_of(node).get(WITHOUT_EFFECT)
     words = text.split(" ") if isinstance(text, str) and len(text) < 300 else []
     return one_line(words[0]) if words[1:] == [boot, newest or "-"] else ""
 
@@ -69,7 +70,7 @@ class Candidate:
     @property
     def name(self) -> str:
         """Its name in the cluster."""
-        return str(self.node["metadata"]["name"])
+        return name_of(self.node)
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,7 @@ def unready_pods(expected: Expected, pods: Collection[Object], began: float) -> 
 
 def _since_boot(pod: Object, began: float) -> bool:
     """Its containers run since this boot: until the kubelet has looked at it, the API still has its status from before."""
-    for one in (pod.get("status") or {}).get("containerStatuses") or ():
+    for one in status_of(pod).get("containerStatuses") or ():
         started = ((one.get("state") or {}).get("running") or {}).get("startedAt")
         # A time of the API is in whole seconds.
         if (at := moment(started)) is None or at.timestamp() < began - 1:

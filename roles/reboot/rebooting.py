@@ -13,6 +13,7 @@ from roles.engine.api import ApiFailure, node_lease
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready, uid
+from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, NodeOutage, RunLimit, end_outage
 from roles.engine.proof import Cluster
@@ -309,7 +310,7 @@ class NodeReboots:
         """Compare what pods need of the kernel with what it was before the boot. Waits, since agents of the pod network may set it later.
         Raises NotBack with what is lost."""
         deadline = Deadline(KEPT_SECONDS)
-        with_pods = any(not (pod.get("spec") or {}).get("hostNetwork") for pod in self._pods(plan))
+        with_pods = any(not spec_of(pod).get("hostNetwork") for pod in self._pods(plan))
         while lost := next_boot.lost(plan.candidate.facts.next, self._facts(plan, remote).next, with_pods=with_pods):
             if deadline.over and self._options.allow_unproven:
                 return f"; NOT PROVEN: {detail.once_each(lost)}"
@@ -333,7 +334,7 @@ class NodeReboots:
                 f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; the next run does not reboot it again"
                 " without force=true"
             )
-        if WITHOUT_EFFECT in (plan.candidate.node["metadata"].get("annotations") or {}):
+        if WITHOUT_EFFECT in annotations_of(plan.candidate.node):
             self._note_effect(plan, None)
 
     def _facts(self, plan: RebootPlan, remote: Remote) -> BootFacts:
@@ -353,7 +354,7 @@ class NodeReboots:
         body = {"metadata": {"uid": plan.uid, "annotations": {WITHOUT_EFFECT: text}}}
 
         def done(found: Object) -> bool:
-            return uid(found) == plan.uid and (found["metadata"].get("annotations") or {}).get(WITHOUT_EFFECT) == text
+            return uid(found) == plan.uid and annotations_of(found).get(WITHOUT_EFFECT) == text
 
         self._session.written(plan.path, lambda api: api.patch(plan.path, body), done)
 
@@ -370,7 +371,7 @@ class NodeReboots:
 def free(session: Session, node: Object, runs: Collection[str], mark: Mark | None, context: StepContext) -> str:
     """End what an earlier run, that of the mark, has left of its surges; then uncordon the node, if one of `runs` has cordoned it, and
     remove the mark, which leads to all of that. Returns the result in a few words. Raises NotDone, ApiFailure."""
-    ended, back = end_outage(session, str(node["metadata"]["name"]), mark.run if mark is not None else "", runs, context)
+    ended, back = end_outage(session, name_of(node), mark.run if mark is not None else "", runs, context)
     kept = f"it keeps the cordon that it had, of {back.of}" if back.of else back.why
     return "; ".join(filter(None, (ended, back.done or kept)))
 
@@ -382,7 +383,7 @@ class _Refused(NotDone):
 def _kubelet_problems(node: Object | None, plan: RebootPlan, boot: Boot) -> list[str]:
     if node is None or uid(node) != plan.uid:
         return ["its Node object was deleted or recreated"]
-    reported = str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
+    reported = str((status_of(node).get("nodeInfo") or {}).get("bootID", ""))
     if reported != boot.id:
         return ["its kubelet has not reported the new boot"]
     return [] if is_ready(node) else ["its node is not Ready"]

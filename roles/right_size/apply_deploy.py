@@ -11,6 +11,8 @@ from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects
+from roles.engine.kube import uid
+from roles.engine.kube.fields import namespace_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.objects import ChangedByOthers, ConnectedCluster, Consents, ObjectRun, WriteRefused, connect_cluster, object_report
 from roles.engine.outage import read_drain
@@ -155,14 +157,14 @@ def _room(resize: WorkloadResize, one: WantedResources, steps: Sequence[PodStep]
     """Why nodes or quotas have no room for all steps so far."""
     pods = list(live.of("Pod"))
     problems = list(applying.node_problems(steps, live.of("Node"), pods))
-    quotas = [item for item in live.of("ResourceQuota") if item["metadata"].get("namespace") == one.workload.namespace]
+    quotas = [item for item in live.of("ResourceQuota") if namespace_of(item) == one.workload.namespace]
     problems += quota_problems(steps, one.workload.namespace, quotas, pods)
     if resize.template is not None:
         view = ClusterView(
             list(live.of("Node")), pods, list(live.of("PersistentVolumeClaim")), list(live.of("PersistentVolume")),
             list(live.of("CSINode")), list(live.of("VolumeAttachment")), list(live.of("Namespace")),
         )  # fmt: skip
-        mine = live.pods_of(resize.kind, str(resize.item["metadata"].get("uid")))
+        mine = live.pods_of(resize.kind, uid(resize.item))
         alive = [pod for pod in mine if is_alive(pod)]
         problems += applying.rollout_problems(resize.kind, resize.item, alive, one.resources, view)
         if alive:
@@ -268,7 +270,7 @@ def _still_ours(reached: ConnectedCluster, changed: ChangedObject, force: bool, 
     found = []
     for target in recorded_targets(changed):
         there = reached.session.fetch(target.path)
-        if there is None or str(there["metadata"].get("uid")) != target.uid or metrics_of(there) == list(target.after):
+        if there is None or uid(there) != target.uid or metrics_of(there) == list(target.after):
             continue
         if target.wrote(metrics_of(there)):
             found.append(target)

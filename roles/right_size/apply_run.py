@@ -11,6 +11,7 @@ from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import RemoteError, show
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, uid, version
+from roles.engine.kube.fields import spec_of
 from roles.engine.node import ObservationError
 from roles.engine.objects import ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.rollout import ClusterStep
@@ -207,7 +208,7 @@ def recorded_targets(changed: ChangedObject) -> list[TargetChange]:
 
 
 def metrics_of(item: Object) -> list[Any]:
-    return list((item.get("spec") or {}).get("metrics") or ())
+    return list(spec_of(item).get("metrics") or ())
 
 
 def write_target(session: Session, change: TargetChange, metrics: Sequence[Any]) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from roles.autoscalers import KINDS
 from roles.engine import placement
 from roles.engine.autoscaling import HPA
-from roles.engine.kube import Object, resources
+from roles.engine.kube import Object, resources, uid
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.kube.resources import View
@@ -163,7 +164,7 @@ def target_changes(of: WantedResources, items: Iterable[Object]) -> list[TargetC
     for item in items:
         if not utilization_targets([item]).get(of.workload):
             continue
-        metrics = list((item.get("spec") or {}).get("metrics") or ())
+        metrics = list(spec_of(item).get("metrics") or ())
         new = [_corrected(metric, before, after) for metric in metrics]
         texts = [text for _, text in new if text]
         if texts:
@@ -175,7 +176,7 @@ def target_changes(of: WantedResources, items: Iterable[Object]) -> list[TargetC
 
 
 def _window(item: Object) -> float:
-    rules = ((item.get("spec") or {}).get("behavior") or {}).get("scaleDown") or {}
+    rules = (spec_of(item).get("behavior") or {}).get("scaleDown") or {}
     found = rules.get("stabilizationWindowSeconds")
     return _WINDOW if found is None else float(found)
 
@@ -214,7 +215,7 @@ def _corrected(metric: Object, before: Mapping[str, Amounts], after: Mapping[str
 
 def changed_since(planned: WorkloadResize, now: WorkloadResize) -> Iterator[str]:
     """What someone else has changed between two plans of one resize, in words."""
-    if planned.item["metadata"].get("uid") != now.item["metadata"].get("uid"):
+    if uid(planned.item) != uid(now.item):
         yield "it was deleted and created again"
         return
     # No template: it has the new resources.
@@ -249,8 +250,8 @@ def node_problems(steps: Iterable[PodStep], nodes: Iterable[Object], pods: Itera
             found["cpu"] += int(requests.get("cpu", 0) * 1000)
             found["memory"] += int(requests.get("memory", 0))
     for item in nodes:
-        name = str(item["metadata"]["name"])
-        room = (item.get("status") or {}).get("allocatable") or {}
+        name = name_of(item)
+        room = status_of(item).get("allocatable") or {}
         for resource, amount in more.get(name, {}).items():
             total, has = units(resource, str(room.get(resource, "0"))), held.get(name, {}).get(resource, 0)
             if amount > 0 and has + amount > total:
@@ -269,8 +270,8 @@ def rollout_problems(
             yield f"recreated with the new resources, {found}"
     if not new or not starts_first(kind, item):
         return
-    own = {pod["metadata"].get("uid") for pod in new}
-    resized = [*new, *(pod for pod in view.pods if pod["metadata"].get("uid") not in own)]
+    own = {uid(pod) for pod in new}
+    resized = [*new, *(pod for pod in view.pods if uid(pod) not in own)]
     more = [_one_more(pod) for pod in (new if kind == "DaemonSet" else new[:1])]
     for found in placement.place_all(more, replace(view, pods=resized)):
         if found.outcome == "nowhere":
@@ -285,7 +286,7 @@ def _one_more(pod: Object) -> Object:
 def with_resources(pod: Object, resources: Mapping[str, Resources]) -> Object:
     """The pod as it is created again with the new resources of its containers."""
     changed: Any = copy.deepcopy({key: value for key, value in pod.items() if key != "status"})
-    for one in changed["spec"].get("containers") or ():
+    for one in spec_of(changed).get("containers") or ():
         new = resources.get(str(one.get("name"))) or {}
         old = one.get("resources") or {}
         one["resources"] = {**old, **{kind: {**(old.get(kind) or {}), **values} for kind, values in new.items()}}

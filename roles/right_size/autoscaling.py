@@ -13,6 +13,7 @@ from typing import Literal
 
 from roles.engine.autoscaling import HPAS_PATH, VPAS_PATH
 from roles.engine.kube import Object
+from roles.engine.kube.fields import name_of, namespace_of, spec_of, status_of
 from roles.right_size.workloads import Amounts, SizedWorkload, amounts
 
 VPA_PATH, HPA_PATH = VPAS_PATH, HPAS_PATH
@@ -47,11 +48,11 @@ def recommendations(items: Iterable[Object]) -> dict[tuple[SizedWorkload, str], 
     for item in items:
         try:
             workload = _target(item, "targetRef")
-            mode = str(((item["spec"].get("updatePolicy")) or {}).get("updateMode") or _MODE)
-            listed = ((item.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or ()
+            mode = str(((spec_of(item).get("updatePolicy")) or {}).get("updateMode") or _MODE)
+            listed = (status_of(item).get("recommendation") or {}).get("containerRecommendations") or ()
             for one in listed:
                 bounds = (amounts(one.get(key)) for key in ("target", "lowerBound", "upperBound"))
-                found[workload, str(one["containerName"])] = Recommended(str(item["metadata"]["name"]), mode, *bounds)
+                found[workload, str(one["containerName"])] = Recommended(name_of(item), mode, *bounds)
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
     return found
@@ -62,8 +63,8 @@ def utilization_targets(items: Iterable[Object]) -> dict[SizedWorkload, list[Uti
     found: dict[SizedWorkload, list[UtilizationTarget]] = {}
     for item in items:
         try:
-            workload, name = _target(item, "scaleTargetRef"), str(item["metadata"]["name"])
-            for metric in item["spec"].get("metrics") or ():
+            workload, name = _target(item, "scaleTargetRef"), name_of(item)
+            for metric in spec_of(item).get("metrics") or ():
                 source = metric.get("resource") or metric.get("containerResource") or {}
                 percent = (source.get("target") or {}).get("averageUtilization")
                 resource = source.get("name")
@@ -76,8 +77,8 @@ def utilization_targets(items: Iterable[Object]) -> dict[SizedWorkload, list[Uti
 
 
 def _target(item: Object, key: str) -> SizedWorkload:
-    target = item["spec"][key]
-    return SizedWorkload(str(target["kind"]), str(item["metadata"].get("namespace") or "default"), str(target["name"]))
+    target = spec_of(item)[key]
+    return SizedWorkload(str(target["kind"]), namespace_of(item) or "default", str(target["name"]))
 
 
 def corrected(target: UtilizationTarget, before: int, after: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from roles.engine.autoscaling import RangeRule, range_rules
 from roles.engine.kube import Object
+from roles.engine.kube.fields import status_of
 from roles.right_size import autoscaling, bounds
 from roles.right_size.collected import CollectedUse
 from roles.right_size.evidence import UseEvidence, evidence
@@ -104,7 +105,7 @@ def allocatable(nodes: Iterable[Object]) -> UseTotal:
     cpu = memory = 0
     for node in nodes:
         try:
-            found = amounts((node.get("status") or {}).get("allocatable"))
+            found = amounts(status_of(node).get("allocatable"))
         except ValueError:
             found = Amounts()
         cpu, memory = cpu + (found.cpu or 0), memory + (found.memory or 0)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from roles.engine.kube import Object, amounts
+from roles.engine.kube import Object, amounts, uid
 from roles.engine.kube.amounts import parse_quantity, scaled
+from roles.engine.kube.fields import namespace_of, spec_of, status_of
 from roles.engine.kube.quotas import counts, usage
 from roles.engine.kube.workloads import replicas
 from roles.pod_resize import PodStep
@@ -36,7 +37,7 @@ def surge_problems(
     if not starts_first(kind, item):
         return
     there, one = list(pods), _of_one(new)
-    steps = [step for step in steps if step.namespace == new["metadata"].get("namespace")]
+    steps = [step for step in steps if step.namespace == namespace_of(new)]
     for quota in quotas:
         if counts(quota, new):
             for why in _exceeded(quota, one, _growth(steps, quota, there)):
@@ -45,7 +46,7 @@ def surge_problems(
 
 def starts_first(kind: str, item: Object) -> bool:
     """Whether a roll-out ends no old pod before a new one is available, so that it needs room for one pod more."""
-    spec = item.get("spec") or {}
+    spec = spec_of(item)
     strategy = spec.get("strategy" if kind == "Deployment" else "updateStrategy") or {}
     rolling = strategy.get("rollingUpdate") or {}
     if kind == "DaemonSet":
@@ -80,7 +81,7 @@ def grown(step: PodStep) -> dict[str, int]:
 
 
 def _growth(steps: Iterable[PodStep], quota: Object, pods: Iterable[Object]) -> dict[str, int]:
-    others = {str(pod["metadata"].get("uid")) for pod in pods if not counts(quota, pod)}
+    others = {uid(pod) for pod in pods if not counts(quota, pod)}
     more: dict[str, int] = {}
     for step in steps:
         if step.uid not in others:
@@ -91,7 +92,7 @@ def _growth(steps: Iterable[PodStep], quota: Object, pods: Iterable[Object]) -> 
 
 def _exceeded(quota: Object, more: Mapping[str, int], before: Mapping[str, int]) -> Iterator[str]:
     """`before`: what is added before `more`."""
-    status = quota.get("status") or {}
+    status = status_of(quota)
     for name, hard in (status.get("hard") or {}).items():
         resource = name.removeprefix("requests.")
         if resource not in more:

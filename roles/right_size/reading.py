@@ -10,6 +10,7 @@ from urllib.parse import quote
 from roles.engine.api import Api, ApiFailure, NotFound, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError, doing
 from roles.engine.kube import Object
+from roles.engine.kube.fields import name_of, namespace_of
 from roles.engine.node import ObservationError
 from roles.engine.objects import Session
 from roles.engine.timeouts import Deadline
@@ -104,7 +105,7 @@ def look_at(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], workloa
     ObservationError."""
     pods, between = session.asked(lambda api: _listed(api, [workload.namespace]))
     mine = [one for one in containers(pods, between) if one.workload == workload]
-    failed = {str(pod["metadata"]["name"]): why for pod in pods if (why := failure(pod))}
+    failed = {name_of(pod): why for pod in pods if (why := failure(pod))}
     at = time.time()
     remotes = {nodes[one.node].name: one.node for one in mine if one.node in nodes}
     kernels = {}
@@ -185,4 +186,4 @@ def _optional(session: Session, path: str, namespaces: Collection[str] | None, n
     except ApiFailure as error:
         notes[f"{path.rpartition('/')[2]} could not be read: {error}"] = None
         return []
-    return [item for item in found if namespaces is None or item["metadata"].get("namespace") in namespaces]
+    return [item for item in found if namespaces is None or namespace_of(item) in namespaces]

@@ -10,6 +10,7 @@ from roles.engine.bounds import moment
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, namespace_and_name, owner_ref
 from roles.engine.kube.amounts import parse_quantity, units
+from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_critical, is_static, kubelet_uid, node_of
 from roles.engine.kube.workloads import GROUPS, ObservedObjects, is_known
 from roles.right_size.samples import Kill
@@ -83,7 +84,7 @@ def containers(pods: Iterable[Object], between: Mapping[str, Collection[Object]]
 
 def failure(pod: Object) -> str:
     """Why a pod ended against its will, such as Evicted; "" if it did not."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     return str(status.get("reason") or "Failed") if status.get("phase") == "Failed" else ""
 
 
@@ -103,7 +104,7 @@ def workload_of(pod: Object, live: ObservedObjects) -> SizedWorkload:
 
 
 def _of_pod(pod: Object, live: ObservedObjects) -> Iterator[ContainerNow]:
-    spec, status, meta = pod.get("spec") or {}, pod.get("status") or {}, pod["metadata"]
+    spec, status, meta = spec_of(pod), status_of(pod), pod["metadata"]
     workload = workload_of(pod, live)
     states = {str(one.get("name")): one for key in ("containerStatuses", "initContainerStatuses") for one in status.get(key) or ()}
     sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]

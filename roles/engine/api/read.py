@@ -15,6 +15,7 @@ from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gat
 from roles.engine.bounds import misshaped, moment
 from roles.engine.harmless import one_line
 from roles.engine.kube import condition, is_ending, owner_ref
+from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.pods import CONFIG_HASH, is_static
 from roles.engine.kubelet import SHAPE
 
@@ -150,7 +151,7 @@ def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"
     found = api.get_json(path, timeout, wait=wait)
     try:
-        spec = found["spec"]
+        spec = spec_of(found)
         renewed = moment(spec.get("renewTime"))
         if renewed is None and spec.get("renewTime"):
             raise ValueError("renewTime is no time")
@@ -241,10 +242,10 @@ def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
 
 
 def _pod(item: dict[str, Any]) -> PodStatus:
-    meta, status = item["metadata"], item.get("status") or {}
+    meta, status = item["metadata"], status_of(item)
     target = condition(item, "DisruptionTarget")
     disrupted = (target.get("status"), target.get("reason")) == ("True", "TerminationByKubelet")
-    restarted = (item.get("spec") or {}).get("restartPolicy") == "Always"
+    restarted = spec_of(item).get("restartPolicy") == "Always"
     owner = owner_ref(item)
     return PodStatus(
         namespace=meta["namespace"],

@@ -30,6 +30,7 @@ from roles.engine.autoscaling.model import (
 from roles.engine.bounds import span
 from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kube.amounts import whole
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.resources import View
 from roles.engine.kube.resources import requests as pod_requests
 
@@ -333,7 +334,7 @@ def group(pods: Sequence[Object], samples: Mapping[str, Sample], resource: str, 
     """Which pods count (groupPods)."""
     ready, unready, missing, ignored = 0, list[str](), list[str](), list[str]()
     for pod in pods:
-        name, phase = str(pod["metadata"]["name"]), (pod.get("status") or {}).get("phase")
+        name, phase = name_of(pod), status_of(pod).get("phase")
         if pod["metadata"].get("deletionTimestamp") or phase == "Failed":
             ignored.append(name)
         elif phase == "Pending":
@@ -349,7 +350,7 @@ def group(pods: Sequence[Object], samples: Mapping[str, Sample], resource: str, 
 
 def _not_ready_for_cpu(pod: Object, sample: Sample, controller: ScalingController, now: datetime) -> bool:
     ready = condition(pod, "Ready")
-    started = time_of((pod.get("status") or {}).get("startTime"))
+    started = time_of(status_of(pod).get("startTime"))
     if not ready or started is None:
         return True
     changed = time_of(ready.get("lastTransitionTime"))
@@ -363,30 +364,30 @@ def _not_ready_for_cpu(pod: Object, sample: Sample, controller: ScalingControlle
 
 def is_running_and_ready(pod: Object) -> bool:
     """As the controller counts pods for a total: also one that is ending."""
-    return (pod.get("status") or {}).get("phase") == "Running" and is_ready(pod)
+    return status_of(pod).get("phase") == "Running" and is_ready(pod)
 
 
 def requests(pods: Sequence[Object], container: str, resource: str, controller: ScalingController) -> dict[str, int]:
     """The request of each pod, in thousandths (calculateRequests): also of pods that are ending or finished. Raises NoCount if one has
     none."""
-    return {str(pod["metadata"]["name"]): _request(pod, container, resource, controller) for pod in pods}
+    return {name_of(pod): _request(pod, container, resource, controller) for pod in pods}
 
 
 def requesting_containers(pod: Object) -> Sequence[Mapping[str, Any]]:
     """The containers whose requests count: all but init containers that end."""
-    spec = pod.get("spec") or {}
+    spec = spec_of(pod)
     sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
     return [*(spec.get("containers") or ()), *sidecars]
 
 
 def has_pod_level_requests(pod: Object) -> bool:
     """The pod sets requests of cpu, memory or huge pages for all of its containers together (KEP-2837, IsPodLevelRequestsSet)."""
-    found: Collection[str] = (((pod.get("spec") or {}).get("resources") or {}).get("requests") or {}).keys()
+    found: Collection[str] = ((spec_of(pod).get("resources") or {}).get("requests") or {}).keys()
     return any(one in (CPU, "memory") or one.startswith("hugepages-") for one in found)
 
 
 def _request(pod: Object, container: str, resource: str, controller: ScalingController) -> int:
-    name = pod["metadata"]["name"]
+    name = name_of(pod)
     if not container and controller.pod_level_requests and has_pod_level_requests(pod):
         found = pod_requests(pod, View.SPEC)
         if resource not in found:

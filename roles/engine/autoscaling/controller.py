@@ -13,6 +13,7 @@ from roles.engine.bridge import RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.disruption import cluster_time
 from roles.engine.editing import flags
+from roles.engine.kube.fields import spec_of
 from roles.engine.kube.times import parse_duration
 from roles.engine.node import minor_of
 from roles.engine.objects import LOOK_AGAIN
@@ -54,7 +55,7 @@ def tuned(controller: ScalingController, argv: tuple[str, ...]) -> ScalingContro
 
 def leader(lease: Mapping[str, Any] | None) -> tuple[str, datetime | None, datetime | None]:
     """The node name of the leader, since when, and when it last said so; "" and None if that is not known. Pure. Raises ValueError."""
-    spec = (lease or {}).get("spec") or {}
+    spec = spec_of(lease or {})
     # The name of the host, and a random part (cmd/kube-controller-manager/app: id).
     return str(spec.get("holderIdentity") or "").rpartition("_")[0], time_of(spec.get("acquireTime")), time_of(spec.get("renewTime"))
 
@@ -92,7 +93,7 @@ def see_leader(api: Api) -> Leadership:
         return Leadership(now)
     holder, _, renewed = leader(lease)
     age = None if renewed is None else (now - renewed).total_seconds()
-    lasts = (lease.get("spec") or {}).get("leaseDurationSeconds")
+    lasts = spec_of(lease).get("leaseDurationSeconds")
     lasts = lasts if isinstance(lasts, int) else 0
     if age is not None and abs(age) <= lasts + GRACE_SECONDS:
         return Leadership(now, lease, max(age, 0.0))

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from roles.engine.kube import Object, amounts, namespace_and_name, resources
+from roles.engine.kube.fields import spec_of
 from roles.engine.kube.resources import View
 
 CONTAINERS = ("containers", "initContainers")
@@ -33,7 +34,7 @@ def _defaults(limit_ranges: Sequence[Object]) -> tuple[dict[str, Any], dict[str,
     requests: dict[str, Any] = {}
     limits: dict[str, Any] = {}
     for item in limit_ranges:
-        for rule in (item.get("spec") or {}).get("limits") or ():
+        for rule in spec_of(item).get("limits") or ():
             if rule.get("type") == "Container":
                 most = {**(rule.get("max") or {}), **(rule.get("default") or {})}
                 limits |= most
@@ -66,7 +67,7 @@ def range_rules(items: Iterable[Object], namespace: str) -> Iterator[RangeRule]:
     """The rules of a namespace. Raises ValueError for an invalid quantity."""
     for item in items:
         where, name = namespace_and_name(item)
-        for rule in ((item.get("spec") or {}).get("limits") or ()) if where == namespace else ():
+        for rule in (spec_of(item).get("limits") or ()) if where == namespace else ():
             least, most, ratio = (amounts.listed(rule.get(key)) for key in ("min", "max", "maxLimitRequestRatio"))
             yield RangeRule(f"LimitRange {where}/{name}", str(rule.get("type") or ""), least, most, ratio)
 
@@ -75,7 +76,7 @@ def refused(pod: Object, rule: Mapping[str, Any]) -> Iterator[str]:
     """Why one rule of a limit range refuses a pod as it is created."""
     try:
         if rule.get("type") == "Container":
-            for one in (one for key in CONTAINERS for one in pod["spec"].get(key) or ()):
+            for one in (one for key in CONTAINERS for one in spec_of(pod).get(key) or ()):
                 own = one.get("resources") or {}
                 requests, limits = amounts.listed(own.get("requests")), amounts.listed(own.get("limits"))
                 yield from _outside(f"container {one.get('name')}", requests, limits, rule)

@@ -16,6 +16,7 @@ from typing import Any
 from roles.engine.bounds import moment
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.amounts import parse_quantity, whole
+from roles.engine.kube.fields import spec_of, status_of
 
 HPA = "HorizontalPodAutoscaler"
 #: What an object of another shape than the API's raises where it is read or judged.
@@ -287,7 +288,7 @@ class Autoscaler:
     @classmethod
     def of(cls, raw: Object) -> Autoscaler:
         """Raises ValueError for a quantity or a time that cannot be read."""
-        spec, status = raw.get("spec") or {}, raw.get("status") or {}
+        spec, status = spec_of(raw), status_of(raw)
         namespace, name = namespace_and_name(raw)
         minimum = spec.get("minReplicas")
         return cls(
@@ -332,7 +333,7 @@ class LiveScale:
 
     @classmethod
     def of(cls, raw: Object) -> LiveScale:
-        spec, status = raw.get("spec") or {}, raw.get("status") or {}
+        spec, status = spec_of(raw), status_of(raw)
         return cls(int(spec.get("replicas") or 0), int(status.get("replicas") or 0), str(status.get("selector") or ""))
 
 

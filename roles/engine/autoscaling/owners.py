@@ -13,6 +13,7 @@ from typing import Any
 
 from roles.engine.bounds import read_json
 from roles.engine.kube import Object
+from roles.engine.kube.fields import annotations_of, spec_of
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -76,9 +77,9 @@ def replicas_owner(item: Object | None) -> ReplicasOwner | None:
 
 def last_applied(item: Object) -> int | None:
     """The replicas in the annotation of `kubectl apply`."""
-    text = (item["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    text = annotations_of(item).get(LAST_APPLIED)
     try:
-        found: Any = read_json(str(text))["spec"]["replicas"] if text else None
+        found: Any = spec_of(read_json(str(text)))["replicas"] if text else None
     except (ValueError, KeyError, TypeError):
         return None  # whoever may change the workload may write anything there
     return found if isinstance(found, int) and not isinstance(found, bool) else None

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roles.engine.autoscaling.model import MetricSpec, NoReading, PodSamples, Reading, Sample, Total, milli, time_of
+from roles.engine.kube.fields import name_of
 from roles.engine.kube.times import parse_duration
 
 RESOURCE, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
@@ -43,9 +44,7 @@ def resource_samples(metric: MetricSpec, answer: Mapping[str, Any], minor: int) 
         usages = [(one.get("usage") or {}).get(metric.name) for one in containers]
         if usages and None not in usages:
             value = sum(_thousandths(one) for one in usages)
-            found[str(item["metadata"]["name"])] = Sample(
-                value, time_of(item.get("timestamp")), float(parse_duration(item.get("window") or "0"))
-            )
+            found[name_of(item)] = Sample(value, time_of(item.get("timestamp")), float(parse_duration(item.get("window") or "0")))
     return PodSamples(found)
 
 

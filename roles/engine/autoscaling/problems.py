@@ -24,6 +24,7 @@ from roles.engine.detail import shortened
 from roles.engine.disruption import Stray, by_owner
 from roles.engine.findings import Finding, Severity, worst_first
 from roles.engine.kube import Object, OwnerRef, condition, namespace_and_name, owner_ref
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import node_of
 from roles.engine.placement import ClusterView
 
@@ -216,7 +217,7 @@ def _metrics(look: _Look) -> Iterator[Finding]:
             continue
         if isinstance(reading, NoReading):
             if metric.is_resource and look.pods and not _started(look):
-                yield _none_counts(look, metric, [str(pod["metadata"]["name"]) for pod in look.pods])
+                yield _none_counts(look, metric, [name_of(pod) for pod in look.pods])
             elif not look.disabled and (not metric.is_resource or look.pods):
                 yield _no_metric(look, metric, reading)
         elif row := next((one for one in look.decision.rows if one.metric is metric), None):
@@ -308,7 +309,7 @@ def _stray_request(look: _Look, metric: MetricSpec, stray: Stray, container: str
 def without_request(pod: Object, metric: MetricSpec, controller: ScalingController) -> list[str]:
     """The containers that stop a Utilization metric."""
     if not metric.container and controller.pod_level_requests and has_pod_level_requests(pod):
-        level = ((pod.get("spec") or {}).get("resources") or {}).get("requests") or {}
+        level = (spec_of(pod).get("resources") or {}).get("requests") or {}
         containers = requesting_containers(pod)
         if metric.name in level or any(metric.name in ((one.get("resources") or {}).get("requests") or {}) for one in containers):
             return []
@@ -323,12 +324,12 @@ def without_request(pod: Object, metric: MetricSpec, controller: ScalingControll
 
 
 def _template(item: Object | None) -> dict[str, Any] | None:
-    template = ((item or {}).get("spec") or {}).get("template") if item else None
-    return {"metadata": {"name": "template"}, "spec": template.get("spec") or {}} if isinstance(template, Mapping) else None
+    template = spec_of(item or {}).get("template") if item else None
+    return {"metadata": {"name": "template"}, "spec": spec_of(template)} if isinstance(template, Mapping) else None
 
 
 def _samples(look: _Look, metric: MetricSpec, missing: Sequence[str], unready: Sequence[str], message: str) -> Iterator[Finding]:
-    alive = {str(pod["metadata"]["name"]) for pod in look.pods}
+    alive = {name_of(pod) for pod in look.pods}
     lost = [name for name in missing if name in alive]
     if lost:
         yield ScalingRule.NO_SAMPLE.found(
@@ -357,17 +358,17 @@ def _none_counts(look: _Look, metric: MetricSpec, waits: Sequence[str]) -> Findi
 
 def _started(look: _Look) -> bool:
     """One of the pods runs, so that there is something to measure."""
-    return any((pod.get("status") or {}).get("phase") == "Running" for pod in look.pods)
+    return any(status_of(pod).get("phase") == "Running" for pod in look.pods)
 
 
 def _ready(look: _Look) -> set[str]:
     """The names of the pods that are Ready now."""
-    return {str(pod["metadata"]["name"]) for pod in look.pods if is_running_and_ready(pod)}
+    return {name_of(pod) for pod in look.pods if is_running_and_ready(pod)}
 
 
 def _without_node(look: _Look) -> Iterator[Finding]:
     """Pods that the scheduler has looked at, and found no node for."""
-    waits = {str(pod["metadata"]["name"]): said for pod in look.pods if (said := refused_by_scheduler(pod)) is not None}
+    waits = {name_of(pod): said for pod in look.pods if (said := refused_by_scheduler(pod)) is not None}
     if waits:
         name = min(waits)
         yield ScalingRule.NO_NODE.found(
@@ -440,7 +441,7 @@ def _bounds(look: _Look) -> Iterator[Finding]:
 def _vertical(look: _Look) -> Iterator[Finding]:
     for vpa in look.world.vpas or ():
         namespace, name = namespace_and_name(vpa)
-        spec = vpa.get("spec") or {}
+        spec = spec_of(vpa)
         target = spec.get("targetRef") or {}
         if (namespace, target.get("kind"), target.get("name")) != (look.item.namespace, look.item.target.kind, look.item.target.name):
             continue
@@ -484,7 +485,7 @@ def _habits(look: _Look) -> Iterator[Finding]:
                 "goes up and stays up",
             )  # fmt: skip
     slow = look.controller.cpu_initialization
-    elsewhere = {str(pod["metadata"]["name"]) for pod in look.pods if refused_by_scheduler(pod) is not None}
+    elsewhere = {name_of(pod) for pod in look.pods if refused_by_scheduler(pod) is not None}
     rows = [row for row in look.decision.rows if row.metric.name == "cpu" and row.valid]
     names = [name for row in rows for name in row.groups.unready if name not in elsewhere]
     if names:

@@ -24,6 +24,7 @@ from roles.engine.autoscaling.parse import (
 )
 from roles.engine.autoscaling.past import EVENT, history_of
 from roles.engine.kube import Object, condition, namespace_and_name
+from roles.engine.kube.fields import spec_of
 from roles.engine.kube.selectors import query_of
 
 HPAS_PATH = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -205,7 +206,7 @@ class _Reader:
             found = condition(item, "Available")
             if found.get("status") == "True":
                 return ""
-            service = (item.get("spec") or {}).get("service") or {}
+            service = spec_of(item).get("service") or {}
             where = f" (Service {service.get('namespace')}/{service.get('name')})" if service else ""
             said = f"{found.get('reason') or 'no condition'}: {found.get('message') or '-'}"
             why = f"APIService {version}.{group} is not available{where}: {said}"

@@ -14,6 +14,7 @@ from roles.engine.autoscaling.decide import ScalingScene
 from roles.engine.autoscaling.rules import ScalingRule
 from roles.engine.findings import Finding
 from roles.engine.kube import Object, amounts, namespace_and_name
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.kube.quotas import counts, usage
 from roles.engine.placement import ClusterView, place_all
@@ -30,14 +31,14 @@ _OF_EACH = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "l
 
 def template_of(scene: ScalingScene, item: Object | None, world: ScalingWorld) -> dict[str, Any] | None:
     """A pod as it is created from the target's template; None if the target has no pod template."""
-    template = ((item or {}).get("spec") or {}).get("template")
+    template = spec_of(item or {}).get("template")
     if not isinstance(template, Mapping):
         return None
     metadata = template.get("metadata") or {}
     kept = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
     namespace = scene.autoscaler.namespace
     ranges = [one for one in world.limit_ranges or () if namespace_and_name(one)[0] == namespace]
-    return {"metadata": {"namespace": namespace, "name": "new", **kept}, "spec": as_created(template.get("spec") or {}, ranges)}
+    return {"metadata": {"namespace": namespace, "name": "new", **kept}, "spec": as_created(spec_of(template), ranges)}
 
 
 def more_pods(scene: ScalingScene) -> int:
@@ -67,7 +68,7 @@ def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Finding
         namespace, name = namespace_and_name(quota)
         if namespace != scene.autoscaler.namespace or not counts(quota, pod):
             continue
-        status = quota.get("status") or {}
+        status = status_of(quota)
         try:
             hard, used = amounts.listed(status.get("hard")), amounts.listed(status.get("used"))
         except ValueError:
@@ -94,13 +95,13 @@ def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Finding
 
 def _unnamed(pod: Object, resource: str) -> list[str]:
     """The containers without a resource that a quota asks of each (pods.go, Constraints)."""
-    if resource not in _OF_EACH or (pod["spec"].get("resources") or {}):
+    if resource not in _OF_EACH or (spec_of(pod).get("resources") or {}):
         return []
     base, key = resource.rpartition(".")[2], "limits" if resource.startswith("limits.") else "requests"
     return [
         f"container {one.get('name')}"
         for kind in CONTAINERS
-        for one in pod["spec"].get(kind) or ()
+        for one in spec_of(pod).get(kind) or ()
         if base not in ((one.get("resources") or {}).get(key) or {})
     ]
 
@@ -122,7 +123,7 @@ def limit_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Finding
         namespace, name = namespace_and_name(item)
         if namespace != scene.autoscaler.namespace:
             continue
-        for rule in (item.get("spec") or {}).get("limits") or ():
+        for rule in spec_of(item).get("limits") or ():
             for why in refused(pod, rule):
                 place = f"LimitRange {namespace}/{name}"
                 yield ScalingRule.LIMIT_RANGE.found((str(scene.autoscaler), place), f"{place} refuses new pods: {why}")
@@ -160,13 +161,13 @@ def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) ->
 def _on_each_node(wanted: Sequence[Object], view: ClusterView) -> tuple[int, str]:
     """How many of these like pods all nodes take at most, each node by itself; and why no more, most frequent reason first. What needs a
     look at several nodes is left out."""
-    alone = [{**pod, "spec": _without_neighbours(pod["spec"])} for pod in wanted]
+    alone = [{**pod, "spec": _without_neighbours(spec_of(pod))} for pod in wanted]
     by_node: dict[str, list[Object]] = {}
     for pod in view.pods:
         by_node.setdefault(node_of(pod), []).append(pod)
     fits, reasons = 0, Counter[str]()
     for node in view.nodes:
-        found = place_all(alone, replace(view, nodes=[node], pods=by_node.get(str(node["metadata"]["name"]), [])))
+        found = place_all(alone, replace(view, nodes=[node], pods=by_node.get(name_of(node), [])))
         fits += _placed(found)
         if fits >= len(wanted):
             return fits, ""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from roles.engine.autoscaling.model import Ref
 from roles.engine.disruption import Stray
 from roles.engine.kube import Object, owner_ref
+from roles.engine.kube.fields import annotations_of, labels_of
 
 #: The kind that controls the pods of a target. A kind that is not here is somebody's own: whose its pods are is not known.
 _CONTROLS_PODS = {
@@ -57,12 +58,12 @@ def _may_control(target: Ref, pod: Object) -> bool:
     if kind == target.kind:
         return ref.name == target.name
     # The name of a Deployment's ReplicaSet: pkg/controller/deployment/sync.go (getNewReplicaSet); a Rollout's is made like it.
-    labels = pod["metadata"].get("labels") or {}
+    labels = labels_of(pod)
     suffixes = [f"-{labels[name]}" for name in _HASHES if name in labels]
     return not suffixes or any(not ref.name.endswith(one) or ref.name.removesuffix(one) == target.name for one in suffixes)
 
 
 def sleeper(item: Object | None) -> str:
     """Which tool holds a workload at 0 pods by its own mark on it; "" if none does. Whoever may edit the workload may write it."""
-    annotations = (item["metadata"].get("annotations") or {}) if item else {}
+    annotations = annotations_of(item) if item else {}
     return next((tool for mark, tool in SLEEPS.items() if mark in annotations), "")

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from roles.engine.autoscaling.model import Autoscaler, Condition, HasConditions, Ref, time_of
 from roles.engine.bounds import span
 from roles.engine.kube import Object, amounts, condition, controller, holds, namespace_and_name
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, node_of
 
 VPA = "VerticalPodAutoscaler"
@@ -73,7 +74,7 @@ class Vertical(HasConditions):
     @classmethod
     def of(cls, raw: Object) -> Vertical:
         """Raises ValueError for a quantity or a time that cannot be read."""
-        spec, status = raw.get("spec") or {}, raw.get("status") or {}
+        spec, status = spec_of(raw), status_of(raw)
         policy, recommended = spec.get("updatePolicy") or {}, status.get("recommendation")
         namespace, name = namespace_and_name(raw)
         least = policy.get("minReplicas")
@@ -106,7 +107,7 @@ class Vertical(HasConditions):
 
     @property
     def policies(self) -> list[Mapping[str, Any]]:
-        return list(((self.raw.get("spec") or {}).get("resourcePolicy") or {}).get("containerPolicies") or ())
+        return list((spec_of(self.raw).get("resourcePolicy") or {}).get("containerPolicies") or ())
 
 
 def _advice(recommended: Mapping[str, Any]) -> Iterator[VerticalAdvice]:
@@ -200,9 +201,9 @@ def _held(item: Vertical, pod: Object, group: Sequence[Object]) -> str:
     required = MIN_REPLICAS if item.least is None else item.least
     if len(group) < required:
         return f"{_pods(len(group))} live, and it changes none below {required} (min_replicas)"
-    if (pod.get("status") or {}).get("phase") == "Pending":
+    if status_of(pod).get("phase") == "Pending":
         return f"pod {_name(pod)} is Pending"
-    running = sum((one.get("status") or {}).get("phase") != "Pending" for one in group)
+    running = sum(status_of(one).get("phase") != "Pending" for one in group)
     tolerance = int(len(group) * TOLERANCE)
     if not (running > len(group) - tolerance or (running == len(group) and tolerance == 0)):
         return f"{running} of {_pods(len(group))} run, and too few would be left"
@@ -210,7 +211,7 @@ def _held(item: Vertical, pod: Object, group: Sequence[Object]) -> str:
 
 
 def _name(pod: Object) -> str:
-    return str(pod["metadata"]["name"])
+    return name_of(pod)
 
 
 def resize_state(pod: Object) -> str:
@@ -222,7 +223,7 @@ def resize_state(pod: Object) -> str:
 
 def requests_of(pod: Object, container: Mapping[str, Any]) -> dict[str, Fraction]:
     """The requests that the container runs with: of its status where that has them. Raises ValueError."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    statuses = status_of(pod).get("containerStatuses") or ()
     found = next((one.get("resources") for one in statuses if one.get("name") == container.get("name")), None)
     return amounts.listed((found or container.get("resources") or {}).get("requests"))
 
@@ -231,7 +232,7 @@ def outside(item: Vertical, pod: Object, now: datetime) -> str:
     """Why the updater wants to change a pod; "" if it does not. Raises nothing: an amount that cannot be read is no reason."""
     difference = Fraction(0)
     try:
-        for container in (pod.get("spec") or {}).get("containers") or ():
+        for container in spec_of(pod).get("containers") or ():
             advice = next((one for one in item.advice or () if one.container == container.get("name")), None)
             if advice is None:
                 continue
@@ -245,7 +246,7 @@ def outside(item: Vertical, pod: Object, now: datetime) -> str:
                 if has[resource] > advice.upper.get(resource, has[resource]):
                     return f"{text} is above {shown(resource, advice.upper[resource])}; {shown(resource, target)} is recommended"
                 difference += abs(has[resource] - target) / max(has[resource], Fraction(1, 1000))
-        started = time_of((pod.get("status") or {}).get("startTime"))
+        started = time_of(status_of(pod).get("startTime"))
     except ValueError:
         return ""
     if started is not None and now - started >= LIFETIME and difference >= THRESHOLD:

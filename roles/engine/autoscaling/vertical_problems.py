@@ -18,6 +18,7 @@ from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Verti
 from roles.engine.bounds import span
 from roles.engine.findings import Finding, Severity, worst_first
 from roles.engine.kube import amounts
+from roles.engine.kube.fields import spec_of
 
 #: The first minor of Kubernetes that resizes pods in place by default (KEP-1287).
 IN_PLACE_MINOR = 33
@@ -96,7 +97,7 @@ def _horizontal(scene: VerticalScene) -> Iterator[Finding]:
     item = scene.vertical
     if item.mode == "Off":
         return
-    changed = vertical_resources(item.raw.get("spec") or {})
+    changed = vertical_resources(spec_of(item.raw))
     for one in scene.autoscalers:
         both = sorted(changed & {metric.name for metric in one.metrics if metric.is_resource and metric.utilization is not None})
         if both:
@@ -159,7 +160,7 @@ def _in_place(scene: VerticalScene) -> Iterator[Finding]:
             f"mode {IN_PLACE} needs Kubernetes 1.{IN_PLACE_MINOR} or later, and this is 1.{scene.minor}: it evicts pods instead",
             "mode Initial or Recreate, or upgrade the cluster",
         )  # fmt: skip
-    template = (((scene.item or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
+    template = spec_of(spec_of(scene.item or {}).get("template") or {})
     restarted = sorted(
         {
             str(one.get("name"))

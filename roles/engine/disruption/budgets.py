@@ -18,6 +18,7 @@ from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
 from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_and_name, owner_ref
 from roles.engine.kube.amounts import scaled
+from roles.engine.kube.fields import labels_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import LabelSelector, label_selector
 
@@ -112,11 +113,11 @@ class BudgetState:
     @property
     def policy(self) -> str:
         """The unhealthyPodEvictionPolicy in effect: unset means IfHealthyBudget."""
-        return str((self.budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") or IF_HEALTHY)
+        return str(spec_of(self.budget).get("unhealthyPodEvictionPolicy") or IF_HEALTHY)
 
     @property
     def policy_is_set(self) -> bool:
-        return bool((self.budget.get("spec") or {}).get("unhealthyPodEvictionPolicy"))
+        return bool(spec_of(self.budget).get("unhealthyPodEvictionPolicy"))
 
     @property
     def rule(self) -> str:
@@ -222,7 +223,7 @@ class BudgetState:
 
     def covers(self, pod: Object) -> bool:
         """The budget selects this pod, also one that it did not know."""
-        return namespace_and_name(pod)[0] == self.namespace and self.selector.matches(pod["metadata"].get("labels"))
+        return namespace_and_name(pod)[0] == self.namespace and self.selector.matches(labels_of(pod))
 
     def is_healthy(self, pod: Object) -> bool:
         """The pod counts in currentHealthy."""
@@ -262,7 +263,7 @@ class Budgets(Sequence[BudgetState]):
     def of(self, pod: Object) -> list[BudgetState]:
         """The budgets of a pod, by selector and namespace."""
         namespace = namespace_and_name(pod)[0]
-        pairs = [("", ""), *(pod["metadata"].get("labels") or {}).items()]
+        pairs = [("", ""), *labels_of(pod).items()]
         found = [one for pair in pairs for one in self._by_label.get((namespace, *pair), ()) if one[1].covers(pod)]
         return [state for _, state in sorted(found, key=lambda one: one[0])]
 
@@ -285,7 +286,7 @@ def budget_states(live: DisruptionObjects, now: datetime) -> Budgets:
     pods: dict[tuple[str, str, str], list[Object]] = {}
     for pod in live.of("Pod") if live.of(PDB) else ():
         namespace = namespace_and_name(pod)[0]
-        for pair in (("", ""), *(pod["metadata"].get("labels") or {}).items()):
+        for pair in (("", ""), *labels_of(pod).items()):
             pods.setdefault((namespace, *pair), []).append(pod)
     found = [_state(budget, pods, live, now) for budget in live.of(PDB)]
     return Budgets(tuple(sorted(found, key=lambda state: (state.namespace, state.name))))
@@ -299,10 +300,10 @@ def counts_scales(budget: Object) -> bool:
 
 def _state(budget: Object, pods: Mapping[tuple[str, str, str], Sequence[Object]], live: DisruptionObjects, now: datetime) -> BudgetState:
     """`pods` by namespace and one label, all of a namespace without one."""
-    selector = label_selector((budget.get("spec") or {}).get("selector"))
+    selector = label_selector(spec_of(budget).get("selector"))
     namespace = namespace_and_name(budget)[0]
     candidates = (pods.get((namespace, *pair), ()) for pair in (("", ""), *selector.pairs))
-    matched = tuple(pod for pod in min(candidates, key=len) if selector.matches(pod["metadata"].get("labels")))
+    matched = tuple(pod for pod in min(candidates, key=len) if selector.matches(labels_of(pod)))
     status = read_status(budget)
     controllers, alone, unscaled = _controllers(matched, live)
     rule = _rule(budget)
@@ -371,7 +372,7 @@ def _disrupted(pods: Sequence[Object], noted: Mapping[str, datetime], now: datet
 
 
 def _rule(budget: Object) -> tuple[str, int | str] | None:
-    spec = budget.get("spec") or {}
+    spec = spec_of(budget)
     for name in ("maxUnavailable", "minAvailable"):
         if spec.get(name) is not None:
             value = spec[name]
@@ -381,7 +382,7 @@ def _rule(budget: Object) -> tuple[str, int | str] | None:
 
 def read_status(budget: Object) -> BudgetStatus:
     """The status of a budget; zeros if it has none yet."""
-    status = budget.get("status") or {}
+    status = status_of(budget)
     # A time that is none (null) is long ago for the controller: the zero of metav1.Time.
     disrupted = {str(name): moment(at) or EARLIEST for name, at in (status.get("disruptedPods") or {}).items()}
     keys = ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")

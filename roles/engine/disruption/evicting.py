@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, BudgetState, budgets_of
 from roles.engine.kube import Object, is_ending, is_ready
+from roles.engine.kube.fields import status_of
 from roles.engine.kube.pods import is_alive
 
 #: MaxDisruptedPodSize
@@ -39,7 +40,7 @@ class EvictionAnswer:
 
 def eviction_answer(pod: Object, states: Sequence[BudgetState]) -> EvictionAnswer:
     """The answer for a pod of the API, by the statuses of the budgets in `states` that select it: the API server computes nothing."""
-    phase = (pod.get("status") or {}).get("phase")
+    phase = status_of(pod).get("phase")
     if not is_alive(pod) or phase == "Pending":
         what = "ending already" if is_ending(pod) else str(phase)
         return EvictionAnswer(201, f"the pod is {what}: no budget is asked")

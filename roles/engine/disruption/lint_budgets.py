@@ -20,6 +20,7 @@ from roles.engine.disruption.strays import by_owner, strays_of, strays_text
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.kube.amounts import scaled
+from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_over, node_of, stuck
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
@@ -121,7 +122,7 @@ def _healthy_at(state: BudgetState, scale: int) -> int:
 
 def _needs(state: BudgetState, scale: int) -> int:
     """How many healthy pods it needs then."""
-    spec = state.budget["spec"]
+    spec = spec_of(state.budget)
     if spec.get("maxUnavailable") is not None:
         return scale - scaled(spec["maxUnavailable"], scale, up=True)
     return scaled(spec["minAvailable"], scale, up=True)
@@ -246,7 +247,7 @@ def _quiet(state: BudgetState, scene: Scene) -> bool:
     """Nothing has happened to its pods lately, so its status has had the time to follow."""
     limit = (scene.now - _QUIET).strftime("%Y-%m-%dT%H:%M:%SZ")
     for pod in state.pods:
-        conditions = (pod.get("status") or {}).get("conditions") or ()
+        conditions = status_of(pod).get("conditions") or ()
         times = [str(one.get("lastTransitionTime") or "") for one in conditions]
         times += [str(pod["metadata"].get(key) or "") for key in ("creationTimestamp", "deletionTimestamp")]
         if max(times, default="") > limit:
@@ -288,7 +289,7 @@ def _none_left(state: BudgetState) -> Iterator[Finding]:
 
 
 def _rolls(one: Controller) -> bool:
-    status = (one.found or {}).get("status") or {}
+    status = status_of(one.found or {})
     if one.kind != "Deployment" or one.found is None:
         return False
     old = int(status.get("replicas") or 0) - int(status.get("updatedReplicas") or 0)
@@ -308,5 +309,5 @@ def _waves(state: BudgetState) -> Iterator[Finding]:
 
 def pods_per_node(state: BudgetState) -> Counter[str]:
     """The running pods of a budget by node: those for whose eviction it is asked."""
-    running = (pod for pod in alive(state) if (pod.get("status") or {}).get("phase") != "Pending")
+    running = (pod for pod in alive(state) if status_of(pod).get("phase") != "Pending")
     return Counter(node for pod in running if (node := node_of(pod)))

@@ -14,6 +14,7 @@ from roles.engine.disruption.rules import DisruptionRule
 from roles.engine.disruption.webhooks import Webhook, webhooks
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name
+from roles.engine.kube.fields import labels_of, spec_of
 from roles.engine.kube.matching import CORDON, UNSCHEDULABLE, untolerated
 from roles.engine.kube.pods import is_alive, is_over, node_of, stays_in_a_drain
 from roles.engine.kube.selectors import label_selector
@@ -86,7 +87,7 @@ def _workers(scene: Scene) -> int:
 
 
 def _unschedulable(node: Object) -> bool:
-    return bool((node.get("spec") or {}).get("unschedulable"))
+    return bool(spec_of(node).get("unschedulable"))
 
 
 def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Finding]:
@@ -97,7 +98,7 @@ def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Finding]:
         pod = next((pod for pod in alive(state) if _controller(pod, scene) == one and _own_per_node(pod)), None)
         if pod is None:
             continue
-        nodes = [str(node["metadata"]["name"]) for node in scene.live.of("Node") if _takes(node, pod)]
+        nodes = [namespace_and_name(node)[1] for node in scene.live.of("Node") if _takes(node, pod)]
         if one.replicas >= len(nodes):
             yield DisruptionRule.NO_NODE_LEFT.found(
                 (name_of(state), str(one)),
@@ -109,19 +110,19 @@ def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Finding]:
 
 def _own_per_node(pod: Object) -> bool:
     """The pod refuses nodes that have a pod with its own labels."""
-    affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("podAntiAffinity") or {}
+    affinity = (spec_of(pod).get("affinity") or {}).get("podAntiAffinity") or {}
     for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-        if term.get("topologyKey") == HOSTNAME and label_selector(term.get("labelSelector")).matches(pod["metadata"].get("labels")):
+        if term.get("topologyKey") == HOSTNAME and label_selector(term.get("labelSelector")).matches(labels_of(pod)):
             return True
     return False
 
 
 def _takes(node: Object, pod: Object) -> bool:
     """The node is Ready and takes the pod, as far as cordon, taints and nodeSelector say."""
-    spec, labels = node.get("spec") or {}, node["metadata"].get("labels") or {}
+    spec, labels = spec_of(node), labels_of(node)
     if spec.get("unschedulable") or not is_ready(node):
         return False
-    wanted = (pod.get("spec") or {}).get("nodeSelector") or {}
+    wanted = spec_of(pod).get("nodeSelector") or {}
     return untolerated(pod, spec.get("taints") or ()) is None and all(labels.get(key) == value for key, value in wanted.items())
 
 
@@ -136,7 +137,7 @@ def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
     users: dict[tuple[str, str], tuple[PodVolume, list[Object]]] = {}
     for pod in filter(is_alive, pods):
         namespace, name = namespace_and_name(pod)
-        for path in (one["hostPath"].get("path") for one in (pod.get("spec") or {}).get("volumes") or () if one.get("hostPath")):
+        for path in (one["hostPath"].get("path") for one in spec_of(pod).get("volumes") or () if one.get("hostPath")):
             paths.setdefault(namespace, []).append(f"{name} ({path})")
         for volume in storage.volumes(pod):
             if volume.move is Move.NODE_LOCAL:
@@ -193,7 +194,7 @@ def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
     slow: dict[tuple[str, int], list[str]] = {}
     for pod in pods:
         namespace, name = namespace_and_name(pod)
-        grace = int((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 0)
+        grace = int(spec_of(pod).get("terminationGracePeriodSeconds") or 0)
         if is_alive(pod) and grace > scene.drain_timeout:
             slow.setdefault((namespace, grace), []).append(name)
         over = scene.now - (moment(pod["metadata"].get("deletionTimestamp")) or scene.now)

@@ -11,6 +11,7 @@ from roles.engine.detail import shortened
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import DisruptionObjects
 from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_and_name
+from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.pods import is_over, stuck
 
 HPA = "HorizontalPodAutoscaler"
@@ -38,7 +39,7 @@ def few(names: Collection[str]) -> str:
 
 def unhealthy(pod: Object) -> str:
     """Why a pod does not count as healthy; "" if it does."""
-    phase = str((pod.get("status") or {}).get("phase") or "Unknown")
+    phase = str(status_of(pod).get("phase") or "Unknown")
     if is_ending(pod):
         return "is ending"
     if phase == "Pending":
@@ -72,7 +73,7 @@ class ReplicaRange:
 def autoscaler(live: DisruptionObjects, *of: str) -> ReplicaRange | None:
     """The HorizontalPodAutoscaler that scales a controller (namespace, kind, name); None if there is none."""
     for item in live.of(HPA):
-        spec: Mapping[str, Any] = item.get("spec") or {}
+        spec: Mapping[str, Any] = spec_of(item)
         target = spec.get("scaleTargetRef") or {}
         namespace, name = namespace_and_name(item)
         if (namespace, target.get("kind"), target.get("name")) == of:

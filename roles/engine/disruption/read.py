@@ -14,7 +14,8 @@ from roles.engine.disruption.budgets import counts_scales
 from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, Scale
 from roles.engine.disruption.problem import HPA
 from roles.engine.disruption.webhooks import WEBHOOKS, service_of
-from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref
+from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref, uid
+from roles.engine.kube.fields import labels_of, spec_of
 from roles.engine.kube.selectors import label_selector
 from roles.engine.kube.workloads import COLLECTIONS, replicas
 from roles.engine.objects import API_WAIT
@@ -78,7 +79,7 @@ def read_lint(api: Api, known: Mapping[str, Collection[Object]]) -> tuple[Disrup
         read("Node", HPA)
     elif any(replicas(kind, item) > 1 for kind in ("ReplicaSet", "StatefulSet", "ReplicationController") for item in live.of(kind)):
         read("Node")
-    if any(one.get("persistentVolumeClaim") or one.get("ephemeral") for pod in live.of("Pod") for one in pod["spec"].get("volumes") or ()):
+    if any(one.get("persistentVolumeClaim") or one.get("ephemeral") for pod in live.of("Pod") for one in spec_of(pod).get("volumes") or ()):
         read("PersistentVolumeClaim", "PersistentVolume", "CSIDriver")
     if any(service_of(hook) for kind in WEBHOOKS for item in objects.get(kind, ()) for hook in item.get("webhooks") or ()):
         read("Service")
@@ -93,7 +94,7 @@ def cluster_time(api: Api) -> datetime:
         answer = api.create(_REVIEWS, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
         if (found := moment((answer.get("metadata") or {}).get("creationTimestamp"))) is not None:
             return found
-    times = (moment((lease.get("spec") or {}).get("renewTime")) for lease in list_objects(api, _LEASES))
+    times = (moment(spec_of(lease).get("renewTime")) for lease in list_objects(api, _LEASES))
     return max((one for one in times if one is not None), default=datetime.now(UTC))
 
 
@@ -112,14 +113,14 @@ def owners_to_ask(live: DisruptionObjects) -> list[OwnerRef]:
     selectors: dict[str, list[Any]] = {}
     for budget in live.of(PDB):
         if counts_scales(budget):
-            spec = budget.get("spec") or {}
+            spec = spec_of(budget)
             selectors.setdefault(namespace_and_name(budget)[0], []).append(label_selector(spec.get("selector")))
     found: dict[OwnerRef, None] = {}
     for pod in live.of("Pod"):
         ref = owner_ref(pod)
         if ref is None or ref in found or not live.asks_for(ref):
             continue
-        if any(one.matches(pod["metadata"].get("labels")) for one in selectors.get(ref.namespace, ())):
+        if any(one.matches(labels_of(pod)) for one in selectors.get(ref.namespace, ())):
             found[ref] = None
     return list(found)
 
@@ -159,4 +160,4 @@ def _scale(api: Api, owner: OwnerRef, resources: dict[str, list[Mapping[str, Any
             for one in resources[root]
         )
         return Scale() if has_scale else Scale(problem=f"{plural}{'.' if group else ''}{group} {NO_SCALE}")
-    return Scale(str(answer["metadata"].get("uid", "")), int((answer.get("spec") or {}).get("replicas") or 0))
+    return Scale(uid(answer), int(spec_of(answer).get("replicas") or 0))

@@ -8,6 +8,7 @@ from typing import Any
 
 from roles.engine.disruption.owners import DisruptionObjects
 from roles.engine.kube import Object, is_ready, namespace_and_name
+from roles.engine.kube.fields import labels_of, spec_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import label_selector
 
@@ -44,9 +45,9 @@ def webhooks(live: DisruptionObjects) -> Iterator[Webhook]:
             for hook in item.get("webhooks") or ():
                 if (key := service_of(hook)) is None or (service := live.find("Service", *key)) is None:
                     continue
-                selector = (service.get("spec") or {}).get("selector") or {}
+                selector = spec_of(service).get("selector") or {}
                 chosen = label_selector({"matchLabels": selector} if selector else None)
-                there = (pod for pod in by_namespace.get(key[0], ()) if chosen.matches(pod["metadata"].get("labels")))
+                there = (pod for pod in by_namespace.get(key[0], ()) if chosen.matches(labels_of(pod)))
                 backends = tuple(pod for pod in there if is_ready(pod) and is_alive(pod))
                 yield Webhook(f"{kind} {item['metadata']['name']}", hook, "/".join(key), backends)
 

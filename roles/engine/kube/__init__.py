@@ -3,7 +3,7 @@
 Pure: raw JSON goes in, and nothing is asked. What is for all kinds is here; what is for one of them is in its module.
 """
 
-from roles.engine.kube import amounts, field_managers, matching, names, pods, quotas, resources, selectors, times, workloads
+from roles.engine.kube import amounts, field_managers, fields, matching, names, pods, quotas, resources, selectors, times, workloads
 from roles.engine.kube.objects import (
     FIELD_MANAGER,
     Object,
@@ -31,6 +31,7 @@ __all__ = [
     "condition",
     "controller",
     "field_managers",
+    "fields",
     "full_name",
     "holds",
     "is_ending",

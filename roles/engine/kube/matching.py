@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from roles.engine.kube.fields import labels_of
 from roles.engine.kube.objects import Object
-from roles.engine.kube.pods import labels
 from roles.engine.kube.selectors import OF_NODES, LabelSelector, of_expressions
 
 SCHEDULES = ("NoSchedule", "NoExecute")
@@ -25,7 +25,7 @@ CORDON: Mapping[str, str] = {"key": UNSCHEDULABLE, "effect": "NoSchedule"}
 def node_terms(terms: Iterable[Mapping[str, Any]], node: Object) -> bool:
     """NodeSelectorTerms: one of them has to match. An empty one matches no node, nor does one that Kubernetes cannot read."""
     fields = {"metadata.name": str(node["metadata"]["name"])}
-    return any(_term(one).matches(labels(node)) and _fields_match(one, fields) for one in terms if _is_set(one))
+    return any(_term(one).matches(labels_of(node)) and _fields_match(one, fields) for one in terms if _is_set(one))
 
 
 def _is_set(term: Mapping[str, Any]) -> bool:
@@ -48,7 +48,7 @@ def _fields_match(term: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
 def wrong_node(pod: Object, node: Object) -> str:
     """Why the pod's nodeSelector or required node affinity is against this node; ""."""
     for key, value in (pod["spec"].get("nodeSelector") or {}).items():
-        if labels(node).get(key) != value:
+        if labels_of(node).get(key) != value:
             return f"nodeSelector {key}={value} does not match"
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")

@@ -6,8 +6,9 @@ pkg/kubelet/types/pod_update.go (IsCriticalPod), kubectl/pkg/drain/filters.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
+from roles.engine.kube.fields import annotations_of, spec_of, status_of
 from roles.engine.kube.objects import Object, OwnerRef, full_name, is_ending, namespace_and_name, owner_ref, uid
 
 # A port of the host: address, protocol, number.
@@ -37,18 +38,14 @@ def namespace(pod: Object) -> str:
     return namespace_and_name(pod)[0] or "default"
 
 
-def labels(item: Object) -> Mapping[str, str]:
-    return (item.get("metadata") or {}).get("labels") or {}
-
-
 def node_of(pod: Object) -> str:
     """The name of its node; "" if it has none yet."""
-    return str((pod.get("spec") or {}).get("nodeName") or "")
+    return str(spec_of(pod).get("nodeName") or "")
 
 
 def phase(pod: Object) -> str:
     """ "" without one."""
-    return str((pod.get("status") or {}).get("phase") or "")
+    return str(status_of(pod).get("phase") or "")
 
 
 def is_over(pod: Object) -> bool:
@@ -72,12 +69,12 @@ def has_ended(pod: Object) -> bool:
 
 
 def is_static(pod: Object) -> bool:
-    return MIRROR in (pod["metadata"].get("annotations") or {})
+    return MIRROR in annotations_of(pod)
 
 
 def kubelet_uid(pod: Object) -> str:
     """The pod's UID in its kubelet and its cgroup: a static pod's own (a hash), not that of its mirror pod in the API."""
-    return str((pod["metadata"].get("annotations") or {}).get(CONFIG_HASH)) if is_static(pod) else uid(pod)
+    return str(annotations_of(pod).get(CONFIG_HASH)) if is_static(pod) else uid(pod)
 
 
 def daemon_set(pod: Object) -> OwnerRef | None:
@@ -119,7 +116,7 @@ def is_sidecar(container: Object) -> bool:
 
 def container_states(pod: Object) -> Iterator[Object]:
     """The states of its containers, init containers first (status.containerStatuses)."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     for key in ("initContainerStatuses", "containerStatuses"):
         yield from status.get(key) or ()
 

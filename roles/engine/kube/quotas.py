@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from roles.engine.kube import amounts, resources
+from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.objects import Object
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
@@ -24,7 +25,7 @@ def counts(quota: Object, pod: Object) -> bool:
     """Whether a quota counts a pod: only if all of its scopes match it."""
     if is_over(pod):
         return False
-    spec = quota.get("spec") or {}
+    spec = spec_of(quota)
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return all(_matches(scope, pod) for scope in scopes)
@@ -54,7 +55,7 @@ def _matches(scope: Mapping[str, Any], pod: Object) -> bool:
 
 
 def _best_effort(pod: Object) -> bool:
-    if known := (pod.get("status") or {}).get("qosClass"):
+    if known := status_of(pod).get("qosClass"):
         return bool(known == "BestEffort")
     spec = pod["spec"]
     having = [spec] if spec.get("resources") else [one for key in ("containers", "initContainers") for one in spec.get(key) or ()]

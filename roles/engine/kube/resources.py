@@ -11,6 +11,7 @@ from enum import Enum
 from fractions import Fraction
 
 from roles.engine.kube import amounts
+from roles.engine.kube.fields import status_of
 from roles.engine.kube.objects import Object, condition
 from roles.engine.kube.pods import container_states, is_sidecar
 
@@ -37,7 +38,7 @@ def requests(pod: Object, view: View, *, with_overhead: bool = True) -> Resource
     instead if it has some; and the overhead of its runtime class. Raises ValueError."""
     total, level = of_containers(pod, view), pod_level(pod, "requests")
     if view is View.SCHEDULED:
-        status = pod.get("status") or {}
+        status = status_of(pod)
         for claim in status.get("nodeAllocatableResourceClaimStatuses") or ():
             total = amounts.added(total, amounts.listed(claim.get("resources")))
         for found in (status.get("allocatedResources"), (status.get("resources") or {}).get("requests")):
@@ -135,4 +136,4 @@ def _written(container: Object, kind: str) -> Resources:
 
 def _is_infeasible(pod: Object) -> bool:
     pending = condition(pod, _RESIZE_PENDING)
-    return pending.get("reason") == "Infeasible" if pending else (pod.get("status") or {}).get("resize") == "Infeasible"
+    return pending.get("reason") == "Infeasible" if pending else status_of(pod).get("resize") == "Infeasible"

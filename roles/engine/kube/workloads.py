@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.objects import Object, OwnerRef, controller, namespace_and_name, owner_ref, uid
 
 #: Collections of pods and of the objects that create pods, by kind. (Nothing uses PodTemplates.)
@@ -84,7 +85,7 @@ class ObservedObjects:
 
 def template(kind: str, item: Object) -> Mapping[str, Any]:
     """The pod spec: of the pod itself, or of the workload's pod template."""
-    spec = item.get("spec") or {}
+    spec = spec_of(item)
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
     if kind == "Pod":
@@ -100,6 +101,6 @@ def class_of(kind: str, item: Object) -> str:
 def replicas(kind: str, item: Object) -> int:
     """The desired number of pods of a workload."""
     if kind == "DaemonSet":
-        return int((item.get("status") or {}).get("desiredNumberScheduled") or 0)
-    found = (item.get("spec") or {}).get("replicas")
+        return int(status_of(item).get("desiredNumberScheduled") or 0)
+    found = spec_of(item).get("replicas")
     return 1 if found is None else int(found)

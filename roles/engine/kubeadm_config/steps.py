@@ -12,6 +12,7 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, RemoteError
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
+from roles.engine.kube.fields import labels_of
 from roles.engine.kubeadm_config import plan
 from roles.engine.kubeadm_config.plan import ComponentDesired, Edited
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings, read_stored
@@ -138,7 +139,7 @@ def _names(wanted: Mapping[str, Mapping[plan.ConfigMapPath, Any]]) -> str:
 
 
 def _is_control_plane(node: Mapping[str, Any]) -> bool:
-    return any(label in (node["metadata"].get("labels") or {}) for label in _CONTROL_PLANE)
+    return any(label in labels_of(node) for label in _CONTROL_PLANE)
 
 
 def _step(name: str, edited: Edited, lasting: StoredSettings, carry_out: Callable[..., str]) -> ClusterStep:

@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 from roles.engine.kube.amounts import HUGE_PAGES, added, listed, parse_quantity, units, whole
+from roles.engine.kube.fields import status_of
 from roles.engine.kubelet.thresholds import MEMORY, NODEFS, parse_threshold
 from roles.engine.transaction import Refusal
 
@@ -34,14 +35,14 @@ def allocatable(configuration: Mapping[str, Any], node: Mapping[str, Any]) -> di
     """
     capacity, reserved = _capacity(node), reservation(configuration, node)
     result: dict[str, int] = {}
-    now = node["status"].get("allocatable") or {}
+    now = status_of(node).get("allocatable") or {}
     for resource, amount in capacity.items():
         if resource == "pods":
             result[resource] = _pods(configuration, capacity)
         elif resource in reserved:
             result[resource] = units(resource, max(Fraction(0), amount - reserved[resource]))
         else:
-            result[resource] = units(resource, parse_quantity(str(now.get(resource, node["status"]["capacity"][resource]))))
+            result[resource] = units(resource, parse_quantity(str(now.get(resource, status_of(node)["capacity"][resource]))))
     for resource, amount in capacity.items():
         # Huge pages are memory that nothing else can use.
         if resource.startswith(HUGE_PAGES) and "memory" in result:
@@ -103,7 +104,7 @@ def _exact(amount: Fraction) -> str:
 
 
 def _capacity(node: Mapping[str, Any]) -> dict[str, Fraction]:
-    return listed(node["status"]["capacity"])
+    return listed(status_of(node)["capacity"])
 
 
 def _touched(resource: str) -> bool:

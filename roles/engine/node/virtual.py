@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from roles.engine.kube.fields import spec_of, status_of
+
 Where = Literal["label", "annotation", "taint", "version"]
 
 
@@ -79,12 +81,12 @@ def _in(found: Any, mark: Mark) -> bool:
 
 
 def _tainted(node: Mapping[str, Any], mark: Mark) -> bool:
-    taints = (node.get("spec") or {}).get("taints") or ()
+    taints = spec_of(node).get("taints") or ()
     return any(_in({taint.get("key"): taint.get("value") or ""}, mark) for taint in taints)
 
 
 def _versioned(node: Mapping[str, Any], mark: Mark) -> bool:
-    return mark.key in str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
+    return mark.key in str((status_of(node).get("nodeInfo") or {}).get("kubeletVersion") or "")
 
 
 _HAS: Mapping[Where, Callable[[Mapping[str, Any], Mark], bool]] = {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready
+from roles.engine.kube.fields import spec_of
 from roles.engine.objects import LOOK_AGAIN, NotDone, Session
 from roles.engine.outage import Purpose, end_outage, node_path
 from roles.engine.timeouts import Deadline
@@ -26,7 +27,7 @@ def wait_schedulable(session: Session, node: str) -> None:
 
 def _not_schedulable(node: Object | None) -> str:
     """Why a node takes no pods; "" if it does, or does not exist."""
-    spec = (node or {}).get("spec") or {}
+    spec = spec_of(node or {})
     if node is None or spec.get("unschedulable"):
         return ""  # someone has cordoned it since: that is not for this run to wait for
     if not is_ready(node):

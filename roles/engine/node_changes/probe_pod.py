@@ -10,6 +10,7 @@ from urllib.parse import quote
 from roles.engine.api import Api, ApiError, ApiFailure, list_objects
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.bridge import sleep
+from roles.engine.kube import uid
 from roles.engine.proof import Cluster, Proof
 from roles.engine.starting import probe
 from roles.engine.timeouts import Deadline, patient
@@ -72,7 +73,7 @@ def _watched(cluster: Cluster, path: str, made: Mapping[str, Any], has_image: bo
             return Proof("a new pod starts")
         if state == "failed":
             raise NotAdmitted(f"its kubelet did not take the pod: {probe.why_not(pod, [])}")
-        events = cluster.query(partial(_events, uid=str(made["metadata"]["uid"]))) if tries.over or limit.over else []
+        events = cluster.query(partial(_events, uid=uid(made))) if tries.over or limit.over else []
         if limit.over or any(one.get("reason") == _SANDBOX for one in events):
             return Proof("", (f"no new pod starts on {node_name}: {probe.why_not(pod, events)}",))
         sleep(_LOOK_SECONDS)

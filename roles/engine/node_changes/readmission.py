@@ -8,6 +8,7 @@ from typing import Any
 
 from roles.engine.api import ApiFailure
 from roles.engine.harmless import one_line
+from roles.engine.kube.fields import status_of
 from roles.engine.kubelet import KubeletState
 from roles.engine.kubelet.pending import pending_settings, restarted, with_fields, with_own_reservations
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
@@ -97,7 +98,7 @@ def _read(cluster: Cluster, plan: NodePlan[Any]) -> KubeletState:
 
 def _forecast(state: KubeletState, planned: ComponentPlan) -> Forecast:
     """Raises NoForecast."""
-    capacity = (state.node.get("status") or {}).get("capacity") or {}
+    capacity = status_of(state.node).get("capacity") or {}
     if missing := [name for name in _NEEDED if name not in capacity]:
         raise NoForecast(f"its Node object has no capacity of {', '.join(missing)}")
     pending = pending_settings(state.kubelet, state.configuration) if state.kubelet.is_known else ()

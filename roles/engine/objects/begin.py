@@ -17,6 +17,7 @@ from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.inputs import unmatched
+from roles.engine.kube.fields import name_of
 from roles.engine.objects import object_report
 from roles.engine.objects.planned import ObjectPlan, W
 from roles.engine.objects.run import ObjectRun
@@ -61,7 +62,7 @@ def check_namespaces(session: Session, asked: Collection[str] | None) -> None:
     """Raises DeployError if the cluster has not all of these namespaces. An identity that may not read namespaces cannot tell."""
     try:
         missing = [name for name in asked or () if session.fetch(f"/api/v1/namespaces/{quote(name, safe='')}") is None]
-        known = [str(item["metadata"]["name"]) for item in session.fetch_all("/api/v1/namespaces")] if missing else []
+        known = [name_of(item) for item in session.fetch_all("/api/v1/namespaces")] if missing else []
     except Forbidden:
         return
     except ApiFailure as error:

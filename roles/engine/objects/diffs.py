@@ -10,6 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.engine.kube import Object, bare
+from roles.engine.kube.fields import annotations_of, spec_of
 from roles.engine.transaction import mask_manifest, mask_text
 
 _TOOL_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")
@@ -23,14 +24,14 @@ def object_diff(before: Object | None, after: Object | None, name: str) -> str:
 
 def _masked(item: Object) -> str:
     # A PriorityClass and an autoscaler have a `value` that does not belong to an environment variable.
-    plain = "spec" not in item or {"scaleTargetRef", "targetRef"} & set(item["spec"] or ())
+    plain = "spec" not in item or {"scaleTargetRef", "targetRef"} & set(spec_of(item) or ())
     return (mask_text if plain else mask_manifest)(_yaml(_shown(item)))
 
 
 def _shown(item: Object) -> dict[str, Any]:
     """The object without its type (items of a list have none) and the annotations that tools keep for themselves."""
     found = {key: value for key, value in bare(item).items() if key not in ("apiVersion", "kind")}
-    annotations = found["metadata"].get("annotations") or {}
+    annotations = annotations_of(found)
     kept = {key: value for key, value in annotations.items() if key not in _TOOL_ANNOTATIONS}
     if annotations:
         found["metadata"]["annotations"] = kept

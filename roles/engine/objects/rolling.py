@@ -12,6 +12,7 @@ from roles.engine.api import ApiFailure, Forbidden
 from roles.engine.bridge import show
 from roles.engine.context import Say
 from roles.engine.kube import Object, controller, is_ready, uid
+from roles.engine.kube.fields import namespace_of, spec_of
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.objects import workload_rollout
@@ -108,7 +109,7 @@ class RollOuts:
         """The old pods; adds new revisions to `revisions`."""
         revisions |= self._revisions(kind, found)
         # A controller releases a pod whose labels no longer match (pkg/controller: ClaimPods): this finds all its pods, perhaps others too.
-        labels = ((found.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+        labels = (spec_of(found).get("selector") or {}).get("matchLabels") or {}
         pods = self.session.fetch_all(
             f"/api/v1/namespaces/{found['metadata']['namespace']}/pods", labels=",".join(f"{key}={value}" for key, value in labels.items())
         )
@@ -135,7 +136,7 @@ class RollOuts:
     def _complaints(self, kind: str, found: Object, new: Callable[[Object], bool]) -> Collection[str]:
         """The cluster's reasons for a failed roll-out. Best effort: the failure is reported even if its reasons cannot be read."""
         try:
-            where = str(found["metadata"]["namespace"])
+            where = namespace_of(found)
             pods = [pod for pod in self.pods_of(kind, where, uid(found)) if new(pod)]
             sets = self.session.fetch_all(f"/apis/apps/v1/namespaces/{where}/replicasets") if kind == "Deployment" else []
             own = [entry for entry in sets if controller(entry) == uid(found)]

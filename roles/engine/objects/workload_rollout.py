@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
 from roles.engine.kube import Object, condition, controller, is_ending, owner_ref, uid
+from roles.engine.kube.fields import annotations_of, conditions, labels_of, name_of, spec_of, status_of
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.kube.workloads import class_of, replicas
 from roles.engine.transaction import mask_text
@@ -43,7 +44,7 @@ class RolloutProgress:
 
 def progress(kind: str, item: Object) -> RolloutProgress:
     """The progress of a Deployment, StatefulSet or DaemonSet."""
-    status = item.get("status") or {}
+    status = status_of(item)
     if int(status.get("observedGeneration") or 0) < int(item["metadata"].get("generation") or 0):
         return RolloutProgress(False, "its controller has not seen the change yet")
     wanted = replicas(kind, item)
@@ -111,7 +112,7 @@ def old_pods(kind: str, item: Object, pods: Collection[Object], revisions: Colle
         owners, current = {uid(one) for one in own}, uid(newest) if newest is not None else ""
     else:
         owners = {uid(item)}
-        current = str((item.get("status") or {}).get("updateRevision") or "") if kind == "StatefulSet" else _hash(newest or {})
+        current = str(status_of(item).get("updateRevision") or "") if kind == "StatefulSet" else _hash(newest or {})
     found = []
     for pod in pods:
         pod_revision = controller(pod) if kind == "Deployment" else _hash(pod)
@@ -122,17 +123,17 @@ def old_pods(kind: str, item: Object, pods: Collection[Object], revisions: Colle
 
 def _number(revision: Object) -> int:
     """The revision number of a ReplicaSet or ControllerRevision; 0 if it has none."""
-    text = str(revision.get("revision") or (revision["metadata"].get("annotations") or {}).get(_REVISION) or "")
+    text = str(revision.get("revision") or annotations_of(revision).get(_REVISION) or "")
     return digits(text) or 0
 
 
 def _hash(item: Object) -> str:
-    return str(((item.get("metadata") or {}).get("labels") or {}).get(_HASH) or "")
+    return str(labels_of(item).get(_HASH) or "")
 
 
 def grace(pod: Object) -> int:
     """The grace period of a pod in seconds: that of its deletion, or else its own."""
-    for found in (pod["metadata"].get("deletionGracePeriodSeconds"), (pod.get("spec") or {}).get("terminationGracePeriodSeconds")):
+    for found in (pod["metadata"].get("deletionGracePeriodSeconds"), spec_of(pod).get("terminationGracePeriodSeconds")):
         if found is not None:
             return int(found)
     return _GRACE
@@ -187,13 +188,9 @@ def _count(status: Mapping[str, Any], name: str) -> int:
     return int(status.get(name) or 0)
 
 
-def conditions(item: Object) -> list[Mapping[str, Any]]:
-    return list((item.get("status") or {}).get("conditions") or ())
-
-
 def why_no_rollout(kind: str, item: Object) -> str | None:
     """Why a change of the template would not recreate the pods, with the way out; None if it would."""
-    spec = item.get("spec") or {}
+    spec = spec_of(item)
     if kind == "Deployment":
         return "it is paused, so it would not roll out; resume it: kubectl rollout resume" if spec.get("paused") else None
     strategy = spec.get("updateStrategy") or {}
@@ -218,7 +215,7 @@ def rollout_problems(kind: str, item: Object) -> list[str]:
 
 def how_it_rolls(kind: str, item: Object) -> str:
     """How the roll-out replaces pods, in a few words."""
-    spec = item.get("spec") or {}
+    spec = spec_of(item)
     if kind == "Deployment":
         strategy = spec.get("strategy") or {}
         if strategy.get("type") == "Recreate":
@@ -252,7 +249,7 @@ def complaints(item: Object, pods: Collection[Object], events: Collection[Object
 
 
 def _pod_complaints(pod: Object) -> list[str]:
-    name, status = pod["metadata"]["name"], pod.get("status") or {}
+    name, status = name_of(pod), status_of(pod)
     found = []
     if (scheduled := condition(pod, "PodScheduled")).get("status") == "False":
         found.append(f"pod {name}: not scheduled: {scheduled.get('message') or scheduled.get('reason')}")
@@ -272,7 +269,7 @@ def wrong_pods(pods: Collection[Object], priority_class: str, value: int | None)
     """The pods of a finished roll-out that have another class, or another priority than the class's `value` (None: not checked)."""
     problems = []
     for pod in pods:
-        name, spec = pod["metadata"]["name"], pod.get("spec") or {}
+        name, spec = name_of(pod), spec_of(pod)
         if class_of("Pod", pod) != priority_class:
             problems.append(f"pod {name} has the class {class_of('Pod', pod) or 'none'}, not {priority_class}")
         elif value is not None and spec.get("priority") != value:

@@ -16,6 +16,7 @@ from roles.engine.context import StepContext
 from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
 from roles.engine.kube.field_managers import managers, others
+from roles.engine.kube.fields import annotations_of, name_of, spec_of
 from roles.engine.objects import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Session, field_changes
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
@@ -36,9 +37,9 @@ def node_path(name: str) -> str:
 def cordon_fields(node: Object) -> dict[ObjectPath, Any]:
     """The fields of a cordon that are set."""
     found: dict[ObjectPath, Any] = {}
-    if (node.get("spec") or {}).get("unschedulable"):
+    if spec_of(node).get("unschedulable"):
         found[UNSCHEDULABLE] = True
-    notes = node["metadata"].get("annotations") or {}
+    notes = annotations_of(node)
     return found | {path: str(notes[path[-1]]) for path in MARKS if path[-1] in notes}
 
 
@@ -90,7 +91,7 @@ def _marked(mark: Mark | None) -> dict[ObjectPath, str | None]:
 
 def _change(node: Object, wanted: Mapping[ObjectPath, Any], summary: str) -> FieldChange | None:
     fields = field_changes(cordon_fields(node), wanted)
-    name = str(node["metadata"]["name"])
+    name = name_of(node)
     return FieldChange(f"Node {name}", node_path(name), node, fields, summary) if fields else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from roles.engine.detail import counted
 from roles.engine.disruption import DisruptionObjects, webhooks
 from roles.engine.kube import Object, full_name, is_ready, uid
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.outage.model import PodFate
 
 #: Keys that limit what a webhook is asked about; daytwo does not evaluate them.
@@ -65,13 +66,9 @@ def nodes_problem(nodes: Collection[Object], names: Collection[str], homeless: S
         f"{item['metadata']['name']} is not Ready: its kubelet may not run, and then its pods never end; repair it first, "
         "or, if the machine is off for good: kubectl delete node"
         for item in nodes
-        if item["metadata"]["name"] in names and not is_ready(item)
+        if name_of(item) in names and not is_ready(item)
     ]
-    left = [
-        item
-        for item in nodes
-        if item["metadata"]["name"] not in names and is_ready(item) and not (item.get("spec") or {}).get("unschedulable")
-    ]
+    left = [item for item in nodes if name_of(item) not in names and is_ready(item) and not spec_of(item).get("unschedulable")]
     if homeless and not left:
         found.append(
             f"no other node is Ready and takes pods: the replacements of {counted(len(homeless), 'pod')} that leave ({homeless[0].name}"

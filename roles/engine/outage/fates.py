@@ -15,6 +15,7 @@ from roles.engine.bounds import moment, span
 from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, strays_of, strays_text
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, uid
+from roles.engine.kube.fields import name_of, namespace_of, spec_of
 from roles.engine.kube.matching import CORDON, untolerated
 from roles.engine.kube.pods import broken, has_ended, is_over, is_static, stays_in_a_drain
 from roles.engine.objects import workload_rollout
@@ -166,7 +167,7 @@ def past_budgets_at_a_cost(states: Sequence[BudgetState]) -> str:
 
 
 def _unstick(pod: Object, held: str) -> str:
-    name = "/".join((str(pod["metadata"].get("namespace")), str(pod["metadata"]["name"])))
+    name = "/".join((namespace_of(pod), name_of(pod)))
     if held:
         return "the tool that set this finalizer must remove it"
     return f"find out why its node does not end it: kubectl describe pod, and journalctl -u kubelet there ({name})"
@@ -187,13 +188,13 @@ def stays(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
 
 
 def empty_dirs(pod: Object) -> list[str]:
-    return [one_line(str(volume.get("name"))) for volume in (pod.get("spec") or {}).get("volumes") or () if "emptyDir" in volume]
+    return [one_line(str(volume.get("name"))) for volume in spec_of(pod).get("volumes") or () if "emptyDir" in volume]
 
 
 def effects(pod: Object, workload: PodWorkload | None) -> list[str]:
     """What else moving this pod means."""
     found = []
-    volumes: Sequence[Mapping[str, Any]] = (pod.get("spec") or {}).get("volumes") or ()
+    volumes: Sequence[Mapping[str, Any]] = spec_of(pod).get("volumes") or ()
     paths = [one_line(str((volume.get("hostPath") or {}).get("path"))) for volume in volumes if "hostPath" in volume]
     if paths:
         found.append(f"it uses {', '.join(paths)} of this node, which do not follow it")

@@ -17,6 +17,7 @@ from typing import Any
 
 from roles.engine.bounds import read_json
 from roles.engine.kube import Object
+from roles.engine.kube.fields import annotations_of
 from roles.engine.objects import ObjectPath
 from roles.engine.transaction import ChangedField
 
@@ -67,7 +68,7 @@ def run_of(text: str) -> str:
 
 def read_mark(node: Object) -> Mark | None:
     """None for a node without a mark, or with one that daytwo did not write."""
-    notes: Mapping[str, Any] = node["metadata"].get("annotations") or {}
+    notes: Mapping[str, Any] = annotations_of(node)
     if OUTAGE in notes:
         return _mark(_fields(notes[OUTAGE]))
     cordoned, reboot = parse_mark(notes.get(CORDONED_BY)), _fields(notes.get(REBOOT))

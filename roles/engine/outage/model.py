@@ -8,6 +8,7 @@ from typing import Literal
 
 from roles.engine.disruption import Controller
 from roles.engine.kube import Object, full_name, uid
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.outage.mark import Mark
 from roles.engine.placement import PodVolume
 
@@ -75,7 +76,7 @@ class PodFate:
 
     @property
     def priority(self) -> int:
-        return int((self.pod.get("spec") or {}).get("priority") or 0)
+        return int(spec_of(self.pod).get("priority") or 0)
 
     @property
     def leaves(self) -> bool:
@@ -113,7 +114,7 @@ class NodeFate:
 
     @property
     def name(self) -> str:
-        return str(self.item["metadata"]["name"])
+        return name_of(self.item)
 
 
 @dataclass(frozen=True)

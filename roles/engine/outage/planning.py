@@ -9,6 +9,7 @@ from datetime import datetime
 from roles.engine.disruption import BudgetState, DisruptionObjects, budget_states
 from roles.engine.inputs import unmatched
 from roles.engine.kube import Object
+from roles.engine.kube.fields import name_of
 from roles.engine.kube.pods import node_of
 from roles.engine.outage.cordon import node_fate
 from roles.engine.outage.effects import nodes_problem, single_replicas, webhook_problems
@@ -27,7 +28,7 @@ from roles.engine.placement import ClusterView, Placement, differs, place_all, w
 
 def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents, now: datetime) -> DrainPlan:
     """The plan for `nodes`, names of Nodes. `live` has all kinds of KINDS_OF_DRAIN; `now`: the control plane's time."""
-    items = {str(item["metadata"]["name"]): item for item in live.of("Node")}
+    items = {name_of(item): item for item in live.of("Node")}
     if missing := unmatched(nodes, items, "no node of this cluster"):
         return DrainPlan((), refusals=tuple(missing))
     workloads, states = Workloads(live), budget_states(live, now)

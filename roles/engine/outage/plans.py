@@ -11,6 +11,7 @@ from roles.engine import detail
 from roles.engine.detail import shortened
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
+from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.outage.cordon import node_fate
 from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.model import DrainPlan
@@ -50,12 +51,12 @@ def as_uncordoned(live: DisruptionObjects, nodes: Collection[str]) -> Disruption
     """The cluster as it will be once these nodes, by name, are uncordoned."""
     if not nodes:
         return live
-    items = [_uncordoned(node) if node["metadata"]["name"] in nodes else node for node in live.of("Node")]
+    items = [_uncordoned(node) if name_of(node) in nodes else node for node in live.of("Node")]
     return replace(live, objects={**live.objects, "Node": items})
 
 
 def _uncordoned(node: Mapping[str, Any]) -> dict[str, Any]:
-    spec = {key: value for key, value in (node.get("spec") or {}).items() if key != "unschedulable"}
+    spec = {key: value for key, value in spec_of(node).items() if key != "unschedulable"}
     taints = [one for one in spec.get("taints") or () if one.get("key") != "node.kubernetes.io/unschedulable"]
     return {**node, "spec": {**spec, "taints": taints}}
 

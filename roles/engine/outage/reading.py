@@ -11,6 +11,7 @@ from urllib.parse import quote
 from roles.engine import disruption
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
 from roles.engine.kube import Object, controller, uid
+from roles.engine.kube.fields import spec_of
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import LOOK_AGAIN, Session
 from roles.engine.outage.cordon import node_path
@@ -100,7 +101,7 @@ class Look:
         item = next((one for one in items if uid(one) == workload.uid), None)
         if item is None:
             return None
-        found = (item.get("spec") or {}).get("replicas")
+        found = spec_of(item).get("replicas")
         return 1 if found is None else int(found)
 
     def controllers(self, workload: PodWorkload, since: float) -> set[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from roles.engine.autoscaling import as_created
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
+from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of
 from roles.engine.outage.workloads import Workloads
 
 #: Labels that the controllers themselves set on a pod. (Its topology labels are of its node.)
@@ -32,10 +33,10 @@ _CONTAINERS = ("containers", "initContainers")
 
 def replacement(pod: Object, workloads: Workloads) -> tuple[dict[str, Any], list[str]]:
     """The pod, as it is recreated, with the name of the one that leaves; and what is not sure about it."""
-    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    spec = {key: value for key, value in spec_of(pod).items() if key != "nodeName"}
     ref, item = workloads.owner(pod)
-    template = ((item or {}).get("spec") or {}).get("template") or {}
-    made: Mapping[str, Any] = template.get("spec") or {}
+    template = spec_of(item or {}).get("template") or {}
+    made: Mapping[str, Any] = spec_of(template)
     if ref is None or item is None or not made:
         unread = [f"daytwo does not read the template of {ref.kind}: it is placed as it runs now"] if ref and not item else []
         return {"metadata": pod["metadata"], "spec": spec}, unread
@@ -51,22 +52,22 @@ def replacement(pod: Object, workloads: Workloads) -> tuple[dict[str, Any], list
 
 def _is_of_another(pod: Object, item: Object, kind: str) -> bool:
     """A pod of a StatefulSet that was made from an older template."""
-    newest = (item.get("status") or {}).get("updateRevision")
-    own = (pod["metadata"].get("labels") or {}).get("controller-revision-hash")
+    newest = status_of(item).get("updateRevision")
+    own = labels_of(pod).get("controller-revision-hash")
     return kind == "StatefulSet" and bool(newest and own) and newest != own
 
 
 def _newest(live: Mapping[str, Any], made: Mapping[str, Any], item: Object) -> dict[str, Any]:
     """The newest template, with what admission and the StatefulSet add."""
-    claims = {str(one["metadata"]["name"]) for one in (item.get("spec") or {}).get("volumeClaimTemplates") or ()}
+    claims = {name_of(one) for one in spec_of(item).get("volumeClaimTemplates") or ()}
     volumes = [*(made.get("volumes") or ()), *(one for one in live.get("volumes") or () if one.get("name") in claims)]
     return {**made, **{key: live[key] for key in _OF_ADMISSION if key in live}, "volumes": volumes}
 
 
 def _metadata(pod: Object, template: Mapping[str, Any]) -> dict[str, Any]:
-    live = pod["metadata"].get("labels") or {}
+    live = labels_of(pod)
     kept = {key: live[key] for key in _OF_CONTROLLERS if key in live}
-    return {**pod["metadata"], "labels": {**kept, **((template.get("metadata") or {}).get("labels") or {})}}
+    return {**pod["metadata"], "labels": {**kept, **labels_of(template)}}
 
 
 def _merged(base: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from roles.engine.disruption import autoscaler
 from roles.engine.harmless import one_line
 from roles.engine.kube import FIELD_MANAGER, Object, controller, namespace_and_name, uid
 from roles.engine.kube.field_managers import writers
+from roles.engine.kube.fields import annotations_of, spec_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.objects import workload_rollout
 from roles.engine.outage.keys import DrainConsents
@@ -82,7 +83,7 @@ def _ignored_text(ignored: Mapping[str, str]) -> list[str]:
 
 def mark_of(deployment: Object) -> str:
     """The mark of a surge, as the object claims it; "" without one."""
-    return str((deployment["metadata"].get("annotations") or {}).get(SURGED_BY) or "")
+    return str(annotations_of(deployment).get(SURGED_BY) or "")
 
 
 def recorded(deployment: Object, surges: Iterable[Object]) -> Object | None:
@@ -141,7 +142,7 @@ def why_not(pod: Object, workload: PodWorkload, workloads: Workloads, *, started
     item = workload.found
     if workload.kind != "Deployment" or item is None:
         return f"it is a {workload.kind}, and only a Deployment can have one pod more for a moment"
-    spec: Mapping[str, Any] = item.get("spec") or {}
+    spec: Mapping[str, Any] = spec_of(item)
     if workload.replicas != (2 if started else 1):
         return f"it has {workload.replicas} replicas, not 1; its pods are evicted one after the other"
     if (spec.get("strategy") or {}).get("type") == "Recreate":
@@ -154,11 +155,7 @@ def why_not(pod: Object, workload: PodWorkload, workloads: Workloads, *, started
     state = workload_rollout.progress("Deployment", item)
     if not state.done and not started:
         return f"it is not healthy now ({state.failed or state.summary})"
-    sets = [
-        one
-        for one in workloads.live.of("ReplicaSet")
-        if controller(one) == workload.uid and int((one.get("spec") or {}).get("replicas") or 0)
-    ]
+    sets = [one for one in workloads.live.of("ReplicaSet") if controller(one) == workload.uid and int(spec_of(one).get("replicas") or 0)]
     if len(sets) > 1:
         return "it is rolling out"
     return None

@@ -11,6 +11,7 @@ from typing import Any
 from roles.engine.api import Conflict, NotFound
 from roles.engine.context import Fields, StepContext
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
+from roles.engine.kube.fields import annotations_of, spec_of
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import (
     LOOK_AGAIN,
@@ -38,8 +39,8 @@ MARK: ObjectPath = ("metadata", "annotations", SURGED_BY)
 
 def surge_fields(item: Object) -> dict[ObjectPath, Any]:
     """The replicas of a Deployment, and the run that set them for a moment."""
-    found: dict[ObjectPath, Any] = {REPLICAS: int((item.get("spec") or {}).get("replicas") or 0)}
-    if mark := (item["metadata"].get("annotations") or {}).get(SURGED_BY):
+    found: dict[ObjectPath, Any] = {REPLICAS: int(spec_of(item).get("replicas") or 0)}
+    if mark := annotations_of(item).get(SURGED_BY):
         found[MARK] = str(mark)
     return found
 
@@ -149,7 +150,7 @@ class Surger:
 
     def _restore_cost(self, one: PodFate) -> None:
         """The cost that the pod had before; that of an interrupted run is none."""
-        before = (one.pod["metadata"].get("annotations") or {}).get(DELETION_COST)
+        before = annotations_of(one.pod).get(DELETION_COST)
         set_cost(self._evictor.session, one.pod, None if is_own_cost(one.pod) else before)
 
     def _gone(self, one: PodFate, workload: PodWorkload, deadline: Deadline) -> None:
@@ -168,7 +169,7 @@ class Surger:
 
 def is_own_cost(pod: Object) -> bool:
     """The pod has the cost that daytwo sets, and nobody else has set it."""
-    marked = (pod["metadata"].get("annotations") or {}).get(DELETION_COST) == CHEAPEST
+    marked = annotations_of(pod).get(DELETION_COST) == CHEAPEST
     return marked and not other_writers(pod, "f:metadata", "f:annotations", f"f:{DELETION_COST}")
 
 

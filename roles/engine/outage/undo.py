@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from roles.engine.api import Api
 from roles.engine.detail import counted
-from roles.engine.kube import Object, full_name
+from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.field_managers import managers
 from roles.engine.objects import FieldChange, ObjectPlan, Session, field_way_back
 from roles.engine.outage.cordon import UNSCHEDULABLE, CordonWriter, cordon_back, cordon_fields, node_fate, uncordon_change
@@ -87,7 +87,7 @@ def plan_undo(record: ObjectsRecord, there: Mapping[str, Object]) -> ObjectPlan[
 
 def _back(one: ChangedObject, found: Object | None, run: str) -> FieldChange | str:
     """The write that undoes a step, or why there is none."""
-    if found is None or found["metadata"].get("uid") != one.uid:
+    if found is None or uid(found) != one.uid:
         return "is gone, or was recreated since"
     if one.action == SURGE:
         if run_of(mark_of(found)) != run:

@@ -9,6 +9,7 @@ from typing import Any
 
 from roles.engine.disruption import BudgetState, budgets_of
 from roles.engine.kube import Object, is_ready
+from roles.engine.kube.fields import spec_of
 from roles.engine.objects import workload_rollout
 from roles.engine.outage.model import BudgetShare, PodFate
 from roles.engine.outage.workloads import own_limit
@@ -18,13 +19,13 @@ _PRIORITY_OF_STORAGE = ("system-node-critical",)
 
 def has_storage(pod: Object) -> bool:
     """A claimed volume must follow the pod. (Generic ephemeral volumes are new with each pod.)"""
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
+    volumes = spec_of(pod).get("volumes") or ()
     return any("persistentVolumeClaim" in volume for volume in volumes)
 
 
 def serves_storage(pod: Object) -> bool:
     """It shares mounts with its node, as drivers of volumes do, or has the highest priority: others may need it to release a volume."""
-    spec: Mapping[str, Any] = pod.get("spec") or {}
+    spec: Mapping[str, Any] = spec_of(pod)
     mounts = [mount for container in spec.get("containers") or () for mount in container.get("volumeMounts") or ()]
     return spec.get("priorityClassName") in _PRIORITY_OF_STORAGE or any(
         mount.get("mountPropagation") == "Bidirectional" for mount in mounts

@@ -10,6 +10,7 @@ from typing import Any
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import Object, OwnerRef, controller, is_ready, namespace_and_name, owner_ref, uid
 from roles.engine.kube.amounts import scaled
+from roles.engine.kube.fields import spec_of
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.kube.workloads import is_known, replicas
 from roles.engine.outage.model import COUNTED, PodWorkload
@@ -69,7 +70,7 @@ def own_limit(workload: PodWorkload) -> int:
     """
     most = 1
     if workload.kind == "Deployment" and workload.found is not None:
-        strategy: Mapping[str, Any] = (workload.found.get("spec") or {}).get("strategy") or {}
+        strategy: Mapping[str, Any] = spec_of(workload.found).get("strategy") or {}
         if strategy.get("type") != "Recreate":
             most = scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", "25%"), workload.replicas, up=False, otherwise=1)
     elif workload.kind in ("ReplicaSet", "ReplicationController"):

@@ -14,6 +14,7 @@ from typing import Any
 
 from roles.engine.kube import Object, holds, matching, pods, resources
 from roles.engine.kube.amounts import units
+from roles.engine.kube.fields import labels_of, spec_of, status_of
 from roles.engine.kube.resources import View
 
 _OS_LABEL = "kubernetes.io/os"
@@ -39,13 +40,13 @@ def before_room(pod: Object, node: Object, before: Mapping[str, Any], after: Map
     """What comes before the room on the node; `before` and `after` are the kubelet's configurations, as /configz shows them."""
     yield from _sysctls(pod, before, after)
     yield from _managers(pod, node, before, after)
-    labels = pods.labels(pod)
+    labels = labels_of(pod)
     if labels.get(_OS_LABEL, "linux") != "linux":
         yield Objection("PodOSSelectorNodeLabelDoesNotMatch", f"its own label {_OS_LABEL} is not linux")
-    if ((pod["spec"].get("os") or {}).get("name") or "linux") != "linux":
+    if ((spec_of(pod).get("os") or {}).get("name") or "linux") != "linux":
         yield Objection("PodOSNotSupported", "it is for another operating system")
-    groups = (pod["spec"].get("securityContext") or {}).get("supplementalGroupsPolicy")
-    if groups == "Strict" and not ((node.get("status") or {}).get("features") or {}).get("supplementalGroupsPolicy"):
+    groups = (spec_of(pod).get("securityContext") or {}).get("supplementalGroupsPolicy")
+    if groups == "Strict" and not (status_of(node).get("features") or {}).get("supplementalGroupsPolicy"):
         yield Objection(
             "SupplementalGroupsPolicyNotSupported", "the node does not report that it supports supplementalGroupsPolicy Strict", False
         )
@@ -55,11 +56,11 @@ def after_room(pod: Object, node: Object, before: Mapping[str, Any], after: Mapp
     """What comes after it; ports of the host are about other pods, and not here."""
     if why := matching.wrong_node(pod, node):
         yield Objection("NodeAffinity", why)
-    taint = None if pods.is_static(pod) else matching.untolerated(pod, (node.get("spec") or {}).get("taints") or (), ("NoExecute",))
+    taint = None if pods.is_static(pod) else matching.untolerated(pod, spec_of(node).get("taints") or (), ("NoExecute",))
     if taint is not None:
         yield Objection("TaintToleration", f"taint {matching.taint_text(taint)} is not tolerated", not matching.compares(pod))
     gates: Mapping[str, Any] = after.get("featureGates") or {}
-    if gates.get("PodLevelResources") is False and (pod["spec"].get("resources") or {}):
+    if gates.get("PodLevelResources") is False and (spec_of(pod).get("resources") or {}):
         yield Objection("PodLevelResourcesNotSupported", "it has pod-level resources, and the gate PodLevelResources is off")
     changed = {
         name for name in {**gates, **(before.get("featureGates") or {})} if gates.get(name) != (before.get("featureGates") or {}).get(name)
@@ -69,7 +70,7 @@ def after_room(pod: Object, node: Object, before: Mapping[str, Any], after: Mapp
 
 
 def _by_gate(pod: Object, changed: Collection[str]) -> str:
-    spec = pod["spec"]
+    spec = spec_of(pod)
     rules = [
         rule
         for one in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
@@ -94,7 +95,7 @@ def rejected_under(pod: Object, pressures: Collection[str]) -> bool:
         return False
     if set(pressures) != {"MemoryPressure"}:
         return True
-    return (pod.get("status") or {}).get("qosClass") == "BestEffort" and matching.untolerated(pod, [_MEMORY_TAINT]) is not None
+    return status_of(pod).get("qosClass") == "BestEffort" and matching.untolerated(pod, [_MEMORY_TAINT]) is not None
 
 
 def under_pressure(pod: Object, pressures: Collection[str]) -> Iterator[Objection]:
@@ -105,7 +106,7 @@ def under_pressure(pod: Object, pressures: Collection[str]) -> Iterator[Objectio
 
 def _sysctls(pod: Object, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Objection]:
     """A sysctl that the running kubelet allows by its list, and the new one does not. The others are safe ones: the pod was admitted."""
-    for one in (pod["spec"].get("securityContext") or {}).get("sysctls") or ():
+    for one in (spec_of(pod).get("securityContext") or {}).get("sysctls") or ():
         name = str(one.get("name")).replace("/", ".")
         if _allowed(name, before) and not _allowed(name, after):
             yield Objection("SysctlForbidden", f"{name} is not in allowedUnsafeSysctls any more")
@@ -119,9 +120,9 @@ def _allowed(name: str, configuration: Mapping[str, Any]) -> bool:
 def _managers(pod: Object, node: Object, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Objection]:
     """Pods with CPUs, memory or devices of their own are given them again by the kubelet's own state, which daytwo does not model."""
     requests = resources.requests(pod, View.ALLOCATED)
-    guaranteed = (pod.get("status") or {}).get("qosClass") == "Guaranteed"
+    guaranteed = status_of(pod).get("qosClass") == "Guaranteed"
     own_cpus = guaranteed and any(cpu >= 1 and cpu.denominator == 1 for cpu in _of_containers(pod))
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    allocatable = status_of(node).get("allocatable") or {}
     devices = [name for name, amount in requests.items() if "/" in name and name in allocatable and units(name, amount) > 0]
     changed = [name for name in _MANAGERS if after.get(name) != before.get(name)]
     if changed and (guaranteed or devices):
@@ -130,12 +131,12 @@ def _managers(pod: Object, node: Object, before: Mapping[str, Any], after: Mappi
         aligned = (own_cpus and after.get("cpuManagerPolicy") == "static") or (guaranteed and after.get("memoryManagerPolicy") == "Static")
         if aligned or devices:
             yield Objection("TopologyAffinityError", f"topologyManagerPolicy is {after['topologyManagerPolicy']}", False)
-    if devices and (pod.get("status") or {}).get("phase") != "Running":
+    if devices and status_of(pod).get("phase") != "Running":
         yield Objection(
             "UnexpectedAdmissionError", f"it does not run yet, and {devices[0]} is not there until its plugin has registered", False
         )
 
 
 def _of_containers(pod: Object) -> Iterator[Fraction]:
-    for container in (*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())):
+    for container in (*(spec_of(pod).get("containers") or ()), *(spec_of(pod).get("initContainers") or ())):
         yield resources.of_container(pod, container, View.SPEC).get("cpu", Fraction(0))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from roles.engine.kube import Object, pods, resources
 from roles.engine.kube.amounts import units
+from roles.engine.kube.fields import status_of
 
 _QOS_ORDER = ("BestEffort", "Burstable", "Guaranteed")
 
@@ -29,8 +30,7 @@ def can_preempt(pod: Object, other: Object) -> bool:
 def victims(pod: Object, admitted: Sequence[Object], needed: Mapping[str, int]) -> Victims | None:
     """The victims for a critical pod that lacks `needed`, by resource; None if all of them together would not free enough."""
     best_effort, burstable, guaranteed = (
-        [other for other in admitted if (other.get("status") or {}).get("qosClass") == qos and can_preempt(pod, other)]
-        for qos in _QOS_ORDER
+        [other for other in admitted if status_of(other).get("qosClass") == qos and can_preempt(pod, other)] for qos in _QOS_ORDER
     )
     if _left(needed, [*best_effort, *burstable, *guaranteed]):
         return None

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from roles.engine.kube import Object, full_name, is_ending, pods, resources
 from roles.engine.kube.amounts import Amounts, listed, shown, units
+from roles.engine.kube.fields import status_of
 from roles.engine.kube.resources import View
 from roles.engine.kubelet.allocatable import allocatable
 from roles.engine.placement import preemption
@@ -92,7 +93,7 @@ def forecast(
     holds = {full_name(pod): resources.in_units(resources.requests(pod, View.RUNNING)) for pod in of}
     new = allocatable(after, node)
     under = pressures_of(node) if pressures is None else pressures
-    now = {name: units(name, amount) for name, amount in listed((node.get("status") or {}).get("allocatable")).items()}
+    now = {name: units(name, amount) for name, amount in listed(status_of(node).get("allocatable")).items()}
     then = _Kubelet(node, before, after, under, new, holds).admit(of)
     as_it_is = then if now == new else _Kubelet(node, before, after, under, now, holds).admit(of)
     return Forecast(tuple(_worse(*both) for both in zip(then, as_it_is, strict=True)))

@@ -16,6 +16,7 @@ from typing import Any
 
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, matching, pods
+from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of
 
 
 class Move(Enum):
@@ -151,7 +152,7 @@ class Storage:
 
     def _volumes(self, pod: Object) -> Iterator[PodVolume]:
         namespace = pods.namespace(pod)
-        for volume in (pod.get("spec") or {}).get("volumes") or ():
+        for volume in spec_of(pod).get("volumes") or ():
             name = str(volume.get("name"))
             if volume.get("ephemeral"):
                 # Its claim is the pod's own, named POD-VOLUME, and goes with it.
@@ -167,7 +168,7 @@ class Storage:
         claim = self._claims.get(key)
         if claim is None:
             return PodVolume("", Move.UNKNOWN, key)
-        spec = claim.get("spec") or {}
+        spec = spec_of(claim)
         modes = frozenset(map(str, spec.get("accessModes") or ()))
         name = str(spec.get("volumeName") or "")
         if not name:
@@ -178,7 +179,7 @@ class Storage:
         return self._bound(name, volume, key, modes)
 
     def _bound(self, name: str, volume: Object, key: str, claimed: frozenset[str]) -> PodVolume:
-        spec, modes = volume.get("spec") or {}, modes_of(volume) or claimed
+        spec, modes = spec_of(volume), modes_of(volume) or claimed
         attached, only = self._is_attached(volume), self._own_node(volume)
         if only is not None:
             move = Move.NODE_LOCAL
@@ -191,12 +192,12 @@ class Storage:
 
     def _is_attached(self, volume: Object) -> bool:
         """A driver without a CSIDriver object, or with one that says nothing, is attached."""
-        return any(kind in (volume.get("spec") or {}) for kind in ("csi", *ATTACHED)) and self._attach_required.get(driver_of(volume), True)
+        return any(kind in spec_of(volume) for kind in ("csi", *ATTACHED)) and self._attach_required.get(driver_of(volume), True)
 
     def _own_node(self, volume: Object) -> str | None:
         """The only node that can ever have the data ("" if it is not there any more); None if another one can. A zone with one node may get
         a second one; a directory, or a topology that names the node itself, may not."""
-        spec = volume.get("spec") or {}
+        spec = spec_of(volume)
         required = (spec.get("nodeAffinity") or {}).get("required")
         if required is None:
             return "" if "local" in spec else None
@@ -204,7 +205,7 @@ class Storage:
         nodes = self._usable(terms)
         if len(nodes) > 1:
             return None
-        found = str(nodes[0]["metadata"]["name"]) if nodes else ""
+        found = name_of(nodes[0]) if nodes else ""
         if "local" in spec or "hostPath" in spec:
             return found
         named = {self._hosts[value] for value in _values(terms) if value in self._hosts}
@@ -222,7 +223,7 @@ class Storage:
     @cached_property
     def _hosts(self) -> dict[str, str]:
         """The nodes by their names, and by what their label kubernetes.io/hostname has."""
-        names = {str(node["metadata"]["name"]): pods.labels(node).get(HOSTNAME) for node in self._of("Node")}
+        names = {name_of(node): labels_of(node).get(HOSTNAME) for node in self._of("Node")}
         return {value: name for name, host in names.items() for value in (host, name) if value}
 
     @cached_property
@@ -231,11 +232,11 @@ class Storage:
 
     @cached_property
     def _by_name(self) -> dict[str, Object]:
-        return {str(one["metadata"]["name"]): one for one in self._of("PersistentVolume")}
+        return {name_of(one): one for one in self._of("PersistentVolume")}
 
     @cached_property
     def _attach_required(self) -> dict[str, bool]:
-        return {str(one["metadata"]["name"]): (one.get("spec") or {}).get("attachRequired") is not False for one in self._of("CSIDriver")}
+        return {name_of(one): spec_of(one).get("attachRequired") is not False for one in self._of("CSIDriver")}
 
     @cached_property
     def _attachments(self) -> dict[str, dict[str, str]]:
@@ -248,7 +249,7 @@ class Storage:
 def modes_of(volume: Object) -> frozenset[str]:
     """The access modes of a PersistentVolume, as kube-controller-manager sees them: a GCE disk of the old kind is never written by two
     nodes, whatever it says."""
-    spec = volume.get("spec") or {}
+    spec = spec_of(volume)
     modes = frozenset(map(str, spec.get("accessModes") or ()))
     return frozenset(("ReadWriteOnce",)) if "gcePersistentDisk" in spec and modes != {"ReadOnlyMany"} else modes
 
@@ -256,7 +257,7 @@ def modes_of(volume: Object) -> frozenset[str]:
 def driver_of(volume: Object, *, limited: bool = False) -> str:
     """The CSI driver of a PersistentVolume, also of a kind that one has replaced; `limited`: only if it counts against that driver's limit.
     "" if it has none."""
-    spec = volume.get("spec") or {}
+    spec = spec_of(volume)
     if "csi" in spec:
         return str((spec["csi"] or {}).get("driver") or "")
     return next((one.driver for kind, one in ATTACHED.items() if kind in spec and (one.limited or not limited)), "")
@@ -268,7 +269,7 @@ def _unique(source: Mapping[str, Any], name: str) -> str:
 
 def own_names(pod: Object) -> set[str]:
     """The names in a Node's status of the volumes that a pod has without a claim."""
-    found = (_unique(volume, str(volume.get("name"))) for volume in (pod.get("spec") or {}).get("volumes") or ())
+    found = (_unique(volume, str(volume.get("name"))) for volume in spec_of(pod).get("volumes") or ())
     return {name for name in found if name}
 
 
@@ -290,11 +291,11 @@ def attachments(items: Iterable[Object]) -> list[Attachment]:
 
 def in_node_status(node: Object) -> list[Attachment]:
     """The volumes that a node has without a VolumeAttachment: attached by kube-controller-manager, or not unmounted by the kubelet yet."""
-    status = node.get("status") or {}
+    status = status_of(node)
     used = {str(name) for name in status.get("volumesInUse") or ()}
     names = {str(one.get("name")) for one in status.get("volumesAttached") or ()} | used
     progress = {True: "the kubelet there unmounts it", False: "kube-controller-manager detaches it"}
-    host = str(node["metadata"]["name"])
+    host = name_of(node)
     return [
         Attachment(name, name, host, one_line(name.rpartition("/")[0]), progress[name in used])
         for name in sorted(names)
@@ -303,8 +304,8 @@ def in_node_status(node: Object) -> list[Attachment]:
 
 
 def _attachment(item: Object) -> Attachment:
-    spec, status = item.get("spec") or {}, item.get("status") or {}
-    name, driver = str(item["metadata"]["name"]), str(spec.get("attacher") or "")
+    spec, status = spec_of(item), status_of(item)
+    name, driver = name_of(item), str(spec.get("attacher") or "")
     if error := (status.get("detachError") or {}).get("message"):
         progress = one_line(f"{driver} cannot detach it: {error}")
     elif item["metadata"].get("deletionTimestamp"):
@@ -317,7 +318,7 @@ def _attachment(item: Object) -> Attachment:
 
 def by_labels(node: Object) -> Object:
     """A volume's node affinity sees the labels only, not the name (CheckNodeAffinity)."""
-    return {"metadata": {"name": "", "labels": dict(pods.labels(node))}}
+    return {"metadata": {"name": "", "labels": dict(labels_of(node))}}
 
 
 def _by_modes(modes: Collection[str], attached: bool) -> Move:
@@ -328,7 +329,7 @@ def _by_modes(modes: Collection[str], attached: bool) -> Move:
 
 def _topology(volume: Object) -> str:
     """The nodes that a volume can be used on, by its node affinity and its labels of zones."""
-    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+    required = (spec_of(volume).get("nodeAffinity") or {}).get("required") or {}
     terms = [
         " and ".join(
             f"{one.get('key')} {one.get('operator')} {', '.join(map(str, one.get('values') or ()))}".strip() for one in expressions
@@ -336,7 +337,7 @@ def _topology(volume: Object) -> str:
         for term in required.get("nodeSelectorTerms") or ()
         if (expressions := term.get("matchExpressions") or ())
     ]
-    zones = [f"{key} In {value.replace('__', ', ')}" for key, value in pods.labels(volume).items() if key in ZONE_LABELS]
+    zones = [f"{key} In {value.replace('__', ', ')}" for key, value in labels_of(volume).items() if key in ZONE_LABELS]
     return " and ".join(filter(None, (" or ".join(terms), *zones)))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from roles.engine.kube import Object
+from roles.engine.kube.fields import spec_of
 
 #: Keys as regular expressions, and who removes the taint, and when. docs/disruption.md has a row for each.
 PASSING: tuple[tuple[str, str], ...] = (
@@ -49,7 +50,7 @@ def without_passing(nodes: Iterable[Object]) -> tuple[list[Object], dict[str, st
     found: list[Object] = []
     removed: dict[str, str] = {}
     for node in nodes:
-        spec = node.get("spec") or {}
+        spec = spec_of(node)
         taints: Sequence[Mapping[str, Any]] = spec.get("taints") or ()
         removed |= {f"{one.get('key')} on {node['metadata']['name']}": who for one in taints if (who := removed_by(one))}
         found.append({**node, "spec": {**spec, "taints": [one for one in taints if not removed_by(one)]}})

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from roles.engine.kube import Object, is_ending, matching, pods
+from roles.engine.kube.fields import labels_of, spec_of
 from roles.engine.kube.selectors import LabelSelector, label_selector
 from roles.engine.placement.findings import Findings
 from roles.engine.placement.world import Held, Room, Term, World, terms
@@ -107,12 +108,12 @@ def _constraints(pod: Object) -> list[_Constraint]:
         _Constraint(
             str(one.get("topologyKey")),
             int(one.get("maxSkew") or 1),
-            label_selector(one.get("labelSelector")).with_own(one.get("matchLabelKeys") or (), pods.labels(pod)),
+            label_selector(one.get("labelSelector")).with_own(one.get("matchLabelKeys") or (), labels_of(pod)),
             int(one.get("minDomains") or 1),
             (one.get("nodeAffinityPolicy") or "Honor") == "Honor",
             (one.get("nodeTaintsPolicy") or "Ignore") == "Honor",
         )
-        for one in pod["spec"].get("topologySpreadConstraints") or ()
+        for one in spec_of(pod).get("topologySpreadConstraints") or ()
         if one.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
     ]
 
@@ -122,7 +123,7 @@ class Spread:
 
     def __init__(self, pod: Object, world: World) -> None:
         self._constraints = _constraints(pod)
-        self._own = [one.selector.matches(pods.labels(pod)) for one in self._constraints]
+        self._own = [one.selector.matches(labels_of(pod)) for one in self._constraints]
         #: By constraint and value of its key: how many pods are there for sure, and at most.
         self._least: list[Counter[str]] = [Counter() for _ in self._constraints]
         self._most: list[Counter[str]] = [Counter() for _ in self._constraints]
@@ -139,7 +140,7 @@ class Spread:
             if one.selector.matches_everything:
                 continue  # an empty selector counts no pod (common.go: countPodsMatchSelector)
             for held in mine:
-                if one.selector.matches(pods.labels(held.pod)):
+                if one.selector.matches(labels_of(held.pod)):
                     for value in {eligible[node] for node in held.nodes if node in eligible}:
                         self._most[number][value] += 1
                         self._least[number][value] += held.certain

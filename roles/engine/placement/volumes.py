@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from roles.engine.kube import Object, matching, pods
+from roles.engine.kube import Object, matching
+from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of
 from roles.engine.placement.findings import Findings
 from roles.engine.placement.storage import ATTACHED, ZONE_LABELS, ZONES, Attachment, attachments, by_labels, driver_of
 from roles.engine.placement.world import Room, World, claims_of
@@ -33,7 +34,7 @@ class Volumes:
         self._kept = [
             (one.name, held) for one in world.storage.volumes(pod) if one.waits for held in world.users(one.claim, pod) if held.certain
         ]
-        for volume in pod["spec"].get("volumes") or ():
+        for volume in spec_of(pod).get("volumes") or ():
             if "ephemeral" in volume:
                 self.unknown.append(f"volume {volume.get('name')} is created with the pod")
             self.unknown += [f"volume {volume.get('name')} is of kind {kind}" for kind in _NOT_JUDGED if kind in volume]
@@ -51,8 +52,8 @@ class Volumes:
             return
         if found["metadata"].get("deletionTimestamp"):
             self.no.append(f"{shown} is being deleted")
-        bound = str((found.get("spec") or {}).get("volumeName") or "")
-        if not bound or (found.get("status") or {}).get("phase") != "Bound":
+        bound = str(spec_of(found).get("volumeName") or "")
+        if not bound or status_of(found).get("phase") != "Bound":
             self.unknown.append(f"{shown} is not bound")
             return
         volume = self._world.volumes.get(bound)
@@ -60,10 +61,10 @@ class Volumes:
             self.no.append(f"the volume of {shown} does not exist")
             return
         self._volumes.append(volume)
-        if "rbd" in (volume.get("spec") or {}):
+        if "rbd" in spec_of(volume):
             self.unknown.append(f"volume {bound} is of kind rbd, which Kubernetes has no more since 1.31")
         others = self._world.users(claim, pod)
-        if _ONE_POD in (found["spec"].get("accessModes") or ()):
+        if _ONE_POD in (spec_of(found).get("accessModes") or ()):
             if any(held.certain for held in others):
                 self.no.append(f"{shown} is {_ONE_POD} and in use")
             elif others:
@@ -72,8 +73,8 @@ class Volumes:
     def check(self, room: Room, found: Findings) -> None:
         """The filters for one node."""
         for volume in self._volumes:
-            name = volume["metadata"]["name"]
-            required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+            name = name_of(volume)
+            required = (spec_of(volume).get("nodeAffinity") or {}).get("required")
             if required is not None and not matching.node_terms(required.get("nodeSelectorTerms") or (), by_labels(room.node)):
                 found.no.append(f"volume {name} cannot be used there")
             if _other_zone(volume, room.labels):
@@ -91,8 +92,8 @@ class Volumes:
         if csi_nodes is None or attached is None:
             found.unknown.append("the limits of its volumes' drivers were not read")
             return
-        there = next((one for one in csi_nodes if one["metadata"]["name"] == room.name), None)
-        drivers = {str(one.get("name")): one for one in ((there or {}).get("spec") or {}).get("drivers") or ()}
+        there = next((one for one in csi_nodes if name_of(one) == room.name), None)
+        drivers = {str(one.get("name")): one for one in spec_of(there or {}).get("drivers") or ()}
         for driver in sorted(new):
             if driver not in drivers:
                 found.unknown.append(f"the CSI driver {driver} is not on it")
@@ -103,16 +104,16 @@ class Volumes:
 
     def _count(self, room: Room, driver: str, attached: Iterable[Attachment]) -> int:
         """The volumes of a driver that the node may have to hold, with those of this pod: an upper bound."""
-        names = {str(one["metadata"]["name"]) for one in self._volumes if _driver(one) == driver}
+        names = {name_of(one) for one in self._volumes if _driver(one) == driver}
         for held in room.held:
             for claim in held.claims:
-                bound = (((self._world.claims or {}).get(claim) or {}).get("spec") or {}).get("volumeName")
+                bound = spec_of((self._world.claims or {}).get(claim) or {}).get("volumeName")
                 # Of a claim that is not known, the driver is not known either.
                 if bound is None or bound not in self._world.volumes or _driver(self._world.volumes[bound]) == driver:
                     names.add(str(bound or claim))
         names |= {one.volume or one.name for one in attached if (one.node, one.driver) == (room.name, driver)}
         # A pod there may have volumes that are created with it, or are part of its spec.
-        extra = sum(1 for held in room.held for volume in held.pod["spec"].get("volumes") or () if "ephemeral" in volume)
+        extra = sum(1 for held in room.held for volume in spec_of(held.pod).get("volumes") or () if "ephemeral" in volume)
         return len(names) + extra
 
 
@@ -124,7 +125,7 @@ def _driver(volume: Object) -> str:
 def _other_zone(volume: Object, labels: Mapping[str, str]) -> bool:
     if not any(label in labels for label in ZONE_LABELS):
         return False
-    for key, value in pods.labels(volume).items():
+    for key, value in labels_of(volume).items():
         if key in ZONE_LABELS and labels.get(key, labels.get(ZONES.get(key, key))) not in value.split("__"):
             return True
     return False

@@ -12,6 +12,7 @@ from typing import Literal
 
 from roles.engine.kube import Object, full_name, is_ending, matching, pods, resources
 from roles.engine.kube.amounts import shown
+from roles.engine.kube.fields import spec_of
 from roles.engine.kube.resources import View
 from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.profiles import DEFAULT
@@ -131,7 +132,7 @@ class _Run:
             return
         if not found.fits and _depends(pod):
             nodes = frozenset(self._world.rooms)  # while it waits, others can make any node possible
-        new = {"metadata": {key: value for key, value in pod["metadata"].items() if key != "deletionTimestamp"}, "spec": pod["spec"]}
+        new = {"metadata": {key: value for key, value in pod["metadata"].items() if key != "deletionTimestamp"}, "spec": spec_of(pod)}
         self._world.put(Held(new, nodes, found.fits and len(nodes) == 1 and not waits))
 
     def _preempted(self, number: int) -> Placement:
@@ -141,7 +142,7 @@ class _Run:
             return found
         pressing = [*self._waiting, *(other for index, other in enumerate(self._of) if not self._found[index].fits)]
         for other in pressing:
-            if pods.priority(other) > pods.priority(pod) and other["spec"].get("preemptionPolicy") != "Never":
+            if pods.priority(other) > pods.priority(pod) and spec_of(other).get("preemptionPolicy") != "Never":
                 return replace(found, outcome="unsure", why=(*found.why, f"{full_name(other)} may preempt it: its priority is higher"))
         return found
 
@@ -165,7 +166,7 @@ class _Run:
 
 
 def _depends(pod: Object) -> bool:
-    return bool(terms(pod, "podAffinity") or pod["spec"].get("topologySpreadConstraints"))
+    return bool(terms(pod, "podAffinity") or spec_of(pod).get("topologySpreadConstraints"))
 
 
 # ---- one pod
@@ -174,7 +175,7 @@ def _depends(pod: Object) -> bool:
 def assess(pod: Object, world: World) -> Placement:
     """As `where`, in a world that the pod is not in."""
     name = full_name(pod)
-    if gates := [str(one.get("name")) for one in pod["spec"].get("schedulingGates") or ()]:
+    if gates := [str(one.get("name")) for one in spec_of(pod).get("schedulingGates") or ()]:
         return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, (f"scheduling gate {', '.join(gates)} holds it",))
     volumes, affinity = Volumes(pod, world), Affinity(pod, world)
     unknown = [*_unmodelled(pod, world.view), *volumes.unknown]
@@ -222,7 +223,7 @@ def _conclude(name: str, nodes: Mapping[str, Verdict], unknown: Sequence[str], w
 
 def _unmodelled(pod: Object, view: ClusterView) -> list[str]:
     """What daytwo does not model of this pod."""
-    spec = pod["spec"]
+    spec = spec_of(pod)
     found = [view.unknown] if view.unknown else []
     scheduler = spec.get("schedulerName") or DEFAULT
     if scheduler != DEFAULT:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from roles.engine.kube import Object, amounts, full_name, is_ending, is_ready, matching, pods, resources
+from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.resources import View
 from roles.engine.kube.selectors import LabelSelector, label_selector
@@ -62,14 +63,14 @@ class Term:
 
 def terms(pod: Object, kind: str) -> tuple[Term, ...]:
     """The required terms of podAffinity or podAntiAffinity."""
-    found = ((pod["spec"].get("affinity") or {}).get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    found = ((spec_of(pod).get("affinity") or {}).get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
     return tuple(_term(pod, one) for one in found)
 
 
 def _term(pod: Object, term: Mapping[str, Any]) -> Term:
     named, selector = term.get("namespaces") or (), label_selector(term.get("namespaceSelector"))
     own = (pods.namespace(pod),) if not named and selector.absent else named
-    wanted = label_selector(term.get("labelSelector")).with_own(term.get("matchLabelKeys") or (), pods.labels(pod))
+    wanted = label_selector(term.get("labelSelector")).with_own(term.get("matchLabelKeys") or (), labels_of(pod))
     return Term(str(term.get("topologyKey")), wanted, frozenset(own), selector)
 
 
@@ -104,7 +105,7 @@ class Held:
 
 def claims_of(pod: Object) -> frozenset[str]:
     """The PersistentVolumeClaims that a pod mounts, as NAMESPACE/NAME."""
-    found = (one.get("persistentVolumeClaim") for one in pod["spec"].get("volumes") or ())
+    found = (one.get("persistentVolumeClaim") for one in spec_of(pod).get("volumes") or ())
     return frozenset(f"{pods.namespace(pod)}/{one.get('claimName')}" for one in found if one)
 
 
@@ -120,11 +121,11 @@ class Room:
 
     @cached_property
     def name(self) -> str:
-        return str(self.node["metadata"]["name"])
+        return name_of(self.node)
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        return pods.labels(self.node)
+        return labels_of(self.node)
 
     @cached_property
     def taints(self) -> list[Mapping[str, Any]]:
@@ -132,7 +133,7 @@ class Room:
 
     @cached_property
     def allocatable(self) -> dict[str, int]:
-        found = amounts.listed((self.node.get("status") or {}).get("allocatable"))
+        found = amounts.listed(status_of(self.node).get("allocatable"))
         return {resource: amounts.units(resource, amount) for resource, amount in found.items()}
 
     @property
@@ -156,13 +157,13 @@ class World:
 
     def __init__(self, view: ClusterView, without: Collection[str] = ()) -> None:
         self.view = view
-        self.rooms = {str(node["metadata"]["name"]): Room(node, str(node["metadata"]["name"]) in without) for node in view.nodes}
+        self.rooms = {name_of(node): Room(node, name_of(node) in without) for node in view.nodes}
         self.held: dict[str, Held] = {}
         self._users: dict[str, dict[str, Held]] = {}
         self.storage = Storage(view.of)
         self.claims = None if view.claims is None else {full_name(one): one for one in view.claims}
-        self.volumes = {str(one["metadata"]["name"]): one for one in view.volumes or ()}
-        self.namespaces = None if view.namespaces is None else {str(one["metadata"]["name"]): pods.labels(one) for one in view.namespaces}
+        self.volumes = {name_of(one): one for one in view.volumes or ()}
+        self.namespaces = None if view.namespaces is None else {name_of(one): labels_of(one) for one in view.namespaces}
         for pod in view.pods:
             node = node_of(pod)
             if not pods.is_over(pod) and node in self.rooms:
@@ -212,7 +213,7 @@ class World:
 
     def covers(self, term: Term, pod: Object) -> bool | None:
         """True if a pod is one that the term is about; None if its namespace's labels are not known."""
-        return term.selector.matches(pods.labels(pod)) and self.in_namespace(term, pods.namespace(pod))
+        return term.selector.matches(labels_of(pod)) and self.in_namespace(term, pods.namespace(pod))
 
     def on_one_node(self, one: Object, other: Object) -> bool:
         """A required affinity of one of them keeps both on the same node."""

@@ -53,6 +53,7 @@ from roles.engine.bridge import Remote, RemoteError, at_once
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
 from roles.engine.kube import is_ready
+from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.node import Observation
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
@@ -576,9 +577,9 @@ def evictions(metrics: str) -> dict[str, int]:
 
 def _nodes(api: Api, wait: float = 0.0) -> dict[str, dict[str, Any]]:
     """By name. Lists of images and of managers are most of a node. Nobody asks for them, but for who has cordoned a node."""
-    found = {str(node["metadata"]["name"]): node for node in list_objects(api, "/api/v1/nodes", wait=wait)}
+    found = {name_of(node): node for node in list_objects(api, "/api/v1/nodes", wait=wait)}
     for node in found.values():
-        if not (node.get("spec") or {}).get("unschedulable"):
+        if not spec_of(node).get("unschedulable"):
             node["metadata"].pop("managedFields", None)
         (node.get("status") or {}).pop("images", None)
     return found
@@ -618,7 +619,7 @@ def _node_addresses(api: Api, node_name: str) -> set[str]:
         found = api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}", LOOK_SECONDS)
     except NotFound:
         return set()
-    return {str(entry.get("address")) for entry in (found.get("status") or {}).get("addresses") or ()}
+    return {str(entry.get("address")) for entry in status_of(found).get("addresses") or ()}
 
 
 def _runner(remote: Remote) -> RunCommand:

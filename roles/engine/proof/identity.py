@@ -10,6 +10,7 @@ from typing import Any
 
 from roles.engine.harmless import one_line
 from roles.engine.kube import is_ready
+from roles.engine.kube.fields import status_of
 from roles.engine.node import Observation
 
 
@@ -31,7 +32,7 @@ def claimed_names(by_host: Mapping[str, str], inventory: Collection[str] = ()) -
 def other_machine(seen: Observation, node: Mapping[str, Any]) -> str:
     """Why a Node object is not of this machine; "" if it is, or if nothing is known. `machineID` is /etc/machine-id, and `bootID` the
     kernel's (pkg/kubelet/nodestatus/setters.go, MachineInfo), as the kubelet reports them when it starts."""
-    info = (node.get("status") or {}).get("nodeInfo") or {}
+    info = status_of(node).get("nodeInfo") or {}
     machine, boot = str(info.get("machineID") or ""), str(info.get("bootID") or "")
     if machine and seen.machine_id and machine != seen.machine_id:
         return f"the API has the machine ID {one_line(machine)} for this node, and the host has {one_line(seen.machine_id)}"

@@ -9,6 +9,7 @@ from typing import Any
 from roles.engine.api import ApiError, Served, served
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import Certificate, CertificateError, parse_der, usual_addresses
+from roles.engine.kube.fields import status_of
 from roles.engine.proof.cluster import Cluster, NoApi
 
 DEFAULT_PORT = 10250
@@ -32,7 +33,7 @@ class Presented:
 
 def address_of(node: Mapping[str, Any], kinds: Sequence[str] = ADDRESSES) -> tuple[str, int] | None:
     """Where the API servers reach a node's kubelet, by the types of --kubelet-preferred-address-types; the first that it has counts."""
-    status = node.get("status") or {}
+    status = status_of(node)
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or DEFAULT_PORT
     for kind in kinds:
         for entry in status.get("addresses") or ():

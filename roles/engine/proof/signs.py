@@ -20,6 +20,7 @@ from roles.engine.bounds import digits
 from roles.engine.certificates import CertificateError, parse_certificates
 from roles.engine.harmless import one_line
 from roles.engine.kube import amounts
+from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kubelet import allocatable
 from roles.engine.kubelet.thresholds import shutdown_seconds
 from roles.engine.kubelet.values import lookup
@@ -123,7 +124,7 @@ def _allocatable(*resources: str) -> Judge:
         node = look.api_node()
         try:
             planned = allocatable.allocatable(look.configuration, node)
-            listed = amounts.listed(node["status"]["allocatable"])
+            listed = amounts.listed(status_of(node)["allocatable"])
             now = {name: amounts.units(name, amount) for name, amount in listed.items()}
         except (ValueError, KeyError, TypeError):
             return unknown(f"Allocatable ({', '.join(resources)}): the node's status cannot be read")
@@ -149,7 +150,7 @@ def _pod_limit(look: Look, value: Any) -> Found:
     try:
         node = look.api_node()
         reserved = allocatable.reservation({**look.configuration, "evictionHard": {}}, node)["memory"] if enforced else 0
-        wanted = int(amounts.listed(node["status"]["capacity"])["memory"] - reserved)
+        wanted = int(amounts.listed(status_of(node)["capacity"])["memory"] - reserved)
     except (ValueError, KeyError, TypeError):
         return unknown("the limit of all pods together (memory.max of kubepods): the node's capacity cannot be read")
     if not any(abs(limit - wanted) < _ROUNDED for limit in limits):
@@ -169,7 +170,7 @@ def _lease(look: Look, value: Any) -> Found:
 
 
 def _isolation(look: Look, value: Any) -> Found:
-    there = "ephemeral-storage" in ((look.api_node().get("status") or {}).get("capacity") or {})
+    there = "ephemeral-storage" in (status_of(look.api_node()).get("capacity") or {})
     if there == (value is not False):
         return shown(f"the node {'has' if there else 'does not have'} ephemeral-storage")
     return missing(f"the node {'still has' if there else 'does not have'} ephemeral-storage in its capacity")
@@ -368,7 +369,7 @@ def _leader(look: Look, value: Any) -> Found:
     """Whether this process leads, or can: by the Lease that it names."""
     name = (look.flag("leader-elect-resource-name") or (look.program,))[-1]
     space = (look.flag("leader-elect-resource-namespace") or ("kube-system",))[-1]
-    spec = look.json(f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/{name}").get("spec") or {}
+    spec = spec_of(look.json(f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/{name}"))
     if str(spec.get("holderIdentity") or "").startswith(f"{look.node_name}_"):
         return shown(f"an instance on this node holds the Lease {space}/{name}, for {spec.get('leaseDurationSeconds')} s")
     return unknown(f"that it can lead: another instance holds the Lease {space}/{name}")

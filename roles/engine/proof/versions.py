@@ -11,6 +11,7 @@ from roles.engine.api import ApiFailure
 from roles.engine.bounds import moment
 from roles.engine.bridge import Remote, RemoteError, at_once, spawn, whole
 from roles.engine.control_plane import Component
+from roles.engine.kube.fields import status_of
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process, Replacement, is_younger
 from roles.engine.proof.cluster import Cluster
@@ -70,7 +71,7 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
 def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> str | None:
     """The version in a Node object, if the running kubelet wrote it: its heartbeat, by the same clock, is not older than the process
     (pkg/kubelet/nodestatus, ReadyCondition). An older one may be the version before an upgrade."""
-    status = node.get("status") or {}
+    status = status_of(node)
     beats = [one.get("lastHeartbeatTime") for one in status.get("conditions") or () if one.get("type") == "Ready"]
     since = moment(beats[0]) if beats else None
     if since is None or not is_younger(since.timestamp(), seen.started_at(process)):

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from roles.engine.harmless import one_line
 from roles.engine.kube import holds
+from roles.engine.kube.fields import status_of
 from roles.engine.kube.pods import is_over
 
 NAMESPACE: Final = "kube-system"
@@ -23,7 +24,7 @@ _NO_IMAGE = "registry.k8s.io/pause:3.10"
 
 def image_of(node: Mapping[str, Any]) -> str:
     """A pause image that a node has already: it is small, and does nothing until it is stopped; "" if there is none."""
-    names = [str(name) for entry in (node.get("status") or {}).get("images") or () for name in entry.get("names") or ()]
+    names = [str(name) for entry in status_of(node).get("images") or () for name in entry.get("names") or ()]
     pauses = [name for name in names if "/pause" in name.partition("@")[0]]
     return next((name for name in pauses if "@" not in name), pauses[0] if pauses else "")
 
@@ -60,7 +61,7 @@ ProbeState = Literal["waits", "sandbox", "runs", "failed"]
 def state_of(pod: Mapping[str, Any]) -> ProbeState:
     """How far it is. `sandbox`: its sandbox runs and has its network (PodReadyToStartContainers, from 1.29 on); `failed`: its kubelet
     does not admit it."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     containers = status.get("containerStatuses") or ()
     if any((one.get("state") or {}).get("running") for one in containers):
         return "runs"
@@ -72,7 +73,7 @@ def state_of(pod: Mapping[str, Any]) -> ProbeState:
 def why_not(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
     """What its kubelet says of a pod that does not start: its warnings, the last first; or its status."""
     said = [str(one.get("message") or "") for one in events if one.get("type") == "Warning" and one.get("message")]
-    status = pod.get("status") or {}
+    status = status_of(pod)
     waiting = [
         f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ")
         for one in status.get("containerStatuses") or ()
