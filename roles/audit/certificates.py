@@ -18,7 +18,7 @@ from roles.engine.certificates.approval import given_up, is_pending, is_serving,
 from roles.engine.editing import last_flag
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.harmless import one_line
-from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.kube.fields import created_of, name_of, spec_of
 from roles.engine.kubelet import Kubelet
 from roles.engine.node.named_files import read_files
 from roles.kubelet_certificates import is_kubelets_own
@@ -225,7 +225,7 @@ def waiting(requests: Sequence[Mapping[str, Any]], now: datetime, kubelets: Mapp
     """Requests that nobody has approved or denied, the oldest first, but for those that a kubelet has given up. `kubelets`: by node, what
     its kubelet has got."""
     pending = [item for item in requests if is_pending(item) and not _given_up(item, kubelets)]
-    pending.sort(key=lambda item: str(item["metadata"].get("creationTimestamp")))
+    pending.sort(key=created_of)
     for item in pending[:_MOST_REQUESTS]:
         spec = spec_of(item)
         more = f" (and {len(pending) - _MOST_REQUESTS} more)" if len(pending) > _MOST_REQUESTS and item is pending[0] else ""
@@ -255,7 +255,7 @@ def _given_up(item: Mapping[str, Any], kubelets: Mapping[str, Certificate]) -> b
 
 
 def _since(item: Mapping[str, Any], now: datetime) -> str:
-    if (made := moment(item["metadata"].get("creationTimestamp"))) is None:
+    if (made := moment(created_of(item))) is None:
         return ""
     passed = (now - made).total_seconds()
     return f" since {passed / 3600:.0f} hours" if passed >= 3600 else f" since {max(0.0, passed) / 60:.0f} minutes"

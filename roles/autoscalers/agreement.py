@@ -9,7 +9,7 @@ from typing import Any
 from roles.engine.autoscaling import PROVIDED, JudgedAutoscaler, JudgedVertical, ScalingRule, requests_of
 from roles.engine.findings import why_of
 from roles.engine.kube import Object, amounts, uid
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import containers_of, name_of, status_of
 
 _ABLE, _ACTIVE, _LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 
@@ -124,7 +124,7 @@ def _requests(pod: Object) -> dict[str, str]:
     try:
         return {
             f"{one['name']} {resource}": amounts.shown(resource, amounts.units(resource, amount))
-            for one in spec_of(pod).get("containers") or ()
+            for one in containers_of(pod)
             for resource, amount in requests_of(pod, one).items()
         }
     except ValueError:

@@ -23,7 +23,7 @@ from roles.engine.bounds import read_json
 from roles.engine.findings import Finding, Severity
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import spec_of, with_meta
 from roles.engine.objects import ObjectChange, ObjectPlan, object_diff
 from roles.engine.transaction import ChangedObject
 
@@ -69,8 +69,7 @@ def planned(
     manifest = kind.manifest(entry.namespace, entry.own_name, {("spec", key): value for key, value in entry.manifest().items()})
     if found is None:
         return ObjectChange(kind, "create", entry.namespace, entry.own_name, None, manifest, "create it")
-    manifest["metadata"]["uid"] = kube.uid(found)
-    return ObjectChange(kind, "update", entry.namespace, entry.own_name, found, manifest, "")
+    return ObjectChange(kind, "update", entry.namespace, entry.own_name, found, with_meta(manifest, uid=kube.uid(found)), "")
 
 
 def with_result(
@@ -186,7 +185,7 @@ def _only_replicas(one: ChangedObject) -> str:
 
 def _without_replicas(text: Any) -> dict[str, Any]:
     found = read_json(text)
-    return {**found, "spec": {key: value for key, value in spec_of(found).items() if key != "replicas"}}
+    return {**found, "spec": {key: value for key, value in found["spec"].items() if key != "replicas"}}
 
 
 #: What an undo may write.

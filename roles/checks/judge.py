@@ -20,7 +20,7 @@ from roles.engine.control_plane import COMPONENTS
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
-from roles.engine.kube import Object, condition
+from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kubelet.pending import pending_arguments, pending_settings, younger_files
 from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, in_flight
@@ -189,7 +189,7 @@ def _ready(found: Evidence, _: NodeDesired) -> Result:
         return _unknown(found.node)
     ready = condition(found.node, "Ready")
     said = f"Ready is {ready.get('status', 'not reported')} ({ready.get('reason', 'no reason')})"
-    if ready.get("status") == "True":
+    if is_ready(found.node):
         return _pass(said)
     return _fail(f"{said}: {ready.get('message', '')}".rstrip(": "))
 

@@ -26,7 +26,7 @@ from roles.engine.disruption import (
 from roles.engine.findings import Finding
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, full_name
-from roles.engine.kube.fields import status_of
+from roles.engine.kube.fields import generation_of, status_of, with_meta
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.objects import ObjectChange, ObjectPlan, undo_plan
 from roles.engine.transaction import ObjectsRecord
@@ -101,7 +101,7 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
         )
         return None
     # The resource version is no precondition: kube-controller-manager writes the status of a budget all the time.
-    manifest["metadata"]["uid"] = kube.uid(found)
+    manifest = with_meta(manifest, uid=kube.uid(found))
     differ = differences(manifest, found, drops)
     if not differ:
         plan.unchanged.append((name, BUDGET.as_wanted(found)))
@@ -200,8 +200,7 @@ def changed(live: DisruptionObjects, actions: Sequence[ObjectChange]) -> Disrupt
 def _as_object(change: ObjectChange) -> dict[str, Any]:
     """The budget that it will be, for the computation of its numbers: with the status of now."""
     made, old = BUDGET.manifest(change.namespace, change.own_name, change.after), change.before or {}
-    made["metadata"]["generation"] = int((old.get("metadata") or {}).get("generation") or 0) + 1
-    return {**made, "status": status_of(old)}
+    return {**with_meta(made, generation=generation_of(old) + 1), "status": status_of(old)}
 
 
 def _allows(old: BudgetState | None, new: BudgetState | None, live: DisruptionObjects) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any, Literal
 from roles.engine.bounds import digits
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.amounts import parse_quantity, whole
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import containers_of, kubelet_version, name_of, spec_of, status_of, volumes_of
 from roles.engine.kube.pods import CRITICAL, is_over, is_static, kubelet_uid, priority
 from roles.engine.kube.resources import View, limits, of_container, of_containers, pod_level, ranked
 from roles.engine.kubelet.thresholds import (
@@ -275,7 +275,7 @@ def _one_file_system(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def minor_of(node: Mapping[str, Any]) -> int:
     """The minor version of the node's kubelet: 36 of v1.36.3. Raises ValueError if the node does not report it."""
-    version = str((status_of(node).get("nodeInfo") or {}).get("kubeletVersion") or "")
+    version = kubelet_version(node)
     parts = version.removeprefix("v").split(".")
     if len(parts) < 2 or (minor := digits(parts[1])) is None:
         raise ValueError(f"status.nodeInfo.kubeletVersion of the node is {version!r}; the kubelet writes it as v1.36.3")
@@ -398,7 +398,7 @@ def _stats(summary: Mapping[str, Any]) -> dict[str, Stats]:
 def local_volumes(pod: Object) -> list[str]:
     """The volumes whose usage counts against the node's disk (helpers.go: localVolumeNames): hostPath, configMap, gitRepo, and
     emptyDir unless in memory. Secret, projected and downward API volumes do not count."""
-    return [str(volume.get("name")) for volume in spec_of(pod).get("volumes") or () if "hostPath" in volume or _is_local_ephemeral(volume)]
+    return [str(volume.get("name")) for volume in volumes_of(pod) if "hostPath" in volume or _is_local_ephemeral(volume)]
 
 
 def _is_local_ephemeral(volume: Mapping[str, Any]) -> bool:
@@ -489,9 +489,7 @@ def freed(signal: str, summary: Mapping[str, Any], pods: Sequence[Object], layou
             return 0
         if _condition(signal) != "DiskPressure":
             return usage(signal, pod, mine, layout)
-        own = [
-            str(volume["name"]) for volume in spec_of(pod).get("volumes") or () if _is_local_ephemeral(volume) and "configMap" not in volume
-        ]
+        own = [str(volume["name"]) for volume in volumes_of(pod) if _is_local_ephemeral(volume) and "configMap" not in volume]
         return _disk(signal, mine, layout, own)
 
     return of
@@ -534,7 +532,7 @@ def _local_evictions(summary: Mapping[str, Any], pods: Sequence[Object], layout:
 
 def _over_size(pod: Object, stats: Stats) -> Iterator[tuple[str, int, int]]:
     by_volume = {entry.get("name"): entry for entry in stats.get("volume") or ()}
-    for volume in spec_of(pod).get("volumes") or ():
+    for volume in volumes_of(pod):
         limit = _number((volume.get("emptyDir") or {}).get("sizeLimit"))
         used = _of(by_volume.get(volume.get("name")), "usedBytes")
         if limit > 0 and used > limit:
@@ -550,7 +548,7 @@ def _over_pod_limit(pod: Object, stats: Stats) -> Iterator[tuple[str, int, int]]
 def _over_container_limit(pod: Object, stats: Stats, layout: Layout) -> Iterator[tuple[str, int, int]]:
     most = {
         container.get("name"): _number(((container.get("resources") or {}).get("limits") or {}).get(_EPHEMERAL))
-        for container in spec_of(pod).get("containers") or ()
+        for container in containers_of(pod)
     }
     for container in stats.get("containers") or ():
         limit = most.get(container.get("name")) or Fraction(0)
@@ -605,4 +603,4 @@ def _notes(
 
 def _is_resized(pod: Object) -> bool:
     views = (View.SPEC, View.ALLOCATED)
-    return any(len({of_container(pod, one, view).get("memory") for view in views}) > 1 for one in spec_of(pod).get("containers") or ())
+    return any(len({of_container(pod, one, view).get("memory") for view in views}) > 1 for one in containers_of(pod))

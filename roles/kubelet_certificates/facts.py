@@ -16,7 +16,7 @@ from roles.engine.certificates.approval import SERVICE, NodeIdentity, claimed_by
 from roles.engine.editing import flag_values
 from roles.engine.harmless import one_line
 from roles.engine.kube import namespace_and_name
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import created_of, name_of, spec_of, status_of
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.proof.presented import Presented, address_of, handshake, presented
 from roles.engine.scripts import filled
@@ -122,7 +122,7 @@ def read_requests(cluster: Cluster) -> list[dict[str, Any]]:
         return list_objects(api, REQUESTS, fields="spec.signerName=kubernetes.io/kubelet-serving")
 
     found = [item for item in cluster.query(read) if is_serving(item)]
-    return sorted(found, key=lambda item: (str(item["metadata"].get("creationTimestamp")), name_of(item)))
+    return sorted(found, key=lambda item: (created_of(item), name_of(item)))
 
 
 def certified_names(cluster: Cluster) -> dict[str, frozenset[str]]:

@@ -20,6 +20,7 @@ from roles.engine.certificates.approval import (
 from roles.engine.detail import shortened
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
+from roles.engine.kube.fields import meta_of, spec_of
 from roles.engine.transaction import Refusal
 from roles.kubelet_certificates.facts import Presented
 
@@ -139,14 +140,14 @@ def refusals(one: NodeStanding, bootstrap: bool) -> list[object]:
 def strangers(requests: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """Pending requests that no node of the run has made."""
     return [
-        f"{name_of(item)}: made by {one_line(str((item.get('spec') or {}).get('username') or 'nobody'))}, which is no node of this run"
+        f"{name_of(item)}: made by {one_line(str(spec_of(item).get('username') or 'nobody'))}, which is no node of this run"
         for item in requests
         if is_pending(item) and requester(item) not in names
     ]
 
 
 def name_of(item: Mapping[str, Any]) -> str:
-    return one_line(str(item["metadata"].get("name", "")))
+    return one_line(str(meta_of(item).get("name", "")))
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from roles.engine import kubeadm_config, pairs
 from roles.engine.api import ApiError, ApiFailure, NodeUsage, NotFound
 from roles.engine.control_plane import ControlPlane
-from roles.engine.kube import condition
+from roles.engine.kube import condition, is_ready
 from roles.engine.kubelet import Kubelet, KubeletState, ask, blame, kubelet_plan, settings
 from roles.engine.kubelet.drained import DRIVER, Needed
 from roles.engine.kubelet.pending import Pending, pending_settings, with_fields, with_own_reservations
@@ -184,7 +184,7 @@ def unreadable_node(host: str, node_name: str, error: ApiFailure) -> Refusal:
 
 def _not_ready(state: KubeletState) -> list[str]:
     one = condition(state.node, "Ready")
-    if not one or one.get("status") == "True":
+    if not one or is_ready(state.node):
         return []
     return [f"the node is not Ready ({one.get('reason') or 'no reason given'}: {one.get('message') or 'no message'}); check that first"]
 

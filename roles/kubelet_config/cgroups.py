@@ -18,8 +18,8 @@ from roles.engine import control_plane
 from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
-from roles.engine.kube.fields import name_of
-from roles.engine.kube.pods import MIRROR
+from roles.engine.kube.fields import meta_of, name_of
+from roles.engine.kube.pods import is_static
 from roles.engine.kubelet import Kubelet, KubeletState, runtime, runtime_file
 from roles.engine.kubelet.drained import DRIVER, RuntimeEdit
 from roles.engine.node import ObservationError, is_younger, look
@@ -126,8 +126,7 @@ def with_runtime_edit(change: Change, edit: RuntimeEdit) -> Change:
 
 def _etcd(state: KubeletState) -> list[str]:
     """The static pods of etcd, which may be alone on a node."""
-    metadata = [pod.get("metadata") or {} for pod in state.pods]
-    names = [str(one.get("name")) for one in metadata if MIRROR in (one.get("annotations") or {})]
+    names = [name_of(pod) for pod in state.pods if is_static(pod)]
     return [one_line(name) for name in names if name.startswith("etcd")]
 
 
@@ -146,7 +145,7 @@ def _way_out(state: KubeletState, found: runtime.Runtime, wanted: str) -> str:
     line = f'cgroup_manager = "{wanted}"'
     if not found.name.startswith("cri-o"):
         line = f"SystemdCgroup = {'true' if wanted == runtime.SYSTEMD else 'false'} for each handler that starts runc"
-    node = one_line(str(name_of(state.node) or state.kubelet.node_name))
+    node = one_line(str(meta_of(state.node).get("name") or state.kubelet.node_name))
     return (
         f"the runtime first: `deploys/drain.py --data nodes={node}`, set {line}, restart the runtime, run this again, and"
         f" `deploys/uncordon.py --data nodes={node}`"

@@ -9,7 +9,7 @@ from typing import Any
 from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import full_name
-from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.kube.fields import meta_of, spec_of
 from roles.engine.kubelet import KubeletState, drained
 from roles.engine.outage import stays
 from roles.engine.transaction import Change, Refusal
@@ -41,7 +41,7 @@ def check(state: KubeletState, wanted: drained.Needed) -> None:
     if left:
         why.append(f"{len(left)} {'pod runs' if len(left) == 1 else 'pods run'} there ({one_line(shortened(left))})")
     if why:
-        node = name_of(state.node) or state.kubelet.node_name
+        node = meta_of(state.node).get("name") or state.kubelet.node_name
         raise Refusal(
             state.host,
             f"{'; '.join(wanted.why)}. So the node must be drained, but {' and '.join(why)}",

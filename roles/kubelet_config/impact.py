@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.kube import amounts
-from roles.engine.kube.fields import status_of
+from roles.engine.kube import amounts, full_name
+from roles.engine.kube.fields import meta_of, status_of
 from roles.engine.kubelet import KubeletState, allocatable, thresholds
 from roles.engine.transaction import Refusal
 from roles.kubelet_config import swap
@@ -57,13 +57,13 @@ def check_node(state: KubeletState) -> None:
         raise Refusal(
             state.host,
             f"its Node object in the API has no capacity of {', '.join(missing)}: its kubelet has not reported what the node has",
-            f"check why: kubectl describe node {(state.node.get('metadata') or {}).get('name', '')}".rstrip(),
+            f"check why: kubectl describe node {meta_of(state.node).get('name', '')}".rstrip(),
         )
 
 
 def pod_names(state: KubeletState) -> frozenset[str]:
     """All pods of the node, as NAMESPACE/NAME."""
-    return frozenset(f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}" for pod in state.pods)
+    return frozenset(full_name(pod) for pod in state.pods)
 
 
 def _crowded(state: KubeletState, after: Mapping[str, Any]) -> Iterator[str]:

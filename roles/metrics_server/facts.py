@@ -10,8 +10,8 @@ from urllib.parse import quote
 from roles.engine.api import ApiError, ApiFailure, served
 from roles.engine.bridge import RemoteError, at_once
 from roles.engine.editing import last_flag
-from roles.engine.kube import Object, is_ready
-from roles.engine.kube.fields import labels_of, name_of, namespace_of, spec_of
+from roles.engine.kube import Object, field_managers, is_ready
+from roles.engine.kube.fields import labels_of, meta_of, name_of, namespace_of, pod_template, spec_of
 from roles.engine.kube.selectors import label_selector
 from roles.engine.node.named_files import read_files
 from roles.engine.node.virtual import virtual_mark
@@ -98,7 +98,7 @@ def read_installed(session: Session) -> Installed | None:
         return None
     reference = spec_of(service).get("service") or {}
     namespace, name = str(reference.get("namespace") or ""), str(reference.get("name") or "")
-    writers = [str(one.get("manager")) for one in service["metadata"].get("managedFields") or () if "f:spec" in (one.get("fieldsV1") or {})]
+    writers = field_managers.writers(service, "f:spec")
     owner = ", ".join(dict.fromkeys(writers)) or "an unknown manager"
     if not namespace or not name:
         return Installed(owner, "the API server itself", None)
@@ -113,7 +113,7 @@ def _deployment(session: Session, namespace: str, name: str) -> Object | None:
     if not selector:
         return None
     for one in session.fetch_all(f"/apis/apps/v1/namespaces/{part}/deployments"):
-        labels = labels_of(spec_of(one).get("template") or {})
+        labels = labels_of(pod_template(one))
         if label_selector({"matchLabels": selector}).matches(labels):
             return one
     return None
@@ -121,14 +121,14 @@ def _deployment(session: Session, namespace: str, name: str) -> Object | None:
 
 def pod_of(deployment: Object) -> Object:
     """A pod of a Deployment, as the scheduler sees it."""
-    template = spec_of(deployment).get("template") or {}
-    metadata = {**(template.get("metadata") or {}), **{key: deployment["metadata"][key] for key in ("name", "namespace")}}
+    template = pod_template(deployment)
+    metadata = {**meta_of(template), "name": name_of(deployment), "namespace": namespace_of(deployment)}
     return {"metadata": metadata, "spec": spec_of(template)}
 
 
 def has_budget(session: Session, deployment: Object) -> bool:
     """Whether a budget covers the pods of a Deployment. Raises ApiFailure."""
     namespace = quote(namespace_of(deployment), safe="")
-    labels = labels_of(spec_of(deployment).get("template") or {})
+    labels = labels_of(pod_template(deployment))
     budgets = session.fetch_all(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
     return any(label_selector(spec_of(one).get("selector")).matches(labels) for one in budgets)

@@ -12,8 +12,8 @@ from roles.engine.api import ApiError
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.detail import counted, shortened
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, condition, is_ready
-from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.kube import Object, condition, holds, is_ready
+from roles.engine.kube.fields import containers_of, name_of, pod_template, spec_of
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
 from roles.engine.outage import cluster_time
@@ -55,7 +55,7 @@ def unavailable(service: Object | None) -> str:
         return "the cluster has no metrics API (APIService v1beta1.metrics.k8s.io)"
     if not (one := condition(service, "Available")):
         return "its APIService has no condition yet"
-    if one.get("status") == "True":
+    if holds(service, "Available"):
         return ""
     return f"its APIService is not available: {one_line(str(one.get('reason')))}: {one_line(str(one.get('message')))}"
 
@@ -127,7 +127,7 @@ def remarks(installed: Installed, places: int, has_budget: bool) -> list[str]:
     if installed.deployment is None:
         return [f"{installed.where} has no Deployment that daytwo can find: its flags are not known"]
     spec = spec_of(installed.deployment)
-    containers = spec_of(spec.get("template") or {}).get("containers") or ()
+    containers = containers_of(pod_template(installed.deployment))
     words = [str(word) for one in containers for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
     found = []
     if any(re.fullmatch(r"--kubelet-insecure-tls(=true)?", word) for word in words):
@@ -147,7 +147,7 @@ def remarks(installed: Installed, places: int, has_budget: bool) -> list[str]:
 
 def resolution(deployment: Object | None) -> float:
     """Seconds between two scrapes, from its flags; 60 if they do not say it (cmd/metrics-server/app/options)."""
-    containers = spec_of(spec_of(deployment or {}).get("template") or {}).get("containers") or ()
+    containers = containers_of(pod_template(deployment or {}))
     for one in containers:
         for word in (*(one.get("command") or ()), *(one.get("args") or ())):
             if found := re.fullmatch(r"--metric-resolution=([0-9]+)(s|m)", str(word)):

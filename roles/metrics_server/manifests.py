@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.engine.kube import Object
-from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.kube.fields import labels_of, name_of, pod_template, with_meta
 from roles.engine.objects import Kind
 from roles.engine.scripts import filled
 from roles.metrics_server.model import MetricsServer
@@ -81,21 +81,18 @@ def objects(desired: MetricsServer, replicas: int, nodes: int) -> list[WantedSer
 def _made(desired: MetricsServer, replicas: int, nodes: int) -> list[dict[str, Any]]:
     said = {"image": desired.image, "pull_secret": desired.pull_secret, "replicas": replicas, "resolution": RESOLUTION_SECONDS}
     text = filled("metrics_server.yaml.j2", requests=requests(nodes), **said)
-    made = list(YAML(typ="safe", pure=True).load_all(text))
-    for one in made:
-        one["metadata"]["labels"] = {**_LABELS, **one["metadata"].get("labels", {})}
-    return made
+    made = YAML(typ="safe", pure=True).load_all(text)
+    return [with_meta(one, labels={**_LABELS, **labels_of(one)}) for one in made]
 
 
 def own_pod(desired: MetricsServer, nodes: int) -> dict[str, Any]:
     """A pod of the Deployment, as the scheduler sees it, without its neighbours."""
-    template = next(spec_of(one.manifest)["template"] for one in objects(desired, 1, nodes) if one.kind == "Deployment")
-    return {"metadata": {**template["metadata"], "name": NAME, "namespace": NAMESPACE}, "spec": spec_of(template)}
+    template = next(pod_template(one.manifest) for one in objects(desired, 1, nodes) if one.kind == "Deployment")
+    return with_meta(template, name=NAME, namespace=NAMESPACE)
 
 
 def is_own_pod(pod: Object) -> bool:
-    metadata = pod["metadata"]
-    return metadata.get("namespace") == NAMESPACE and _LABELS.items() <= (metadata.get("labels") or {}).items()
+    return namespace_of(pod) == NAMESPACE and _LABELS.items() <= labels_of(pod).items()
 
 
 def requests(nodes: int) -> dict[str, str]:

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 from roles.engine.bounds import read_json
-from roles.engine.kube import FIELD_MANAGER, Object, uid
-from roles.engine.kube.field_managers import managers
-from roles.engine.kube.fields import name_of
+from roles.engine.kube import Object, field_managers, uid
+from roles.engine.kube.field_managers import FIELD_MANAGER, managers
+from roles.engine.kube.fields import meta_of, name_of
 from roles.engine.kube.names import object_name
 from roles.engine.objects import NotUndone, ObjectChange, ObjectPlan, What, judged
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord, Writable
@@ -75,7 +75,7 @@ class ServerChange(ObjectChange):
 def identified(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest without what is no setting."""
     found = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
-    found["metadata"] = {key: value for key, value in manifest["metadata"].items() if key in ("labels", "annotations")}
+    found["metadata"] = {key: value for key, value in meta_of(manifest).items() if key in ("labels", "annotations")}
     return found
 
 
@@ -115,7 +115,7 @@ def _dropped(wanted: list[WantedServer], live: Mapping[str, Object]) -> list[Ser
 
 def applied(found: Object) -> dict[str, Any]:
     """The settings of an object that daytwo has applied, by metadata.managedFields."""
-    for entry in found["metadata"].get("managedFields") or ():
+    for entry in field_managers.entries(found):
         if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply":
             return identified({"metadata": {}, **_picked(entry.get("fieldsV1") or {}, found)})
     return {}
@@ -246,7 +246,7 @@ def _manifest(one: ChangedObject, settings: Mapping[str, Any], kind: str) -> dic
 
 def as_manifest(version: str, kind: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """An object with these settings, which have its labels, but neither its name nor its kind."""
-    metadata = {"name": name, **(settings.get("metadata") or {})}
+    metadata = {"name": name, **meta_of(settings)}
     if namespace := namespace_of(kind):
         metadata["namespace"] = namespace
     return {**settings, "apiVersion": version, "kind": kind, "metadata": metadata}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from roles.engine.bridge import show
 from roles.engine.kube import Object
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import pod_template
 from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, RollOuts, Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
@@ -59,5 +59,5 @@ class ServerWriter(ObjectWriter):
 
 def _changed(change: ObjectChange) -> Callable[[Object], str]:
     assert change.manifest is not None
-    template = spec_of(change.manifest)["template"]
-    return lambda now: "someone else has changed it during its roll-out" if differing(template, spec_of(now)["template"]) else ""
+    template = pod_template(change.manifest)
+    return lambda now: "someone else has changed it during its roll-out" if differing(template, pod_template(now)) else ""

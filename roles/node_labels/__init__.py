@@ -11,6 +11,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.detail import counted
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, is_ending, uid
+from roles.engine.kube.fields import name_of
 from roles.engine.objects import (
     LOOK_AGAIN,
     Consents,
@@ -97,7 +98,7 @@ def _read_nodes(session: Session, paths: Iterable[str]) -> tuple[dict[str, Objec
 
 
 def _pods(session: Session, node: Object) -> list[dict[str, Any]]:
-    return session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={node['metadata']['name']}")
+    return session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={name_of(node)}")
 
 
 class NodeWriter(FieldWriter[NodeChange]):
@@ -113,7 +114,7 @@ class NodeWriter(FieldWriter[NodeChange]):
         return owners(item, path)
 
     def look(self, change: NodeChange) -> str:
-        return f"kubectl get node {change.before['metadata']['name']} -o yaml --show-managed-fields"
+        return f"kubectl get node {name_of(change.before)} -o yaml --show-managed-fields"
 
     def ready(self, change: NodeChange) -> None:
         """Only pods that the plan named may be evicted."""

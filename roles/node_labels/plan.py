@@ -16,8 +16,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
-from roles.engine.kube import FIELD_MANAGER, Object, uid
-from roles.engine.kube.field_managers import managers, only_ours, others
+from roles.engine.kube import Object, full_name, uid
+from roles.engine.kube.field_managers import FIELD_MANAGER, managers, only_ours, others
 from roles.engine.kube.fields import labels_of, name_of, spec_of
 from roles.engine.kube.matching import tolerates
 from roles.engine.kube.names import key_problem, value_problem
@@ -261,7 +261,7 @@ def evicted_pods(pods: Sequence[Object], after: Mapping[ObjectPath, str | None])
             continue
         seconds = _tolerated_for(spec_of(pod).get("tolerations") or (), new)
         if seconds is not None:
-            found.append(Evicted(f"{pod['metadata'].get('namespace')}/{pod['metadata']['name']}", uid(pod), seconds))
+            found.append(Evicted(full_name(pod), uid(pod), seconds))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.kube import Object
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import containers_of
 from roles.pod_resize.pod_resources import NO_RESTART, Resources, changed, policy, qos_of
 
 GATE = "InPlacePodVerticalScaling"
@@ -138,7 +138,7 @@ def infeasible(node: NodeAbility, pod: Object, changes: Mapping[str, tuple[Resou
             )
     swap = (settings.get("memorySwap") or {}).get("swapBehavior")
     if swap == "LimitedSwap" and settings.get("failSwapOn") is False and "memory" in names:
-        by_name = {str(one.get("name")): one for one in spec_of(pod).get("containers") or ()}
+        by_name = {str(one.get("name")): one for one in containers_of(pod)}
         kept = [name for name in changes if policy(by_name.get(name, {}), "memory") == NO_RESTART]
         if kept:
             found.append(

@@ -12,7 +12,7 @@ from roles.engine import bridge, starting
 from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.context import StepContext
-from roles.engine.kube import Object, resources
+from roles.engine.kube import Object, resources, uid
 from roles.engine.kube.fields import conditions, name_of, namespace_of, status_of
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
@@ -189,11 +189,11 @@ class CheckRun(ObjectRun):
             if not there:
                 return
             for item in there:
-                uid, path = str(item["metadata"]["uid"]), f"{_NAMESPACES}/{item['metadata']['name']}"
-                if uid not in deleted:
-                    deleted.add(uid)
+                of, path = uid(item), f"{_NAMESPACES}/{name_of(item)}"
+                if of not in deleted:
+                    deleted.add(of)
                     try:
-                        self._session.asked(lambda api, path=path, uid=uid: api.delete(path, uid), "remove")  # type: ignore[misc]
+                        self._session.asked(lambda api, path=path, of=of: api.delete(path, of), "remove")  # type: ignore[misc]
                     except (NotFound, Conflict):
                         # It is gone, recreated, or being deleted (by a request whose answer was lost). The next read shows which.
                         continue
@@ -229,9 +229,9 @@ class CheckRun(ObjectRun):
         manifest = probe.pod(self.info.id, node.name, node.image)
         path = f"{_NAMESPACES}/{self.namespace}/pods/{quote(probe.pod_name(node.name), safe='')}"
         deadline = Deadline(START_SECONDS)
-        uid = str(_patiently(lambda: self._session.asked(lambda api: api.apply(path, manifest), "make"), deadline)["metadata"]["uid"])
+        of = uid(_patiently(lambda: self._session.asked(lambda api: api.apply(path, manifest), "make"), deadline))
         while True:
-            pod = self._engine.watcher.look().get(uid)
+            pod = self._engine.watcher.look().get(of)
             if pod is None or is_over(pod):
                 why = status_of(pod) if pod else {}
                 raise NotDone(f"the probe pod ended: {why.get('reason') or 'it is gone'} {why.get('message') or ''}".rstrip())

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.kube import Object, full_name, owner_ref, uid
+from roles.engine.kube import Object, full_name, namespace_and_name, owner_ref, uid
 from roles.engine.kube.fields import annotations_of, labels_of, status_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
@@ -85,10 +85,7 @@ def _of(kind: str, item: Object, live: ObservedObjects) -> Iterable[Drift]:
                 _without_ranger(pod_resources.of(spec), declared, pod), templates.defaulted(declared)
             ):
                 differ.setdefault(name, []).append((full_name(pod), pod_resources.of(spec)))
-    meta = item["metadata"]
-    return [
-        Drift(kind, str(meta.get("namespace", "")), str(meta["name"]), name, wanted[name], tuple(found)) for name, found in differ.items()
-    ]
+    return [Drift(kind, *namespace_and_name(item), name, wanted[name], tuple(found)) for name, found in differ.items()]
 
 
 def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources], live: ObservedObjects) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.detail import shortened
-from roles.engine.kube import Object, full_name, is_ending, uid
+from roles.engine.kube import Object, full_name, is_ending, namespace_and_name, uid
 from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_over, is_static, node_of
 from roles.pod_resize import abilities, pod_resources
@@ -203,8 +203,7 @@ def _changed_since(pod: Object, step: PodStep) -> str:
 
 
 def _step(pod: Object, changes: Mapping[str, ResourceChange]) -> PodStep:
-    meta = pod["metadata"]
-    return PodStep(str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")), node_of(pod), changes)
+    return PodStep(*namespace_and_name(pod), uid(pod), node_of(pod), changes)
 
 
 def _chosen(desired: DesiredResources) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from roles.engine.kube import Object, condition, holds
 from roles.engine.kube.amounts import parse_quantity
-from roles.engine.kube.fields import spec_of, status_of
+from roles.engine.kube.fields import containers_of, generation_of, spec_of, status_of
 
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
 #: The resources of a container, by kind (requests, limits) and resource: quantities as written.
@@ -97,7 +97,7 @@ def resources_text(resources: Resources) -> str:
 
 
 def containers(pod: Object) -> list[Object]:
-    return list(spec_of(pod).get("containers") or ())
+    return list(containers_of(pod))
 
 
 def container(pod: Object, name: str) -> Object | None:
@@ -195,7 +195,7 @@ def is_of_this_spec(pod: Object) -> bool | None:
 
 
 def _is_current(pod: Object, observed: int | None) -> bool | None:
-    return None if observed is None else int(observed) >= int(pod["metadata"].get("generation") or 0)
+    return None if observed is None else int(observed) >= generation_of(pod)
 
 
 def unlike(pod: Object, wanted: Mapping[str, Resources]) -> list[str]:

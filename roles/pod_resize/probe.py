@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from roles.engine.kube import Object
+from roles.engine.kube import Object, namespace_and_name, uid
 from roles.engine.kube.pods import node_of
 from roles.engine.scripts import filled
 from roles.pod_resize import abilities
@@ -62,6 +61,5 @@ def stages(probe: Object, minor: int) -> list[tuple[str, PodStep]]:
 
 
 def _step(probe: Object, container: str, before: Resources, after: Resources, policy: str) -> PodStep:
-    meta: Mapping[str, Any] = probe["metadata"]
     change = ResourceChange(before, after, policy == RESTART)
-    return PodStep(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]), node_of(probe), {container: change})
+    return PodStep(*namespace_and_name(probe), uid(probe), node_of(probe), {container: change})

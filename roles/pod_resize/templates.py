@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roles.engine.kube import Object, full_name, uid
-from roles.engine.kube.fields import namespace_of, spec_of
+from roles.engine.kube.fields import namespace_of, pod_template, spec_of
 from roles.engine.objects import workload_rollout
 from roles.pod_resize import pod_resources
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
@@ -79,7 +79,7 @@ class Template:
 
 def of(item: Object) -> dict[str, dict[str, dict[str, str]]]:
     """CPU and memory of the containers in a workload's template."""
-    spec = spec_of(spec_of(item).get("template") or {})
+    spec = spec_of(pod_template(item))
     return {str(one.get("name")): pod_resources.of(one) for one in spec.get("containers") or ()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
-from roles.engine.kube import Object, full_name, uid
+from roles.engine.kube import Object, full_name, namespace_and_name, uid
 from roles.engine.objects import ConnectedCluster, Gone, RevertFailed, RollOuts, Undone, workload_rollout
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import patient
@@ -73,13 +73,13 @@ class WorkloadResize:
 
     def about(self) -> dict[str, Any]:
         """What else its way back needs, for the record."""
-        meta = self.item["metadata"]
+        namespace, name = namespace_and_name(self.item)
         return {
             "path": self.path,
-            "uid": str(meta.get("uid", "")),
+            "uid": uid(self.item),
             "kind": self.kind,
-            "namespace": str(meta.get("namespace", "")),
-            "name": str(meta["name"]),
+            "namespace": namespace,
+            "name": name,
             "pods": {step.uid: [step.name, step.node] for step in self.steps},
         }
 

@@ -9,7 +9,7 @@ from roles.engine import kube
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, workloads
 from roles.engine.kube.field_managers import managers
-from roles.engine.kube.fields import name_of, namespace_of
+from roles.engine.kube.fields import annotations_of, labels_of, name_of, namespace_of, with_meta
 from roles.engine.kube.workloads import class_of
 from roles.engine.objects import NotUndone, ObjectChange, ObjectPlan, undo_plan, workload_rollout
 from roles.engine.transaction import ObjectsRecord
@@ -116,8 +116,8 @@ def _replace(
     lost = [key for key in ("description", "globalDefault") if found.get(key) and item.manifest().get(key) is None]
     lost += [
         key
-        for key, wanted in (("labels", item.labels), ("annotations", item.annotations))
-        if set(found["metadata"].get(key) or {}) - set(wanted)
+        for key, has, wanted in (("labels", labels_of(found), item.labels), ("annotations", annotations_of(found), item.annotations))
+        if set(has) - set(wanted)
     ]
     keeps = f"running pods keep the old number until they are recreated ({value_of(found)}, {policy_of(found)})"
     effects = (
@@ -223,7 +223,7 @@ def _workload(
         return None
     kind = WORKLOADS[item.kind]
     manifest = kind.manifest(item.namespace, item.name, {CLASS_OF_PODS: item.priority_class})
-    manifest["metadata"]["uid"] = kube.uid(found)
+    manifest = with_meta(manifest, uid=kube.uid(found))
     change = ObjectChange(kind, "assign", item.namespace, item.name, found, manifest, "")
     return assigned(change, live, f"{item.priority_class} ({value})", desired.rollout_seconds)
 

@@ -14,9 +14,9 @@ from roles.engine import kube
 from roles.engine.api import Api, list_objects
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
-from roles.engine.kube import FIELD_MANAGER, Object, is_ending, workloads
-from roles.engine.kube.field_managers import managers
-from roles.engine.kube.fields import name_of
+from roles.engine.kube import Object, is_ending, workloads
+from roles.engine.kube.field_managers import FIELD_MANAGER, managers
+from roles.engine.kube.fields import name_of, with_meta
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, class_of
 from roles.engine.objects import (
@@ -228,7 +228,7 @@ class Writer(ObjectWriter):
                 raise ChangedByOthers(f"someone else gave it the class {has or 'none'} meanwhile (owned by {owners}): left as it is now")
             # With `force`, the previous owner lost the field; its value returns, but daytwo owns it then.
             manifest = WORKLOADS[item.kind].manifest(item.namespace, item.name, {CLASS_OF_PODS: old} if old else {})
-            manifest["metadata"] |= {"uid": kube.uid(before), "resourceVersion": kube.version(there)}
+            manifest = with_meta(manifest, uid=kube.uid(before), resourceVersion=kube.version(there))
             done = lambda one: kube.uid(one) == kube.uid(before) and class_of(item.kind, one) == old  # noqa: E731
             return self._write(item.path, manifest, True, done)
 
@@ -239,7 +239,7 @@ class Writer(ObjectWriter):
         from the old template (its documentation calls this "forced rollback")."""
         for pod in self.rolling.pods_of(item.kind, item.namespace, uid):
             if class_of("Pod", pod) == failed_class and not kube.is_ready(pod) and not is_ending(pod):
-                path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
+                path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(name_of(pod), safe='')}"
                 self.session.deleted(path, pod)
 
     def _rolled_out(self, item: _Workload, uid: str, priority_class: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from roles.engine.kube import Object
+from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.fields import spec_of
 from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
@@ -75,7 +75,7 @@ def plan_ending(kubelet: str, static: Mapping[str, str], pods: Collection[Object
 def grace(pods: Collection[Object], static: str) -> int:
     """The seconds that a static pod (NAMESPACE_NAME) has to end, by its mirror pod."""
     for pod in pods:
-        if f"{pod['metadata'].get('namespace', '')}_{pod['metadata']['name']}" == static:
+        if "_".join(namespace_and_name(pod)) == static:
             found = spec_of(pod).get("terminationGracePeriodSeconds")
             if type(found) is int and found > 0:
                 return min(found, MOST_GRACE)

@@ -11,7 +11,7 @@ from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import RemoteError, show
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, uid, version
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import spec_of, with_meta
 from roles.engine.node import ObservationError
 from roles.engine.objects import ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.rollout import ClusterStep
@@ -236,5 +236,5 @@ def sending(change: TargetChange, there: Object, wanted: list[Any]) -> Callable[
     if not SCALER.is_ours(there):
         return lambda api: api.patch(change.path, change.patch(wanted, version(there)))
     manifest, _ = SCALER.restoring(there, [ChangedField(("spec", "metrics"), wanted, None)])
-    manifest["metadata"]["resourceVersion"] = version(there)
-    return lambda api: api.apply(change.path, manifest, force=True)
+    made = with_meta(manifest, resourceVersion=version(there))
+    return lambda api: api.apply(change.path, made, force=True)

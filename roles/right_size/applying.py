@@ -12,7 +12,7 @@ from roles.autoscalers import KINDS
 from roles.engine import placement
 from roles.engine.autoscaling import HPA
 from roles.engine.kube import Object, resources, uid
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import containers_of, meta_of, name_of, spec_of, status_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.kube.resources import View
@@ -168,10 +168,10 @@ def target_changes(of: WantedResources, items: Iterable[Object]) -> list[TargetC
         new = [_corrected(metric, before, after) for metric in metrics]
         texts = [text for _, text in new if text]
         if texts:
-            meta = item["metadata"]
-            path, uid = SCALER.path_of(of.workload.namespace, str(meta["name"])), str(meta.get("uid", ""))
+            name = name_of(item)
+            path = SCALER.path_of(of.workload.namespace, name)
             written = [metric for metric, _ in new]
-            found.append(TargetChange(str(meta["name"]), path, uid, metrics, written, ", ".join(texts), _window(item)))
+            found.append(TargetChange(name, path, uid(item), metrics, written, ", ".join(texts), _window(item)))
     return found
 
 
@@ -279,14 +279,14 @@ def rollout_problems(
 
 
 def _one_more(pod: Object) -> Object:
-    meta = {key: value for key, value in pod["metadata"].items() if key != "uid"}
-    return {**pod, "metadata": {**meta, "name": f"{meta['name']}-new"}}
+    meta = {key: value for key, value in meta_of(pod).items() if key != "uid"}
+    return {**pod, "metadata": {**meta, "name": f"{name_of(pod)}-new"}}
 
 
 def with_resources(pod: Object, resources: Mapping[str, Resources]) -> Object:
     """The pod as it is created again with the new resources of its containers."""
     changed: Any = copy.deepcopy({key: value for key, value in pod.items() if key != "status"})
-    for one in spec_of(changed).get("containers") or ():
+    for one in containers_of(changed):
         new = resources.get(str(one.get("name"))) or {}
         old = one.get("resources") or {}
         one["resources"] = {**old, **{kind: {**(old.get(kind) or {}), **values} for kind, values in new.items()}}

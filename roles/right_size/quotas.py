@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from roles.engine.kube import Object, amounts, uid
 from roles.engine.kube.amounts import parse_quantity, scaled
-from roles.engine.kube.fields import namespace_of, spec_of, status_of
+from roles.engine.kube.fields import name_of, namespace_of, spec_of, status_of
 from roles.engine.kube.quotas import counts, usage
 from roles.engine.kube.workloads import replicas
 from roles.pod_resize import PodStep
@@ -101,7 +101,7 @@ def _exceeded(quota: Object, more: Mapping[str, int], before: Mapping[str, int])
         total, used = units(plain, hard), units(plain, (status.get("used") or {}).get(name, "0")) + before.get(resource, 0)
         if used + more[resource] > total:
             yield (
-                f"the ResourceQuota {quota['metadata']['name']} allows {text_of(plain, total)} of {name}, {text_of(plain, used)} are used, "
+                f"the ResourceQuota {name_of(quota)} allows {text_of(plain, total)} of {name}, {text_of(plain, used)} are used, "
                 f"and this would add {text_of(plain, more[resource])}"
             )
 

@@ -10,7 +10,7 @@ from roles.engine.bounds import moment
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, namespace_and_name, owner_ref
 from roles.engine.kube.amounts import parse_quantity, units
-from roles.engine.kube.fields import spec_of, status_of
+from roles.engine.kube.fields import created_of, name_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_critical, is_static, kubelet_uid, node_of
 from roles.engine.kube.workloads import GROUPS, ObservedObjects, is_known
 from roles.right_size.samples import Kill
@@ -104,7 +104,7 @@ def workload_of(pod: Object, live: ObservedObjects) -> SizedWorkload:
 
 
 def _of_pod(pod: Object, live: ObservedObjects) -> Iterator[ContainerNow]:
-    spec, status, meta = spec_of(pod), status_of(pod), pod["metadata"]
+    spec, status = spec_of(pod), status_of(pod)
     workload = workload_of(pod, live)
     states = {str(one.get("name")): one for key in ("containerStatuses", "initContainerStatuses") for one in status.get(key) or ()}
     sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
@@ -116,7 +116,7 @@ def _of_pod(pod: Object, live: ObservedObjects) -> Iterator[ContainerNow]:
         limits = amounts(resources.get("limits"))
         yield ContainerNow(
             workload=workload,
-            pod=str(meta["name"]),
+            pod=name_of(pod),
             uid=kubelet_uid(pod),
             node=node_of(pod),
             name=str(one.get("name")),
@@ -137,7 +137,7 @@ def _of_pod(pod: Object, live: ObservedObjects) -> Iterator[ContainerNow]:
 def _started(pod: Object, running: Object) -> float | None:
     """When a container started. A node that got its time only after that says years ago; no container is older than its pod. (The mirror
     of a static pod is younger.)"""
-    started, created = seconds(running.get("startedAt")), seconds(pod["metadata"].get("creationTimestamp"))
+    started, created = seconds(running.get("startedAt")), seconds(created_of(pod))
     return started if started is None or created is None or is_static(pod) else max(started, created)
 
 

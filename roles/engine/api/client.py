@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from roles.engine.api import errors
 from roles.engine.bounds import read_json
-from roles.engine.kube import FIELD_MANAGER
+from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.timeouts import patient
 
 #: Runs one command line in the node's shell, as root: (exit status was 0, stdout, stderr).

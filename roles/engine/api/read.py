@@ -15,7 +15,7 @@ from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gat
 from roles.engine.bounds import misshaped, moment
 from roles.engine.harmless import one_line
 from roles.engine.kube import condition, is_ending, owner_ref
-from roles.engine.kube.fields import spec_of, status_of
+from roles.engine.kube.fields import annotations_of, meta_of, spec_of, status_of
 from roles.engine.kube.pods import CONFIG_HASH, is_static
 from roles.engine.kubelet import SHAPE
 
@@ -151,7 +151,7 @@ def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"
     found = api.get_json(path, timeout, wait=wait)
     try:
-        spec = spec_of(found)
+        spec = found["spec"]
         renewed = moment(spec.get("renewTime"))
         if renewed is None and spec.get("renewTime"):
             raise ValueError("renewTime is no time")
@@ -193,7 +193,7 @@ def list_objects(
         try:
             found = api.get_json(whole, timeout, wait=wait)
             items += _objects(found["items"] or [])
-            after = str((found.get("metadata") or {}).get("continue") or "")
+            after = str(meta_of(found).get("continue") or "")
         except Expired:
             if not after:
                 raise
@@ -242,7 +242,7 @@ def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
 
 
 def _pod(item: dict[str, Any]) -> PodStatus:
-    meta, status = item["metadata"], status_of(item)
+    meta, status = meta_of(item), status_of(item)
     target = condition(item, "DisruptionTarget")
     disrupted = (target.get("status"), target.get("reason")) == ("True", "TerminationByKubelet")
     restarted = spec_of(item).get("restartPolicy") == "Always"
@@ -255,7 +255,7 @@ def _pod(item: dict[str, Any]) -> PodStatus:
         reason=status.get("reason") or "",
         deleted=is_ending(item),
         mirror=is_static(item),
-        config_hash=(meta.get("annotations") or {}).get(CONFIG_HASH, ""),
+        config_hash=annotations_of(item).get(CONFIG_HASH, ""),
         containers=tuple(
             _container(entry)
             for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")

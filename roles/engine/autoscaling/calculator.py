@@ -28,7 +28,7 @@ from roles.engine.autoscaling.model import (
     time_of,
 )
 from roles.engine.bounds import span
-from roles.engine.kube import Object, condition, is_ready
+from roles.engine.kube import Object, condition, is_ending, is_ready
 from roles.engine.kube.amounts import whole
 from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.resources import View
@@ -335,7 +335,7 @@ def group(pods: Sequence[Object], samples: Mapping[str, Sample], resource: str, 
     ready, unready, missing, ignored = 0, list[str](), list[str](), list[str]()
     for pod in pods:
         name, phase = name_of(pod), status_of(pod).get("phase")
-        if pod["metadata"].get("deletionTimestamp") or phase == "Failed":
+        if is_ending(pod) or phase == "Failed":
             ignored.append(name)
         elif phase == "Pending":
             unready.append(name)

@@ -16,7 +16,7 @@ from typing import Any
 from roles.engine.bounds import moment
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.amounts import parse_quantity, whole
-from roles.engine.kube.fields import spec_of, status_of
+from roles.engine.kube.fields import created_of, spec_of, status_of
 
 HPA = "HorizontalPodAutoscaler"
 #: What an object of another shape than the API's raises where it is read or judged.
@@ -306,7 +306,7 @@ class Autoscaler:
                 Condition.all_of(status),
                 tuple(status.get("currentMetrics") or ()),
             ),
-            time_of(raw["metadata"].get("creationTimestamp")),
+            time_of(created_of(raw)),
             raw,
         )
 

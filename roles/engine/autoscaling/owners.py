@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.bounds import read_json
-from roles.engine.kube import Object
-from roles.engine.kube.fields import annotations_of, spec_of
+from roles.engine.kube import Object, field_managers
+from roles.engine.kube.fields import annotations_of
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -64,7 +64,7 @@ def replicas_owner(item: Object | None) -> ReplicasOwner | None:
     if item is None:
         return None
     appliers, by_scale = [], False
-    for entry in item["metadata"].get("managedFields") or ():
+    for entry in field_managers.entries(item):
         spec = (entry.get("fieldsV1") or {}).get("f:spec")
         if not isinstance(spec, Mapping) or "f:replicas" not in spec:
             continue
@@ -79,7 +79,7 @@ def last_applied(item: Object) -> int | None:
     """The replicas in the annotation of `kubectl apply`."""
     text = annotations_of(item).get(LAST_APPLIED)
     try:
-        found: Any = spec_of(read_json(str(text)))["replicas"] if text else None
+        found: Any = read_json(str(text))["spec"]["replicas"] if text else None
     except (ValueError, KeyError, TypeError):
         return None  # whoever may change the workload may write anything there
     return found if isinstance(found, int) and not isinstance(found, bool) else None
@@ -89,6 +89,6 @@ def without_replicas(item: Object) -> str | None:
     """The annotation of `kubectl apply` without replicas; None if it has none."""
     if last_applied(item) is None:
         return None
-    found = read_json(str(item["metadata"]["annotations"][LAST_APPLIED]))
+    found = read_json(annotations_of(item)[LAST_APPLIED])
     del found["spec"]["replicas"]
     return json.dumps(found, separators=(",", ":")) + "\n"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roles.engine.autoscaling.model import MetricSpec, NoReading, PodSamples, Reading, Sample, Total, milli, time_of
+from roles.engine.kube import full_name
 from roles.engine.kube.fields import name_of
 from roles.engine.kube.times import parse_duration
 
@@ -38,7 +39,7 @@ def resource_samples(metric: MetricSpec, answer: Mapping[str, Any], minor: int) 
         if metric.container:
             containers = [one for one in containers if one.get("name") == metric.container][:1]
             if not containers and minor < 33:
-                place = f"{item['metadata'].get('namespace')}/{item['metadata']['name']}"
+                place = full_name(item)
                 text = f"container {metric.container} not present in metrics for pod {place}"
                 return NoReading(f"failed to get container metrics: {text}")
         usages = [(one.get("usage") or {}).get(metric.name) for one in containers]

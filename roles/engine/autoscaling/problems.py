@@ -240,7 +240,7 @@ def _no_metric(look: _Look, metric: MetricSpec, reading: NoReading) -> Finding:
 def _requests(look: _Look, metric: MetricSpec) -> Iterator[Finding]:
     """Requests that a Utilization needs, in pods and in the template; and the container of a ContainerResource."""
     template = _template(look.target.item)
-    places = [*((f"pod {pod['metadata']['name']}", pod) for pod in look.scene.pods), *([("the template", template)] if template else [])]
+    places = [*((f"pod {name_of(pod)}", pod) for pod in look.scene.pods), *([("the template", template)] if template else [])]
     foreign = {one.name: one for one in look.strays}
     if metric.container:
         yield from _without_container(look, metric, places, foreign)

@@ -23,7 +23,7 @@ from roles.engine.autoscaling.parse import (
     resource_samples,
 )
 from roles.engine.autoscaling.past import EVENT, history_of
-from roles.engine.kube import Object, condition, namespace_and_name
+from roles.engine.kube import Object, condition, holds, namespace_and_name
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.selectors import query_of
 
@@ -203,9 +203,9 @@ class _Reader:
                 return f"its APIService cannot be read: {error}"
             if item is None:
                 continue
-            found = condition(item, "Available")
-            if found.get("status") == "True":
+            if holds(item, "Available"):
                 return ""
+            found = condition(item, "Available")
             service = spec_of(item).get("service") or {}
             where = f" (Service {service.get('namespace')}/{service.get('name')})" if service else ""
             said = f"{found.get('reason') or 'no condition'}: {found.get('message') or '-'}"

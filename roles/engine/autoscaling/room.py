@@ -14,7 +14,7 @@ from roles.engine.autoscaling.decide import ScalingScene
 from roles.engine.autoscaling.rules import ScalingRule
 from roles.engine.findings import Finding
 from roles.engine.kube import Object, amounts, namespace_and_name
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import meta_of, name_of, spec_of, status_of, with_meta
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.kube.quotas import counts, usage
 from roles.engine.placement import ClusterView, place_all
@@ -34,7 +34,7 @@ def template_of(scene: ScalingScene, item: Object | None, world: ScalingWorld) -
     template = spec_of(item or {}).get("template")
     if not isinstance(template, Mapping):
         return None
-    metadata = template.get("metadata") or {}
+    metadata = meta_of(template)
     kept = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
     namespace = scene.autoscaler.namespace
     ranges = [one for one in world.limit_ranges or () if namespace_and_name(one)[0] == namespace]
@@ -140,7 +140,7 @@ def room_problem(scene: ScalingScene, world: ScalingWorld, view: ClusterView) ->
     count = min(more_pods(scene) + len(waiting), MOST_PLACED)
     if pod is None or not count:
         return
-    wanted = [{**pod, "metadata": {**pod["metadata"], "name": f"{scene.autoscaler.target.name}-new-{number}"}} for number in range(count)]
+    wanted = [with_meta(pod, name=f"{scene.autoscaler.target.name}-new-{number}") for number in range(count)]
     own = {kube.uid(one) for one in waiting}
     view = replace(view, pods=[one for one in view.pods if kube.uid(one) not in own])
     try:

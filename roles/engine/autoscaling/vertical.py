@@ -16,7 +16,7 @@ from typing import Any, Literal
 from roles.engine.autoscaling.model import Autoscaler, Condition, HasConditions, Ref, time_of
 from roles.engine.bounds import span
 from roles.engine.kube import Object, amounts, condition, controller, holds, namespace_and_name
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import containers_of, created_of, name_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, node_of
 
 VPA = "VerticalPodAutoscaler"
@@ -82,7 +82,7 @@ class Vertical(HasConditions):
             namespace, name, Ref.of(spec.get("targetRef") or {}), str(policy.get("updateMode") or "Recreate"),
             None if least is None else int(least), None if not recommended else tuple(_advice(recommended)),
             Condition.all_of(status),
-            time_of((raw.get("metadata") or {}).get("creationTimestamp")), raw,
+            time_of(created_of(raw)), raw,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -232,7 +232,7 @@ def outside(item: Vertical, pod: Object, now: datetime) -> str:
     """Why the updater wants to change a pod; "" if it does not. Raises nothing: an amount that cannot be read is no reason."""
     difference = Fraction(0)
     try:
-        for container in spec_of(pod).get("containers") or ():
+        for container in containers_of(pod):
             advice = next((one for one in item.advice or () if one.container == container.get("name")), None)
             if advice is None:
                 continue

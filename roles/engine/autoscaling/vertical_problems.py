@@ -18,7 +18,7 @@ from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Verti
 from roles.engine.bounds import span
 from roles.engine.findings import Finding, Severity, worst_first
 from roles.engine.kube import amounts
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import pod_template, spec_of
 
 #: The first minor of Kubernetes that resizes pods in place by default (KEP-1287).
 IN_PLACE_MINOR = 33
@@ -160,7 +160,7 @@ def _in_place(scene: VerticalScene) -> Iterator[Finding]:
             f"mode {IN_PLACE} needs Kubernetes 1.{IN_PLACE_MINOR} or later, and this is 1.{scene.minor}: it evicts pods instead",
             "mode Initial or Recreate, or upgrade the cluster",
         )  # fmt: skip
-    template = spec_of(spec_of(scene.item or {}).get("template") or {})
+    template = spec_of(pod_template(scene.item or {}))
     restarted = sorted(
         {
             str(one.get("name"))

@@ -13,7 +13,7 @@ from roles.engine.autoscaling.model import ODD, Autoscaler, time_of
 from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH
 from roles.engine.autoscaling.vertical import VPA, Vertical, VerticalScene
 from roles.engine.kube import Object, namespace_and_name
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import created_of, spec_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import query_of
@@ -60,7 +60,7 @@ class _Reading:
         """The last word of an admission controller, in whichever namespace it runs. Raises ApiConnectionLost."""
         try:
             found = list_objects(self.api, LEASES_PATH, fields=f"metadata.name={ADMISSION}")
-            words = [time_of(spec_of(one).get("renewTime") or one["metadata"].get("creationTimestamp")) for one in found]
+            words = [time_of(spec_of(one).get("renewTime") or created_of(one)) for one in found]
             return max((one for one in words if one is not None), default=None)
         except ApiConnectionLost:
             raise

@@ -19,6 +19,7 @@ from typing import Any
 from roles.engine.bounds import moment, span
 from roles.engine.certificates.x509 import Certificate, CertificateError, CertificateRequest, SubjectNames, parse_request, usual_addresses
 from roles.engine.harmless import one_line
+from roles.engine.kube.fields import created_of, name_of, spec_of, status_of
 
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 _USER = "system:node:"
@@ -69,7 +70,7 @@ def expected_names(identity: NodeIdentity, taken: Claims) -> ExpectedNames:
     have."""
     dns: dict[str, str] = {}
     ips: dict[str, str] = {}
-    for entry in (identity.node.get("status") or {}).get("addresses") or ():
+    for entry in status_of(identity.node).get("addresses") or ():
         kind, text = str(entry.get("type", "")), str(entry.get("address", ""))
         is_ip = bool(usual_addresses([text]))
         if kind in ("InternalIP", "ExternalIP") or (kind == "Hostname" and is_ip):
@@ -130,9 +131,9 @@ def claimed_by_others(name: str, nodes: Iterable[Mapping[str, Any]], seen: Mappi
     for host, names in seen.items():
         found |= {_usual(text): f"seen on {host}" for text in names}
     for node in nodes:
-        other = str(node["metadata"]["name"])
+        other = name_of(node)
         if other != name:
-            listed = [str(entry.get("address", "")) for entry in (node.get("status") or {}).get("addresses") or ()]
+            listed = [str(entry.get("address", "")) for entry in status_of(node).get("addresses") or ()]
             found |= {_usual(text): f"also listed by node {one_line(other)}" for text in [*listed, *usual_addresses(listed), other] if text}
             found |= {one: f"in the pod CIDR of node {one_line(other)}" for one in pod_networks(node)}
     return {**found, **{_usual(address): what for address, what in api.items()}}
@@ -140,7 +141,7 @@ def claimed_by_others(name: str, nodes: Iterable[Mapping[str, Any]], seen: Mappi
 
 def pod_networks(node: Mapping[str, Any]) -> list[str]:
     """The pod CIDRs of a node, without what is none."""
-    spec = node.get("spec") or {}
+    spec = spec_of(node)
     return [str(one) for one in dict.fromkeys([*(spec.get("podCIDRs") or ()), spec.get("podCIDR")]) if one and is_network(str(one))]
 
 
@@ -161,17 +162,17 @@ def _usual(name: str) -> str:
 
 def requester(item: Mapping[str, Any]) -> str:
     """The node whose credential made a request; "" if it was no node's."""
-    user = str((item.get("spec") or {}).get("username", ""))
+    user = str(spec_of(item).get("username", ""))
     return user.removeprefix(_USER) if user.startswith(_USER) else ""
 
 
 def is_serving(item: Mapping[str, Any]) -> bool:
-    return (item.get("spec") or {}).get("signerName") == SERVING_SIGNER
+    return spec_of(item).get("signerName") == SERVING_SIGNER
 
 
 def is_pending(item: Mapping[str, Any]) -> bool:
     """Nobody has decided about it, and it has no certificate."""
-    status = item.get("status") or {}
+    status = status_of(item)
     decided = any(one.get("type") in _DECIDED for one in status.get("conditions") or ())
     return not decided and not status.get("certificate")
 
@@ -192,13 +193,13 @@ def is_due(item: Mapping[str, Any], certificate: Certificate, names: SubjectName
 
 
 def _created(item: Mapping[str, Any]) -> datetime | None:
-    return moment(item["metadata"].get("creationTimestamp"))
+    return moment(created_of(item))
 
 
 def request_of(item: Mapping[str, Any]) -> CertificateRequest:
     """Raises CertificateError."""
     try:
-        data = base64.b64decode(str((item.get("spec") or {}).get("request", "")), validate=True)
+        data = base64.b64decode(str(spec_of(item).get("request", "")), validate=True)
     except (binascii.Error, ValueError):
         raise CertificateError("it is not base64") from None
     return parse_request(data)
@@ -206,7 +207,7 @@ def request_of(item: Mapping[str, Any]) -> CertificateRequest:
 
 def objections(item: Mapping[str, Any], node: str, expected: ExpectedNames) -> list[str]:
     """Why a request must not be approved as that of this node's kubelet; empty: it may. `expected`: the node's own names."""
-    spec = item.get("spec") or {}
+    spec = spec_of(item)
     found = [f"{node}: {problem}" for problem in expected.problems]
     if not is_serving(item):
         found.append(f"its signer is {one_line(str(spec.get('signerName')))}, not {SERVING_SIGNER}")

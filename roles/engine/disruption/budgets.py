@@ -18,7 +18,7 @@ from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
 from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_and_name, owner_ref
 from roles.engine.kube.amounts import scaled
-from roles.engine.kube.fields import labels_of, spec_of, status_of
+from roles.engine.kube.fields import generation_of, labels_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import LabelSelector, label_selector
 
@@ -108,7 +108,7 @@ class BudgetState:
 
     @property
     def generation(self) -> int:
-        return int(self.budget["metadata"].get("generation") or 0)
+        return generation_of(self.budget)
 
     @property
     def policy(self) -> str:

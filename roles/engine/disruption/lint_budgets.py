@@ -20,7 +20,7 @@ from roles.engine.disruption.strays import by_owner, strays_of, strays_text
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.kube.amounts import scaled
-from roles.engine.kube.fields import spec_of, status_of
+from roles.engine.kube.fields import conditions, created_of, ends_at, is_observed, spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_over, node_of, stuck
 
 #: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
@@ -247,10 +247,8 @@ def _quiet(state: BudgetState, scene: Scene) -> bool:
     """Nothing has happened to its pods lately, so its status has had the time to follow."""
     limit = (scene.now - _QUIET).strftime("%Y-%m-%dT%H:%M:%SZ")
     for pod in state.pods:
-        conditions = status_of(pod).get("conditions") or ()
-        times = [str(one.get("lastTransitionTime") or "") for one in conditions]
-        times += [str(pod["metadata"].get(key) or "") for key in ("creationTimestamp", "deletionTimestamp")]
-        if max(times, default="") > limit:
+        times = [str(one.get("lastTransitionTime") or "") for one in conditions(pod)]
+        if max(*times, created_of(pod), ends_at(pod)) > limit:
             return False
     return True
 
@@ -293,7 +291,7 @@ def _rolls(one: Controller) -> bool:
     if one.kind != "Deployment" or one.found is None:
         return False
     old = int(status.get("replicas") or 0) - int(status.get("updatedReplicas") or 0)
-    return old > 0 or int(status.get("observedGeneration") or 0) < int(one.found["metadata"].get("generation") or 0)
+    return old > 0 or not is_observed(one.found)
 
 
 def _waves(state: BudgetState) -> Iterator[Finding]:

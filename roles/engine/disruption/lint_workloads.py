@@ -13,8 +13,8 @@ from roles.engine.disruption.problem import Scene, few
 from roles.engine.disruption.rules import DisruptionRule
 from roles.engine.disruption.webhooks import Webhook, webhooks
 from roles.engine.findings import Finding, Severity
-from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name
-from roles.engine.kube.fields import labels_of, spec_of
+from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name, owner_refs
+from roles.engine.kube.fields import ends_at, finalizers_of, labels_of, spec_of, volumes_of
 from roles.engine.kube.matching import CORDON, UNSCHEDULABLE, untolerated
 from roles.engine.kube.pods import is_alive, is_over, node_of, stays_in_a_drain
 from roles.engine.kube.selectors import label_selector
@@ -137,7 +137,7 @@ def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
     users: dict[tuple[str, str], tuple[PodVolume, list[Object]]] = {}
     for pod in filter(is_alive, pods):
         namespace, name = namespace_and_name(pod)
-        for path in (one["hostPath"].get("path") for one in spec_of(pod).get("volumes") or () if one.get("hostPath")):
+        for path in (one["hostPath"].get("path") for one in volumes_of(pod) if one.get("hostPath")):
             paths.setdefault(namespace, []).append(f"{name} ({path})")
         for volume in storage.volumes(pod):
             if volume.move is Move.NODE_LOCAL:
@@ -197,9 +197,9 @@ def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Finding]:
         grace = int(spec_of(pod).get("terminationGracePeriodSeconds") or 0)
         if is_alive(pod) and grace > scene.drain_timeout:
             slow.setdefault((namespace, grace), []).append(name)
-        over = scene.now - (moment(pod["metadata"].get("deletionTimestamp")) or scene.now)
+        over = scene.now - (moment(ends_at(pod)) or scene.now)
         if is_ending(pod) and over > _STUCK_ENDING:
-            finalizers = few(pod["metadata"].get("finalizers") or ())
+            finalizers = few(finalizers_of(pod))
             why = f"the kubelet of node {node_of(pod)} has not ended it"
             yield DisruptionRule.SLOW_TO_END.found(
                 (f"Pod {full_name(pod)}",),
@@ -247,7 +247,7 @@ def _comes_back(pods: Sequence[Object]) -> Iterator[Finding]:
     """The replacement of such a pod may be placed on the cordoned node again."""
     found: dict[str, list[str]] = {}
     for pod in pods:
-        if not is_over(pod) and pod["metadata"].get("ownerReferences") and untolerated(pod, [CORDON]) is None:
+        if not is_over(pod) and owner_refs(pod) and untolerated(pod, [CORDON]) is None:
             namespace, name = namespace_and_name(pod)
             found.setdefault(namespace, []).append(name)
     for namespace, names in found.items():

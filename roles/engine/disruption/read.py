@@ -15,7 +15,7 @@ from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, Sca
 from roles.engine.disruption.problem import HPA
 from roles.engine.disruption.webhooks import WEBHOOKS, service_of
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref, uid
-from roles.engine.kube.fields import labels_of, spec_of
+from roles.engine.kube.fields import created_of, labels_of, spec_of, volumes_of
 from roles.engine.kube.selectors import label_selector
 from roles.engine.kube.workloads import COLLECTIONS, replicas
 from roles.engine.objects import API_WAIT
@@ -79,7 +79,7 @@ def read_lint(api: Api, known: Mapping[str, Collection[Object]]) -> tuple[Disrup
         read("Node", HPA)
     elif any(replicas(kind, item) > 1 for kind in ("ReplicaSet", "StatefulSet", "ReplicationController") for item in live.of(kind)):
         read("Node")
-    if any(one.get("persistentVolumeClaim") or one.get("ephemeral") for pod in live.of("Pod") for one in spec_of(pod).get("volumes") or ()):
+    if any(one.get("persistentVolumeClaim") or one.get("ephemeral") for pod in live.of("Pod") for one in volumes_of(pod)):
         read("PersistentVolumeClaim", "PersistentVolume", "CSIDriver")
     if any(service_of(hook) for kind in WEBHOOKS for item in objects.get(kind, ()) for hook in item.get("webhooks") or ()):
         read("Service")
@@ -92,7 +92,7 @@ def cluster_time(api: Api) -> datetime:
     lease, or this machine's time. Raises ApiError."""
     with contextlib.suppress(Denied, Forbidden, NotFound):
         answer = api.create(_REVIEWS, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
-        if (found := moment((answer.get("metadata") or {}).get("creationTimestamp"))) is not None:
+        if (found := moment(created_of(answer))) is not None:
             return found
     times = (moment(spec_of(lease).get("renewTime")) for lease in list_objects(api, _LEASES))
     return max((one for one in times if one is not None), default=datetime.now(UTC))

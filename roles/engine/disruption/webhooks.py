@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.engine.disruption.owners import DisruptionObjects
 from roles.engine.kube import Object, is_ready, namespace_and_name
-from roles.engine.kube.fields import labels_of, spec_of
+from roles.engine.kube.fields import labels_of, name_of, spec_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import label_selector
 
@@ -49,7 +49,7 @@ def webhooks(live: DisruptionObjects) -> Iterator[Webhook]:
                 chosen = label_selector({"matchLabels": selector} if selector else None)
                 there = (pod for pod in by_namespace.get(key[0], ()) if chosen.matches(labels_of(pod)))
                 backends = tuple(pod for pod in there if is_ready(pod) and is_alive(pod))
-                yield Webhook(f"{kind} {item['metadata']['name']}", hook, "/".join(key), backends)
+                yield Webhook(f"{kind} {name_of(item)}", hook, "/".join(key), backends)
 
 
 def service_of(hook: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -5,7 +5,6 @@ Pure: raw JSON goes in, and nothing is asked. What is for all kinds is here; wha
 
 from roles.engine.kube import amounts, field_managers, fields, matching, names, pods, quotas, resources, selectors, times, workloads
 from roles.engine.kube.objects import (
-    FIELD_MANAGER,
     Object,
     OwnerRef,
     bare,
@@ -23,7 +22,6 @@ from roles.engine.kube.objects import (
 )
 
 __all__ = [
-    "FIELD_MANAGER",
     "Object",
     "OwnerRef",
     "amounts",

@@ -7,9 +7,13 @@ managerOrUserAgent). So the tools of people are a table, and every other name is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from roles.engine.kube.objects import FIELD_MANAGER, Object
+from roles.engine.kube.fields import meta_of
+from roles.engine.kube.objects import Object
+
+#: What the API server records as the owner of the fields that daytwo sets (metadata.managedFields).
+FIELD_MANAGER = "daytwo"
 
 #: The names by which people write, or by which what people have written is applied: as regular expressions, and the tool.
 #: docs/disruption.md has them.
@@ -34,7 +38,7 @@ def managers(item: Object, *fields: str) -> list[str]:
     """The owners of a field, as `manager` or `manager (Update)`; `fields` is its path in FieldsV1 (`f:value`)."""
     return [
         str(entry.get("manager", "")) + ("" if entry.get("operation") == "Apply" else f" ({entry.get('operation')})")
-        for entry in _entries(item, fields)
+        for entry in entries(item, *fields)
     ]
 
 
@@ -51,12 +55,12 @@ def is_own(item: Object, *fields: str) -> bool:
 
 def writers(item: Object, *fields: str) -> list[str]:
     """The owners of a field, by name only."""
-    return [str(entry.get("manager", "")) for entry in _entries(item, fields)]
+    return [str(entry.get("manager", "")) for entry in entries(item, *fields)]
 
 
-def _entries(item: Object, fields: Sequence[str]) -> Iterator[Object]:
-    """The entries of managedFields that have a field."""
-    for entry in item["metadata"].get("managedFields") or ():
+def entries(item: Object, *fields: str) -> Iterator[Object]:
+    """The entries of managedFields that have a field; without one all."""
+    for entry in meta_of(item).get("managedFields") or ():
         inner = entry.get("fieldsV1") or {}
         for name in fields:
             inner = inner.get(name) if isinstance(inner, Mapping) else None

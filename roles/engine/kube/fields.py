@@ -19,12 +19,40 @@ def namespace_of(item: Object) -> str:
     return str(item["metadata"].get("namespace") or "")
 
 
+def meta_of(item: Object) -> Part:
+    return item.get("metadata") or {}
+
+
 def labels_of(item: Object) -> Mapping[str, str]:
-    return (item.get("metadata") or {}).get("labels") or {}
+    return meta_of(item).get("labels") or {}
 
 
 def annotations_of(item: Object) -> Mapping[str, str]:
-    return (item.get("metadata") or {}).get("annotations") or {}
+    return meta_of(item).get("annotations") or {}
+
+
+def finalizers_of(item: Object) -> list[str]:
+    return [str(one) for one in meta_of(item).get("finalizers") or ()]
+
+
+def created_of(item: Object) -> str:
+    """When it was created, as the API writes times; "" if it does not say it."""
+    return str(meta_of(item).get("creationTimestamp") or "")
+
+
+def ends_at(item: Object) -> str:
+    """When the grace period of its deletion ends, as the API writes times; "" while nobody deletes it."""
+    return str(meta_of(item).get("deletionTimestamp") or "")
+
+
+def generation_of(item: Object) -> int:
+    """Counts the versions of its spec."""
+    return int(meta_of(item).get("generation") or 0)
+
+
+def is_observed(item: Object) -> bool:
+    """Its controller has seen the newest spec: the rest of the status is of that."""
+    return int(status_of(item).get("observedGeneration") or 0) >= generation_of(item)
 
 
 def spec_of(item: Object) -> Part:
@@ -35,6 +63,30 @@ def status_of(item: Object) -> Part:
     return item.get("status") or {}
 
 
+def pod_template(item: Object) -> Part:
+    """The pod template of a workload, an object like a pod; of a CronJob it is deeper."""
+    return spec_of(item).get("template") or {}
+
+
+def volumes_of(pod: Object) -> Sequence[Part]:
+    return spec_of(pod).get("volumes") or ()
+
+
+def containers_of(pod: Object) -> Sequence[Part]:
+    """Its regular containers."""
+    return spec_of(pod).get("containers") or ()
+
+
+def kubelet_version(node: Object) -> str:
+    """Of a node, `v1.36.3`; "" if it has not reported it."""
+    return str((status_of(node).get("nodeInfo") or {}).get("kubeletVersion") or "")
+
+
 def conditions(item: Object) -> Sequence[Part]:
     """status.conditions of the newest kinds and of old ones: each has a `type` and a `status`."""
     return status_of(item).get("conditions") or ()
+
+
+def with_meta(item: Object, **fields: Any) -> dict[str, Any]:
+    """The object with these fields of its metadata."""
+    return {**item, "metadata": {**meta_of(item), **fields}}

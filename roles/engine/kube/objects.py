@@ -9,9 +9,6 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
-#: What the API server records as the owner of the fields that daytwo sets (metadata.managedFields).
-FIELD_MANAGER = "daytwo"
-
 #: The API server fills these in; they are not part of the desired state.
 _FILLED_IN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 

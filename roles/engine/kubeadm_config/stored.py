@@ -16,6 +16,7 @@ from roles.engine.api import GateMetric
 from roles.engine.bridge import at_once, whole
 from roles.engine.control_plane import Component
 from roles.engine.editing import FormatError, cluster_configuration, kubelet_config
+from roles.engine.kube.fields import meta_of
 from roles.engine.kubelet import Kubelet
 from roles.engine.kubelet.values import in_effect, shown
 
@@ -136,7 +137,7 @@ def read_stored(find: Callable[[str], Mapping[str, Any] | None]) -> StoredSettin
 
 def config_map(item: Mapping[str, Any]) -> ConfigMap:
     """A ConfigMap from the API's JSON."""
-    meta = item.get("metadata") or {}
+    meta = meta_of(item)
     name = str(meta.get("name"))
     text = (item.get("data") or {}).get(KEYS.get(name, ""))
     return ConfigMap(name, None if text is None else str(text), str(meta.get("uid", "")), str(meta.get("resourceVersion", "")))

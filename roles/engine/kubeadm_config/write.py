@@ -8,7 +8,8 @@ from roles.engine.api import Conflict
 from roles.engine.bridge import show
 from roles.engine.context import Fields, StepContext
 from roles.engine.editing import FormatError
-from roles.engine.kube import FIELD_MANAGER, Object
+from roles.engine.kube import Object, field_managers
+from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kubeadm_config.plan import ConfigMapEdit
 from roles.engine.kubeadm_config.stored import KEYS, NAMESPACE, ConfigMap, config_map, path_of
 from roles.engine.objects import Session, Unknown
@@ -98,4 +99,4 @@ def _item(session: Session, name: str) -> dict[str, Any]:
 
 
 def _managers(item: Object) -> set[str]:
-    return {str(entry.get("manager")) for entry in (item.get("metadata") or {}).get("managedFields") or ()}
+    return {*field_managers.writers(item)}

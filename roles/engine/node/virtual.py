@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.kube.fields import spec_of, status_of
+from roles.engine.kube.fields import annotations_of, kubelet_version, labels_of, spec_of
 
 Where = Literal["label", "annotation", "taint", "version"]
 
@@ -86,12 +86,12 @@ def _tainted(node: Mapping[str, Any], mark: Mark) -> bool:
 
 
 def _versioned(node: Mapping[str, Any], mark: Mark) -> bool:
-    return mark.key in str((status_of(node).get("nodeInfo") or {}).get("kubeletVersion") or "")
+    return mark.key in kubelet_version(node)
 
 
 _HAS: Mapping[Where, Callable[[Mapping[str, Any], Mark], bool]] = {
-    "label": lambda node, mark: _in((node.get("metadata") or {}).get("labels"), mark),
-    "annotation": lambda node, mark: _in((node.get("metadata") or {}).get("annotations"), mark),
+    "label": lambda node, mark: _in(labels_of(node), mark),
+    "annotation": lambda node, mark: _in(annotations_of(node), mark),
     "taint": _tainted,
     "version": _versioned,
 }

@@ -11,6 +11,7 @@ from roles.engine.api import Api, ApiError, ApiFailure, list_objects
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.bridge import sleep
 from roles.engine.kube import uid
+from roles.engine.kube.fields import labels_of, name_of
 from roles.engine.proof import Cluster, Proof
 from roles.engine.starting import probe
 from roles.engine.timeouts import Deadline, patient
@@ -41,7 +42,7 @@ def starts_a_pod(
         node = cluster.node(node_name)
         image = next(iter(images), "") or probe.image_of(node)
         wanted = probe.probe_pod(run, node_name, image, round(patient(START_SECONDS * 2)), host_network=host_network)
-        path = f"{probe.PODS}/{quote(wanted['metadata']['name'], safe='')}"
+        path = f"{probe.PODS}/{quote(name_of(wanted), safe='')}"
         _remove(cluster, path, node_name)
         made = _created(cluster, path, wanted)
         return _watched(cluster, path, made, bool(image), node_name)
@@ -100,9 +101,9 @@ def _seconds(event: Mapping[str, Any]) -> float:
 def _remove(cluster: Cluster, path: str, node_name: str) -> None:
     """Remove a probe pod of this node, from now or from a run that was killed. Raises ApiFailure."""
     found = cluster.object(path)
-    metadata = (found or {}).get("metadata") or {}
-    if found is not None and (metadata.get("labels") or {}).get(probe.LABEL) == node_name[:63]:
-        cluster.query(lambda api: api.delete(path, str(metadata["uid"])))
+    if found is not None and labels_of(found).get(probe.LABEL) == node_name[:63]:
+        of = uid(found)
+        cluster.query(lambda api: api.delete(path, of))
 
 
 def _tidy(cluster: Cluster, path: str, node_name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.engine.kube import Object, bare
-from roles.engine.kube.fields import annotations_of, spec_of
+from roles.engine.kube.fields import annotations_of, spec_of, with_meta
 from roles.engine.transaction import mask_manifest, mask_text
 
 _TOOL_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")
@@ -24,7 +24,7 @@ def object_diff(before: Object | None, after: Object | None, name: str) -> str:
 
 def _masked(item: Object) -> str:
     # A PriorityClass and an autoscaler have a `value` that does not belong to an environment variable.
-    plain = "spec" not in item or {"scaleTargetRef", "targetRef"} & set(spec_of(item) or ())
+    plain = "spec" not in item or {"scaleTargetRef", "targetRef"} & set(spec_of(item))
     return (mask_text if plain else mask_manifest)(_yaml(_shown(item)))
 
 
@@ -33,9 +33,7 @@ def _shown(item: Object) -> dict[str, Any]:
     found = {key: value for key, value in bare(item).items() if key not in ("apiVersion", "kind")}
     annotations = annotations_of(found)
     kept = {key: value for key, value in annotations.items() if key not in _TOOL_ANNOTATIONS}
-    if annotations:
-        found["metadata"]["annotations"] = kept
-    return found
+    return with_meta(found, annotations=kept) if annotations else found
 
 
 def _unified(old: list[str], new: list[str], name: str) -> Iterator[str]:

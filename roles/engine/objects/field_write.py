@@ -12,8 +12,9 @@ from typing import Any, Generic, Literal, TypeVar
 from roles.engine import kube
 from roles.engine.api import Api, ApiFailure
 from roles.engine.context import Say, StepContext
-from roles.engine.kube import FIELD_MANAGER, Object
-from roles.engine.kube.field_managers import managers
+from roles.engine.kube import Object
+from roles.engine.kube.field_managers import FIELD_MANAGER, managers
+from roles.engine.kube.fields import with_meta
 from roles.engine.objects.diffs import object_diff
 from roles.engine.objects.kind import nested
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
@@ -40,7 +41,7 @@ class Request:
         if not dry_run:
             # A dry run accepts any version: controllers write some objects all the time.
             own["resourceVersion"] = kube.version(there)
-        body = {**self.body, "metadata": {**self.body.get("metadata", {}), **own}}
+        body = with_meta(self.body, **own)
         if self.verb == "apply":
             return api.apply(path, body, force=force, dry_run=dry_run)
         return api.patch(path, body, dry_run=dry_run)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from roles.engine import kube
-from roles.engine.kube import FIELD_MANAGER, Object, field_managers
+from roles.engine.kube import Object, field_managers
+from roles.engine.kube.field_managers import FIELD_MANAGER
+from roles.engine.kube.fields import meta_of, with_meta
 from roles.engine.objects.outcome import NotDone
 from roles.engine.objects.planned import ObjectPath, changes_text
 from roles.engine.transaction import ChangedField, Writable
@@ -76,7 +78,7 @@ class Kind:
             return {}
         fields: dict[ObjectPath, Any] = {path: value for path in self.sets if (value := self._value(found, path)) is not None}
         for key in self.maps:
-            fields |= {("metadata", key, name): value for name, value in (found["metadata"].get(key) or {}).items()}
+            fields |= {("metadata", key, name): value for name, value in (meta_of(found).get(key) or {}).items()}
         return fields
 
     def _value(self, found: Object, path: ObjectPath) -> Any:
@@ -89,7 +91,7 @@ class Kind:
         fields = {path: value for path, value in fields.items() if path not in omitted}
         made = nested({("metadata", "name"): name, **fields})
         if namespace:
-            made["metadata"]["namespace"] = namespace
+            made = with_meta(made, namespace=namespace)
         return {"apiVersion": self.version, "kind": self.name, **made}
 
     def after_apply(self, manifest: Mapping[str, Any], found: Object | None) -> dict[ObjectPath, Any]:
@@ -119,7 +121,7 @@ class Kind:
         wanted |= {one.path: one.before for one in back}
         made = self.manifest(*kube.namespace_and_name(found), {path: value for path, value in wanted.items() if value is not None})
         if not self.versioned:
-            made["metadata"]["uid"] = kube.uid(found)
+            made = with_meta(made, uid=kube.uid(found))
         result = self.after_apply(made, found)
         return made, tuple(one.path for one in back if result.get(one.path) != one.before)
 

@@ -97,7 +97,7 @@ class RollOuts:
         if kind not in workload_rollout.REVISIONS:
             return {}
         try:
-            there = self.session.fetch_all(f"/apis/apps/v1/namespaces/{found['metadata']['namespace']}/{workload_rollout.REVISIONS[kind]}")
+            there = self.session.fetch_all(f"/apis/apps/v1/namespaces/{namespace_of(found)}/{workload_rollout.REVISIONS[kind]}")
         except Forbidden:
             # The operator's own identity may be allowed to read a DaemonSet but not these: then all pods that are ending count as old.
             if kind == "Deployment":
@@ -111,7 +111,7 @@ class RollOuts:
         # A controller releases a pod whose labels no longer match (pkg/controller: ClaimPods): this finds all its pods, perhaps others too.
         labels = (spec_of(found).get("selector") or {}).get("matchLabels") or {}
         pods = self.session.fetch_all(
-            f"/api/v1/namespaces/{found['metadata']['namespace']}/pods", labels=",".join(f"{key}={value}" for key, value in labels.items())
+            f"/api/v1/namespaces/{namespace_of(found)}/pods", labels=",".join(f"{key}={value}" for key, value in labels.items())
         )
         return workload_rollout.old_pods(kind, found, pods, list(revisions.values()))
 

@@ -13,7 +13,19 @@ from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
 from roles.engine.kube import Object, condition, controller, is_ending, owner_ref, uid
-from roles.engine.kube.fields import annotations_of, conditions, labels_of, name_of, spec_of, status_of
+from roles.engine.kube.fields import (
+    annotations_of,
+    conditions,
+    ends_at,
+    finalizers_of,
+    is_observed,
+    labels_of,
+    meta_of,
+    name_of,
+    namespace_of,
+    spec_of,
+    status_of,
+)
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.kube.workloads import class_of, replicas
 from roles.engine.transaction import mask_text
@@ -45,7 +57,7 @@ class RolloutProgress:
 def progress(kind: str, item: Object) -> RolloutProgress:
     """The progress of a Deployment, StatefulSet or DaemonSet."""
     status = status_of(item)
-    if int(status.get("observedGeneration") or 0) < int(item["metadata"].get("generation") or 0):
+    if not is_observed(item):
         return RolloutProgress(False, "its controller has not seen the change yet")
     wanted = replicas(kind, item)
     if kind == "DaemonSet":
@@ -133,7 +145,7 @@ def _hash(item: Object) -> str:
 
 def grace(pod: Object) -> int:
     """The grace period of a pod in seconds: that of its deletion, or else its own."""
-    for found in (pod["metadata"].get("deletionGracePeriodSeconds"), spec_of(pod).get("terminationGracePeriodSeconds")):
+    for found in (meta_of(pod).get("deletionGracePeriodSeconds"), spec_of(pod).get("terminationGracePeriodSeconds")):
         if found is not None:
             return int(found)
     return _GRACE
@@ -148,17 +160,16 @@ def old_pods_text(pods: Collection[Object]) -> str:
 
 
 def _old_pod_text(pod: Object) -> str:
-    meta = pod["metadata"]
-    where = f"{meta['name']} on {node_of(pod) or 'no node'}"
+    where = f"{name_of(pod)} on {node_of(pod) or 'no node'}"
     if not is_ending(pod):
         return f"{where}, not deleted"
-    held = f", held by {', '.join(meta['finalizers'])}" if meta.get("finalizers") else ""
-    return f"{where}, ending since {_since(meta)} (grace period {grace(pod)} s){held}"
+    held = f", held by {', '.join(found)}" if (found := finalizers_of(pod)) else ""
+    return f"{where}, ending since {_since(pod)} (grace period {grace(pod)} s){held}"
 
 
-def _since(meta: Mapping[str, Any]) -> str:
+def _since(item: Object) -> str:
     """When the object was deleted: its deletionTimestamp is the end of its grace period (apimachinery: ObjectMeta)."""
-    ends, seconds = moment(meta["deletionTimestamp"]), int(meta.get("deletionGracePeriodSeconds") or 0)
+    ends, seconds = moment(ends_at(item)), int(meta_of(item).get("deletionGracePeriodSeconds") or 0)
     passed = span(seconds)
     return "an unknown time" if ends is None or passed.total_seconds() != seconds else (ends - passed).isoformat().replace("+00:00", "Z")
 
@@ -167,16 +178,15 @@ def what_to_do(pods: Collection[Object], down: Collection[str]) -> list[str]:
     """What to do about pods that did not end in time, by cause; `down` are the names of nodes that are not Ready or do not exist."""
     found = []
     for pod in pods:
-        meta = pod["metadata"]
         node = node_of(pod)
         if node in down:
             found.append(
                 f"{node} is not ready: its pods end when its kubelet is back; if the machine is off for good: kubectl delete node {node}"
             )
-        elif meta.get("finalizers"):
-            found.append(f"{', '.join(meta['finalizers'])}: the tool that set this finalizer must remove it")
+        elif finalizers := finalizers_of(pod):
+            found.append(f"{', '.join(finalizers)}: the tool that set this finalizer must remove it")
         else:
-            found.append(f"after its grace period, find out why: kubectl describe pod -n {meta['namespace']} {meta['name']}")
+            found.append(f"after its grace period, find out why: kubectl describe pod -n {namespace_of(pod)} {name_of(pod)}")
     return list(dict.fromkeys(found))[:_MAX_LINES]
 
 

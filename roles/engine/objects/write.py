@@ -10,7 +10,9 @@ from typing import Any
 
 from roles.engine.api import Api, Conflict
 from roles.engine.context import StepContext
-from roles.engine.kube import FIELD_MANAGER, Object, is_ending, uid, version
+from roles.engine.kube import Object, is_ending, uid, version
+from roles.engine.kube.field_managers import FIELD_MANAGER
+from roles.engine.kube.fields import finalizers_of, with_meta
 from roles.engine.objects.diffs import object_diff
 from roles.engine.objects.kind import ObjectChange, nested
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
@@ -221,7 +223,7 @@ def written_so(change: ObjectChange, found: Object) -> bool:
 
 
 def _pinned(manifest: Mapping[str, Any], there: Object) -> dict[str, Any]:
-    return {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version(there)}}
+    return with_meta(manifest, resourceVersion=version(there))
 
 
 def _version(change: ObjectChange, found: Object) -> str:
@@ -253,7 +255,7 @@ def wait_gone(session: Session, path: str, of: str) -> None:
     deadline = Deadline(REMOVAL)
     while (found := session.fetch(path)) is not None and uid(found) == of:
         if deadline.over:
-            finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
+            finalizers = ", ".join(finalizers_of(found)) or "none"
             ending = "deleted, but still exists" if is_ending(found) else "not deleted"
             raise NotDone(f"it was {ending} after {deadline.seconds:g} s; its finalizers: {finalizers}")
         deadline.pause(LOOK_AGAIN)

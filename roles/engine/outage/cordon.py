@@ -155,7 +155,7 @@ class CordonWriter(FieldWriter[FieldChange]):
         return cordon_fields(item)
 
     def look(self, change: FieldChange) -> str:
-        return f"kubectl get node {change.before['metadata']['name']}"
+        return f"kubectl get node {name_of(change.before)}"
 
     def _there(self, change: FieldChange, fields: Sequence[ChangedField]) -> Object:
         """Raises Foreign also if someone has cordoned the node meanwhile, with the very value that this run has written or removes."""

@@ -63,7 +63,7 @@ def _alone(one: PodFate) -> bool:
 def nodes_problem(nodes: Collection[Object], names: Collection[str], homeless: Sequence[PodFate] = ()) -> list[str]:
     """Refusals about the nodes themselves. `homeless`: the pods that leave, and whose replacements must not stay Pending."""
     found = [
-        f"{item['metadata']['name']} is not Ready: its kubelet may not run, and then its pods never end; repair it first, "
+        f"{name_of(item)} is not Ready: its kubelet may not run, and then its pods never end; repair it first, "
         "or, if the machine is off for good: kubectl delete node"
         for item in nodes
         if name_of(item) in names and not is_ready(item)

@@ -12,6 +12,7 @@ from roles.engine.context import Fields, StepContext
 from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, read_disruption
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
+from roles.engine.kube.fields import finalizers_of
 from roles.engine.kube.pods import has_ended, node_of
 from roles.engine.objects import LOOK_AGAIN, NotDone, Session, workload_rollout
 from roles.engine.outage.fates import is_cut, kept_by
@@ -64,7 +65,7 @@ def try_eviction(session: Session, pod: Object) -> str:
 
 def _ended(pod: Object) -> str:
     """How a pod has ended that only a finalizer keeps in the API. "" if it has not ended, or if it will be gone by itself."""
-    held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
+    held = ", ".join(finalizers_of(pod))
     return f"ended ({held} keeps its object)" if held and is_ending(pod) and has_ended(pod) else ""
 
 

@@ -6,18 +6,17 @@ is looked up, as far as daytwo reads its kind; a pod is known by its UID.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from roles.engine.bounds import moment, span
 from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, strays_of, strays_text
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, is_ending, uid
-from roles.engine.kube.fields import name_of, namespace_of, spec_of
+from roles.engine.kube import Object, full_name, is_ending, uid
+from roles.engine.kube.fields import ends_at, finalizers_of, name_of, volumes_of
 from roles.engine.kube.matching import CORDON, untolerated
-from roles.engine.kube.pods import broken, has_ended, is_over, is_static, stays_in_a_drain
+from roles.engine.kube.pods import broken, has_ended, is_over, is_static, phase, stays_in_a_drain
 from roles.engine.objects import workload_rollout
 from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.model import MOST_SECONDS, Fate, PodFate, PodWorkload
@@ -53,16 +52,16 @@ class Judge:
         if is_static(pod):
             return made("stays", "a static pod: only its node ends it")
         if has_ended(pod):
-            return made("stays", f"it is finished ({pod['status']['phase']}) and holds nothing")
+            return made("stays", f"it is finished ({phase(pod)}) and holds nothing")
         if stays(pod, self.workloads.daemon_sets):
             return made("stays", f"of {workload}, which ignores the cordon")
         if not is_ending(pod):
             return None
-        since = moment(pod["metadata"]["deletionTimestamp"])
+        since = moment(ends_at(pod))
         if since is None or since + STUCK >= self.now:
             return self._ends(pod, (since - self.now).total_seconds() if since else 0, made)
-        held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
-        why = f"it is stuck: it should have ended at {pod['metadata']['deletionTimestamp']}"
+        held = ", ".join(finalizers_of(pod))
+        why = f"it is stuck: it should have ended at {ends_at(pod)}"
         why += ", and its node still has its volumes or cgroup" if is_over(pod) else ""
         return made("blocks", why + (f", and {held} holds it" if held else ""), _unstick(pod, held))
 
@@ -167,7 +166,7 @@ def past_budgets_at_a_cost(states: Sequence[BudgetState]) -> str:
 
 
 def _unstick(pod: Object, held: str) -> str:
-    name = "/".join((namespace_of(pod), name_of(pod)))
+    name = full_name(pod)
     if held:
         return "the tool that set this finalizer must remove it"
     return f"find out why its node does not end it: kubectl describe pod, and journalctl -u kubelet there ({name})"
@@ -175,7 +174,7 @@ def _unstick(pod: Object, held: str) -> str:
 
 def never_healthy(state: BudgetState) -> str:
     """Why a budget that allows none now stays so until someone repairs its pods; "" if they may become Ready by themselves."""
-    names = {uid(pod): f"{pod['metadata']['name']} ({why})" for pod in state.pods if (why := broken(pod))}
+    names = {uid(pod): f"{name_of(pod)} ({why})" for pod in state.pods if (why := broken(pod))}
     if names and state.attainable - len(names) <= state.numbers.desired_healthy:
         return f"it stays so until someone repairs {', '.join(names.values())}"
     return ""
@@ -188,13 +187,13 @@ def stays(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
 
 
 def empty_dirs(pod: Object) -> list[str]:
-    return [one_line(str(volume.get("name"))) for volume in spec_of(pod).get("volumes") or () if "emptyDir" in volume]
+    return [one_line(str(volume.get("name"))) for volume in volumes_of(pod) if "emptyDir" in volume]
 
 
 def effects(pod: Object, workload: PodWorkload | None) -> list[str]:
     """What else moving this pod means."""
     found = []
-    volumes: Sequence[Mapping[str, Any]] = spec_of(pod).get("volumes") or ()
+    volumes = volumes_of(pod)
     paths = [one_line(str((volume.get("hostPath") or {}).get("path"))) for volume in volumes if "hostPath" in volume]
     if paths:
         found.append(f"it uses {', '.join(paths)} of this node, which do not follow it")

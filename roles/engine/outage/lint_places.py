@@ -12,7 +12,7 @@ from datetime import datetime
 from roles.engine.api import Api, list_objects
 from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, DisruptionRule, pods_per_node
 from roles.engine.findings import Finding, Severity
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import volumes_of
 from roles.engine.kube.pods import node_of
 from roles.engine.objects import API_WAIT
 from roles.engine.outage.fates import Judge
@@ -57,9 +57,7 @@ def read_places(api: Api, live: DisruptionObjects, cluster: Cluster | None = Non
     """`live` with what the rule needs; nothing is read if there is no budget. Raises ApiError."""
     if not live.of(PDB):
         return live
-    claims = any(
-        "persistentVolumeClaim" in one or "ephemeral" in one for pod in live.of("Pod") for one in spec_of(pod).get("volumes") or ()
-    )
+    claims = any("persistentVolumeClaim" in one or "ephemeral" in one for pod in live.of("Pod") for one in volumes_of(pod))
     wanted = (*_KINDS, *(_OF_VOLUMES if claims else ()))
     more = {kind: list_objects(api, MORE_KINDS[kind], wait=API_WAIT) for kind in wanted if kind not in live.objects}
     live = replace(live, objects={**live.objects, **more})

@@ -13,7 +13,7 @@ from typing import Any
 from roles.engine.autoscaling import as_created
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
-from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of
+from roles.engine.kube.fields import labels_of, meta_of, name_of, pod_template, spec_of, status_of
 from roles.engine.outage.workloads import Workloads
 
 #: Labels that the controllers themselves set on a pod. (Its topology labels are of its node.)
@@ -35,11 +35,11 @@ def replacement(pod: Object, workloads: Workloads) -> tuple[dict[str, Any], list
     """The pod, as it is recreated, with the name of the one that leaves; and what is not sure about it."""
     spec = {key: value for key, value in spec_of(pod).items() if key != "nodeName"}
     ref, item = workloads.owner(pod)
-    template = spec_of(item or {}).get("template") or {}
-    made: Mapping[str, Any] = spec_of(template)
+    template = pod_template(item or {})
+    made = spec_of(template)
     if ref is None or item is None or not made:
         unread = [f"daytwo does not read the template of {ref.kind}: it is placed as it runs now"] if ref and not item else []
-        return {"metadata": pod["metadata"], "spec": spec}, unread
+        return {"metadata": meta_of(pod), "spec": spec}, unread
     notes = []
     base = spec
     if _is_of_another(pod, item, ref.kind):
@@ -67,7 +67,7 @@ def _newest(live: Mapping[str, Any], made: Mapping[str, Any], item: Object) -> d
 def _metadata(pod: Object, template: Mapping[str, Any]) -> dict[str, Any]:
     live = labels_of(pod)
     kept = {key: live[key] for key in _OF_CONTROLLERS if key in live}
-    return {**pod["metadata"], "labels": {**kept, **labels_of(template)}}
+    return {**meta_of(pod), "labels": {**kept, **labels_of(template)}}
 
 
 def _merged(base: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:

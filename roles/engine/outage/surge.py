@@ -15,8 +15,8 @@ from typing import Any
 
 from roles.engine.disruption import autoscaler
 from roles.engine.harmless import one_line
-from roles.engine.kube import FIELD_MANAGER, Object, controller, namespace_and_name, uid
-from roles.engine.kube.field_managers import writers
+from roles.engine.kube import Object, controller, namespace_and_name, uid
+from roles.engine.kube.field_managers import FIELD_MANAGER, writers
 from roles.engine.kube.fields import annotations_of, spec_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.objects import workload_rollout

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.disruption import BudgetState, budgets_of
 from roles.engine.kube import Object, is_ready
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import spec_of, volumes_of
 from roles.engine.objects import workload_rollout
 from roles.engine.outage.model import BudgetShare, PodFate
 from roles.engine.outage.workloads import own_limit
@@ -19,7 +19,7 @@ _PRIORITY_OF_STORAGE = ("system-node-critical",)
 
 def has_storage(pod: Object) -> bool:
     """A claimed volume must follow the pod. (Generic ephemeral volumes are new with each pod.)"""
-    volumes = spec_of(pod).get("volumes") or ()
+    volumes = volumes_of(pod)
     return any("persistentVolumeClaim" in volume for volume in volumes)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from roles.engine.kube import Object, holds, matching, pods, resources
 from roles.engine.kube.amounts import units
-from roles.engine.kube.fields import labels_of, spec_of, status_of
+from roles.engine.kube.fields import containers_of, labels_of, spec_of, status_of
 from roles.engine.kube.resources import View
 
 _OS_LABEL = "kubernetes.io/os"
@@ -138,5 +138,5 @@ def _managers(pod: Object, node: Object, before: Mapping[str, Any], after: Mappi
 
 
 def _of_containers(pod: Object) -> Iterator[Fraction]:
-    for container in (*(spec_of(pod).get("containers") or ()), *(spec_of(pod).get("initContainers") or ())):
+    for container in (*containers_of(pod), *(spec_of(pod).get("initContainers") or ())):
         yield resources.of_container(pod, container, View.SPEC).get("cpu", Fraction(0))

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from roles.engine.kube import Object, full_name, is_ending, pods, resources
 from roles.engine.kube.amounts import Amounts, listed, shown, units
-from roles.engine.kube.fields import status_of
+from roles.engine.kube.fields import created_of, status_of
 from roles.engine.kube.resources import View
 from roles.engine.kubelet.allocatable import allocatable
 from roles.engine.placement import preemption
@@ -204,7 +204,7 @@ def _among(pod: Object, of: Iterable[Object]) -> bool:
 
 def _order(pod: Object) -> tuple[bool, str]:
     """Static pods do not wait for the API."""
-    return not pods.is_static(pod), "" if pods.is_static(pod) else str(pod["metadata"].get("creationTimestamp") or "")
+    return not pods.is_static(pod), "" if pods.is_static(pod) else created_of(pod)
 
 
 def _ports(pod: Object, at_least: Iterable[Object], at_most: Iterable[Object]) -> list[Objection]:

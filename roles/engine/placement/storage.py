@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, full_name, matching, pods
-from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of
+from roles.engine.kube import Object, full_name, is_ending, matching, pods
+from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of, volumes_of
 
 
 class Move(Enum):
@@ -152,7 +152,7 @@ class Storage:
 
     def _volumes(self, pod: Object) -> Iterator[PodVolume]:
         namespace = pods.namespace(pod)
-        for volume in spec_of(pod).get("volumes") or ():
+        for volume in volumes_of(pod):
             name = str(volume.get("name"))
             if volume.get("ephemeral"):
                 # Its claim is the pod's own, named POD-VOLUME, and goes with it.
@@ -269,7 +269,7 @@ def _unique(source: Mapping[str, Any], name: str) -> str:
 
 def own_names(pod: Object) -> set[str]:
     """The names in a Node's status of the volumes that a pod has without a claim."""
-    found = (_unique(volume, str(volume.get("name"))) for volume in spec_of(pod).get("volumes") or ())
+    found = (_unique(volume, str(volume.get("name"))) for volume in volumes_of(pod))
     return {name for name in found if name}
 
 
@@ -308,7 +308,7 @@ def _attachment(item: Object) -> Attachment:
     name, driver = name_of(item), str(spec.get("attacher") or "")
     if error := (status.get("detachError") or {}).get("message"):
         progress = one_line(f"{driver} cannot detach it: {error}")
-    elif item["metadata"].get("deletionTimestamp"):
+    elif is_ending(item):
         progress = f"{driver} detaches it"
     else:
         progress = "the kubelet there unmounts it"

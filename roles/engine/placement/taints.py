@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from roles.engine.kube import Object
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import name_of, spec_of
 
 #: Keys as regular expressions, and who removes the taint, and when. docs/disruption.md has a row for each.
 PASSING: tuple[tuple[str, str], ...] = (
@@ -52,6 +52,6 @@ def without_passing(nodes: Iterable[Object]) -> tuple[list[Object], dict[str, st
     for node in nodes:
         spec = spec_of(node)
         taints: Sequence[Mapping[str, Any]] = spec.get("taints") or ()
-        removed |= {f"{one.get('key')} on {node['metadata']['name']}": who for one in taints if (who := removed_by(one))}
+        removed |= {f"{one.get('key')} on {name_of(node)}": who for one in taints if (who := removed_by(one))}
         found.append({**node, "spec": {**spec, "taints": [one for one in taints if not removed_by(one)]}})
     return found, removed

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from roles.engine.kube import Object, matching
-from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of
+from roles.engine.kube import Object, is_ending, matching
+from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of, volumes_of
 from roles.engine.placement.findings import Findings
 from roles.engine.placement.storage import ATTACHED, ZONE_LABELS, ZONES, Attachment, attachments, by_labels, driver_of
 from roles.engine.placement.world import Room, World, claims_of
@@ -34,7 +34,7 @@ class Volumes:
         self._kept = [
             (one.name, held) for one in world.storage.volumes(pod) if one.waits for held in world.users(one.claim, pod) if held.certain
         ]
-        for volume in spec_of(pod).get("volumes") or ():
+        for volume in volumes_of(pod):
             if "ephemeral" in volume:
                 self.unknown.append(f"volume {volume.get('name')} is created with the pod")
             self.unknown += [f"volume {volume.get('name')} is of kind {kind}" for kind in _NOT_JUDGED if kind in volume]
@@ -50,7 +50,7 @@ class Volumes:
         if found is None:
             self.no.append(f"{shown} does not exist")
             return
-        if found["metadata"].get("deletionTimestamp"):
+        if is_ending(found):
             self.no.append(f"{shown} is being deleted")
         bound = str(spec_of(found).get("volumeName") or "")
         if not bound or status_of(found).get("phase") != "Bound":
@@ -113,7 +113,7 @@ class Volumes:
                     names.add(str(bound or claim))
         names |= {one.volume or one.name for one in attached if (one.node, one.driver) == (room.name, driver)}
         # A pod there may have volumes that are created with it, or are part of its spec.
-        extra = sum(1 for held in room.held for volume in spec_of(held.pod).get("volumes") or () if "ephemeral" in volume)
+        extra = sum(1 for held in room.held for volume in volumes_of(held.pod) if "ephemeral" in volume)
         return len(names) + extra
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from roles.engine.kube import Object, full_name, is_ending, matching, pods, resources
 from roles.engine.kube.amounts import shown
-from roles.engine.kube.fields import spec_of
+from roles.engine.kube.fields import meta_of, spec_of
 from roles.engine.kube.resources import View
 from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.profiles import DEFAULT
@@ -132,7 +132,7 @@ class _Run:
             return
         if not found.fits and _depends(pod):
             nodes = frozenset(self._world.rooms)  # while it waits, others can make any node possible
-        new = {"metadata": {key: value for key, value in pod["metadata"].items() if key != "deletionTimestamp"}, "spec": spec_of(pod)}
+        new = {"metadata": {key: value for key, value in meta_of(pod).items() if key != "deletionTimestamp"}, "spec": spec_of(pod)}
         self._world.put(Held(new, nodes, found.fits and len(nodes) == 1 and not waits))
 
     def _preempted(self, number: int) -> Placement:

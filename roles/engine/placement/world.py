@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from roles.engine.kube import Object, amounts, full_name, is_ending, is_ready, matching, pods, resources
-from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of
+from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of, volumes_of
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.resources import View
 from roles.engine.kube.selectors import LabelSelector, label_selector
@@ -105,7 +105,7 @@ class Held:
 
 def claims_of(pod: Object) -> frozenset[str]:
     """The PersistentVolumeClaims that a pod mounts, as NAMESPACE/NAME."""
-    found = (one.get("persistentVolumeClaim") for one in spec_of(pod).get("volumes") or ())
+    found = (one.get("persistentVolumeClaim") for one in volumes_of(pod))
     return frozenset(f"{pods.namespace(pod)}/{one.get('claimName')}" for one in found if one)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roles.engine.harmless import one_line
-from roles.engine.kube.fields import status_of
+from roles.engine.kube.fields import kubelet_version
 from roles.engine.node import Process, minor_of
 from roles.engine.node.virtual import virtual_mark
 
@@ -108,7 +108,7 @@ def outside(nodes: Mapping[str, Mapping[str, Any]], observed: Collection[str]) -
     for name, node in sorted(nodes.items()):
         if name in observed:
             continue
-        version = str((status_of(node).get("nodeInfo") or {}).get("kubeletVersion") or "")
+        version = kubelet_version(node)
         if (mark := virtual_mark(node)) is not None:
             virtual.append(f"{one_line(name)} ({mark.made_by}, by its {mark}; version {one_line(version) or 'none'})")
         else:

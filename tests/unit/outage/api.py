@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 from roles.engine.api import Conflict, NotFound
 from roles.engine.api.errors import by_status
-from roles.engine.kube import FIELD_MANAGER
+from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.objects import Session
 from roles.engine.outage.reading import KINDS_OF_DRAIN
 
