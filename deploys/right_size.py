@@ -4,8 +4,8 @@ pyinfra inventories/prod.py deploys/right_size.py -y
 pyinfra inventories/prod.py deploys/right_size.py -y --data namespaces=shop --data watch=600
 pyinfra inventories/prod.py deploys/right_size.py -y --data format=json
 pyinfra inventories/prod.py deploys/right_size.py -y --data format=html --data output=right-size.html
-pyinfra inventories/prod.py deploys/right_size.py --data only=shop/deployment/web --data apply=true --dry
-pyinfra inventories/prod.py deploys/right_size.py --data only=shop/deployment/web --data apply=true -y
+pyinfra inventories/prod.py deploys/right_size.py --data only_objects=shop/deployment/web --data apply=true --dry
+pyinfra inventories/prod.py deploys/right_size.py --data only_objects=shop/deployment/web --data apply=true -y
 """
 
 import sys

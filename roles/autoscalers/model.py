@@ -275,7 +275,7 @@ class DesiredAutoscalers(Frozen):
     force: Annotated[
         Boolean, Field(description="consent: take over fields of other managers, remove autoscalers that others created", examples=[True])
     ] = False
-    only: Annotated[Names, Field(description="only these entries of the data", examples=[["shop/deployment/web"]])] = None
+    only_objects: Annotated[Names, Field(description="only these entries of the data", examples=[["shop/deployment/web"]])] = None
     proof_timeout: Annotated[
         int, Field(ge=1, le=3600, description="seconds for kube-controller-manager to handle each autoscaler", examples=[300])
     ] = DEFAULT_PROOF_SECONDS
@@ -284,7 +284,7 @@ class DesiredAutoscalers(Frozen):
     @property
     def entries(self) -> tuple[HorizontalAutoscaler | VerticalAutoscaler, ...]:
         """The autoscalers of this run."""
-        return tuple(one for one in self.every if self.only is None or one.data_key in self.only)
+        return tuple(one for one in self.every if self.only_objects is None or one.data_key in self.only_objects)
 
     @property
     def known(self) -> list[str]:

@@ -39,11 +39,11 @@ def kind_of(entry: Entry) -> str:
 
 
 def check_only(desired: DesiredAutoscalers, plan: ObjectPlan[ObjectChange]) -> None:
-    """Refuse names in `only` that the data does not have, and two entries for one object."""
-    for name in desired.only or ():
+    """Refuse names in `only_objects` that the data does not have, and two entries for one object."""
+    for name in desired.only_objects or ():
         if name not in desired.known:
             near = did_you_mean(name, desired.known) or f"; the data has {', '.join(desired.known) or 'none'}"
-            plan.refusals.append(f"only: {name!r} is not an entry of the data{near}")
+            plan.refusals.append(f"only_objects: {name!r} is not an entry of the data{near}")
     names = [(kind_of(one), one.key) for one in desired.entries]
     for kind, key in {one for one in names if names.count(one) > 1}:
         plan.refusals.append(f"{kind} {key}: two entries of the data have this name; set `name` in one of them")

@@ -38,7 +38,7 @@ def _read(fleet: Fleet) -> tuple[Options, DesiredBudgets]:
 def disruption_budgets(fleet: Fleet, asked: tuple[Options, DesiredBudgets]) -> Turns:
     """Apply the PodDisruptionBudgets in the inventory's data.
 
-    Data keys: disruption_budgets, allow_overlaps, force, only, proof_timeout, kubeconfig, and take_over
+    Data keys: disruption_budgets, allow_overlaps, force, only_objects, proof_timeout, kubeconfig, and take_over
     (roles/engine/rollout/options.py). Raises DeployError before any write if the plan is refused.
     """
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and compare the numbers")

@@ -191,7 +191,7 @@ class DesiredBudgets(Frozen):
     force: Annotated[
         Boolean, Field(description="consent: take over fields of other managers, remove budgets that others created", examples=[True])
     ] = False
-    only: Annotated[Names, Field(description="only these budgets of the data", examples=[["shop/web"], "shop/web,shop/db"])] = None
+    only_objects: Annotated[Names, Field(description="only these budgets of the data", examples=[["shop/web"], "shop/web,shop/db"])] = None
     proof_timeout: Annotated[
         int, Field(ge=1, le=3600, description="seconds for kube-controller-manager to compute each budget", examples=[120])
     ] = DEFAULT_PROOF_SECONDS
@@ -200,7 +200,7 @@ class DesiredBudgets(Frozen):
     @property
     def budgets(self) -> tuple[Budget, ...]:
         """The budgets of this run."""
-        return tuple(one for one in self.disruption_budgets or () if self.only is None or one.key in self.only)
+        return tuple(one for one in self.disruption_budgets or () if self.only_objects is None or one.key in self.only_objects)
 
 
 def read_budgets(hosts: Iterable[tuple[str, Data]]) -> DesiredBudgets | None:

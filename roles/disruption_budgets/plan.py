@@ -62,10 +62,10 @@ def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime
 
 def _check_only(desired: DesiredBudgets, plan: ObjectPlan[ObjectChange]) -> None:
     known = [one.key for one in desired.disruption_budgets or ()]
-    for name in desired.only or ():
+    for name in desired.only_objects or ():
         if name not in known:
             plan.refusals.append(
-                f"only: {name!r} is not a budget of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
+                f"only_objects: {name!r} is not a budget of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
             )
 
 

@@ -37,7 +37,7 @@ def _read(fleet: Fleet) -> tuple[Options, DesiredClasses]:
 def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Turns:
     """Apply the PriorityClasses in the inventory's data, and assign them to workloads.
 
-    Data keys: priority_classes, workloads, replace, prune, force, only, rollout_timeout, kubeconfig, and take_over
+    Data keys: priority_classes, workloads, replace, prune, force, only_objects, rollout_timeout, kubeconfig, and take_over
     (roles/engine/rollout/options.py). Raises DeployError before any write if the plan is refused.
     """
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and read back")

@@ -248,7 +248,7 @@ class DesiredClasses(Frozen):
 
     `priority_classes`: None if the data has none (then no class counts as dropped); empty: all were dropped. `replace`: delete and
     recreate a class to change an immutable field. `prune`: remove dropped classes that daytwo created. `force`: take over fields of other
-    managers. `only`: names of classes and workloads of the data. `rollout_timeout` in seconds. `kubeconfig`: a file on the operator's
+    managers. `only_objects`: names of classes and workloads of the data. `rollout_timeout` in seconds. `kubeconfig`: a file on the operator's
     machine, instead of the control plane's own.
     """
 
@@ -284,7 +284,7 @@ class DesiredClasses(Frozen):
         Field(description="consent: remove classes that daytwo created and that are no longer in the data", examples=[True]),
     ] = False
     force: Annotated[Boolean, Field(description="consent: take over fields of other managers", examples=[True])] = False
-    only: Annotated[
+    only_objects: Annotated[
         Names, Field(description="only these classes and workloads of the data", examples=[["web"], "web,shop/deployment/web"])
     ] = None
     rollout_timeout: Annotated[int, Field(ge=1, le=86400, description="seconds for each roll-out", examples=[600])] = (
@@ -300,20 +300,20 @@ class DesiredClasses(Frozen):
     @property
     def classes(self) -> tuple[PriorityClass, ...]:
         """The classes that this run applies."""
-        return tuple(item for item in self.priority_classes or () if self.only is None or item.name in self.only)
+        return tuple(item for item in self.priority_classes or () if self.only_objects is None or item.name in self.only_objects)
 
     @property
     def chosen_workloads(self) -> tuple[Workload, ...]:
         return tuple(item for item in self.workloads if self._chosen(item.key))
 
     def _chosen(self, key: str) -> bool:
-        return self.only is None or key in map(workload_key, self.only)
+        return self.only_objects is None or key in map(workload_key, self.only_objects)
 
     def drops(self, name: str) -> bool:
         """True if the class `name` was dropped from the data, and this run includes it."""
         if self.priority_classes is None or any(item.name == name for item in self.priority_classes):
             return False
-        return self.only is None or name in self.only
+        return self.only_objects is None or name in self.only_objects
 
 
 def workload_key(text: str) -> str:

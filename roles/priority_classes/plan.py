@@ -47,14 +47,14 @@ def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan[O
 
 
 def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[ObjectChange]) -> None:
-    if desired.only is None:
+    if desired.only_objects is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
     chosen = [*(item.name for item in desired.classes), *(item.key for item in desired.chosen_workloads)]
-    for name in desired.only:
+    for name in desired.only_objects:
         if not (workload_key(name) in chosen or (name in live.classes and desired.drops(name))):
             plan.refusals.append(
-                f"only: {name!r} is not a class or workload of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
+                f"only_objects: {name!r} is not a class or workload of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
             )
 
 
@@ -160,7 +160,7 @@ def _removals(
             continue
         shown = f"PriorityClass {name}"
         if not CLASS.is_ours(found):
-            if desired.only is not None:
+            if desired.only_objects is not None:
                 plan.refusals.append(f"{shown}: {CLASS.creators(found)} created it, and daytwo removes only classes that it created")
             continue
         # A default class is removed before its successor is written, and so before any workload leaves it.

@@ -38,7 +38,7 @@ CAPABILITY = "reboot"
 
 @deploying("Reboot", with_options(RebootOptions))
 def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
-    """Reboot the nodes of the run that need it, or all with force=true.
+    """Reboot the nodes of the run that need it, or all with allow_unneeded=true.
 
     Data keys: those of roles/reboot/model.py, the consents of a drain, and those of roles/engine/rollout/options.py. Raises DeployError
     before any write if a node might not come back, or if its pods cannot leave.
@@ -72,7 +72,9 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     if not unknown:
         return turns
     names = ", ".join(sorted(unknown))
-    show(f"\nNOT KNOWN: whether {names} needs a reboot. The exit status is 1; reboot with force=true, or accept it: allow_unproven=true")
+    show(
+        f"\nNOT KNOWN: whether {names} needs a reboot. The exit status is 1; reboot with allow_unneeded=true, or accept it: allow_unproven=true"
+    )
     if not run.steps:
         return 1
     return replace(turns, hosts={*turns.hosts, *unknown}, work=lambda host: host not in unknown and run.result(host))
@@ -127,7 +129,7 @@ def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: Re
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
     made = fleet.each(targets, lambda remote: _candidate(reached, nodes, wanted, remote), doing="read the boot of")
     bridge.stop(f"{host}: {str(one).removeprefix(f'{host}: ')}" for host, one in made.items() if isinstance(one, Exception))
-    judge = partial(plan_node, force=wanted.force, allow_unproven=options.allow_unproven)
+    judge = partial(plan_node, unneeded=wanted.allow_unneeded, allow_unproven=options.allow_unproven)
     plans = [judge(one) for one in bridge.whole(made).values()]
     # Only what reboots needs the questions to its kubelet.
     rebooting = {plan.host: plan for plan in plans if plan.what == "reboot"}

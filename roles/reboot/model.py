@@ -17,7 +17,7 @@ class RebootOptions(DrainConsents):
     """Which nodes of a run reboot, how long daytwo waits for them, and the consents of their drains."""
 
     only: Annotated[Names, Field(description="only these hosts of the inventory", examples=["w2,w3", ["w2", "w3"]])] = None
-    force: Annotated[Boolean, Field(description="consent: also reboot nodes that do not need it", examples=[True])] = False
+    allow_unneeded: Annotated[Boolean, Field(description="consent: also reboot nodes that do not need it", examples=[True])] = False
     reboot_timeout: Annotated[
         int,
         Field(

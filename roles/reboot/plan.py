@@ -109,7 +109,7 @@ class RebootPlan:
         return uid(self.candidate.node)
 
 
-def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> RebootPlan:
+def plan_node(one: Candidate, *, unneeded: bool, allow_unproven: bool) -> RebootPlan:
     """The plan of one node."""
     mark = read_mark(one.node)
     mark = mark if mark is not None and mark.boot else None
@@ -120,7 +120,7 @@ def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> RebootPla
         return RebootPlan(
             one, "finish", f"run {mark.run} was to reboot it; it has rebooted since, and that run has not proven it", mark, kernels.newest
         )
-    needs = reasons(one.facts, kernels.newest, force=force)
+    needs = reasons(one.facts, kernels.newest, unneeded=unneeded)
     if not needs and mark is not None:
         return RebootPlan(one, "release", f"run {mark.run} was to reboot it, and did not; it does not need it", mark)
     others = f"installed and not compared with the running kernel: {', '.join(kernels.others)}" if kernels.others else ""
@@ -135,7 +135,7 @@ def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> RebootPla
         mark,
         kernels.newest,
         tuple(_warnings(one, others, kernels.newest)),
-        (*([] if force else _in_vain(one, kernels.newest, needs)), *_refusals(one, kernels.newest, allow_unproven)),
+        (*([] if unneeded else _in_vain(one, kernels.newest, needs)), *_refusals(one, kernels.newest, allow_unproven)),
     )
 
 
@@ -144,10 +144,10 @@ def _in_vain(one: Candidate, newest: str, needs: Sequence[str]) -> list[str]:
         return []
     what = f"run {run} rebooted it for this already, and it came back the same ({'; '.join(needs)}): another reboot would do no more"
     look = "correct what its boot loader starts (GRUB_DEFAULT, saved_entry), or what sets the sign"
-    return [f"{one.host}: {what}; {look}, then --data only={one.host} --data force=true; or leave it out with --limit"]
+    return [f"{one.host}: {what}; {look}, then --data only={one.host} --data allow_unneeded=true; or leave it out with --limit"]
 
 
-def reasons(facts: BootFacts, newest: str, *, force: bool) -> list[str]:
+def reasons(facts: BootFacts, newest: str, *, unneeded: bool) -> list[str]:
     """Why a node needs a reboot."""
     found = []
     for sign in judge_signs(facts.signs, facts.family).asking:
@@ -155,8 +155,8 @@ def reasons(facts: BootFacts, newest: str, *, force: bool) -> list[str]:
         found.append(f"it has {sign.shown}{packages}" if sign.shown.startswith(("/", "a ", "another ", "no ")) else f"{sign.shown} says so")
     if newest:
         found.append(f"kernel {newest} is installed, {facts.boot.kernel} runs")
-    if not found and force:
-        found.append("force=true")
+    if not found and unneeded:
+        found.append("allow_unneeded=true")
     return found
 
 

@@ -160,7 +160,7 @@ class NodeReboots:
         if now.boot.id != plan.candidate.facts.boot.id:
             raise NotDone("it rebooted after daytwo read it; run this again")
         candidate = plan.candidate.__class__(**{**plan.candidate.__dict__, "facts": now})
-        again = plan_node(candidate, force=True, allow_unproven=self._options.allow_unproven)
+        again = plan_node(candidate, unneeded=True, allow_unproven=self._options.allow_unproven)
         if again.refusals:
             raise NotDone("; ".join(again.refusals))
 
@@ -326,13 +326,13 @@ class NodeReboots:
         except RemoteError as error:
             raise NotWorked(f"it is well and {freed}; whether it still needs a reboot is not known: {error}") from None
         newest = judge_kernels(now.boot.kernel, now.installed or (), now.family).newest
-        was_asked = reasons(plan.candidate.facts, plan.newest, force=False)
-        if (plan.what == "finish" or was_asked) and (left := reasons(now, newest, force=False)):
+        was_asked = reasons(plan.candidate.facts, plan.newest, unneeded=False)
+        if (plan.what == "finish" or was_asked) and (left := reasons(now, newest, unneeded=False)):
             by = " (its boot loader chose the old kernel: check its configuration)" if newest else ""
             self._note_effect(plan, effect_text(context.run, now.boot.id, newest))
             raise NotWorked(
                 f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; the next run does not reboot it again"
-                " without force=true"
+                " without allow_unneeded=true"
             )
         if WITHOUT_EFFECT in annotations_of(plan.candidate.node):
             self._note_effect(plan, None)

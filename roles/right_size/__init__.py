@@ -75,7 +75,7 @@ def observe(
     seen.containers = [one for one in seen.containers if options.chosen(one.workload)]
     seen.lives = [one for one in seen.lives if options.chosen(one.workload)]
     there = {f"{workload.namespace}/{workload.kind}/{workload.name}" for workload in grouped(seen.containers)}
-    bridge.stop(f"only: {text}" for text in unmatched(options.only or (), there, "no workload that has pods now"))
+    bridge.stop(f"only_objects: {text}" for text in unmatched(options.only_objects or (), there, "no workload that has pods now"))
     histories = _kept(seen)
     return seen, judge_all(seen, histories, options.min_span_seconds, _more(options, seen))
 

@@ -57,7 +57,7 @@ def plan_run(
     """Plan and show the run that applies the advice. Raises DeployError if a workload that the data name is refused, or
     if nothing can be said of it yet."""
     wanted, left, waiting = applying.wanted(found, system=options.read_namespaces is not None)
-    if options.only is not None:
+    if options.only_objects is not None:
         left += waiting
     resizer = Resizer(fleet, reached, allow_restarts=options.allow_restarts, template=options.template == "update")
     try:
@@ -65,7 +65,7 @@ def plan_run(
         changes = _planned(fleet, options, resizer, wanted, seen, live, left)
     except ApiFailure as error:
         raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
-    if options.only is not None:
+    if options.only_objects is not None:
         bridge.stop(f"{name}: {why}" for name, why in left)
     stages = [Stage((change.step(),)) for change in changes]
     run = ObjectRun(
@@ -75,7 +75,7 @@ def plan_run(
         warnings=resizer.rolling.warnings,
     )  # fmt: skip
     _show(run, changes, left, options)
-    if waiting and options.only is None:
+    if waiting and options.only_objects is None:
         many = table.counted(len(waiting), "more workload")
         show(f"\n{many} not known well enough yet, or leaking: see above (min_span={options.min_span}).")
     return run
@@ -114,7 +114,7 @@ def _planned(
         targets = applying.target_changes(one, seen.hpas)
         changes.append(
             WorkloadChange(
-                resize, targets, resizer.reached.session, options.soak, look, known, again, partial(_keep, seen.cluster, workload)
+                resize, targets, resizer.reached.session, options.watch_resized, look, known, again, partial(_keep, seen.cluster, workload)
             )
         )
     return changes
@@ -183,7 +183,9 @@ def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tupl
             show(f"    pod {step.where} on {step.node}: {step.summary}")
         for target in change.targets:
             show(f"    HorizontalPodAutoscaler {target.name}: {target.text}, so that it keeps as many pods")
-        show(f"    watched for {options.soak} s: an OOM kill, a restart or more throttling puts everything back, and the run halts")
+        show(
+            f"    watched for {options.watch_resized} s: an OOM kill, a restart or more throttling puts everything back, and the run halts"
+        )
         if resize.template is not None:
             for name, after in resize.template.after.items():
                 before = resources_text(resize.template.before.get(name) or {})
@@ -208,10 +210,10 @@ def _target_notes(targets: Sequence[TargetChange], options: RightSizeOptions) ->
         yield "pods that are added or recreated request what the template says, which the new target does not fit: template=update"
         return
     for target in targets:
-        if target.rises and options.soak >= target.window:
+        if target.rises and options.watch_resized >= target.window:
             yield (
                 f"while daytwo watches, HorizontalPodAutoscaler {target.name} may add pods with the old requests. They look idle, and after"
-                f" {target.window:g} s it may remove pods. Raise its minReplicas until the roll-out, or set a shorter soak"
+                f" {target.window:g} s it may remove pods. Raise its minReplicas until the roll-out, or set a shorter watch_resized"
             )
 
 

@@ -33,13 +33,13 @@ _BLIND = 3
 @dataclass
 class WorkloadChange:
     """`again` plans the resize once more, right before it is carried out, and raises NotDone if that is no longer the change of the plan;
-    `soak`: seconds of the watch; `look` looks at the workload, and `keep` keeps what a
+    `seconds`: how long it watches; `look` looks at the workload, and `keep` keeps what a
     look saw that was worse; `known`: by container."""
 
     resize: WorkloadResize
     targets: Sequence[TargetChange]
     session: Session
-    soak: float
+    seconds: float
     look: Callable[[], SoakLook]
     known: Mapping[str, UseBefore]
     again: Callable[[], WorkloadResize]
@@ -57,7 +57,7 @@ class WorkloadChange:
         self.resize = self.again()
         self.about.update(record_of(self.resize, self.targets))
         # What happens between the resize and the first look must count too; but not restarts that the resize itself needs.
-        before = None if self.resize.restarts or not self.soak else self._first()
+        before = None if self.resize.restarts or not self.seconds else self._first()
         context.begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
         try:
             self._write(lambda one: one.meanwhile)
@@ -70,7 +70,7 @@ class WorkloadChange:
         if problem:
             raise self._back(problem)
         changed = "".join(f"; {one.name}: {one.text}" for one in self.targets)
-        return f"watched for {self.soak:g} s{changed}; {lasting}; {proof}"
+        return f"watched for {self.seconds:g} s{changed}; {lasting}; {proof}"
 
     def _write(self, metrics: Callable[[TargetChange], Sequence[Any]]) -> None:
         for target in self.targets:
@@ -98,10 +98,10 @@ class WorkloadChange:
 
     def _watched(self, before: SoakLook | None) -> str:
         """Why it is worse off than `before`, or than right now; "" if it is not. The last look is after the whole time."""
-        if not self.soak:
+        if not self.seconds:
             return ""
-        clock, blind = Deadline(self.soak, as_given=True), 0
-        show(f"  {self.resize.name}: watching for {self.soak:g} s")
+        clock, blind = Deadline(self.seconds, as_given=True), 0
+        show(f"  {self.resize.name}: watching for {self.seconds:g} s")
         while True:
             over = clock.over
             try:

@@ -108,7 +108,7 @@ class RightSizeOptions(Frozen):
             examples=["http://prometheus.example:9090"],
         ),
     ] = None
-    only: Annotated[
+    only_objects: Annotated[
         tuple[str, ...] | None,
         BeforeValidator(_workloads),
         LIST_OR_TEXT,
@@ -124,7 +124,7 @@ class RightSizeOptions(Frozen):
             examples=[True],
         ),
     ] = False
-    soak: Annotated[
+    watch_resized: Annotated[
         int,
         Field(
             ge=0,
@@ -164,14 +164,16 @@ class RightSizeOptions(Frozen):
     @property
     def read_namespaces(self) -> tuple[str, ...] | None:
         """The namespaces that must be read; None: all."""
-        if self.only is None:
+        if self.only_objects is None:
             return self.namespaces
-        return tuple(dict.fromkeys(one.partition("/")[0] for one in self.only))
+        return tuple(dict.fromkeys(one.partition("/")[0] for one in self.only_objects))
 
     def chosen(self, workload: SizedWorkload) -> bool:
         """Whether a workload is in this run."""
         named = f"{workload.namespace}/{workload.kind}/{workload.name}"
-        return (self.only is None or named in self.only) and (self.namespaces is None or workload.namespace in self.namespaces)
+        return (self.only_objects is None or named in self.only_objects) and (
+            self.namespaces is None or workload.namespace in self.namespaces
+        )
 
     @property
     def min_span_seconds(self) -> float:

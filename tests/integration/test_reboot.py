@@ -155,7 +155,7 @@ def test_an_administrators_cordon_stays_and_a_kernel_that_was_not_chosen_halts_t
         if f"kernel {newer} is installed" not in told.out:
             # A release without a flavour is not compared; then only force reboots.
             assert f"not compared with the running kernel: {newer}" in flat, told.all
-            told = reboot(only="w2", force="true")
+            told = reboot(only="w2", allow_unneeded="true")
             assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w2"), told.all
             marks = set[str]()
         else:
@@ -207,7 +207,7 @@ def test_what_might_not_come_back_is_refused(lab: Lab, pods: None) -> None:
     )
     accepted = "refuses its configuration"
     try:
-        told = reboot(only="w1", force="true")
+        told = reboot(only="w1", allow_unneeded="true")
         flat = " ".join(told.all.split())
         assert told.code == 1 and "refused, nothing was written" in flat, told.all
         for words in ("the next boot would not start kubelet.service", "a shutdown is scheduled", "/etc/fstab: /srv/data", PROTECTED):
@@ -252,7 +252,7 @@ def test_another_kubelet_is_judged_by_its_version_and_needs_consent(lab: Lab, po
         )
         for said in (change(), change(allow_new_binary="true")):
             assert said.startswith("1 ") and words in said, said
-        told = reboot(dry=True, only="w1", force="true")
+        told = reboot(dry=True, only="w1", allow_unneeded="true")
         assert told.code == 1 and words in " ".join(told.all.split()), told.all
         same_minor = running[:-1] + ("9" if running[-1] != "9" else "8")
         replaced(same_minor)
@@ -355,7 +355,7 @@ def test_an_operator_that_dies_in_mid_drain(lab: Lab, pods: None) -> None:
 def test_the_cordon_of_an_earlier_drain_stays_with_its_mark(lab: Lab, pods: None) -> None:
     drained = pyinfra("drain", *data(nodes="w1"), "-y")
     assert drained.code == 0, drained.all
-    told = reboot(only="w1", force="true")
+    told = reboot(only="w1", allow_unneeded="true")
     assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w1"), told.all
     assert draining.cordon_of(lab, "w1") == (True, run_of(drained.out)) and cordon_of(lab, "w1") == (True, {OUTAGE})
 
@@ -363,7 +363,7 @@ def test_the_cordon_of_an_earlier_drain_stays_with_its_mark(lab: Lab, pods: None
 @pytest.mark.lab
 def test_the_single_control_plane_which_has_the_lock(lab: Lab, pods: None) -> None:
     before = lab.boot_id("cp1")
-    told = reboot(only="cp1", force="true")
+    told = reboot(only="cp1", allow_unneeded="true")
     assert told.code == 0 and "done" in row(told, "cp1"), told.all
     assert "the API is down while it reboots" in told.out and "API server and etcd well" in told.out
     assert "WARNING: the cluster's lock" not in told.out, told.all
@@ -388,7 +388,7 @@ def test_a_control_plane_that_ended_for_a_reboot_that_does_not_begin_serves_agai
     before = lab.boot_id("cp1")
     lab.run("cp1", "cat >/usr/local/sbin/systemctl && chmod +x /usr/local/sbin/systemctl", input=KILLS)
     try:
-        told = reboot(only="cp1", force="true")
+        told = reboot(only="cp1", allow_unneeded="true")
     finally:
         lab.run("cp1", "rm -f /usr/local/sbin/systemctl; systemctl start kubelet")
     assert told.code == 1 and "reverted" in row(told, "cp1") and "it did not reboot; it serves again: boot" in " ".join(told.all.split()), (
@@ -481,7 +481,7 @@ def test_all_nodes_while_a_client_asks(lab: Lab) -> None:
     before = {node: lab.boot_id(node) for node in lab.nodes}
     client = Client(lab, "web")
     try:
-        told = reboot(force="true", max_unavailable="2")
+        told = reboot(allow_unneeded="true", max_unavailable="2")
     finally:
         client.end()
     print(told.all, client.asked, client.lost, client.answers, len(client.unready))

@@ -108,7 +108,7 @@ def test_a_request_is_lowered_in_place_and_comes_back(lab: Lab) -> None:
         lab.kubectl("create", "-f", "-", input=json.dumps(forged("idle", "200m")))
         lab.kubectl("wait", "-n", SHORT, "pod/forged", "--for=condition=Ready", "--timeout=280s")
         pod = the_pod(lab, "idle", SHORT)
-        asked = data(only=f"{SHORT}/deployment/idle", apply="true", template="keep", soak="1", interval="2")
+        asked = data(only_objects=f"{SHORT}/deployment/idle", apply="true", template="keep", watch_resized="1", interval="2")
         refused = pyinfra("right_size", *asked, *data(watch="0"), "-y")
         assert refused.code == 1 and "too few rates" in refused.all, refused.all
         told = pyinfra("right_size", *asked, *data(watch="14", min_span="0"), "-y")
@@ -359,9 +359,9 @@ def undo(run: str) -> Outcome:
     return told
 
 
-def apply(*, soak: int, **values: str) -> list[str]:
+def apply(*, watch_resized: int, **values: str) -> list[str]:
     """From the samples that the reports have kept."""
-    return [*data(only=ONE, apply="true", soak=str(soak), watch="0", **values), "-y"]
+    return [*data(only_objects=ONE, apply="true", watch_resized=str(watch_resized), watch="0", **values), "-y"]
 
 
 def fits(resources: dict[str, Any], first: First) -> bool:
@@ -383,12 +383,12 @@ def hpa(first: First, loads: Lab) -> Lab:
 
 @slow
 def test_in_place_without_a_restart_and_back(hpa: Lab, first: First) -> None:
-    refused = pyinfra("right_size", *apply(soak=10))
+    refused = pyinfra("right_size", *apply(watch_resized=10))
     assert refused.code == 1 and "refused, nothing was written" in refused.all, "the default min_span"
     assert "not lowered before 7 d were seen" in " ".join(refused.all.split()), refused.all
 
     pod = the_pod(hpa)
-    told = pyinfra("right_size", *apply(soak=10, min_span="0", template="keep"))
+    told = pyinfra("right_size", *apply(watch_resized=10, min_span="0", template="keep"))
     assert told.code == 0, told.all
     flat = " ".join(told.out.split())
     assert "0 restarts" in flat and ": the same" in flat and "watched for 10 s" in flat, told.all
@@ -450,7 +450,7 @@ def test_what_a_vertical_autoscaler_recommends_is_shown_beside(first: First, loa
             "status": {"recommendation": {"containerRecommendations": [advice]}},
         }
         loads.kubectl("create", "-f", "-", input=json.dumps(item))
-        refused = pyinfra("right_size", *apply(soak=5, min_span="0"))
+        refused = pyinfra("right_size", *apply(watch_resized=5, min_span="0"))
         flat = " ".join(refused.all.split())
         assert refused.code == 1 and "refused, nothing was written" in flat and "set its updateMode to Off first" in flat, refused.all
         told = right_size(watch="0", min_span="0")
@@ -468,7 +468,7 @@ def test_killed_in_the_middle_and_undone(hpa: Lab, first: First, at: str) -> Non
     hpa.kubectl("patch", "-n", NAMESPACE, "deployment/steady", "-p", '{"spec":{"minReadySeconds":60}}')
     hpa.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/steady", "--timeout=280s")
     pod = the_pod(hpa)
-    run = Started("right_size", *apply(soak=5, min_span="0"))
+    run = Started("right_size", *apply(watch_resized=5, min_span="0"))
     run.wait_for(at)
     run.process.kill()
     told = run.end()
@@ -489,7 +489,7 @@ def test_the_template_makes_it_last(hpa: Lab, first: First) -> None:
     """And something adds a pod in the watch, as an autoscaler does: it is made by the old template."""
     hpa.kubectl("patch", "-n", NAMESPACE, "deployment/steady", "-p", '{"spec":{"minReadySeconds":0}}')
     pod = the_pod(hpa)
-    run = Started("right_size", *apply(soak=10, min_span="0"))
+    run = Started("right_size", *apply(watch_resized=10, min_span="0"))
     run.wait_for("watching for")
     hpa.kubectl("scale", "-n", NAMESPACE, "deployment/steady", "--replicas=2")
     told = run.end()
@@ -510,7 +510,11 @@ def test_the_template_makes_it_last(hpa: Lab, first: First) -> None:
 def test_what_its_cpu_limit_stops_is_put_back(first: First, loads: Lab) -> None:
     pod = the_pod(loads, "limited")
     was = pod["spec"]["containers"][0]["resources"]
-    run = Started("right_size", *data(only=f"{NAMESPACE}/deployment/limited", apply="true", soak="120", watch="0", min_span="0"), "-y")
+    run = Started(
+        "right_size",
+        *data(only_objects=f"{NAMESPACE}/deployment/limited", apply="true", watch_resized="120", watch="0", min_span="0"),
+        "-y",
+    )
     run.wait_for("watching for")
     assert the_pod(loads, "limited")["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "100m"}
     ask(loads, pod, cpu=180)
@@ -536,7 +540,7 @@ def test_a_quota_without_room_refuses_the_plan(first: First, loads: Lab) -> None
     loads.kubectl("create", "-f", "-", input=json.dumps(quota))
     try:
         wait_for(lambda: live(loads, "quota/full").get("status", {}).get("used"), "the quota's status")
-        refused = pyinfra("right_size", *data(only=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0"), "-y")
+        refused = pyinfra("right_size", *data(only_objects=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0"), "-y")
         assert refused.code == 1 and "refused, nothing was written" in refused.all and "quota" in refused.all.lower(), refused.all
         assert identities([the_pod(loads, "spiky")]) == identities([pod])
     finally:
@@ -561,7 +565,7 @@ def test_a_node_without_room_refuses_the_plan(first: First, loads: Lab) -> None:
     loads.kubectl("create", "-f", "-", input=json.dumps(item))
     try:
         loads.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", "pod/filler", "--timeout=120s")
-        asked = data(only=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0", template="keep")
+        asked = data(only_objects=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0", template="keep")
         refused = pyinfra("right_size", *asked, "-y")
         assert refused.code == 1 and "refused, nothing was written" in refused.all, refused.all
         assert re.search(r"cp1 has \S+ of cpu for pods, they request \S+, and this would add \S+", " ".join(refused.all.split())), (
@@ -578,7 +582,7 @@ def test_what_is_too_small_is_put_back(hpa: Lab, first: First) -> None:
     begun then."""
     pod, waiting = the_pod(hpa), the_pod(hpa, "limited")
     both = f"{ONE},{NAMESPACE}/deployment/limited"
-    run = Started("right_size", *data(only=both, apply="true", soak="120", watch="0", min_span="0"), "-y")
+    run = Started("right_size", *data(only_objects=both, apply="true", watch_resized="120", watch="0", min_span="0"), "-y")
     run.wait_for("watching for")
     ask(hpa, pod, memory=300)
     told = run.end()
@@ -713,7 +717,9 @@ def test_an_autoscaler_in_equilibrium_never_removes_a_pod(lab: Lab, served_pods:
     """The CPU request falls to a quarter and that of memory rises, there and back. By memory alone there would be fewer pods."""
     only = f"{SCALED}/deployment/served"
     with sampled(lab) as samples:
-        told = pyinfra("right_size", *data(only=only, apply="true", watch="30", interval="2", min_span="0", soak="35"), "-y")
+        told = pyinfra(
+            "right_size", *data(only_objects=only, apply="true", watch="30", interval="2", min_span="0", watch_resized="35"), "-y"
+        )
         assert told.code == 0, told.all
         has = the_pods(lab, "served", SCALED)[0]["spec"]["containers"][0]["resources"]["requests"]
         cpu, memory = int(has["cpu"].rstrip("m")), int(has["memory"].rstrip("Mi"))

@@ -322,7 +322,7 @@ def test_reboot_the_clusters_nodes(lab: Lab, desk: Desk) -> None:
     lab.run("w1", "echo x >/run/reboot-required; echo linux-image-amd64 >/run/reboot-required.pkgs")
     book = open_book(desk, "reboot")
     book.section("Before you start", "What needs it")
-    run = Started("reboot", "-y", *data(only="w2", force="true", reboot_timeout="20"))
+    run = Started("reboot", "-y", *data(only="w2", allow_unneeded="true", reboot_timeout="20"))
     run.wait_for("; rebooting")
     lab.kill("w2")
     assert run.end().code == 1

@@ -184,7 +184,7 @@ def readers() -> Mapping[str, frozenset[str]]:
 
 def desired_state(*models: type[BaseModel]) -> tuple[str, ...]:
     """The keys of models that say what is wanted: without consents, and without those that choose a part, wait, or connect for a run."""
-    of_a_run = ("only", "proof_timeout", "rollout_timeout", "kubeconfig")
+    of_a_run = ("only", "only_objects", "proof_timeout", "rollout_timeout", "kubeconfig")
     return tuple(
         name
         for model in models

@@ -37,7 +37,18 @@ def unknown(given: Iterable[str], known: Collection[str], pyinfra: Collection[st
 
 
 # Keys that choose a part of a run: their names differ between deploys, and are not similar.
-_CHOOSING = ("only", "nodes", "namespaces", "deployment")
+_CHOOSING = ("only", "only_objects", "nodes", "namespaces", "deployment")
+
+
+#: Keys of a deploy that have another name now, since another deploy means something else by the old one.
+_RENAMED = {
+    ("autoscalers", "only"): "only_objects",
+    ("disruption_budgets", "only"): "only_objects",
+    ("priority_classes", "only"): "only_objects",
+    ("right_size", "only"): "only_objects",
+    ("right_size", "soak"): "watch_resized",
+    ("reboot", "force"): "allow_unneeded",
+}
 
 
 def not_read(given: Iterable[str], deploy: str, readers: Mapping[str, Collection[str]], every: str) -> list[str]:
@@ -47,6 +58,8 @@ def not_read(given: Iterable[str], deploy: str, readers: Mapping[str, Collection
 
 
 def _not_read(key: str, deploy: str, read: Collection[str], theirs: Collection[str]) -> str:
+    if (now := _RENAMED.get((deploy, key))) is not None:
+        return f"--data {key}: deploys/{deploy}.py calls it {now}"
     choosing = [name for name in _CHOOSING if name in read] if key in _CHOOSING else []
     near = did_you_mean(key, read) or (f", did you mean {' or '.join(map(repr, choosing))}?" if choosing else ";")
     limit = " --limit chooses the hosts of a run;" if key in ("only", "nodes") else ""

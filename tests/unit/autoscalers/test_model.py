@@ -123,7 +123,7 @@ def test_absent_and_its_short_form() -> None:
 
 
 def test_another_name_and_only() -> None:
-    found = read({"shop/deployment/web": {**WEB, "name": "web-cpu"}, "shop/sts/db": WEB}, only="shop/deployment/web")
+    found = read({"shop/deployment/web": {**WEB, "name": "web-cpu"}, "shop/sts/db": WEB}, only_objects="shop/deployment/web")
     assert [one.key for one in found.entries] == ["shop/web-cpu"]
     assert found.known == ["shop/deployment/web", "shop/statefulset/db"]
 

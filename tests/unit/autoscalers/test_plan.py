@@ -122,7 +122,7 @@ def test_two_entries_of_one_name_and_unknown_names() -> None:
     check_only(found, plan)
     assert "two entries of the data have this name" in plan.refusals[0]
     plan = ObjectPlan[ObjectChange]()
-    check_only(desired(only="shop/deployment/wep"), plan)
+    check_only(desired(only_objects="shop/deployment/wep"), plan)
     assert "did you mean 'shop/deployment/web'?" in plan.refusals[0]
 
 

@@ -51,7 +51,7 @@ def test_absent_also_on_the_command_line() -> None:
 
 
 def test_only_some() -> None:
-    assert [one.key for one in read({"shop/web": WEB, "shop/db": WEB}, only="shop/db")] == ["shop/db"]
+    assert [one.key for one in read({"shop/web": WEB, "shop/db": WEB}, only_objects="shop/db")] == ["shop/db"]
 
 
 def test_no_data() -> None:

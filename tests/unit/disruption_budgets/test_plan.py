@@ -149,7 +149,7 @@ def test_a_workload_that_does_not_exist() -> None:
 
 
 def test_only_names_budgets_of_the_data() -> None:
-    assert "did you mean 'shop/web'?" in plan({"shop/web": WEB}, *shop(), only="shop/wep").refusals[0]
+    assert "did you mean 'shop/web'?" in plan({"shop/web": WEB}, *shop(), only_objects="shop/wep").refusals[0]
 
 
 # ---- undo

@@ -172,13 +172,13 @@ def test_dropped_is_only_what_the_data_could_have_had() -> None:
 
 
 def test_only_narrows_classes_workloads_and_what_is_dropped() -> None:
-    found = wanted(priority_classes={"a": 1, "b": 2}, workloads="x/deploy/web=a,x/deploy/api=b", only="b,x/deploy/web")
+    found = wanted(priority_classes={"a": 1, "b": 2}, workloads="x/deploy/web=a,x/deploy/api=b", only_objects="b,x/deploy/web")
     assert [item.name for item in found.classes] == ["b"]
     assert [item.key for item in found.chosen_workloads] == ["x/deployment/web"]
-    assert not found.drops("old") and wanted(priority_classes={}, only=["old"]).drops("old")
+    assert not found.drops("old") and wanted(priority_classes={}, only_objects=["old"]).drops("old")
 
 
 def test_defaults() -> None:
     found = wanted(priority_classes={"a": 1})
     assert (found.replace, found.prune, found.force, found.rollout_timeout) == (False, False, False, 300)
-    assert set(DesiredClasses.model_fields) >= {"replace", "prune", "force", "only", "rollout_timeout"}
+    assert set(DesiredClasses.model_fields) >= {"replace", "prune", "force", "only_objects", "rollout_timeout"}

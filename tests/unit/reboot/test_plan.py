@@ -45,8 +45,8 @@ def candidate(host: str = "w1", mark: str | None = None, control_plane: bool = F
     return Candidate(host, node(host, mark), "kubelet.service", replace(facts, **changed), control_plane)
 
 
-def plan(one: Candidate, *, force: bool = False, allow_unproven: bool = False) -> RebootPlan:
-    return plan_node(one, force=force, allow_unproven=allow_unproven)
+def plan(one: Candidate, *, unneeded: bool = False, allow_unproven: bool = False) -> RebootPlan:
+    return plan_node(one, unneeded=unneeded, allow_unproven=allow_unproven)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_nodes_that_need_it(changed: dict[str, Any], why: str) -> None:
 def test_a_node_that_does_not_need_it() -> None:
     found = plan(candidate(installed={K18: True, "6.1.0-20-rt-amd64": True}))
     assert found.what == "none" and "no installed kernel is newer" in found.why and "6.1.0-20-rt-amd64" in found.why
-    assert plan(candidate(), force=True).why == "force=true"
+    assert plan(candidate(), unneeded=True).why == "allow_unneeded=true"
     assert plan(replace(candidate(signs=ASKS), chosen=False)).what == "none"
 
 
@@ -156,12 +156,14 @@ def test_warnings() -> None:
     ("", False), ("x" * 5000, False), ("[" * 200, False), (f"\x1b[31m {OLD} {K20}", True),
 ])  # fmt: skip
 def test_a_node_that_a_reboot_has_brought_back_on_its_old_kernel_is_not_rebooted_again(claim: str, refused: bool) -> None:
-    """Until it has rebooted, another kernel is installed, or somebody says force. What the annotation says is a claim of the node."""
+    """Until it has rebooted, another kernel is installed, or somebody says allow_unneeded. What the annotation says is a claim of the node."""
     one = candidate("w1", installed={K18: True, K20: True})
     one = replace(one, node={"metadata": {**one.node["metadata"], "annotations": {WITHOUT_EFFECT: claim}}})
     found = plan(one).refusals
-    assert [f"kernel {K20} is installed" in text and "force=true" in text and text.isprintable() for text in found] == [True] * refused
-    assert not plan_node(one, force=True, allow_unproven=False).refusals
+    assert [f"kernel {K20} is installed" in text and "allow_unneeded=true" in text and text.isprintable() for text in found] == [
+        True
+    ] * refused
+    assert not plan_node(one, unneeded=True, allow_unproven=False).refusals
 
 
 # ---- order

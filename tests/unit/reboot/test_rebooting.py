@@ -203,7 +203,7 @@ def plan(node: Node, **static: str) -> RebootPlan:
     """`static`: the static pods of a control-plane node."""
     seen = parse_facts("w1", node.run("sh -s", stdin=facts.facts_script("kubelet.service"), timeout=1).stdout)
     pods = {name.replace("_", "-"): pod for name, pod in static.items()}
-    return plan_node(Candidate("w1", node.node(), "kubelet.service", seen, bool(static), pods), force=False, allow_unproven=False)
+    return plan_node(Candidate("w1", node.node(), "kubelet.service", seen, bool(static), pods), unneeded=False, allow_unproven=False)
 
 
 def step(node: Node, planned: RebootPlan | None = None, **options: Any) -> tuple[ClusterStep, NodeReboots]:
@@ -367,7 +367,10 @@ def test_a_node_back_on_its_old_kernel_halts_the_run_and_is_free(node: Node) -> 
     node.more = [f"installed {field('6.1.0-20-amd64')} yes"]
     how, why = outcome(node)
     assert how == "failed" and node.log[-2:] == ["uncordon", "mark"] and OUTAGE not in node.annotations
-    assert node.annotations == {WITHOUT_EFFECT: f"{RUN} {NEW} 6.1.0-20-amd64"} and "does not reboot it again without force=true" in why
+    assert (
+        node.annotations == {WITHOUT_EFFECT: f"{RUN} {NEW} 6.1.0-20-amd64"}
+        and "does not reboot it again without allow_unneeded=true" in why
+    )
     assert "it is well and uncordoned, but the reboot did not do its work: kernel 6.1.0-20-amd64 is installed, 6.1.0-18-amd64 runs" in why
     assert "its boot loader chose the old kernel" in why
     free = Node(node.clock)
@@ -379,7 +382,7 @@ def test_a_node_back_on_its_old_kernel_halts_the_run_and_is_free(node: Node) -> 
 def test_what_still_asks_for_a_reboot_after_one_halts_the_run(node: Node) -> None:
     node.asks_again = True
     assert "the reboot did not do its work: it has /run/reboot-required" in outcome(node)[1]
-    # force=true had no such reason, and a sign that has come meanwhile is for the next run.
+    # allow_unneeded=true had no such reason, and a sign that has come meanwhile is for the next run.
     forced = Node(node.clock)
     forced.asks_again = True
     unasked = plan(forced)

@@ -325,8 +325,8 @@ def test_a_prometheus_that_is_not_there() -> None:
         ({"prometheus": "http://h:x"}, "write http://HOST:9090"),
         ({"prometheus": "http://h/\nx"}, "write http://HOST:9090"),
         ({"format": "jsn"}, "did you mean 'json'"),
-        ({"only": "shop/web"}, "not NAMESPACE/KIND/NAME"),
-        ({"only": "shop/job/web"}, "is not one of Deployment"),
+        ({"only_objects": "shop/web"}, "not NAMESPACE/KIND/NAME"),
+        ({"only_objects": "shop/job/web"}, "is not one of Deployment"),
         ({"apply": True, "format": "json"}, "give the json document a file"),
         ({"watch": 4000}, "less than or equal to 3600"),
     ],
@@ -344,7 +344,7 @@ def test_a_secret_in_an_address_is_not_shown(url: str) -> None:
 
 
 def test_the_workloads_of_a_run() -> None:
-    found = RightSizeOptions.model_validate({"only": "shop/deploy/web,blog/sts/db"})
+    found = RightSizeOptions.model_validate({"only_objects": "shop/deploy/web,blog/sts/db"})
     assert found.only == ("shop/Deployment/web", "blog/StatefulSet/db") and found.read_namespaces == ("shop", "blog")
     assert found.chosen(WEB) and not found.chosen(SizedWorkload("DaemonSet", "shop", "web"))
     assert not RightSizeOptions.model_validate({"namespaces": "blog"}).chosen(WEB) and RightSizeOptions().chosen(WEB)

@@ -39,6 +39,11 @@ def test_a_key_of_another_deploy_has_the_nearest_one_and_the_list() -> None:
     )
 
 
+def test_a_key_that_has_another_name_now() -> None:
+    readers = {"only": {"drain"}, "only_objects": {"autoscalers"}}
+    assert not_read(["only"], "autoscalers", readers, "all") == ["--data only: deploys/autoscalers.py calls it only_objects"]
+
+
 @pytest.mark.parametrize("text", ["", ",", " , "])
 def test_a_text_that_names_nothing_is_no_list(text: str) -> None:
     with pytest.raises(ValueError, match="names nothing"):

@@ -79,11 +79,15 @@ def typing_errors() -> list[Wrong]:
 
 NO_HOST = "is no host and no group with hosts in this inventory"
 SINGLE = [
-    Wrong("reboot nodes", ("reboot", "-y", *data(nodes="w1", force="true")), ("--data nodes:", "did you mean 'only'?", "--limit")),
+    Wrong("reboot nodes", ("reboot", "-y", *data(nodes="w1", allow_unneeded="true")), ("--data nodes:", "did you mean 'only'?", "--limit")),
     Wrong("gates nodes", ("feature_gates", "-y", *data(nodes="w1", feature_gates="A=true")), ("--data nodes:", "did you mean 'only'?")),
     Wrong("labels only", ("node_labels", "-y", *data(only="w1", node_labels="a=b")), ("--data only:", "--limit chooses the hosts")),
     Wrong("rollback only", ("rollback", "-y", *data(only="w1")), ("--data only:", "--limit chooses the hosts", "it reads: ")),
-    Wrong("right_size deployment", ("right_size", "-y", *data(deployment="shop/web")), ("--data deployment:", "'only' or 'namespaces'")),
+    Wrong(
+        "right_size deployment",
+        ("right_size", "-y", *data(deployment="shop/web")),
+        ("--data deployment:", "'only_objects' or 'namespaces'"),
+    ),
     Wrong("status format", ("status", "-y", *data(format="json")), ("--data format:", "audit")),
     Wrong("checks format", ("checks", "-y", *data(format="json")), ("--data format:",)),
     Wrong("objects soak", ("disruption_budgets", "-y", *data(soak="60")), ("--data soak:",)),
@@ -112,7 +116,7 @@ SINGLE = [
     Wrong("an empty list", ("drain", "-y", "--data", "nodes=[]"), ("--data nodes: the value is empty",)),
     Wrong("an empty list with a space", ("drain", "-y", "--data", "nodes=[ ]"), ("--data nodes: the value is empty",)),
     Wrong("a list of nothing", ("drain", "-y", "--data", 'nodes=[""]'), ("names nothing",)),
-    Wrong("null for hosts", ("reboot", "-y", *data(only="null", force="true")), ("--data only: the value is null",)),
+    Wrong("null for hosts", ("reboot", "-y", *data(only="null", allow_unneeded="true")), ("--data only: the value is null",)),
     Wrong("null for a run", ("rollback", "-y", "--data", "run= null"), ("--data run: the value is null",)),
     Wrong(
         "null for a part",
