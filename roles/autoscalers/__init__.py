@@ -76,7 +76,7 @@ def _read(fleet: Fleet) -> tuple[Options, DesiredAutoscalers]:
 def autoscalers(fleet: Fleet, asked: tuple[Options, DesiredAutoscalers]) -> Turns:
     """Apply the autoscalers in the inventory's data.
 
-    Data keys: autoscalers, vertical_autoscalers, settle_replicas, allow_problems, force, only_objects, proof_timeout, kubeconfig, and take_over
+    Data keys: autoscalers, vertical_autoscalers, settle_replicas, allow_problems, force, only_objects, proof_timeout, kubeconfig, take_over
     (roles/engine/rollout/options.py). Raises DeployError before any write if the plan is refused.
     """
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and compare the counts")

@@ -248,8 +248,8 @@ class DesiredClasses(Frozen):
 
     `priority_classes`: None if the data has none (then no class counts as dropped); empty: all were dropped. `replace`: delete and
     recreate a class to change an immutable field. `prune`: remove dropped classes that daytwo created. `force`: take over fields of other
-    managers. `only_objects`: names of classes and workloads of the data. `rollout_timeout` in seconds. `kubeconfig`: a file on the operator's
-    machine, instead of the control plane's own.
+    managers. `only_objects`: names of classes and workloads of the data. `rollout_timeout` in seconds. `kubeconfig`: a file on the
+    operator's machine, instead of the control plane's own.
     """
 
     priority_classes: Annotated[

@@ -54,7 +54,7 @@ def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan
     for name in desired.only_objects:
         if not (workload_key(name) in chosen or (name in live.classes and desired.drops(name))):
             plan.refusals.append(
-                f"only_objects: {name!r} is not a class or workload of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
+                f"only_objects: {name!r} is no class or workload of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
             )
 
 

@@ -73,7 +73,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
         return turns
     names = ", ".join(sorted(unknown))
     show(
-        f"\nNOT KNOWN: whether {names} needs a reboot. The exit status is 1; reboot with allow_unneeded=true, or accept it: allow_unproven=true"
+        f"\nNOT KNOWN: whether {names} needs a reboot. Exit status 1; reboot with allow_unneeded=true, or accept it: allow_unproven=true"
     )
     if not run.steps:
         return 1

@@ -325,7 +325,7 @@ def test_a_class_that_does_not_exist_or_will_be_removed() -> None:
 def test_only_must_name_something() -> None:
     live, _ = web()
     (text,) = planned(live, priority_classes={"high": 5}, workloads="default/deploy/web=high", only_objects="hihg").refusals
-    assert "'hihg' is not a class or workload of the data, did you mean 'high'?" in text
+    assert "'hihg' is no class or workload of the data, did you mean 'high'?" in text
     assert (
         whats(planned(live, priority_classes={"high": 5, "x": 1}, workloads="default/deploy/web=high", only_objects="default/deploy/web"))
         == []
