@@ -105,7 +105,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool, not
             found.not_known += problems
     try:
         found.lasting = kubeadm_config.read_stored(cluster.object)
-    except (ApiFailure, RemoteError) as error:
+    except ApiFailure as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     try:
         found.findings += trust.members(cluster.etcd_health())
@@ -148,7 +148,7 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     try:
         objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
-    except (ApiError, RemoteError) as error:
+    except ApiError as error:
         found.not_known.append(f"pods that differ from their template, and disruption: {error}")
         return
     try:
@@ -157,7 +157,7 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
         found.not_known.append(f"pods that differ from their template: {error}")
     try:
         found.requests = list_objects(api, REQUESTS)
-    except (ApiError, RemoteError) as error:
+    except ApiError as error:
         found.not_known.append(f"requests for certificates: {error}")
     listed: list[Finding] = []
     try:
@@ -195,11 +195,11 @@ def _running(cluster: Cluster, one: View) -> _Running:
     for component in one.processes:
         try:
             running[component] = cluster.effective(one.host, component, one.kubelet.node_name)
-        except (ApiFailure, RemoteError) as error:
+        except ApiFailure as error:
             problems.append(f"{one.host} {component}: effective gates: {error}")
     try:
         configuration = cluster.configuration(one.kubelet.node_name)
-    except (ApiFailure, RemoteError) as error:
+    except ApiFailure as error:
         problems.append(f"{one.host} kubelet: effective configuration: {error}")
     return running, configuration, problems
 

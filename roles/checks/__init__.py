@@ -117,7 +117,7 @@ class Gathered:
             return self.no_api or "not asked"
         try:
             return read(self._cluster.api())
-        except (ApiFailure, RemoteError) as error:
+        except ApiFailure as error:
             return str(error)
 
 

@@ -86,7 +86,7 @@ def _kubelet(cluster: Cluster, node: Mapping[str, Any]) -> KubeletFacts:
         problem = str(error)
     try:
         configuration = cluster.configuration(name)
-    except (ApiFailure, RemoteError) as error:
+    except ApiFailure as error:
         problem = problem or str(error)
     return KubeletFacts(name, configuration, shown, problem)
 

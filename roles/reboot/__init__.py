@@ -72,9 +72,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     if not unknown:
         return turns
     names = ", ".join(sorted(unknown))
-    show(
-        f"\nNOT KNOWN: whether {names} needs a reboot. Exit status 1; reboot with allow_unneeded=true, or accept it: allow_unproven=true"
-    )
+    show(f"\nNOT KNOWN: whether {names} needs a reboot. Exit status 1; reboot with allow_unneeded=true, or accept it: allow_unproven=true")
     if not run.steps:
         return 1
     return replace(turns, hosts={*turns.hosts, *unknown}, work=lambda host: host not in unknown and run.result(host))

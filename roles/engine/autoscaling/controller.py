@@ -9,7 +9,6 @@ from typing import Any
 
 from roles.engine.api import Api, ApiError, ApiFailure, find_object
 from roles.engine.autoscaling.model import ODD, Idle, ScalingController, time_of
-from roles.engine.bridge import RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.disruption import cluster_time
 from roles.engine.editing import flags
@@ -150,7 +149,7 @@ def read_controller(
     try:
         gates = cluster.effective(one.host, NAME, one.node_name)
         controller = replace(controller, gates={name: gate.enabled for name, gate in gates.items()})
-    except (ApiFailure, RemoteError) as error:
+    except ApiFailure as error:
         controller = replace(controller, gates=one.running_gates)
         assumed.append(f"the effective gates of {NAME} are not known ({error}), so its flags and defaults stand for them")
     return replace(controller, assumed=tuple(assumed))

@@ -199,7 +199,7 @@ class Cluster:
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
             if transport is None and by_kubectl and not node.remote.uses_ssh:
-                return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
+                return KubectlApi(_asking(node.remote), address, host, node.kubeconfig_path)
             if transport is None and not node.remote.uses_ssh:
                 # Not a lost connection: there never is one, and kubectl reaches API servers only.
                 raise NoApi(f"{host}: {address[0]}:{address[1]} can be asked over SSH only, and this host is not reached by SSH")
@@ -213,7 +213,7 @@ class Cluster:
                 self._forbidden[(host, address)] = error
         if not by_kubectl:
             raise self._forbidden[(host, address)]
-        return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
+        return KubectlApi(_asking(node.remote), address, host, node.kubeconfig_path)
 
     def api(self, wait: float = API_WAIT_SECONDS) -> Api:
         """The API of the first control-plane node that answers. Waits up to `wait` seconds for a single control-plane node, and for lost
@@ -316,7 +316,7 @@ class Cluster:
                 continue
             try:
                 found[host] = self.component_configuration(host, "kube-scheduler")
-            except (ApiFailure, RemoteError):
+            except ApiFailure:
                 found[host] = None
         return found
 
@@ -626,5 +626,17 @@ def _runner(remote: Remote) -> RunCommand:
     def run(command: str) -> tuple[bool, str, str]:
         answer = remote.run(command, timeout=patient(RUN_SECONDS))
         return answer.code == 0, "\n".join(answer.stdout), "\n".join(answer.stderr)
+
+    return run
+
+
+def _asking(remote: Remote) -> RunCommand:
+    """For requests, which a lost connection ends as it ends those through a tunnel."""
+
+    def run(command: str) -> tuple[bool, str, str]:
+        try:
+            return _runner(remote)(command)
+        except RemoteError as error:
+            raise ApiConnectionLost(remote.name, "/", str(error), "fix the connection to the node") from error
 
     return run

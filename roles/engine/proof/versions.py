@@ -82,7 +82,7 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
 def _nodes(cluster: Cluster) -> dict[str, dict[str, Any]]:
     try:
         return cluster.nodes()
-    except (ApiFailure, RemoteError):
+    except ApiFailure:
         return {}
 
 
@@ -90,7 +90,7 @@ def _by_api(cluster: Cluster, one: ObservedNode, component: str) -> tuple[str, i
     """Host, process and version of one component."""
     try:
         version = ask.as_version(cluster.component_version(one.remote.name, component) or "")
-    except (ApiFailure, RemoteError):
+    except ApiFailure:
         version = None
     return one.remote.name, one.components[component].process.pid, version
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from roles.engine.api import ApiConnectionLost
 from roles.engine.api.metrics import GateMetric
+from roles.engine.bridge import RemoteError
 from roles.engine.proof import cluster as proof_cluster
 from roles.engine.proof.cluster import RECENT_SECONDS, Cluster, NoApi
 from roles.engine.transaction import STABLE_SECONDS
@@ -80,3 +81,15 @@ def test_queries_that_follow_each_other_share_one_api_for_a_moment(monkeypatch: 
     clock.now += RECENT_SECONDS + 0.1
     assert [asked(), asked("api 1"), asked()] == ["api 1", "api 2", "api 2"]
     assert RECENT_SECONDS < STABLE_SECONDS, "a proof would ask over a connection to the process before"
+
+
+def test_a_request_by_kubectl_that_gets_no_answer_is_lost_as_one_through_a_tunnel_is() -> None:
+    def run(*_: object, **__: object) -> None:
+        raise RemoteError("cp1: no answer within 30 s")
+
+    remote = SimpleNamespace(name="cp1", transport=None, uses_ssh=False, ensure_connected=lambda: None, run=run)
+    components: Any = {"kube-apiserver": SimpleNamespace(address=("127.0.0.1", 6443))}
+    cluster = Cluster()
+    cluster._nodes["cp1"] = proof_cluster._ApiNode(cast(Any, remote), cast(Any, None), "admin.conf", components)
+    with pytest.raises(ApiConnectionLost, match="no answer within 30 s"):
+        cluster._at("cp1", "kube-apiserver").get_json("/version")
