@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from roles.engine.bridge import together
+from roles.engine.bridge.tasks import together
 from roles.engine.context import Fields, StepContext
 
 

@@ -14,7 +14,8 @@ from roles.engine import bridge
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
-from roles.engine.inputs import Declared, desired_state
+from roles.engine.inputs import Declared
+from roles.engine.inputs.registry import desired_state
 from roles.engine.rollout import deploying, one
 from roles.eviction import DesiredThresholds
 from roles.feature_gates import DesiredGates, load

@@ -13,8 +13,9 @@ from roles.audit.drift import HostDesired
 from roles.audit.examine import Collected
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
-from roles.engine.api import Api, ApiError, ApiFailure, EtcdError, GateMetric, list_objects
-from roles.engine.autoscaling import any_autoscaler, look_at, managers_of
+from roles.engine.api import Api, ApiError, ApiFailure, GateMetric, list_objects
+from roles.engine.api.etcd import EtcdError
+from roles.engine.autoscaling.look import any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import budget_states, cluster_time, lint, read_lint
 from roles.engine.findings import Finding

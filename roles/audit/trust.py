@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from roles.audit.rules import AuditRule
-from roles.engine.api import EtcdError, EtcdHealth
+from roles.engine.api.etcd import EtcdError, EtcdHealth
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.transaction import Refusal
 

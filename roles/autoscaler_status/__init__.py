@@ -6,7 +6,8 @@ from roles.autoscaler_status import report
 from roles.autoscaler_status.model import StatusOptions
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.autoscaling import AutoscalerLook, JudgedAutoscaler, look_at, managers_of
+from roles.engine.autoscaling import JudgedAutoscaler
+from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared

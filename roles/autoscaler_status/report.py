@@ -7,14 +7,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from roles.engine.autoscaling import (
-    AutoscalerLook,
-    JudgedAutoscaler,
-    JudgedVertical,
-    MetricResult,
-    ScalingController,
-    turns,
-)
+from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, MetricResult, ScalingController, turns
+from roles.engine.autoscaling.look import AutoscalerLook
 
 HEADERS = ("autoscaler", "target", "pods", "min-max", "metric", "now/target", "asks for", "why")
 

@@ -16,18 +16,16 @@ from roles.engine import bridge, disruption
 from roles.engine.api import Api, ApiFailure, NotFound, find_object, list_objects
 from roles.engine.autoscaling import (
     HPA,
-    IN_PLACE,
-    VPA,
     ScalingController,
     ScalingWorld,
     VerticalWorld,
     judge,
     judge_vertical,
-    managers_of,
     read_autoscalers,
     read_verticals,
-    see_controller,
 )
+from roles.engine.autoscaling.look import managers_of, see_controller
+from roles.engine.autoscaling.vertical import IN_PLACE, VPA
 from roles.engine.bridge import Fleet, show
 from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.autoscaling import PROVIDED, JudgedAutoscaler, JudgedVertical, ScalingRule, requests_of
+from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, ScalingRule
+from roles.engine.autoscaling.vertical import PROVIDED, requests_of
 from roles.engine.findings import why_of
 from roles.engine.kube import Object, amounts, uid
 from roles.engine.kube.fields import containers_of, name_of, status_of

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from roles.autoscalers.model import HorizontalAutoscaler, VerticalAutoscaler
-from roles.engine.autoscaling import HPA, VPA, Autoscaler, Behavior
+from roles.engine.autoscaling import HPA, Autoscaler, Behavior
+from roles.engine.autoscaling.vertical import VPA
 from roles.engine.findings import Unmet
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.fields import spec_of

@@ -9,8 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from roles.autoscalers.metrics import METRIC_FIELDS, behavior_of, metrics_of
-from roles.engine.autoscaling import HPA, HPAS_PATH, LAST_APPLIED, VPA, VPAS_PATH
-from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, of_entries, only_absent, read_common
+from roles.engine.autoscaling import HPA, HPAS_PATH, VPAS_PATH
+from roles.engine.autoscaling.owners import LAST_APPLIED
+from roles.engine.autoscaling.vertical import VPA
+from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
+from roles.engine.inputs.entries import of_entries, only_absent
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, kind_name, namespaced_name, object_name
 from roles.engine.kube.workloads import COLLECTIONS

@@ -8,17 +8,9 @@ from typing import Any
 
 from roles.autoscalers.model import KINDS, SETTLED, WORKLOADS, DesiredAutoscalers, HorizontalAutoscaler, VerticalAutoscaler
 from roles.engine import kube
-from roles.engine.autoscaling import (
-    HPA,
-    LAST_APPLIED,
-    VPA,
-    JudgedAutoscaler,
-    JudgedVertical,
-    ScalingController,
-    ScalingRule,
-    turns,
-    without_replicas,
-)
+from roles.engine.autoscaling import HPA, JudgedAutoscaler, JudgedVertical, ScalingController, ScalingRule, turns
+from roles.engine.autoscaling.owners import LAST_APPLIED, without_replicas
+from roles.engine.autoscaling.vertical import VPA
 from roles.engine.bounds import read_json
 from roles.engine.findings import Finding, Severity
 from roles.engine.inputs import did_you_mean

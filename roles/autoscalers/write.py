@@ -14,14 +14,13 @@ from roles.engine.autoscaling import (
     HPA,
     JudgedAutoscaler,
     JudgedVertical,
-    Leadership,
     ScalingController,
     judge,
     judge_vertical,
     read_autoscalers,
     read_verticals,
-    see_leader,
 )
+from roles.engine.autoscaling.controller import Leadership, see_leader
 from roles.engine.disruption import cluster_time
 from roles.engine.kube import Object
 from roles.engine.kube.fields import namespace_of

@@ -16,7 +16,8 @@ from roles.engine import bridge, detail, kubelet
 from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
-from roles.engine.inputs import Declared, desired_state
+from roles.engine.inputs import Declared
+from roles.engine.inputs.registry import desired_state
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, NoApi, ObservedNode, identified
 from roles.engine.rollout import deploying, no_such_host, same, table

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from roles.engine.disruption import ALWAYS_ALLOW, BUDGETS_PATH, IF_HEALTHY, PDB
-from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, of_entries, only_absent, read_common
+from roles.engine.disruption import BUDGETS_PATH, PDB
+from roles.engine.disruption.budgets import ALWAYS_ALLOW, IF_HEALTHY
+from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
+from roles.engine.inputs.entries import of_entries, only_absent
 from roles.engine.kube.names import key_problem, kind_name, namespaced_name, object_name, value_problem
 from roles.engine.kube.selectors import label_selector
 from roles.engine.objects import Kind

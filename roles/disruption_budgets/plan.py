@@ -13,7 +13,6 @@ from roles.engine import kube
 from roles.engine.detail import shortened
 from roles.engine.disruption import (
     PDB,
-    Budgets,
     BudgetState,
     DisruptionObjects,
     DisruptionRule,
@@ -23,6 +22,7 @@ from roles.engine.disruption import (
     overlaps,
     pods_per_node,
 )
+from roles.engine.disruption.budgets import Budgets
 from roles.engine.findings import Finding
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, full_name

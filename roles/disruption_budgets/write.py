@@ -6,7 +6,8 @@ from functools import partial
 
 from roles.disruption_budgets.plan import WORKLOADS
 from roles.engine.api import Api
-from roles.engine.disruption import HPA, KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, cluster_time, read_disruption
+from roles.engine.disruption import KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, cluster_time, read_disruption
+from roles.engine.disruption.problem import HPA
 from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, Session
 from roles.engine.timeouts import Deadline
 

@@ -7,7 +7,8 @@ from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
 from roles.drain.run import DrainRun
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, Pool, show, show_lines
+from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge.tasks import Pool
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube.fields import name_of
 from roles.engine.objects import ConnectedCluster, Session, connect_cluster, dry_run

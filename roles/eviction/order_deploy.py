@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from roles.engine import bridge, control_plane, kubelet
-from roles.engine.api import Api, ApiError, ApiFailure, kubelet_config, node_usage
+from roles.engine.api import Api, ApiError, ApiFailure
+from roles.engine.api.nodes import kubelet_config, node_usage
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json

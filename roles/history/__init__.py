@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from roles.engine import bridge, kubeadm_config, kubelet
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, show, show_lines
-from roles.engine.inputs import Changes, Declared, NoKeys, unmatched
+from roles.engine.inputs import Changes, Declared, unmatched
+from roles.engine.inputs.registry import NoKeys
 from roles.engine.kubelet import kubelet_plan
 from roles.engine.node import Observation
 from roles.engine.node_changes import (

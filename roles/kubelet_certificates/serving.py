@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from roles.engine import bridge, pairs
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, Lock, Remote, RemoteError
+from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.bridge.tasks import Lock
 from roles.engine.certificates import usual_addresses
 from roles.engine.certificates.approval import ExpectedNames, expected_names, request_of
 from roles.engine.detail import listed

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from roles.engine import kubeadm_config, pairs
-from roles.engine.api import ApiError, ApiFailure, NodeUsage, NotFound
+from roles.engine.api import ApiError, ApiFailure, NotFound
+from roles.engine.api.nodes import NodeUsage
 from roles.engine.control_plane import ControlPlane
 from roles.engine.kube import condition, is_ready
 from roles.engine.kubelet import Kubelet, KubeletState, ask, blame, kubelet_plan, settings

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from roles.engine import control_plane
-from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge.tasks import Timeout, sleep
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
 from roles.engine.kube.fields import meta_of, name_of

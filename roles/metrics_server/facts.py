@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import ApiError, ApiFailure, served
+from roles.engine.api import ApiError, ApiFailure
+from roles.engine.api.served import served
 from roles.engine.bridge import RemoteError, at_once
 from roles.engine.editing import last_flag
 from roles.engine.kube import Object, field_managers, is_ready

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiFailure, Conflict, NotFound, list_objects, node_lease
-from roles.engine.bridge import Lock, Remote, RemoteError
+from roles.engine.api import Api, ApiFailure, Conflict, NotFound, list_objects
+from roles.engine.api.nodes import node_lease
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge.tasks import Lock
 from roles.engine.kube import Object, is_ending, uid, version
 from roles.engine.kube.fields import status_of
 from roles.engine.kube.pods import is_over

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiError, ApiFailure, find_object, kubelet_config, kubelet_metrics, list_objects
+from roles.engine.api import Api, ApiError, ApiFailure, find_object, list_objects
+from roles.engine.api.nodes import kubelet_config, kubelet_metrics
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.kube import Object, uid
 from roles.engine.kube.fields import name_of, spec_of, status_of

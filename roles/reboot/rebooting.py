@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from roles.engine import detail
-from roles.engine.api import ApiFailure, node_lease
+from roles.engine.api import ApiFailure
+from roles.engine.api.nodes import node_lease
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready, uid

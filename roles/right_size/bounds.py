@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from roles.engine.autoscaling import RangeRule
+from roles.engine.autoscaling.created import RangeRule
 from roles.engine.kube import amounts
 from roles.right_size.quantities import cpu_text, memory_text
 from roles.right_size.recommend import Advice, Decision, Present

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from roles.engine.autoscaling import RangeRule, range_rules
+from roles.engine.autoscaling.created import RangeRule, range_rules
 from roles.engine.kube import Object
 from roles.engine.kube.fields import status_of
 from roles.right_size import autoscaling, bounds

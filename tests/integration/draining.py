@@ -12,7 +12,8 @@ from typing import Any
 
 import paramiko
 
-from roles.engine.api import TunnelApi, parse_kubeconfig
+from roles.engine.api import TunnelApi
+from roles.engine.api.kubeconfig import parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.kube import Object
 from roles.engine.objects import Session

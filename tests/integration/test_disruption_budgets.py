@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from roles.engine.api import NotFound
-from roles.engine.disruption import KINDS_OF_DISRUPTION, PDB, Budgets, DisruptionObjects, budget_states, eviction_answer, read_disruption
+from roles.engine.disruption import KINDS_OF_DISRUPTION, PDB, DisruptionObjects, budget_states, eviction_answer, read_disruption
+from roles.engine.disruption.budgets import Budgets
 from tests.integration import operator
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab, images

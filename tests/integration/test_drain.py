@@ -16,7 +16,8 @@ from uuid import uuid4
 
 import pytest
 
-from roles.engine.api import Api, ApiError, Conflict, Denied, EvictionRefused, NotFound, Speaker
+from roles.engine.api import Api, ApiError, Conflict, Denied, NotFound, Speaker
+from roles.engine.api.errors import EvictionRefused
 from roles.engine.kube import Object, uid
 from roles.engine.objects import NotDone, Session
 from roles.engine.outage import DrainConsents, NodeOutage, PodFate, Purpose, cluster_time, plan_drain, read_drain, try_eviction

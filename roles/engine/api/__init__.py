@@ -1,43 +1,11 @@
 """The Kubernetes API, read and written without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
 
+from roles.engine.api import errors, etcd, kubeconfig, nodes, served
 from roles.engine.api.client import TIMEOUT, Api, RunCommand
-from roles.engine.api.errors import (
-    ApiConnectionLost,
-    ApiError,
-    ApiFailure,
-    Conflict,
-    Denied,
-    EvictionRefused,
-    Forbidden,
-    ForwardingForbidden,
-    Invalid,
-    KubeconfigError,
-    KubeletDistrusted,
-    NotFound,
-    Unauthorized,
-    Unusable,
-)
-from roles.engine.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Members, etcd_access
-from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig
+from roles.engine.api.errors import ApiConnectionLost, ApiError, ApiFailure, Conflict, Denied, Forbidden, NotFound
 from roles.engine.api.kubectl import KubectlApi
 from roles.engine.api.metrics import GateMetric
-from roles.engine.api.read import (
-    ContainerStatus,
-    NodeUsage,
-    PodStatus,
-    ProcessMetrics,
-    component_metrics,
-    find_object,
-    kubelet_config,
-    kubelet_metrics,
-    kubelet_path,
-    list_objects,
-    node_lease,
-    node_pods,
-    node_usage,
-    node_with_pods,
-)
-from roles.engine.api.served import Served, presented, served
+from roles.engine.api.read import find_object, list_objects
 from roles.engine.api.speakers import Speaker
 from roles.engine.api.tunnel import TunnelApi
 
@@ -48,43 +16,19 @@ __all__ = [
     "ApiError",
     "ApiFailure",
     "Conflict",
-    "ContainerStatus",
-    "Credentials",
     "Denied",
-    "EtcdAccess",
-    "EtcdError",
-    "EtcdHealth",
-    "EvictionRefused",
     "Forbidden",
-    "ForwardingForbidden",
     "GateMetric",
-    "Invalid",
-    "KubeconfigError",
     "KubectlApi",
-    "KubeletDistrusted",
-    "Members",
-    "NodeUsage",
     "NotFound",
-    "PodStatus",
-    "ProcessMetrics",
     "RunCommand",
-    "Served",
     "Speaker",
     "TunnelApi",
-    "Unauthorized",
-    "Unusable",
-    "component_metrics",
-    "etcd_access",
+    "errors",
+    "etcd",
     "find_object",
-    "kubelet_config",
-    "kubelet_metrics",
-    "kubelet_path",
+    "kubeconfig",
     "list_objects",
-    "node_lease",
-    "node_pods",
-    "node_usage",
-    "node_with_pods",
-    "parse_kubeconfig",
-    "presented",
+    "nodes",
     "served",
 ]

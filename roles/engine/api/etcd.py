@@ -21,7 +21,7 @@ from roles.engine.api.kubeconfig import Credentials, tls_context
 from roles.engine.api.kubectl import curl_answer, curl_command
 from roles.engine.api.tunnel import Peer, Tunnel
 from roles.engine.bounds import read_json
-from roles.engine.bridge import Transport
+from roles.engine.bridge.channels import Transport
 from roles.engine.editing import flag_values, last_flag
 from roles.engine.timeouts import patient
 

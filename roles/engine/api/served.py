@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from roles.engine.api import errors
 from roles.engine.api.client import TIMEOUT
 from roles.engine.api.tunnel import Peer, Tunnel
-from roles.engine.bridge import Transport
+from roles.engine.bridge.channels import Transport
 from roles.engine.timeouts import patient
 
 

@@ -21,7 +21,7 @@ from roles.engine.api import errors
 from roles.engine.api.client import CA_WAY_OUT, DONE, TIMEOUT, TLS_SERVER_NAME, Base, tls_way_out
 from roles.engine.api.kubeconfig import Credentials, tls_context
 from roles.engine.bounds import MOST_BYTES
-from roles.engine.bridge import Channel, ChannelException, SSHException, Transport
+from roles.engine.bridge.channels import Channel, ChannelException, SSHException, Transport
 from roles.engine.timeouts import patient
 
 _CHUNK = 65536

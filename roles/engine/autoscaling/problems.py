@@ -21,7 +21,7 @@ from roles.engine.autoscaling.rules import IN_THE_AUTOSCALER, ScalingRule
 from roles.engine.autoscaling.strays import INJECTED, sleeper, strays
 from roles.engine.autoscaling.vertical import VPA
 from roles.engine.detail import shortened
-from roles.engine.disruption import Stray, by_owner
+from roles.engine.disruption.strays import Stray, by_owner
 from roles.engine.findings import Finding, Severity, worst_first
 from roles.engine.kube import Object, OwnerRef, condition, namespace_and_name, owner_ref
 from roles.engine.kube.fields import name_of, spec_of, status_of

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from roles.engine.api import Api, ApiConnectionLost, ApiError, Invalid, NotFound, find_object, list_objects
+from roles.engine.api import Api, ApiConnectionLost, ApiError, NotFound, find_object, list_objects
+from roles.engine.api.errors import Invalid
 from roles.engine.autoscaling.decide import ScalingScene, shared
 from roles.engine.autoscaling.model import ODD, Autoscaler, LiveScale, MetricSpec, NoReading, Reading, Ref, ScalingController
 from roles.engine.autoscaling.parse import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.engine.autoscaling.model import Ref
-from roles.engine.disruption import Stray
+from roles.engine.disruption.strays import Stray
 from roles.engine.kube import Object, owner_ref
 from roles.engine.kube.fields import annotations_of, labels_of
 

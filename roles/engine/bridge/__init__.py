@@ -3,7 +3,7 @@
 If pyinfra moves to asyncio, only this package changes.
 """
 
-from roles.engine.bridge.channels import Channel, ChannelException, SSHException, Transport
+from roles.engine.bridge import channels, tasks
 from roles.engine.bridge.command_line import end_with
 from roles.engine.bridge.hosts import (
     Answer,
@@ -27,31 +27,20 @@ from roles.engine.bridge.hosts import (
     whole,
 )
 from roles.engine.bridge.progress import doing
-from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn, together
 from roles.engine.bridge.terminal import show, show_lines
 from roles.engine.bridge.unforeseen import sentence as unforeseen_error
 
 __all__ = [
     "Answer",
-    "AsyncResult",
-    "Channel",
-    "ChannelException",
     "ConnectionLost",
-    "Event",
     "Feed",
     "Fleet",
-    "Lock",
-    "Pool",
     "Remote",
     "RemoteError",
-    "SSHException",
-    "Task",
-    "Timeout",
-    "Transport",
     "as_deploy",
     "at_once",
+    "channels",
     "current_host",
-    "current_task",
     "doing",
     "end_with",
     "exit_with",
@@ -64,10 +53,8 @@ __all__ = [
     "run_once",
     "show",
     "show_lines",
-    "sleep",
-    "spawn",
     "stop",
-    "together",
+    "tasks",
     "unforeseen_error",
     "whole",
 ]

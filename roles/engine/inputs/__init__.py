@@ -1,10 +1,9 @@
 """Data keys: values as operators write them, the registry of all keys, the reference."""
 
-from roles.engine.inputs import registry, unknown_keys
-from roles.engine.inputs.entries import of_entries, only_absent
+from roles.engine.inputs import entries, registry, unknown_keys
 from roles.engine.inputs.nearest import did_you_mean, listing, unmatched
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
-from roles.engine.inputs.registry import Changes, Declared, NoKeys, Undo, desired_state
+from roles.engine.inputs.registry import Changes, Declared, Undo
 from roles.engine.inputs.values import (
     LIST_OR_TEXT,
     MAP_OR_TEXT,
@@ -31,17 +30,14 @@ __all__ = [
     "Frozen",
     "Kubeconfig",
     "Names",
-    "NoKeys",
     "Undo",
     "chosen",
     "converted",
-    "desired_state",
     "did_you_mean",
+    "entries",
     "file_path",
     "listing",
     "names",
-    "of_entries",
-    "only_absent",
     "read_common",
     "read_host",
     "read_model",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roles.engine.bridge import Answer, ConnectionLost, Remote, RemoteError, show, sleep
+from roles.engine.bridge import Answer, ConnectionLost, Remote, RemoteError, show
+from roles.engine.bridge.tasks import sleep
 from roles.engine.rollout import RECONNECT_SECONDS
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import Status, report

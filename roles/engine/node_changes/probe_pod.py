@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, ApiFailure, list_objects
 from roles.engine.bounds import EARLIEST, moment
-from roles.engine.bridge import sleep
+from roles.engine.bridge.tasks import sleep
 from roles.engine.kube import uid
 from roles.engine.kube.fields import labels_of, name_of
 from roles.engine.proof import Cluster, Proof

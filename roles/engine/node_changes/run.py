@@ -12,18 +12,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from roles.engine import detail
-from roles.engine.bridge import (
-    ConnectionLost,
-    Event,
-    Fleet,
-    RemoteError,
-    Task,
-    current_task,
-    doing,
-    hosts_by_name,
-    show,
-    sleep,
-)
+from roles.engine.bridge import ConnectionLost, Fleet, RemoteError, doing, hosts_by_name, show
+from roles.engine.bridge.tasks import Event, Task, current_task, sleep
 from roles.engine.context import Fields
 from roles.engine.node_changes.asking import ask_change
 from roles.engine.node_changes.change_outage import Leftover, back_command

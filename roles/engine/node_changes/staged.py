@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roles.engine.bridge import Answer, AsyncResult, Event, Feed, Remote, RemoteError, Timeout, spawn
+from roles.engine.bridge import Answer, Feed, Remote, RemoteError
+from roles.engine.bridge.tasks import AsyncResult, Event, Timeout, spawn
 from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS
 from roles.engine.timeouts import patient
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from roles.engine.bridge import Fleet, Lock, RemoteError, current_task, show
+from roles.engine.bridge import Fleet, RemoteError, show
+from roles.engine.bridge.tasks import Lock, current_task
 from roles.engine.context import Fields
 from roles.engine.rollout import ClusterStep, LockedRun, Outcome, Stage
 from roles.engine.transaction import OBJECTS_KIND, RunInfo, change_id, end_record, object_record

@@ -24,19 +24,17 @@ from roles.engine.api import (
     ApiFailure,
     Conflict,
     Denied,
-    EvictionRefused,
     Forbidden,
-    ForwardingForbidden,
-    Invalid,
-    KubeconfigError,
     NotFound,
     TunnelApi,
-    Unauthorized,
     find_object,
     list_objects,
-    parse_kubeconfig,
 )
-from roles.engine.bridge import Fleet, Lock, Remote, RemoteError, Transport
+from roles.engine.api.errors import EvictionRefused, ForwardingForbidden, Invalid, KubeconfigError, Unauthorized
+from roles.engine.api.kubeconfig import parse_kubeconfig
+from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.bridge.channels import Transport
+from roles.engine.bridge.tasks import Lock
 from roles.engine.kube import Object, is_ending, uid, version
 from roles.engine.objects.outcome import NotDone, Unknown
 from roles.engine.proof import Cluster, NoApi, Survey, survey

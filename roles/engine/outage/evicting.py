@@ -7,7 +7,8 @@ import time
 from collections.abc import Collection
 from typing import Any, ClassVar
 
-from roles.engine.api import ApiFailure, Conflict, Denied, EvictionRefused, NotFound, Speaker
+from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker
+from roles.engine.api.errors import EvictionRefused
 from roles.engine.context import Fields, StepContext
 from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, read_disruption
 from roles.engine.harmless import one_line

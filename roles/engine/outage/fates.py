@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from roles.engine.bounds import moment, span
-from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by, strays_of, strays_text
+from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by
+from roles.engine.disruption.strays import strays_of, strays_text
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, uid
 from roles.engine.kube.fields import ends_at, finalizers_of, name_of, volumes_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roles.engine.autoscaling import as_created
+from roles.engine.autoscaling.created import as_created
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
 from roles.engine.kube.fields import labels_of, meta_of, name_of, pod_template, spec_of, status_of

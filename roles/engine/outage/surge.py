@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.disruption import autoscaler
+from roles.engine.disruption.problem import autoscaler
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, controller, namespace_and_name, uid
 from roles.engine.kube.field_managers import FIELD_MANAGER, writers

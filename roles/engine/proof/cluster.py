@@ -18,35 +18,29 @@ from roles.engine.api import (
     ApiConnectionLost,
     ApiError,
     ApiFailure,
-    Credentials,
-    EtcdAccess,
-    EtcdError,
-    EtcdHealth,
     Forbidden,
-    ForwardingForbidden,
     GateMetric,
-    KubeconfigError,
     KubectlApi,
-    KubeletDistrusted,
-    Members,
-    NodeUsage,
     NotFound,
-    PodStatus,
-    ProcessMetrics,
     RunCommand,
     TunnelApi,
-    Unusable,
-    component_metrics,
-    etcd_access,
     find_object,
+    list_objects,
+)
+from roles.engine.api.errors import ForwardingForbidden, KubeconfigError, KubeletDistrusted, Unusable
+from roles.engine.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Members, etcd_access
+from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig
+from roles.engine.api.nodes import (
+    NodeUsage,
+    PodStatus,
+    ProcessMetrics,
+    component_metrics,
     kubelet_config,
     kubelet_metrics,
-    list_objects,
     node_lease,
     node_pods,
     node_usage,
     node_with_pods,
-    parse_kubeconfig,
 )
 from roles.engine.bounds import read_json
 from roles.engine.bridge import Remote, RemoteError, at_once

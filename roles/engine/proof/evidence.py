@@ -8,19 +8,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from roles.engine.api import (
-    ApiConnectionLost,
-    ApiFailure,
-    Forbidden,
-    NotFound,
-    Unauthorized,
-    Unusable,
-    kubelet_path,
-    node_lease,
-    presented,
-)
+from roles.engine.api import ApiConnectionLost, ApiFailure, Forbidden, NotFound
+from roles.engine.api.errors import Unauthorized, Unusable
+from roles.engine.api.nodes import kubelet_path, node_lease
+from roles.engine.api.served import presented
 from roles.engine.bounds import read_json
-from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge.tasks import Timeout, sleep
 from roles.engine.editing import flag_values
 from roles.engine.named_paths import KUBELET
 from roles.engine.proof import node_signs, signs

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from roles.engine.api import Api
-from roles.engine.bridge import AsyncResult
+from roles.engine.bridge.tasks import AsyncResult
 
 T = TypeVar("T")
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.api import ApiError, Served, served
+from roles.engine.api import ApiError
+from roles.engine.api.served import Served, served
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import Certificate, CertificateError, parse_der, usual_addresses
 from roles.engine.kube.fields import status_of

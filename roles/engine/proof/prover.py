@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from roles.engine.api import ApiFailure, PodStatus
-from roles.engine.bridge import Timeout, sleep
+from roles.engine.api import ApiFailure
+from roles.engine.api.nodes import PodStatus
+from roles.engine.bridge.tasks import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.detail import counted, once_each, shortened
 from roles.engine.editing import FlagChanges, any_flag

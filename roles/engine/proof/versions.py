@@ -9,7 +9,8 @@ from typing import Any
 
 from roles.engine.api import ApiFailure
 from roles.engine.bounds import moment
-from roles.engine.bridge import Remote, RemoteError, at_once, spawn, whole
+from roles.engine.bridge import Remote, RemoteError, at_once, whole
+from roles.engine.bridge.tasks import spawn
 from roles.engine.control_plane import Component
 from roles.engine.kube.fields import status_of
 from roles.engine.kubelet import Kubelet, ask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from roles.engine.api import ContainerStatus, PodStatus
+from roles.engine.api.nodes import ContainerStatus, PodStatus
 from roles.engine.detail import counted
 from roles.engine.kube.pods import OVER
 

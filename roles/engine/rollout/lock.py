@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from roles.engine.bridge import Event, Feed, Lock, Remote, RemoteError, show, sleep, spawn
+from roles.engine.bridge import Feed, Remote, RemoteError, show
+from roles.engine.bridge.tasks import Event, Lock, sleep, spawn
 from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 from roles.engine.transaction import HOME, Holder

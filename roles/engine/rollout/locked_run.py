@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
-from roles.engine.bridge import Event, Fleet, Pool, RemoteError, Task, on_interrupt, show, spawn, together, unforeseen_error
+from roles.engine.bridge import Fleet, RemoteError, on_interrupt, show, unforeseen_error
+from roles.engine.bridge.tasks import Event, Pool, Task, spawn, together
 from roles.engine.context import Fields, StepContext
 from roles.engine.rollout.lock import ClusterLock, Locked
 from roles.engine.rollout.number import run_number

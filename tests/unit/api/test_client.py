@@ -15,21 +15,8 @@ import paramiko
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.api import (
-    Api,
-    ApiConnectionLost,
-    ApiError,
-    Forbidden,
-    ForwardingForbidden,
-    KubectlApi,
-    NotFound,
-    TunnelApi,
-    Unauthorized,
-    Unusable,
-    client,
-    tunnel,
-)
-from roles.engine.api.errors import TLS, Timeout, Unreachable
+from roles.engine.api import Api, ApiConnectionLost, ApiError, Forbidden, KubectlApi, NotFound, TunnelApi, client, tunnel
+from roles.engine.api.errors import TLS, ForwardingForbidden, Timeout, Unauthorized, Unreachable, Unusable
 from roles.engine.api.kubeconfig import parse_kubeconfig
 from roles.engine.api.tunnel import KEPT, MOST_KEPT, Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.api import (
+from roles.engine.api import GateMetric
+from roles.engine.api.errors import Unusable
+from roles.engine.api.metrics import MetricsError, parse_feature_gates, parse_start_time, parse_version
+from roles.engine.api.nodes import (
     ContainerStatus,
-    GateMetric,
+    NodeLease,
     NodeUsage,
-    Unusable,
     component_metrics,
     kubelet_config,
     kubelet_metrics,
@@ -25,8 +27,6 @@ from roles.engine.api import (
     node_pods,
     node_usage,
 )
-from roles.engine.api.metrics import MetricsError, parse_feature_gates, parse_start_time, parse_version
-from roles.engine.api.read import NodeLease
 
 TEXT = b"""# HELP kubernetes_build_info [BETA] A metric with a constant '1' value
 # TYPE kubernetes_build_info gauge

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.api import ForwardingForbidden, Served, served
+from roles.engine.api.errors import ForwardingForbidden
+from roles.engine.api.served import Served, served
 from roles.engine.certificates import parse_der
 from tests.unit.api.world import ApiServer, Authority, SshServer
 

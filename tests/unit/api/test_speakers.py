@@ -7,19 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.api import (
-    ApiError,
-    Denied,
-    EvictionRefused,
-    Forbidden,
-    Invalid,
-    KubectlApi,
-    KubeletDistrusted,
-    NotFound,
-    Speaker,
-    Unauthorized,
-)
-from roles.engine.api.errors import Unreachable, by_status
+from roles.engine.api import ApiError, Denied, Forbidden, KubectlApi, NotFound, Speaker
+from roles.engine.api.errors import EvictionRefused, Invalid, KubeletDistrusted, Unauthorized, Unreachable, by_status
 from roles.engine.api.speakers import FORMS, spoken_by
 
 PODS, EVICTION = "/api/v1/namespaces/shop/pods", "/api/v1/namespaces/shop/pods/web-1/eviction"

@@ -12,21 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from roles.engine.api import (
-    Api,
-    ApiError,
-    Conflict,
-    Forbidden,
-    ForwardingForbidden,
-    Invalid,
-    KubectlApi,
-    NotFound,
-    Unusable,
-    find_object,
-    list_objects,
-)
+from roles.engine.api import Api, ApiError, Conflict, Forbidden, KubectlApi, NotFound, find_object, list_objects
 from roles.engine.api.client import tls_way_out
-from roles.engine.api.errors import TLS, Expired, Owner, Timeout, Unreachable, owners
+from roles.engine.api.errors import TLS, Expired, ForwardingForbidden, Invalid, Owner, Timeout, Unreachable, Unusable, owners
 from roles.engine.api.speakers import RbacRefusal, rbac_refusal
 from roles.engine.api.tunnel import Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through

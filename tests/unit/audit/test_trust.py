@@ -5,8 +5,7 @@ from __future__ import annotations
 from roles.audit import trust
 from roles.audit.examine import Collected, report
 from roles.audit.paired import picture_of
-from roles.engine.api import EtcdError, EtcdHealth
-from roles.engine.api.etcd import EtcdMember
+from roles.engine.api.etcd import EtcdError, EtcdHealth, EtcdMember
 from roles.engine.findings import Severity
 from roles.engine.transaction import Refusal
 from roles.feature_gates import load

@@ -18,21 +18,21 @@ from roles.engine import disruption
 from roles.engine.api import Api
 from roles.engine.autoscaling import (
     HPA,
-    LAST_APPLIED,
     Autoscaler,
-    AutoscalerLook,
     JudgedAutoscaler,
     JudgedVertical,
-    Leadership,
     ScalingController,
     ScalingRule,
     ScalingWorld,
     judge,
     judge_vertical,
 )
+from roles.engine.autoscaling.controller import Leadership
 from roles.engine.autoscaling.decide import ScalingScene
 from roles.engine.autoscaling.limits import ScalingHistory
+from roles.engine.autoscaling.look import AutoscalerLook
 from roles.engine.autoscaling.model import Idle, LiveScale, NoReading
+from roles.engine.autoscaling.owners import LAST_APPLIED
 from roles.engine.autoscaling.read import Target
 from roles.engine.autoscaling.vertical import Vertical, VerticalScene
 from roles.engine.kube import Object

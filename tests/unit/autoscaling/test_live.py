@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.api import ApiConnectionLost, ApiError, Invalid, NotFound
-from roles.engine.api.errors import Unreachable
+from roles.engine.api import ApiConnectionLost, ApiError, NotFound
+from roles.engine.api.errors import Invalid, Unreachable
 from roles.engine.autoscaling import ScalingController, ScalingWorld, judge, judge_vertical, read_autoscalers, read_verticals
 from roles.engine.autoscaling.model import NoReading, PodSamples, Total
 from tests.unit.autoscaling.world import EACH, IN_ALL, NOW, ago, external, hpa, object_metric, pod, pods_metric, text, utilization

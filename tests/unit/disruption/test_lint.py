@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.disruption import HPA, DisruptionObjects, DisruptionRule, budget_states, lint
+from roles.engine.disruption import DisruptionObjects, DisruptionRule, budget_states, lint
+from roles.engine.disruption.problem import HPA
 from roles.engine.findings import Finding
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, reference, workload, world
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from roles.engine.disruption import PDB, Budgets, DisruptionObjects, budget_states
+from roles.engine.disruption import PDB, DisruptionObjects, budget_states
+from roles.engine.disruption.budgets import Budgets
 from roles.engine.disruption.owners import Scale
 from roles.engine.kube import OwnerRef
 

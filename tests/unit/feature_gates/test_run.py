@@ -9,7 +9,7 @@ import pytest
 
 from roles import feature_gates
 from roles.engine import detail
-from roles.engine.api.read import NodeUsage
+from roles.engine.api.nodes import NodeUsage
 from roles.engine.node_changes.capability import by_warning
 from roles.engine.node_changes.node_plan import Verdicts
 from roles.engine.proof.cluster import Cluster, NoApi

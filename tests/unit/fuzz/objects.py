@@ -13,7 +13,7 @@ from typing import Any
 from roles.checks import evidence, judge, junit
 from roles.checks.model import NodeDesired, of_the_cluster, read_desired
 from roles.engine.api import ApiError
-from roles.engine.api.read import kubelet_config
+from roles.engine.api.nodes import kubelet_config
 from roles.engine.node import ObservationError
 from roles.engine.objects import field_way_back
 from roles.engine.proof import NoApi

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from roles.audit.certificates import waiting
 from roles.engine import control_plane, kubelet
-from roles.engine.api import ApiError, node_usage
-from roles.engine.api.read import kubelet_config
+from roles.engine.api import ApiError
+from roles.engine.api.nodes import kubelet_config, node_usage
 from roles.engine.autoscaling.decide import ScalingScene
 from roles.engine.autoscaling.judge import judge
 from roles.engine.autoscaling.model import ODD, Autoscaler, LiveScale

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from roles import history as history_role
-from roles.engine.api.read import NodeUsage
+from roles.engine.api.nodes import NodeUsage
 from roles.engine.kubelet.facts import find
 from roles.engine.node.model import File, Observation
 from roles.engine.node_changes.capability import by_warning

@@ -11,7 +11,7 @@ import pytest
 
 from roles.engine import control_plane
 from roles.engine.api.errors import NotFound, Unreachable
-from roles.engine.api.read import NodeUsage
+from roles.engine.api.nodes import NodeUsage
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.editing.kubelet_config import ABSENT
 from roles.engine.kubelet import KubeletState

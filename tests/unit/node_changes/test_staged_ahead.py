@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.bridge import Answer, ConnectionLost, Event, Feed, Fleet, Timeout, sleep
+from roles.engine.bridge import Answer, ConnectionLost, Feed, Fleet
+from roles.engine.bridge.tasks import Event, Timeout, sleep
 from roles.engine.node_changes import run as running
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep

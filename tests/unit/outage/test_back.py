@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from roles.drain.model import DrainOptions, chosen_nodes
-from roles.engine.api import Denied, EvictionRefused, Forbidden, Speaker
-from roles.engine.api.errors import Unreachable, by_status
+from roles.engine.api import Denied, Forbidden, Speaker
+from roles.engine.api.errors import EvictionRefused, Unreachable, by_status
 from roles.engine.outage import CORDON, SURGE, Mark, plan_uncordon, plan_undo
 from roles.engine.outage.cordon import cordon_back, cordon_change, node_fate
 from roles.engine.outage.drainer import EVICT, PROVE

@@ -10,8 +10,7 @@ import pytest
 
 from roles.drain.model import chosen_nodes
 from roles.engine import control_plane, kubelet
-from roles.engine.api import EtcdError, EtcdHealth
-from roles.engine.api.etcd import EtcdMember
+from roles.engine.api.etcd import EtcdError, EtcdHealth, EtcdMember
 from roles.engine.bridge.hosts import Fleet, Remote
 from roles.engine.node import Observation
 from roles.engine.proof.cluster import Cluster, NoApi, worst_health

@@ -16,7 +16,8 @@ import pytest
 from gevent import monkey
 
 from roles.engine.api.kubeconfig import parse_kubeconfig
-from roles.engine.bridge import AsyncResult, Timeout, at_once, sleep, spawn, whole
+from roles.engine.bridge import at_once, whole
+from roles.engine.bridge.tasks import AsyncResult, Timeout, sleep, spawn
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.proof.cluster import Cluster, _ApiNode
 from roles.engine.proof.kept import ANY, APISERVER, MOST, WORTH, At, KeptConnections

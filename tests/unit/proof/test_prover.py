@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roles.engine import bridge, control_plane, kubelet
-from roles.engine.api.read import ContainerStatus, PodStatus
+from roles.engine.api.nodes import ContainerStatus, PodStatus
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.proof import prover as prover_module
 from roles.engine.proof.cluster import Cluster, evictions, flag_values
@@ -291,7 +291,7 @@ def test_flagz_whatever_its_separator_is() -> None:
 
 def recreated(monkeypatch: pytest.MonkeyPatch, *after: list[PodStatus], before: PodStatus = APP) -> Proof:
     monkeypatch.setattr(prover_module, "patient", lambda _: 0.2)
-    monkeypatch.setattr(prover_module, "sleep", lambda _: bridge.sleep(0.01))
+    monkeypatch.setattr(prover_module, "sleep", lambda _: bridge.tasks.sleep(0.01))
     cluster = Looks({"cgroupDriver": "systemd"}, [before], *after)
     made = Prover(cluster, RequiredProof("w1", "w1", "kubelet", {}, {"cgroupDriver": "systemd"}, {}, False, recreates_pods=True))
     assert made.ready() is None
@@ -317,7 +317,7 @@ def test_pods_that_the_new_kubelet_creates_again_are_no_harm_and_must_run(monkey
 
 def test_static_pods_that_a_gate_recreates_are_no_harm_and_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover_module, "patient", lambda _: 0.2)
-    monkeypatch.setattr(prover_module, "sleep", lambda _: bridge.sleep(0.01))
+    monkeypatch.setattr(prover_module, "sleep", lambda _: bridge.tasks.sleep(0.01))
     since = datetime(2026, 1, 1, tzinfo=UTC)
     etcd = replace(APP, name="etcd-cp1", mirror=True, config_hash="h1", containers=(ContainerStatus("etcd", "id1", True, 0, since),))
     # The old mirror pod may have the status of the new static pod for a moment: the hash is the old one, the container is not.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from roles.engine.api.read import ContainerStatus, PodStatus
+from roles.engine.api.nodes import ContainerStatus, PodStatus
 from roles.engine.proof.workload import Count, count, evicted_pods, harmed_pods, not_recreated
 
 APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
