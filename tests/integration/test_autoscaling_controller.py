@@ -21,7 +21,7 @@ from roles.autoscalers.model import read_desired
 from roles.autoscalers.plan import planned, with_result
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine.api import errors
-from roles.engine.api.client import Base
+from roles.engine.api.client import Api
 from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, read_autoscalers
 from roles.engine.autoscaling.controller import leader, read_lease
 from roles.engine.objects import ObjectChange, ObjectPlan, Session, Undone, undo_plan
@@ -47,7 +47,7 @@ PODS, HPAS = "/api/v1/namespaces/shop/pods", "/apis/autoscaling/v2/namespaces/sh
 KINDS = {"Service": "/api/v1/namespaces/kube-system/services", "APIService": "/apis/apiregistration.k8s.io/v1/apiservices"}
 
 
-class ShadowApi(Base):
+class ShadowApi(Api):
     """daytwo's own client on the shadow's API: what leaves it is what leaves it over SSH."""
 
     def __init__(self, api: Shadow) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from roles.engine.api import errors
-from roles.engine.api.client import Base
+from roles.engine.api.client import Api
 from roles.engine.kube import Object
 from roles.engine.objects import Session
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
@@ -32,7 +32,7 @@ SERVER = MetricsServer(image="registry.local/metrics-server:v0.9.0")
 TWO, ONE = objects(SERVER, 2, 3), objects(MetricsServer(image="registry.local/metrics-server:v0.9.1"), 1, 3)
 
 
-class ShadowApi(Base):
+class ShadowApi(Api):
     """The shadow's API as daytwo asks it."""
 
     def __init__(self, api: Shadow) -> None:

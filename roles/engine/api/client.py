@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 from roles.engine.api import errors
@@ -37,22 +37,25 @@ CA_WAY_OUT = "use this cluster's kubeconfig"
 DONE = frozenset({200, 201, 202})
 
 
-class Api(Protocol):
-    """One node's API. `path` is absolute, with its query; all times are seconds on the monotonic clock.
+class Api:
+    """One node's API. `path` is absolute, with its query; all times are seconds on the monotonic clock. What differs between the ways to
+    it is `_get` and `_send`.
 
     `timeout` bounds one try as a whole. With `wait`, errors that pass by themselves (nothing listens, no answer in time,
     HTTP 5xx) are retried for that long in total; then the last of them is raised.
     """
 
+    def __init__(self, host: str) -> None:
+        self._host = host
+
     @property
     def host(self) -> str:
         """The node whose API this is."""
+        return self._host
 
     def get_raw(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> bytes:
         """The body of a GET. Raises an ApiError."""
-
-    def get_json(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
-        """The body of a GET, a JSON object. Raises an ApiError."""
+        return self._tried("GET", path, lambda limit: self._get(path, limit), timeout, wait)
 
     def apply(
         self,
@@ -69,6 +72,8 @@ class Api(Protocol):
         `path` is the object's own; a metadata.uid or metadata.resourceVersion in the manifest is a precondition. Unknown fields
         are refused. With `force`, fields of other managers are taken over; else Conflict names them. Raises an ApiError.
         """
+        # JSON is YAML, and YAML's is the only media type of server-side apply that all versions accept.
+        return self._patched(path, "application/apply-patch+yaml", manifest, {"force": str(force).lower()}, timeout, dry_run, wait)
 
     def patch(
         self, path: str, changes: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False, wait: float = 0.0
@@ -79,48 +84,6 @@ class Api(Protocol):
         A metadata.uid or metadata.resourceVersion in `changes` is a precondition: Conflict if the object's differs by now. Unknown fields
         are refused. Raises an ApiError.
         """
-
-    def create(self, path: str, manifest: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False) -> dict[str, Any]:
-        """POST an object to a collection or a subresource; returns the answer (with `dry_run`, the one that would come). Never retried by
-        itself. Raises an ApiError; for an eviction also EvictionRefused."""
-
-    def delete(
-        self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False, grace: int | None = None
-    ) -> None:
-        """Delete exactly the object with this UID (and resourceVersion `version`, if given): Conflict if it is another object by now.
-        `grace`: seconds that a pod has to end, if not its own; one that is ending already can only get fewer (apiserver,
-        registry/rest/delete.go: BeforeDelete). Raises an ApiError."""
-
-
-class Base:
-    """What both implementations share: the check of the path, waiting, JSON."""
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-
-    @property
-    def host(self) -> str:
-        return self._host
-
-    def get_raw(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> bytes:
-        return self._tried("GET", path, lambda limit: self._get(path, limit), timeout, wait)
-
-    def apply(
-        self,
-        path: str,
-        manifest: Mapping[str, Any],
-        timeout: float = TIMEOUT,
-        *,
-        force: bool = False,
-        dry_run: bool = False,
-        wait: float = 0.0,
-    ) -> dict[str, Any]:
-        # JSON is YAML, and YAML's is the only media type of server-side apply that all versions accept.
-        return self._patched(path, "application/apply-patch+yaml", manifest, {"force": str(force).lower()}, timeout, dry_run, wait)
-
-    def patch(
-        self, path: str, changes: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False, wait: float = 0.0
-    ) -> dict[str, Any]:
         return self._patched(path, "application/strategic-merge-patch+json", changes, {}, timeout, dry_run, wait)
 
     def _patched(
@@ -137,6 +100,8 @@ class Base:
         return self._object("PATCH", whole, self._tried("PATCH", whole, send, timeout, wait))
 
     def create(self, path: str, manifest: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False) -> dict[str, Any]:
+        """POST an object to a collection or a subresource; returns the answer (with `dry_run`, the one that would come). Never retried by
+        itself. Raises an ApiError; for an eviction also EvictionRefused."""
         body = json.dumps(manifest).encode()
         whole = f"{path}?{urlencode({'fieldManager': FIELD_MANAGER, **({'dryRun': 'All'} if dry_run else {})})}"
         return self._object(
@@ -148,6 +113,9 @@ class Base:
     def delete(
         self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False, grace: int | None = None
     ) -> None:
+        """Delete exactly the object with this UID (and resourceVersion `version`, if given): Conflict if it is another object by now.
+        `grace`: seconds that a pod has to end, if not its own; one that is ending already can only get fewer (apiserver,
+        registry/rest/delete.go: BeforeDelete). Raises an ApiError."""
         preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         if grace is not None:
@@ -185,6 +153,7 @@ class Base:
             time.sleep(PAUSE)
 
     def get_json(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
+        """The body of a GET, a JSON object. Raises an ApiError."""
         return self._object("GET", path, self.get_raw(path, timeout, wait=wait))
 
     def _object(self, verb: str, path: str, body: bytes) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import re
 import shlex
 
 from roles.engine.api import errors
-from roles.engine.api.client import CA_WAY_OUT, DONE, TLS_SERVER_NAME, Base, RunCommand, tls_way_out
+from roles.engine.api.client import CA_WAY_OUT, DONE, TLS_SERVER_NAME, Api, RunCommand, tls_way_out
 from roles.engine.bounds import digits
 
 ADMIN_CONF = "/etc/kubernetes/admin.conf"
@@ -54,7 +54,7 @@ _REASONS = {
 }
 
 
-class KubectlApi(Base):
+class KubectlApi(Api):
     """The API through kubectl on the node, if forwarding is forbidden. Credentials stay in the node's own file."""
 
     def __init__(

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import Any
 
 from roles.engine.api import errors
-from roles.engine.api.client import CA_WAY_OUT, DONE, TIMEOUT, TLS_SERVER_NAME, Base, tls_way_out
+from roles.engine.api.client import CA_WAY_OUT, DONE, TIMEOUT, TLS_SERVER_NAME, Api, tls_way_out
 from roles.engine.api.kubeconfig import Credentials, tls_context
 from roles.engine.bounds import MOST_BYTES
 from roles.engine.bridge.channels import Channel, ChannelException, SSHException, Transport
@@ -260,7 +260,7 @@ class Tunnel:
         )
 
 
-class TunnelApi(Base):
+class TunnelApi(Api):
     """HTTPS through direct-tcpip channels of an SSH transport.
 
     Verified but for the controller-manager and the scheduler (`component`): their serving certificates are self-signed and new at each

@@ -9,14 +9,14 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.api import errors, tunnel
-from roles.engine.api.client import Base
+from roles.engine.api.client import Api
 from roles.engine.api.etcd import _object
 from roles.engine.api.read import list_objects
 from roles.engine.api.tunnel import Tunnel
 from roles.engine.transaction import mask_text
 
 
-class Answering(Base):
+class Answering(Api):
     """Each GET has the next of these answers, and the last one for ever."""
 
     def __init__(self, *bodies: bytes) -> None:
