@@ -10,7 +10,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from roles.engine.kube import Object
+from roles.engine.kube import Object, fields
 from roles.engine.kube.fields import labels_of, name_of, pod_template, with_meta
 from roles.engine.objects import Kind
 from roles.engine.scripts import filled
@@ -92,7 +92,7 @@ def own_pod(desired: MetricsServer, nodes: int) -> dict[str, Any]:
 
 
 def is_own_pod(pod: Object) -> bool:
-    return namespace_of(pod) == NAMESPACE and _LABELS.items() <= labels_of(pod).items()
+    return fields.namespace_of(pod) == NAMESPACE and _LABELS.items() <= labels_of(pod).items()
 
 
 def requests(nodes: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from roles.autoscalers import KINDS
 from roles.engine import placement
 from roles.engine.autoscaling import HPA
 from roles.engine.kube import Object, resources, uid
-from roles.engine.kube.fields import containers_of, meta_of, name_of, spec_of, status_of
+from roles.engine.kube.fields import meta_of, name_of, spec_of, status_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.kube.resources import View
@@ -286,7 +286,7 @@ def _one_more(pod: Object) -> Object:
 def with_resources(pod: Object, resources: Mapping[str, Resources]) -> Object:
     """The pod as it is created again with the new resources of its containers."""
     changed: Any = copy.deepcopy({key: value for key, value in pod.items() if key != "status"})
-    for one in containers_of(changed):
+    for one in changed["spec"].get("containers") or ():
         new = resources.get(str(one.get("name"))) or {}
         old = one.get("resources") or {}
         one["resources"] = {**old, **{kind: {**(old.get(kind) or {}), **values} for kind, values in new.items()}}
