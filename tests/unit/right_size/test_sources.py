@@ -345,7 +345,7 @@ def test_a_secret_in_an_address_is_not_shown(url: str) -> None:
 
 def test_the_workloads_of_a_run() -> None:
     found = RightSizeOptions.model_validate({"only_objects": "shop/deploy/web,blog/sts/db"})
-    assert found.only == ("shop/Deployment/web", "blog/StatefulSet/db") and found.read_namespaces == ("shop", "blog")
+    assert found.only_objects == ("shop/Deployment/web", "blog/StatefulSet/db") and found.read_namespaces == ("shop", "blog")
     assert found.chosen(WEB) and not found.chosen(SizedWorkload("DaemonSet", "shop", "web"))
     assert not RightSizeOptions.model_validate({"namespaces": "blog"}).chosen(WEB) and RightSizeOptions().chosen(WEB)
 
