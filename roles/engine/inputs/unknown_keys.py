@@ -59,7 +59,7 @@ def not_read(given: Iterable[str], deploy: str, readers: Mapping[str, Collection
 
 def _not_read(key: str, deploy: str, read: Collection[str], theirs: Collection[str]) -> str:
     if (now := _RENAMED.get((deploy, key))) is not None:
-        return f"--data {key}: deploys/{deploy}.py calls it {now}"
+        return f"--data {key}: deploys/{deploy}.py does not read it: there its name is {now}"
     choosing = [name for name in _CHOOSING if name in read] if key in _CHOOSING else []
     near = did_you_mean(key, read) or (f", did you mean {' or '.join(map(repr, choosing))}?" if choosing else ";")
     limit = " --limit chooses the hosts of a run;" if key in ("only", "nodes") else ""

@@ -41,7 +41,9 @@ def test_a_key_of_another_deploy_has_the_nearest_one_and_the_list() -> None:
 
 def test_a_key_that_has_another_name_now() -> None:
     readers = {"only": {"drain"}, "only_objects": {"autoscalers"}}
-    assert not_read(["only"], "autoscalers", readers, "all") == ["--data only: deploys/autoscalers.py calls it only_objects"]
+    assert not_read(["only"], "autoscalers", readers, "all") == [
+        "--data only: deploys/autoscalers.py does not read it: there its name is only_objects"
+    ]
 
 
 @pytest.mark.parametrize("text", ["", ",", " , "])
