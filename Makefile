@@ -25,12 +25,8 @@ WITH ?= daytwo,ansible
 RUNS ?= 5
 # 1: nodes answer reading jobs as recorded, so that they need little of the shared processor.
 REPLAY ?= 1
-# What test-changed compares with.
-BASE ?= origin/main
-# What test-changed may take.
-MINUTES ?= 8
 
-.PHONY: help demo picture test fetch tools test-changed test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down bench
+.PHONY: help demo picture test fetch tools test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -47,10 +43,6 @@ picture: lab ## record docs/picture.svg again, from a real run
 test: lint tools fetch ## everything CI runs; 36 minutes at most on two cores (CONTRIBUTING.md)
 	@echo "== tests"
 	$(PYTHON) -m pytest tests/unit tests/integration --lanes=$(LANES) -m "not slow" $(RECORD)
-
-test-changed: $(READY) tools ## what a change since BASE (origin/main) can reach, in the labs that are up; they stay
-	@echo "== tests that the change can reach"
-	$(PYTHON) -m tests.lanes.changed --run --minutes=$(MINUTES) $(BASE)
 
 lint: $(READY) tools ## ruff, mypy, import-linter, shellcheck
 	@echo "== lint"

@@ -2,5 +2,5 @@
 
 `schedule` chooses what a lane does next, `durations` knows how long that takes, `labs` has a lane's lab in the shape that a test
 needs, `report` writes lines and tables; all of these know neither pytest nor xdist. `worker` is what runs in a lane, `controller`
-what runs beside them, `plugin` is what pytest loads. `changed` is a program: the tests that a change can reach.
+what runs beside them, `plugin` is what pytest loads.
 """
