@@ -1,14 +1,12 @@
-"""Runs pyinfra as an operator does, but held up at one point until a file says go: `held.py POINT ARGUMENTS...`.
+"""A run of pyinfra (tests/integration/warm.py) that is held up at one point until a file says go.
 
-POINT is a step of change.sh, or `ConfigMap NAME GO`: between the first look at this ConfigMap and the write; GO is the file. Only the
+The point is a step of change.sh, or `ConfigMap NAME GO`: between the first look at this ConfigMap and the write; GO is the file. Only the
 function that tells a step, or reads the ConfigMap, is another one; everything else is what is shipped.
 """
 
 from __future__ import annotations
 
 import importlib
-import runpy
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -39,8 +37,6 @@ def hold_at(step: str) -> None:
 
 
 def hold_before_write(name: str, go: Path) -> None:
-    # As pyinfra does first of all: the module brings libraries that are to be patched.
-    importlib.import_module("gevent.monkey").patch_all()
     writing: Any = importlib.import_module("roles.engine.kubeadm_config.write")
     read = writing._read
 
@@ -56,11 +52,9 @@ def hold_before_write(name: str, go: Path) -> None:
     writing._read = holding
 
 
-if __name__ == "__main__":
-    match sys.argv[1].split():
+def at(point: str) -> None:
+    match point.split():
         case ["ConfigMap", name, go]:
             hold_before_write(name, Path(go))
         case _:
-            hold_at(sys.argv[1])
-    sys.argv = ["pyinfra", *sys.argv[2:]]
-    runpy.run_module("pyinfra", run_name="__main__")
+            hold_at(point)

@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -83,16 +81,10 @@ class Started:
     def __init__(self, deploy: str, *arguments: str, hold: str = "", inventory: str = "inventories/lab.py") -> None:
         words = [inventory, f"deploys/{deploy}.py", *arguments]
         self.lines: list[str] = []
-        self.process: subprocess.Popen[bytes] | warm.Process
         reading, writing = os.pipe()
         self._output = os.fdopen(reading)
         with open(writing, "w") as output, open(os.devnull) as nothing:
-            if hold:
-                words = [sys.executable, "-m", "tests.integration.held", hold, *words]
-                self.process = subprocess.Popen(words, cwd=ROOT, env=environment(), stdin=nothing, stdout=output, stderr=output)
-            else:
-                files = (nothing.fileno(), output.fileno(), output.fileno())
-                self.process = warm.Process(words, environment(), files)
+            self.process = warm.Process(words, environment(), (nothing.fileno(), output.fileno(), output.fileno()), hold=hold)
         self._all.append(self)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

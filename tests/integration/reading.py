@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.integration import warm
 from tests.integration.operator import ROOT, environment, inventory_of_the_lab
 from tests.lab import Lab
 from tests.runbooks import Command, File, Runbook, Words, differs, parse
@@ -36,11 +37,12 @@ def read(name: str) -> Runbook:
 
 @dataclass(frozen=True)
 class Desk:
-    """Where an operator sits: a project folder, and a PATH with the tools."""
+    """Where an operator sits: a project folder, and a PATH with the tools, of which pyinfra is asked of a file (`server`)."""
 
     lab: Lab
     project: Path
     tools: Path
+    server: int
 
     @classmethod
     def made(cls, lab: Lab, folder: Path) -> Desk:
@@ -54,14 +56,17 @@ class Desk:
         remote = 'words=; for word do words="$words $(printf %q "$word")"; done\n'
         admin = "kubectl --kubeconfig=/etc/kubernetes/admin.conf"
         plane = lab.control_planes[0]
-        for name, script in {
-            "ssh": f'exec /usr/bin/ssh -F {lab.ssh_config} -o LogLevel=ERROR "$@"\n',
-            "scp": f'exec /usr/bin/scp -q -F {lab.ssh_config} "$@"\n',
-            "kubectl": f'{remote}exec /usr/bin/ssh -F {lab.ssh_config} -o LogLevel=ERROR {plane} "{admin}$words"\n',
+        server, script = warm.command()
+        ssh = f"#!/bin/bash\nexec {server}>&-\n"
+        for name, text in {
+            "pyinfra": script,
+            "ssh": f'{ssh}exec /usr/bin/ssh -F {lab.ssh_config} -o LogLevel=ERROR "$@"\n',
+            "scp": f'{ssh}exec /usr/bin/scp -q -F {lab.ssh_config} "$@"\n',
+            "kubectl": f'{ssh}{remote}exec /usr/bin/ssh -F {lab.ssh_config} -o LogLevel=ERROR {plane} "{admin}$words"\n',
         }.items():
-            (tools / name).write_text(f"#!/bin/bash\n{script}")
+            (tools / name).write_text(text)
             (tools / name).chmod(0o755)
-        return cls(lab, project, tools)
+        return cls(lab, project, tools, server)
 
     def environment(self) -> Mapping[str, str]:
         path = f"{self.tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -79,6 +84,7 @@ class Desk:
             text=True,
             timeout=TIMEOUT,
             check=False,
+            pass_fds=(self.server,),
         )
         return done.returncode, done.stdout
 

@@ -1,4 +1,4 @@
-"""Runs pyinfra as an operator does, from a process that has loaded it already: `warm.py SOCKET [brief]`; SOCKET is a file's number.
+"""Runs pyinfra as an operator does, from a process that has loaded it already: `warm.py serve SOCKET [brief]`; SOCKET is a file's number.
 
 To load pyinfra and daytwo takes more of the processor than the rest of most runs, and tests start hundreds. A run is a process of its own
 here too, with its own arguments, environment, folder and files. It begins where the command `pyinfra` begins, and loads config.py, the
@@ -7,8 +7,8 @@ inventory and the deploy itself. What it finds done is the import of pyinfra and
 `brief` is for runs that prepare what a test is about, or put back what it has shown: a new process needs to stay healthy for 6 s only,
 instead of 12. What a test is about is run as it is shipped.
 
-The other side is `Process`. A request is one message with four files: input, output, errors, and the socket that hears the process'
-number, and later its status.
+The other side is `Process`, and for a shell `warm.py run SOCKET WORDS...`, which `command` writes down as a command's script. A request is one
+message with four files: input, output, errors, and the socket that hears the process' number, and later its status.
 """
 
 from __future__ import annotations
@@ -41,14 +41,25 @@ BRIEF_SECONDS = 6
 
 
 class Process:
-    """A run of pyinfra with these words after the command, as subprocess.Popen would have it."""
+    """A run of pyinfra with these words after the command, as subprocess.Popen would have it. `server` is a socket that takes requests, if
+    not this process' own; `hold` is a point of tests/integration/held.py."""
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], files: tuple[int, int, int], *, brief: bool = False) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        files: tuple[int, int, int],
+        *,
+        folder: Path = ROOT,
+        hold: str = "",
+        brief: bool = False,
+        server: socket.socket | None = None,
+    ) -> None:
         self.returncode: int | None = None
         self._answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = json.dumps({"words": ["pyinfra", *words], "environment": {**environment}, "folder": str(ROOT)})
+        request = json.dumps({"words": ["pyinfra", *words], "environment": {**environment}, "folder": str(folder), "hold": hold})
         with theirs:
-            socket.send_fds(_server(brief), [request.encode()], [*files, theirs.fileno()])
+            socket.send_fds(server or _server(brief), [request.encode()], [*files, theirs.fileno()])
         self.pid = self._hear()
 
     def _hear(self) -> int:
@@ -89,10 +100,17 @@ def _server(brief: bool) -> socket.socket:
         if brief not in _servers:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                words = [sys.executable, "-m", "tests.integration.warm", str(theirs.fileno()), *(["brief"] if brief else [])]
+                words = [sys.executable, "-m", "tests.integration.warm", "serve", str(theirs.fileno()), *(["brief"] if brief else [])]
                 nothing = subprocess.DEVNULL
                 _servers[brief] = ours, subprocess.Popen(words, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=nothing, stdout=nothing)
         return _servers[brief][0]
+
+
+def command() -> tuple[int, str]:
+    """The number of a file that a shell is to inherit, and the text of a script that is then the command pyinfra for it."""
+    number = _server(False).fileno()
+    # Only the standard library is needed, and nothing beside this file, whose neighbours have names of its modules.
+    return number, f'#!/bin/sh\nexec {sys.executable} -S -P {Path(__file__).resolve()} run {number} "$@"\n'
 
 
 # ---- the server
@@ -148,7 +166,7 @@ def _tell(answers: socket.socket, number: int) -> None:
         answers.send(str(number).encode())
 
 
-def become(words: list[str], environment: dict[str, str], folder: str, files: list[int]) -> None:
+def become(words: list[str], environment: dict[str, str], folder: str, hold: str, files: list[int]) -> None:
     for number, file in enumerate(files):
         os.dup2(file, number)
         close(file)
@@ -158,11 +176,16 @@ def become(words: list[str], environment: dict[str, str], folder: str, files: li
     sys.argv = words
     signal.signal(signal.SIGINT, signal.default_int_handler)
     importlib.import_module("gevent").reinit()
+    if hold:
+        importlib.import_module("tests.integration.held").at(hold)
     sys.exit(importlib.import_module("pyinfra_cli.main").main())
 
 
 if __name__ == "__main__":
+    what, channel, words = sys.argv[1], socket.socket(fileno=int(sys.argv[2])), sys.argv[3:]
+    if what == "run":
+        ended = Process(words, os.environ, (0, 1, 2), folder=Path.cwd(), server=channel).wait()
+        sys.exit(ended if ended >= 0 else 128 - ended)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    load(brief="brief" in sys.argv[2:])
+    load(brief="brief" in words)
     serve(channel)()
