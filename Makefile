@@ -40,7 +40,7 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 picture: lab ## record docs/picture.svg again, from a real run
 	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
-test: lint tools fetch ## everything CI runs; 36 minutes at most on two cores (CONTRIBUTING.md)
+test: lint tools fetch ## everything CI runs; 33 minutes at most on two cores (CONTRIBUTING.md)
 	@echo "== tests"
 	$(PYTHON) -m pytest tests/unit tests/integration --lanes=$(LANES) -m "not slow" $(RECORD)
 

@@ -1,4 +1,4 @@
-"""Nodes as they are found, in the large cluster: a control plane with company beside its manifests, a worker as kubespray lays one out.
+"""Nodes as they are found: a control plane with company beside its manifests, a worker as kubespray lays one out.
 Every deploy that changes nodes works on them."""
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from tests.integration import operator
 from tests.integration.operator import COMPONENTS, GATE, data, pyinfra, wait_for
 from tests.lab import Lab, images, layouts
 
-pytestmark = pytest.mark.wide
+pytestmark = pytest.mark.lab
 
-PLANE, WORKER = "cp2", "w5"
+PLANE, WORKER = "cp1", "w1"
 # One of each: what a plan says of the directory, however much there is.
 WARNING = (
     rf"{layouts.MANIFESTS}: daytwo does not understand these files as manifests, and leaves them as they are: README \(.*empty\.yaml \(is empty.*, "

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from tests.lab.fingerprint import differences
 
@@ -17,33 +16,17 @@ WELL_LOOKS = 20
 NAMED = 5
 
 
-class LabLike(Protocol):
-    """What a lane needs of tests.lab.Lab."""
-
-    @property
-    def shape_name(self) -> str | None: ...
-    @property
-    def exists(self) -> bool: ...
-    def become(self, shape: str) -> None: ...
-    def pristine(self) -> None: ...
-    def well(self) -> str: ...
-    def fingerprint(self) -> Mapping[str, str]: ...
-    def evidence(self, folder: Path) -> None: ...
-    def down(self) -> None: ...
-
-
 class LaneLab:
     """`need` is called before the first test of each unit, `leave` after the last one. `seconds` is what it took in all; `reason` says why
-    there is no lab now (else it is empty); `notes` are lines for those who follow the run, `left` those about modules whose tests passed
-    and that left nodes or cluster other than they found them: the next module would pass or fail by what comes before it. Its lab is
-    reset."""
+    there is no lab now (else it is empty); `failed` is the first test of this unit that failed: the next one does not begin with what it
+    left. `notes` are lines for those who follow the run, `left` those about modules whose tests passed and that left nodes or cluster other
+    than they found them: the next module would pass or fail by what comes before it. Its lab is reset."""
 
-    def __init__(
-        self, lane: str, lab: LabLike, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self.lane, self.lab = lane, lab
+    # Of a lab is used what the stand-in of tests/unit/lanes/test_labs.py has.
+    def __init__(self, lab: Any, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.lab = lab
         self.seconds = 0.0
-        self.reason = ""
+        self.reason = self.failed = ""
         self.notes: list[str] = []
         self.left: list[str] = []
         self._clock, self._sleep = clock, sleep
@@ -51,7 +34,6 @@ class LaneLab:
         self._new: Mapping[str, str] = {}
         self._begun = self._used = False
         self._last = ""
-        self._failed = ""
 
     def need(self, shape: str, module: str) -> None:
         """Have a lab of this shape that is whole. Never raises: `reason` says what went wrong."""
@@ -60,21 +42,17 @@ class LaneLab:
         try:
             self._have(shape)
         except Exception as error:
-            self.reason = f"lane {self.lane}: the lab ({shape}) cannot be made: {error or type(error).__name__}"
-            self._say(f"no {shape} lab for {module}: {_line(str(error))}")
+            self.reason = f"the lab ({shape}) cannot be made: {error or type(error).__name__}"
+            self.notes.append(f"no {shape} lab for {module}: {_line(str(error))}")
             # Whatever it left: the next unit starts from nothing.
             self._begun = False
-        self._failed, self._last = "", module
+        self.failed, self._last = "", module
         self.seconds += self._clock() - begun
-
-    def failed(self, test: str) -> None:
-        """A test of this unit failed: the next unit does not begin with what it left."""
-        self._failed = self._failed or test
 
     def leave(self) -> None:
         """The last unit is over: say what it has left. Never raises."""
         begun = self._clock()
-        if self._begun and self._last and not self._failed and not self.reason:
+        if self._begun and self._last and not self.failed and not self.reason:
             self._changed()
         self.seconds += self._clock() - begun
 
@@ -88,13 +66,13 @@ class LaneLab:
 
     def _have(self, shape: str) -> None:
         if not self._begun or self.lab.shape_name != shape:
-            if self._begun and not self._failed and self.lab.exists:
+            if self._begun and not self.failed and self.lab.exists:
                 self._changed()
             self._make(shape)
             self._begun = True
             return
-        if self._failed:
-            why = f"{self._failed} failed"
+        if self.failed:
+            why = f"{self.failed} failed"
         else:
             unwell, changed = self._unwell(), self._changed()
             why = unwell or changed
@@ -102,11 +80,11 @@ class LaneLab:
             return
         try:
             self.lab.pristine()
-            self._say(f"lab reset after {self._last}: {_line(why)}")
+            self.notes.append(f"lab reset after {self._last}: {_line(why)}")
         except Exception as error:
             self.lab.down()
             self._make(shape)
-            self._say(f"lab made again after {self._last}: {_line(why)}; it could not be reset: {_line(str(error))}")
+            self.notes.append(f"lab made again after {self._last}: {_line(why)}; it could not be reset: {_line(str(error))}")
 
     def _unwell(self) -> str:
         for look in range(WELL_LOOKS):
@@ -131,7 +109,7 @@ class LaneLab:
                 self._sleep(PAUSE)
         more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
         self.left.append(f"{self._last}: {_line('; '.join(found[:NAMED]), 1000)}{more}")
-        self._say(f"LEFT CHANGED by {self.left[-1]}")
+        self.notes.append(f"LEFT CHANGED by {self.left[-1]}")
         return "it left nodes or cluster changed"
 
     def _make(self, shape: str) -> None:
@@ -139,14 +117,11 @@ class LaneLab:
         self._new = {}
         self.lab.become(shape)
         verb = "found and reset" if before == shape else "made"
-        self._say(f"lab ({shape}) {verb} in {self._clock() - begun:.0f} s")
+        self.notes.append(f"lab ({shape}) {verb} in {self._clock() - begun:.0f} s")
         try:
             self._new = self.lab.fingerprint()
         except Exception as error:
-            self._say(f"what this lab is like when it is new is not known: {_line(str(error))}")
-
-    def _say(self, text: str) -> None:
-        self.notes.append(f"lane {self.lane}: {text}")
+            self.notes.append(f"what this lab is like when it is new is not known: {_line(str(error))}")
 
 
 def _line(text: str, most: int = 300) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab import Lab
-from tests.lanes import hooks, schedule
-from tests.lanes.controller import MOST_CRASHES, Controller, workers
-from tests.lanes.labs import LabLike
-from tests.lanes.shapes import SHAPES
-from tests.lanes.worker import Worker
+from tests.lanes import schedule
+from tests.lanes.controller import Controller, workers
+from tests.lanes.worker import SHAPES, Worker
+
+# Each costs the whole time of collecting; what crashes more often than that is no accident.
+MOST_CRASHES = 4
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,15 +23,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--durations-record", action="store_true", help="Write into tests/durations.json how long tests took that passed.")
 
 
-def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    pluginmanager.add_hookspecs(hooks)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_lanes_lab(name: str) -> LabLike:
-    return Lab(name)  # type: ignore[call-arg, return-value]
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
@@ -42,12 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not text or config.getoption("collectonly"):
         return
     try:
-        lanes = schedule.parse(text, SHAPES)
+        lanes = schedule.parse(text, SHAPES.values())
     except schedule.LanesError as error:
         raise pytest.UsageError(str(error)) from error
     if not hasattr(config.option, "tx"):
         raise pytest.UsageError("--lanes needs pytest-xdist")
-    config.option.dist, config.option.tx = "load", workers(lanes)
+    config.option.dist, config.option.tx = "loadscope", workers(lanes)
     if config.option.maxworkerrestart is None:
         config.option.maxworkerrestart = str(MOST_CRASHES)
+    config.option.durations = config.option.durations or 10
     config.pluginmanager.register(Controller(config, lanes), "lanes-controller")

@@ -11,7 +11,7 @@ shapes. Then what u and the larger labs needed of the machine is free for one mo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 # The lane of the lab that has no name: a developer's own, by `make lab`.
@@ -20,6 +20,8 @@ PLAIN = "lab"
 NONE = "none"
 # Seconds of work, for each lane, below which another lab is not worth its making.
 MAKING = 90.0
+# What a test in a lab counts as that was never timed, in seconds.
+UNKNOWN = 30.0
 _LANE = re.compile(r"([a-z][a-z0-9]*):([a-z]+(?:\+[a-z]+)*)(?:@([a-z][a-z0-9]*))?")
 
 
@@ -87,20 +89,21 @@ class Unit:
         return f"{self.module} ({self.shape})"
 
 
-def units(shapes: Mapping[str, str], seconds: Callable[[str, str, Sequence[str]], float]) -> list[Unit]:
-    """The units of these tests (node id -> shape), in the order of their first tests."""
+def units(shapes: Mapping[str, str], took: Mapping[str, float]) -> list[Unit]:
+    """The units of these tests (node id -> shape), in the order of their first tests; `took` has the seconds of tests that take any."""
     found: dict[tuple[str, str], Unit] = {}
     for test, shape in shapes.items():
         module = test.partition("::")[0]
-        found.setdefault((module, shape), Unit(module, shape, [])).tests.append(test)
-    for unit in found.values():
-        unit.seconds = seconds(unit.module, unit.shape, unit.tests)
+        unit = found.setdefault((module, shape), Unit(module, shape, []))
+        unit.tests.append(test)
+        unit.seconds += took.get(test, 0.0 if shape == NONE else UNKNOWN)
     return list(found.values())
 
 
 @dataclass
 class Plan:
-    """What is left to do, who does what, and which lab each lane has (`labs`: lane -> shape)."""
+    """What is left to do, who does what, and which lab each lane has (`labs`: lane -> shape). A lane whose lab cannot be made is `broken`:
+    it does only what no other lane can do, so that it does not fail all the rest."""
 
     lanes: Sequence[Lane]
     left: list[Unit]
@@ -161,10 +164,6 @@ class Plan:
         self.labs.pop(name, None)
         if unit and rest:
             self.left.insert(0, Unit(unit.module, unit.shape, list(rest), unit.seconds * len(rest) / len(unit.tests)))
-
-    def breaks(self, name: str) -> None:
-        """The lane's lab cannot be made: from now on it does only what no other lane can do, so that it does not fail all the rest."""
-        self.broken.add(name)
 
     def to_go(self, name: str) -> int:
         """How many units are left that this lane may do."""

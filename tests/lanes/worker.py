@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Generator
@@ -15,15 +14,16 @@ from typing import Any
 
 import pytest
 
-from tests.lanes import shapes
+import tests.lab
 from tests.lanes.labs import LaneLab
-from tests.lanes.schedule import PLAIN
+from tests.lanes.schedule import NONE, PLAIN
 
 EVIDENCE = ".evidence"
 # What one module breaks must not take the place of the next one's.
 MOST_FOLDERS, MOST_OF_A_MODULE = 20, 4
-LONGEST_NAME = 120
-KEEP = "DAYTWO_KEEP_LABS"
+# Those of tests.lab.SHAPES: the shape of lab that a test needs, by the first of these markers that it has.
+SHAPES = {"wide": "wide", "older": "older", "lab": "small"}
+_MARKED = re.compile(rf"\bmark\.({'|'.join(SHAPES)})\b")
 _END = object()
 
 
@@ -36,19 +36,15 @@ class Worker:
         self.lane: str = given["lane"]
         self.folder = Path(given["folder"])
         self.skims: bool = given["skims"]
-        self.has_lab: bool = given["has_lab"]
-        self.lane_lab: LaneLab | None = None
-        if self.has_lab:
-            self.lane_lab = LaneLab(self.lane, config.hook.pytest_lanes_lab(name=given["lab"]))
-        else:
+        self.lane_lab = LaneLab(tests.lab.Lab(given["lab"])) if given["has_lab"] else None
+        if not self.lane_lab:
             os.environ.pop("DAYTWO_LAB", None)
         self.units: SimpleQueue[list[int] | None] = SimpleQueue()
         self.stopping = False
         self.patched = False
-        self.kept: dict[str, Path] = {}
+        self.kept: list[str] = []
         self.begun = time.monotonic()
-        self.seconds = {"start": 0.0, "tests": 0.0, "labs": 0.0, "waiting": 0.0}
-        self.labs_before = 0.0
+        self.start = self.tests = self.labs_before = 0.0
 
     @property
     def lab(self) -> Any:
@@ -57,26 +53,28 @@ class Worker:
     # ---- collecting
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-        if self.skims and not shapes.may_need_a_lab(module_path):
-            return Unread.from_parent(parent, path=module_path)
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """A module without a lab's marker in its text is not imported by lanes with labs, which saves them the time to load all others."""
+        if self.skims and collection_path.match("test_*.py") and not _MARKED.search(collection_path.read_text(errors="replace")):
+            return True
         return None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         report = yield
         if isinstance(collector, pytest.Module) and self._newly_patched():
-            report.outcome, report.longrepr, report.result = "failed", patched(collector.nodeid), []
+            report.outcome, report.longrepr, report.result = "failed", _patched(collector.nodeid), []
         return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        found = {item.nodeid: shapes.of(item) for item in session.items}
-        lab = self.lane_lab.lab.shape_name if self.lane_lab else None
+        found = {item.nodeid: _shape(item) for item in session.items}
+        lab = self.lab.shape_name if self.lane_lab else None
         (self.folder / f"{self.lane}.json").write_text(json.dumps({"tests": found, "lab": lab}))
 
     def _newly_patched(self) -> bool:
-        before, self.patched = self.patched, self.patched or is_patched()
+        monkey = sys.modules.get("gevent.monkey")
+        before, self.patched = self.patched, bool(monkey and monkey.is_module_patched("threading"))
         return self.patched and not before
 
     # ---- running
@@ -88,22 +86,21 @@ class Worker:
         xdist = next(plugin for plugin in self.config.pluginmanager.get_plugins() if hasattr(plugin, "torun"))
         xdist.channel.setcallback(self._receive, endmarker=_END)
         between = Between.from_parent(session, name="between two units")
-        self.seconds["start"] = time.monotonic() - self.begun
-        while (unit := self._next_unit()) is not None:
+        self.start = time.monotonic() - self.begun
+        while (unit := self.units.get()) is not None:
             items = [session.items[index] for index in unit]
             if self.lane_lab:
-                self.labs_before = self.lane_lab.seconds
-                self.lane_lab.need(shapes.of(items[0]), _module(items[0]))
+                self.lane_lab.need(_shape(items[0]), _module(items[0].nodeid))
             # Which unit comes next was not known when the last one ended: of its packages, those go that this one is not in.
             session._setupstate.teardown_exact(items[0])
-            for (index, item), following in zip(zip(unit, items, strict=True), [*items[1:], None], strict=True):
+            for index, item, following in zip(unit, items, [*items[1:], between], strict=True):
                 if self.stopping:
                     return True
                 begun = time.monotonic()
                 xdist.item_index = index
-                self.config.hook.pytest_runtest_protocol(item=item, nextitem=following or between)
+                self.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 took = time.monotonic() - begun
-                self.seconds["tests"] += took
+                self.tests += took
                 xdist.sendevent("runtest_protocol_complete", item_index=index, duration=took)
                 if session.shouldfail or session.shouldstop:
                     return True
@@ -119,12 +116,6 @@ class Worker:
         elif command[0] == "runtests":
             self.units.put(list(command[1]["indices"]))
 
-    def _next_unit(self) -> list[int] | None:
-        begun = time.monotonic()
-        unit = self.units.get()
-        self.seconds["waiting"] += time.monotonic() - begun
-        return unit
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         if self.lane_lab and self.lane_lab.reason:
@@ -134,39 +125,34 @@ class Worker:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if self._newly_patched():
-            report.outcome, report.longrepr = "failed", patched(item.nodeid)
+            report.outcome, report.longrepr = "failed", _patched(item.nodeid)
         if not self.lane_lab:
             return report
         if report.failed:
-            self.lane_lab.failed(item.nodeid)
+            self.lane_lab.failed = self.lane_lab.failed or item.nodeid
             self._keep(item, report)
         # What the controller is to know goes with the next report.
-        if self.lane_lab.notes:
-            report.lane_notes, self.lane_lab.notes = self.lane_lab.notes, []
+        report.lane_notes, self.lane_lab.notes = self.lane_lab.notes, []
         report.lane_broken = bool(self.lane_lab.reason)
         report.lane_lab_seconds = self.lane_lab.seconds - self.labs_before
         self.labs_before = self.lane_lab.seconds
         return report
 
-    # ---- evidence
-
     def _keep(self, item: pytest.Item, report: pytest.TestReport) -> None:
         """What a failed test has left to look at, before its teardown takes it away."""
         assert self.lane_lab
-        folder = self.kept.get(item.nodeid)
-        if folder is None:
-            alike = sum(test.partition("::")[0] == _module(item) for test in self.kept)
-            if len(self.kept) >= MOST_FOLDERS or alike >= MOST_OF_A_MODULE:
-                return
-            base = self.config.rootpath / EVIDENCE / self.lane
-            folder = base / folder_name(item.nodeid, {path.name for path in self.kept.values()})
-            folder.mkdir(parents=True, exist_ok=True)
-            self.kept[item.nodeid] = folder
-            if not self.lane_lab.reason:
-                try:
-                    self.lane_lab.lab.evidence(folder)
-                except Exception as error:
-                    (folder / "no-evidence.txt").write_text(f"{error!r}\n")
+        new = item.nodeid not in self.kept
+        alike = sum(_module(test) == _module(item.nodeid) for test in self.kept)
+        if new and (len(self.kept) >= MOST_FOLDERS or alike >= MOST_OF_A_MODULE):
+            return
+        self.kept += [item.nodeid] if new else []
+        folder = self.config.rootpath / EVIDENCE / self.lane / folder_name(item.nodeid, self.kept.index(item.nodeid) + 1)
+        folder.mkdir(parents=True, exist_ok=True)
+        if new and not self.lane_lab.reason:
+            try:
+                self.lane_lab.lab.evidence(folder)
+            except Exception as error:
+                (folder / "no-evidence.txt").write_text(f"{error!r}\n")
         with (folder / "report.txt").open("a", errors="backslashreplace") as file:
             file.write(f"{item.nodeid}: {report.when} failed in lane {self.lane}\n\n{report.longreprtext}\n\n")
             file.writelines(f"---- {title}\n{text}\n" for title, text in report.sections)
@@ -177,20 +163,19 @@ class Worker:
     def pytest_sessionfinish(self) -> None:
         notes: list[str] = []
         left: list[str] = []
+        making = 0.0
         if self.lane_lab:
             notes, left = self.lane_lab.notes, self.lane_lab.left
             try:
                 if not keeps(self.lane):
                     self.lane_lab.down()
             except Exception as error:
-                notes.append(f"lane {self.lane}: the lab could not be taken down: {error}")
-            self.seconds["labs"] = self.lane_lab.seconds
+                notes.append(f"the lab could not be taken down: {error}")
+            making = self.lane_lab.seconds
         times = os.times()
-        cpu = {"worker": times.user + times.system, "children": times.children_user + times.children_system}
-        spent = getattr(sys.modules.get("tests.lab.tools"), "SPENT", {})
-        causes = {str(cause): float(took) for cause, took in spent.items()}
-        output = {"seconds": self.seconds, "cpu": cpu, "spent": causes, "notes": notes, "left": left}
-        self.config.workeroutput["lanes"] = output  # type: ignore[attr-defined]
+        seconds = [self.start, self.tests, making, times.user + times.system, times.children_user + times.children_system]
+        spent = {str(cause): float(took) for cause, took in getattr(sys.modules.get("tests.lab.tools"), "SPENT", {}).items()}
+        self.config.workeroutput["lanes"] = {"seconds": seconds, "spent": spent, "notes": notes, "left": left}  # type: ignore[attr-defined]
 
 
 class Between(pytest.Item):
@@ -201,47 +186,26 @@ class Between(pytest.Item):
         raise NotImplementedError
 
 
-class Unread(pytest.Module):
-    """A module that has nothing for a lane with a lab, and is not imported there."""
-
-    def collect(self) -> list[pytest.Item | pytest.Collector]:
-        return []
+def _shape(item: pytest.Item) -> str:
+    return next((shape for marker, shape in SHAPES.items() if item.get_closest_marker(marker)), NONE)
 
 
-def _module(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+def _module(test: str) -> str:
+    return test.partition("::")[0]
 
 
-def is_patched() -> bool:
-    monkey = sys.modules.get("gevent.monkey")
-    return bool(monkey and monkey.is_module_patched("threading"))
-
-
-def patched(where: str) -> str:
+def _patched(where: str) -> str:
     return (
         f"{where} has replaced Python's threading by gevent's, for all tests of this process: locks on files would block it for ever. "
         "Importing pyinfra_cli does that; do it as tests/unit/test_inventories.py does"
     )
 
 
-def folder_name(test: str, taken: set[str]) -> str:
+def folder_name(test: str, number: int) -> str:
     """A folder's name for a test: no character that a shell, a file system or an archive of CI's minds, of bounded length."""
-    module, _, rest = test.partition("::")
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{Path(module).stem}-{rest}").strip("_.")[:LONGEST_NAME]
-    number, name = 1, plain
-    while name in taken:
-        number += 1
-        name = f"{plain}.{number}"
-    return name
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{number}-{Path(_module(test)).stem}-{test.partition('::')[2]}")[:120]
 
 
 def keeps(lane: str) -> bool:
     """Whether a lane's lab stays up at the end: a developer's own always does."""
-    return lane == PLAIN or os.environ.get(KEEP) == "1"
-
-
-def empty_evidence(root: Path) -> None:
-    shutil.rmtree(root / EVIDENCE, ignore_errors=True)
-
-
-__all__ = ["EVIDENCE", "KEEP", "Worker", "empty_evidence", "folder_name", "keeps"]
+    return lane == PLAIN or os.environ.get("DAYTWO_KEEP_LABS") == "1"

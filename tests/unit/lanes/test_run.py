@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.lanes.controller import BEHIND
+from tests.lanes.worker import folder_name, keeps
 
 ROOT = Path(__file__).resolve().parents[3]
 pytest_plugins = ["pytester"]
@@ -21,6 +22,7 @@ CONFTEST = '''
 import json, os
 from pathlib import Path
 import pytest
+import tests.lab
 
 pytest_plugins = ["tests.lanes.plugin"]
 ROOT = Path(__file__).parent
@@ -71,8 +73,7 @@ class Stand:
         self.file.unlink(missing_ok=True)
 
 
-def pytest_lanes_lab(name):
-    return Stand(name)
+tests.lab.Lab = Stand
 
 
 @pytest.fixture(scope="session")
@@ -142,7 +143,7 @@ def module(project: pytest.Pytester, name: str, text: str, marker: str = "") -> 
 
 
 def durations(project: pytest.Pytester, tests: dict[str, float]) -> None:
-    (project.path / "tests/durations.json").write_text(json.dumps({"tests": tests, "modules": {}}))
+    (project.path / "tests/durations.json").write_text(json.dumps(tests))
 
 
 def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
@@ -162,14 +163,15 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     module(
         project, "test_old", f"import time\ndef test_one(lab):\n    assert lab.shape_name == 'older'\n{late}\n    {over('left-w')}", "older"
     )
-    few = f"@pytest.mark.parametrize('n', [3, 1, 2])\ndef test_n(lab, n): pass\ndef test_last(lab): {over('few')}"
-    module(project, "test_few", few, "lab")
+    few = f"@pytest.mark.parametrize('n', [3, 1, 2])\ndef test_n(lab, n): pass\ndef test_last(lab):\n    time.sleep(1.1)\n    {over('few')}"
+    module(project, "test_few", f"import time\n{few}", "lab")
     module(project, "unit/test_pure", "def test_one(): pass\ndef test_two(): pytest.skip('not here')")
     # Not read by a lane with a lab: it would fail there.
     module(project, "unit/test_alone", "assert os.environ['DAYTWO_LANE'] == 'u'\ndef test_one(): pass")
     # Two in one folder before those of another one: what the folders share with each other is torn down between them.
     for name in ("also/test_one", "also/test_other"):
         module(project, name, "def test_one(): pass")
+    durations(project, {"tests/test_gone.py::test_one": 7})
     run = Run(project, "--lanes=w:wide+older+small,a:small,u:none", "--durations-record", "tests")
     assert run.code == 0, run.out
     here = os.nice(0)
@@ -187,71 +189,48 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     assert not run.says(r"^[.s]+$|\[ *\d+%\]"), "no letter a test"
     assert [line for line in run.asked if line.startswith("w")] == ["w become wide", "w become older", "w down"]
     assert [line for line in run.asked if line.startswith("a")] == ["a become small", "a down"]
-    assert run.says(r"^\d\d:\d\d:\d\d  a   tests/test_few.py \(small\): 4 passed, \d+ s \[lane has \d to go\]$")
+    assert run.says(r"^\d\d:\d\d:\d\d  a   tests/test_few.py \(small\): 4 passed, \d+ s, 0 s of them for the lab \[lane has \d to go\]$")
     left = r"tests/test_old.py: namespace shop is new$"
     assert run.says(rf"^\d\d:\d\d:\d\d  w   LEFT CHANGED by {left}") and run.says(rf"^{left}"), "the last unit too, and in the end"
     assert run.says(r"^-+ modules that left their lab changed -+$")
-    assert run.says(r"^tests/unit/ +none +u +3 +\d+\.\d  2 passed, 1 skipped$")
+    assert run.says(r"^ +\d+\.\d s  u +tests/unit/ \(none\): 2 passed, 1 skipped$")
     assert run.says(r"^SKIPPED .* not here$") and run.says(r"= 12 passed, 1 skipped in ")
-    assert run.says(r"^lane +start +tests +labs +nothing to do +CPU itself +CPU children +total$")
-    assert all(run.says(rf"^{lane}( +\d+){{7}}$") for lane in "wau"), "each has sent what it took"
-    recorded = json.loads((project.path / "tests/durations.json").read_text())
-    assert set(recorded["tests"]) == {*run.tests("w"), *run.tests("a")}
-    assert set(recorded["modules"]) == {test.partition("::")[0] for test in run.tests("u")} and len(recorded["modules"]) == 4
+    assert run.says(r"^lane +start +tests +labs +idle +CPU itself +CPU children$")
+    assert all(run.says(rf"^{lane}( +\d+){{6}}$") for lane in "wau"), "each has sent what it took"
+    assert set(json.loads((project.path / "tests/durations.json").read_text())) == {"tests/test_few.py::test_last"}, "of a second or more"
 
 
 def test_after_a_failure_the_lab_is_reset_and_what_is_left_is_kept(project: pytest.Pytester) -> None:
-    text = (
+    bad = (
         "def test_good(lab): pass\n@pytest.mark.parametrize('n', ['a/b c'])\ndef test_bad(lab, n):\n    print('seen before'); assert 1 == 2"
     )
-    module(project, "test_first", text, "lab")
-    module(project, "test_second", "def test_good(lab): pass", "lab")
-    module(project, "test_third", "def test_good(lab): (lab.file.parent / 'unwell-a').write_text('w1 is not Ready')", "lab")
-    module(
-        project,
-        "test_fourth",
-        "@pytest.fixture\ndef late(lab):\n    yield\n    raise OSError('no way back')\ndef test_end(late): pass",
-        "lab",
-    )
-    durations(
-        project,
-        {
-            "tests/test_first.py::test_good": 4,
-            "tests/test_second.py::test_good": 3,
-            "tests/test_third.py::test_good": 2,
-            "tests/test_fourth.py::test_end": 1,
-        },
-    )
-    old = project.path / ".evidence/a/of-another-run"
-    old.mkdir(parents=True)
+    late = "@pytest.fixture\ndef late(lab):\n    yield\n    (lab.file.parent / 'no-reset').touch()\n    raise OSError('no way back')\n"
+    unwell = "def test_good(lab): (lab.file.parent / 'unwell-a').write_text('w1 is not Ready')"
+    good = "def test_good(lab): (lab.file.parent / 'unwell-a').unlink(missing_ok=True)"
+    texts = {"first": bad, "second": unwell, "third": good, "fourth": f"{late}def test_end(late): pass", "fifth": good}
+    for name, text in texts.items():
+        module(project, f"test_{name}", text, "lab")
+    order = {"first::test_good": 9, "second::test_good": 8, "third::test_good": 7, "fourth::test_end": 6, "fifth::test_good": 5}
+    durations(project, {f"tests/test_{name.replace('::', '.py::')}": seconds for name, seconds in order.items()})
+    (project.path / ".evidence/a/of-another-run").mkdir(parents=True)
     run = Run(project, "--lanes=a:small", "tests")
     assert run.code == 1
-    assert run.asked == ["a become small", "a pristine", "a pristine", "a down"]
+    assert run.asked == ["a become small", "a pristine", "a pristine", "a pristine", "a down", "a become small", "a down"]
     assert run.says(r"  a   lab reset after tests/test_first.py: tests/test_first.py::test_bad\[a/b c\] failed$")
-    assert run.says(r"  a   lab reset after tests/test_third.py: w1 is not Ready$")
+    assert run.says(r"  a   lab reset after tests/test_second.py: w1 is not Ready$")
+    again = "tests/test_fourth.py::test_end failed; it could not be reset: no pristine disk"
+    assert run.says(rf"lab made again after tests/test_fourth.py: {again}$")
     assert run.says(r"  a   FAILED tests/test_first.py::test_bad\[a/b c\]: assert 1 == 2$")
     assert run.says(r"  a   FAILED at teardown tests/test_fourth.py::test_end: OSError: no way back$")
-    kept = project.path / ".evidence/a/test_first-test_bad_a_b_c"
+    kept = project.path / ".evidence/a/1-test_first-test_bad_a_b_c_"
     assert (kept / "console-w1").read_text() == "what the node said"
     assert "assert 1 == 2" in (kept / "report.txt").read_text() and "seen before" in (kept / "report.txt").read_text()
-    assert {path.name for path in kept.parent.iterdir()} == {kept.name, "test_fourth-test_end"}
-    assert run.says(r"^\.evidence/a/test_first-test_bad_a_b_c$")
-    rows = [line.split()[0] for line in run.out.partition("- modules -")[2].splitlines() if line.startswith("tests/")]
-    assert set(rows[:2]) == {"tests/test_first.py", "tests/test_fourth.py"}, "those that failed come first"
-    assert run.says(r"^FAILED tests/test_first.py::test_bad\[a/b c\] - assert 1 == 2$") and run.says(
-        r"^ERROR .*tests/test_fourth.py::test_end"
-    ), run.out
-
-
-def test_a_lab_that_cannot_be_reset_is_made_again(project: pytest.Pytester) -> None:
-    module(project, "test_first", "def test_bad(lab): (lab.file.parent / 'no-reset').touch(); assert False", "lab")
-    module(project, "test_second", "def test_good(lab): pass", "lab")
-    run = Run(project, "--lanes=a:small", "tests")
-    assert run.code == 1
-    assert run.asked == ["a become small", "a pristine", "a down", "a become small", "a down"]
-    assert run.says(
-        "lab made again after tests/test_first.py: tests/test_first.py::test_bad failed; it could not be reset: no pristine disk"
-    )
+    assert {path.name for path in kept.parent.iterdir()} == {kept.name, "2-test_fourth-test_end"}
+    assert run.says(r"^\.evidence/a/1-test_first-test_bad_a_b_c_$")
+    rows = re.findall(r"^ +\d+\.\d s  a +tests/test_(\w+).py \(small\): ", run.out, re.MULTILINE)
+    assert set(rows[:2]) == {"first", "fourth"} and len(rows) == 5, "those that failed come first"
+    assert run.says(r"^FAILED tests/test_first.py::test_bad\[a/b c\] - assert 1 == 2$")
+    assert run.says(r"^ERROR .*tests/test_fourth.py::test_end"), run.out
 
 
 def test_a_lane_without_a_lab_leaves_the_rest_to_others(project: pytest.Pytester) -> None:
@@ -260,7 +239,7 @@ def test_a_lane_without_a_lab_leaves_the_rest_to_others(project: pytest.Pytester
     (project.path / "no-a-small").touch()
     run = Run(project, "--lanes=a:small,b:small", "tests")
     assert run.code == 1 and run.says(r"= 6 passed, 2 errors in "), run.out
-    assert run.says(r"^lane a: the lab \(small\) cannot be made: no memory left$")
+    assert run.says(r"^the lab \(small\) cannot be made: no memory left$")
     assert len(run.tests("b")) == 6 and run.tests("a") == []
 
 
@@ -274,9 +253,6 @@ def test_a_lane_that_waits_for_another_helps_when_that_one_has_ended(project: py
     assert run.code == 0, run.out
     assert (run.tests("a"), run.tests("c")) == (["tests/test_first.py::test_one"], ["tests/test_second.py::test_one"])
     assert sorted(run.asked) == ["a become small", "a down", "c become small", "c down"]
-    (project.path / "ran").unlink()
-    run = Run(project, "--lanes=c:small@u,a:small,u:none", "tests/test_second.py", "tests/unit")
-    assert run.code == 0 and len(run.tests("a")) == 1 and run.tests("c") == [], "nothing is left when it would begin"
 
 
 def test_a_worker_that_crashes_names_its_test_and_the_rest_is_done(project: pytest.Pytester) -> None:
@@ -292,19 +268,10 @@ def test_a_worker_that_crashes_names_its_test_and_the_rest_is_done(project: pyte
     assert run.asked == ["a become small", "a become small", "a down"], "the new worker does not trust the lab that it finds"
 
 
-def test_the_first_failure_ends_a_run_that_asks_for_it(project: pytest.Pytester) -> None:
-    module(project, "test_first", "def test_bad(lab): assert False\ndef test_never(lab): pass", "lab")
-    module(project, "test_second", "def test_never(lab): pass", "lab")
-    run = Run(project, "--lanes=a:small", "-x", "tests")
-    assert run.code == pytest.ExitCode.INTERRUPTED and run.says("stopping after 1 failures")
-    assert run.tests("a") == ["tests/test_first.py::test_bad"] and run.asked[-1] == "a down"
-    assert run.says(r"^tests/test_first.py +small +a +2 +\d+\.\d  1 failed, 1 not run$")
-
-
 def test_a_lane_that_is_not_started_again_leaves_no_lab(project: pytest.Pytester) -> None:
     module(project, "test_first", "def test_end(lab): os._exit(3)\ndef test_more(lab): pass", "lab")
     run = Run(project, "--lanes=a:small", "--max-worker-restart=0", "tests")
-    assert run.code == 1 and run.says(r"^tests/test_first.py +small +a +2 +\d+\.\d  1 failed, 1 not run$"), run.out
+    assert run.code == 1 and run.says(r"a +tests/test_first.py \(small\): 1 failed, 1 not run$"), run.out
     assert run.asked == ["a become small", "a down"]
 
 
@@ -341,6 +308,7 @@ def test_when_a_run_stops_no_lane_begins_another_test(project: pytest.Pytester) 
     module(project, "test_second", f"import time\ndef test_one(lab, request):\n{wait}\ndef test_never(lab): pass", "lab")
     run = Run(project, "--lanes=a:small,b:small", "-x", "tests")
     assert run.code == pytest.ExitCode.INTERRUPTED
+    assert run.says("stopping after 1 failures") and run.says(r"b +tests/test_second.py \(small\): 1 not run, 1 passed$")
     assert run.tests("b") == ["tests/test_second.py::test_one"] and {"a down", "b down"} <= set(run.asked)
 
 
@@ -348,10 +316,14 @@ def test_labs_can_be_kept_and_a_developers_own_always_is(project: pytest.Pyteste
     module(project, "test_first", "def test_one(lab): assert (lab.name, os.environ['LAB']) == ('', '')", "lab")
     run = Run(project, "--lanes=lab:small", "tests")
     assert run.code == 0 and run.asked == [" become small"], run.out
-    module(project, "test_first", "def test_one(lab): pass", "lab")
+    assert keeps("lab") and not keeps("a")
     monkeypatch.setenv("DAYTWO_KEEP_LABS", "1")
-    run = Run(project, "--lanes=a:small", "tests")
-    assert run.code == 0 and run.asked[1:] == ["a become small"] and (project.path / "lab-a").exists()
+    assert keeps("a")
+
+
+def test_a_folder_has_a_harmless_name() -> None:
+    assert folder_name("tests/integration/test_x.py::test_a[w1-/etc/x y\x1b]", 3) == "3-test_x-test_a_w1-_etc_x_y_"
+    assert len(folder_name("tests/integration/test_x.py::" + "long" * 99, 1)) == 120
 
 
 def test_what_cannot_be_run_is_an_error(project: pytest.Pytester) -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.lanes.schedule import Lane, LanesError, Plan, Unit, parse, units
+from tests.lanes.schedule import UNKNOWN, Lane, LanesError, Plan, Unit, parse, units
 
 KNOWN = ("small", "wide", "older")
 W, A, B, U = Lane("w", ("wide", "older", "small")), Lane("a", ("small",)), Lane("b", ("small",)), Lane("u", ("none",))
@@ -50,11 +50,11 @@ def test_what_is_no_list_of_lanes(text: str, why: str) -> None:
 
 def test_a_module_is_a_unit_for_each_shape_in_the_tests_order() -> None:
     shapes = {"m.py::b[2]": "small", "m.py::w": "wide", "n.py::x": "none", "m.py::a": "small"}
-    found = units(shapes, lambda module, shape, tests: len(tests) * 2.0)
+    found = units(shapes, {"m.py::b[2]": 4.0, "m.py::a": 2.0})
     assert [(one.module, one.shape, one.tests, one.seconds) for one in found] == [
-        ("m.py", "small", ["m.py::b[2]", "m.py::a"], 4),
-        ("m.py", "wide", ["m.py::w"], 2),
-        ("n.py", "none", ["n.py::x"], 2),
+        ("m.py", "small", ["m.py::b[2]", "m.py::a"], 6),
+        ("m.py", "wide", ["m.py::w"], UNKNOWN),
+        ("n.py", "none", ["n.py::x"], 0),
     ]
 
 
@@ -154,7 +154,7 @@ def test_a_lost_workers_lab_does_not_count() -> None:
 
 def test_a_lane_that_cannot_make_its_lab_does_only_what_nobody_else_can() -> None:
     plan = Plan([W, A], [unit("wide", "wide", 9), unit("x", "small", 900), unit("y", "small", 900), unit("z", "small", 1)])
-    plan.breaks("w")
+    plan.broken.add("w")
     assert name(plan.next("w")) == "wide"
     assert plan.next("w") is None
     assert [name(plan.next("a")) for _ in range(4)] == ["x", "y", "z", None]
@@ -162,8 +162,7 @@ def test_a_lane_that_cannot_make_its_lab_does_only_what_nobody_else_can() -> Non
 
 def test_of_two_broken_lanes_none_waits_for_the_other() -> None:
     plan = Plan([A, B], [unit("x", "small", 9), unit("y", "small", 9)])
-    plan.breaks("a")
-    plan.breaks("b")
+    plan.broken |= {"a", "b"}
     assert name(plan.next("a")) == "x" and name(plan.next("b")) == "y"
 
 
@@ -198,6 +197,6 @@ def test_every_unit_is_done_whatever_takes_how_long(seed: int) -> None:
         else:
             done.extend(found.tests)
         if dice.random() < 0.05:
-            plan.breaks(lane)
+            plan.broken.add(lane)
         asked.append(lane)
     assert sorted(done) == sorted(test for one in work for test in one.tests)
