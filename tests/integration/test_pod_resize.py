@@ -211,8 +211,10 @@ def can_resize(lab: Lab) -> None:
 
 def test_the_whole_story(lab: Lab) -> None:
     """Refused with its reason where the gate is off, and the gate turned on; each node shown to do it; three pods up and down again without
-    a restart, their drift listed; then their template says so too, and the drift is gone."""
-    if minor(lab) < 33:
+    a restart, their drift listed; then their template says so too, and the drift is gone. (The drift, and what a template does, are of the
+    API's objects alone, the same in each minor: shown on the newer one.)"""
+    newer = minor(lab) >= 33
+    if not newer:
         off = ["cp1 kube-apiserver", "cp1 kube-scheduler", *(f"{node} kubelet" for node in lab.nodes)]
         refused(pyinfra("pod_resize_check", "-y"), f"the feature gate {GATE} is off", *off, f"feature_gates={GATE}=true")
         make_workload(lab, 1, SMALL)
@@ -240,20 +242,15 @@ def test_the_whole_story(lab: Lab) -> None:
         assert re.search(rf"^pod default/{item['metadata']['name']}  +resize  +done  ", told.out, re.MULTILINE), told.all
     says(told, "stays as it is (template=keep)", f"deploys/rollback.py --data run={run_of(told)}")
 
-    told = drift()
-    assert told.code == 2, told.all
-    says(told, "Deployment default/t-web", "cpu 100m/-, memory 200Mi/200Mi", "cpu 300m/-, memory 600Mi/600Mi")
-    document = json.loads(drift("--data", "format=json").out)
-    (found,) = document["drift"]
-    assert found["name"] == "t-web" and found["template"]["requests"] == {"cpu": "100m", "memory": "200Mi"}
-    assert sorted(one["pod"] for one in found["pods"]) == [f"default/{item['metadata']['name']}" for item in after]
-    (found,) = resized(pyinfra("audit", *data(format="json"), "-y"))
-    assert found["name"] == "Deployment default/t-web" and "3 pods have cpu 300m/-, memory 600Mi/600Mi" in found["value"], found
+    if newer:
+        listed_as_drift(told_of=after)
 
     told = resize(deployment="default/t-web", cpu="100m", memory="200Mi", max_in_flight="3")
     assert told.code == 0, told.all
     back = pods(lab)
     assert identities(back) == identities(before) and has(lab, back, 100, 200) and all(map(no_resize_left, back))
+    if not newer:
+        return
     assert drift().code == 0 and not resized(pyinfra("audit", *data(format="json"), "-y"))
 
     told = resize(deployment="default/t-web", cpu="300m", memory="600Mi", template="update")
@@ -262,6 +259,18 @@ def test_the_whole_story(lab: Lab) -> None:
     new = pods(lab, ending=True)
     assert len(new) == 3 and not set(identities(new)) & set(identities(before)), "a new template makes new pods, and no old one is left"
     assert has(lab, new, 300, 600) and drift().code == 0
+
+
+def listed_as_drift(told_of: list[dict[str, Any]]) -> None:
+    told = drift()
+    assert told.code == 2, told.all
+    says(told, "Deployment default/t-web", "cpu 100m/-, memory 200Mi/200Mi", "cpu 300m/-, memory 600Mi/600Mi")
+    document = json.loads(drift("--data", "format=json").out)
+    (found,) = document["drift"]
+    assert found["name"] == "t-web" and found["template"]["requests"] == {"cpu": "100m", "memory": "200Mi"}
+    assert sorted(one["pod"] for one in found["pods"]) == [f"default/{item['metadata']['name']}" for item in told_of]
+    (found,) = resized(pyinfra("audit", *data(format="json"), "-y"))
+    assert found["name"] == "Deployment default/t-web" and "3 pods have cpu 300m/-, memory 600Mi/600Mi" in found["value"], found
 
 
 def consent() -> dict[str, str]:

@@ -112,6 +112,7 @@ def as_found(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.lab
+@pytest.mark.slow  # docs/runbooks/reboot.md reboots such a worker, with the same plan, rows and second run
 def test_a_worker_that_needs_it(lab: Lab, pods: None) -> None:
     lab.run("w1", "echo '*** System restart required ***' >/run/reboot-required; echo linux-image-amd64 >/run/reboot-required.pkgs")
     before = {node: lab.boot_id(node) for node in lab.nodes}
@@ -279,6 +280,7 @@ def test_a_node_that_does_not_come_back_and_an_operator_that_dies(lab: Lab, pods
     assert "docs/runbooks/reboot.md" in flat and "Not touched: w2" in flat
     cordoned, marks = cordon_of(lab, "w1")
     assert cordoned and OUTAGE in marks and cordon_of(lab, "w2") == (False, set())
+    assert f"{NAMESPACE}/web-" in told.out, "the plan names the pods that are drained"
 
     # Its power is back: the undo would only uncordon it, the next run proves it, uncordons it, and goes on with the next node.
     lab.start("w1")
@@ -374,6 +376,8 @@ def test_the_single_control_plane_which_has_the_lock(lab: Lab, pods: None) -> No
     assert listed.code == 0 and re.search(rf"{run_of(told.out)}  .*  reboot +confirmed", listed.out), listed.all
     assert f"would undo {run_of(told.out)}" not in listed.out, listed.all
     assert "0 nodes to reboot" in reboot().out
+    back = pyinfra("rollback", *data(run=run_of(told.out)), "-y")
+    assert back.code == 1 and "a reboot cannot be undone" in " ".join(back.all.split()), back.all
 
 
 # What a reboot that never begins looks like at its worst: the unit is killed when all is ended, and nobody orders it again.

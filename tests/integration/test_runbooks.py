@@ -320,8 +320,10 @@ def test_right_size_a_namespace(lab: Lab, desk: Desk) -> None:
 
 def test_reboot_the_clusters_nodes(lab: Lab, desk: Desk) -> None:
     lab.run("w1", "echo x >/run/reboot-required; echo linux-image-amd64 >/run/reboot-required.pkgs")
-    book = open_book(desk, "reboot")
+    before, book = lab.boot_id("w1"), open_book(desk, "reboot")
     book.section("Before you start", "What needs it")
+    lab.hang_up("w1")
+    assert lab.boot_id("w1") != before
     run = Started("reboot", "-y", *data(only="w2", allow_unneeded="true", reboot_timeout="20"))
     run.wait_for("; rebooting")
     lab.kill("w2")

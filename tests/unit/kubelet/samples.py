@@ -20,17 +20,18 @@ _GOOD: dict[str, Any] = {
     "time": "2026-01-02T03:04:05Z",
     "object": {},
 }
+# The first one of each is what a near type takes.
 _MISTYPED: dict[str, list[Any]] = {
     "string": [5, True, ["text"], {"a": "text"}],
     "bool": ["true", 1, [True]],
-    "int32": ["1", True, 1.5, 2**31, [1]],
-    "int64": ["1", True, 1.5, 2**63, {}],
-    "uint32": ["1", -1, 2**32, False],
+    "int32": [2**31, "1", True, 1.5, [1]],
+    "int64": [1.5, "1", True, 2**63, {}],
+    "uint32": [-1, "1", 2**32, False],
     "float": ["0.5", True, [0.5]],
-    "duration": [60, "60", "1 minute", "1d", True, ["60s"]],
-    "duration_or_int": [True, "5", 1.5, ["5s"]],
-    "quantity": [True, "1 Gi", "x", ["1Gi"]],
-    "time": [5, "yesterday", True],
+    "duration": ["1d", 60, "60", "1 minute", True, ["60s"]],
+    "duration_or_int": ["5", True, 1.5, ["5s"]],
+    "quantity": ["x", True, "1 Gi", ["1Gi"]],
+    "time": ["yesterday", 5, True],
     "object": ["text", 5, ["text"]],
 }
 # Text that Go reads as a duration, and Kubernetes as a quantity; and text that they do not.
@@ -72,6 +73,12 @@ def _good(field: KubeletField, kind: str) -> Any:
 def mistyped(field: KubeletField) -> list[Any]:
     """Values of other types: each is one that a decoder refuses, whatever the field's meaning."""
     return _mistyped(field.kind)
+
+
+def telling(field: KubeletField) -> list[Any]:
+    """Of those the first, and of a list or a map also the first of what is in it."""
+    found = mistyped(field)
+    return [found[0], *(found[3:4] if field.kind.startswith(("list[", "map[")) else ())]
 
 
 def _mistyped(kind: str) -> list[Any]:
