@@ -46,10 +46,9 @@ test: lint tools fetch ## everything CI runs; 33 minutes at most on two cores (C
 
 lint: $(READY) tools ## ruff, mypy, import-linter, shellcheck
 	@echo "== lint"
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports --no-cache
+	$(VENV)/bin/mypy & types=$$!; \
+	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/lint-imports --no-cache; rest=$$?; \
+	wait $$types && exit $$rest
 
 test-unit: $(READY) tools ## tests that need no host
 	@echo "== unit tests"

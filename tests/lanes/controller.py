@@ -45,7 +45,7 @@ def lane_of(node: Any) -> str:
 class Known:
     """What is known of one test: its result is the worst of setup, call and teardown; empty while it has none."""
 
-    lane: str = "-"
+    lane: str = ""
     seconds: float = 0.0
     result: str = ""
 
@@ -223,7 +223,7 @@ class Controller:
         rows = []
         for (place, shape), names in found.items():
             known = [self.tests.get(name, Known()) for name in names]
-            seconds, used = sum(test.seconds for test in known), "+".join(dict.fromkeys(test.lane for test in known))
+            seconds, used = sum(test.seconds for test in known), "+".join(dict.fromkeys(test.lane for test in known if test.lane))
             good = not {"failed", ""} & {test.result for test in known}
             rows.append((good, -seconds, f"{seconds:8.1f} s  {used:<5} {place} ({shape}): {self._results(names)}"))
         return [row for _, _, row in sorted(rows)]

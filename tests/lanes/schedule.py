@@ -20,8 +20,8 @@ PLAIN = "lab"
 NONE = "none"
 # Seconds of work, for each lane, below which another lab is not worth its making.
 MAKING = 90.0
-# What a test in a lab counts as that was never timed, in seconds.
-UNKNOWN = 30.0
+# What a test in a lab counts as that was never timed, in seconds: long, so that it starts early.
+UNKNOWN = 300.0
 _LANE = re.compile(r"([a-z][a-z0-9]*):([a-z]+(?:\+[a-z]+)*)(?:@([a-z][a-z0-9]*))?")
 
 

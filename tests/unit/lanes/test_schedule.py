@@ -89,23 +89,9 @@ def test_a_lab_is_not_made_for_what_others_have_soon_done() -> None:
     assert [name(plan.next("a")), name(plan.next("a")), plan.next("a")] == ["s1", "s2", None]
 
 
-def test_a_lane_that_has_ended_does_not_share_the_work() -> None:
-    plan = Plan([A, B, Lane("c", ("small",))], [unit("x", "small", 1), unit("y", "small", 150), unit("z", "small", 20)])
-    assert name(plan.next("a")) == "y"
-    assert plan.next("b") is None and plan.next("c") is None
-    plan.left.append(unit("v", "small", 160))
-    assert name(plan.next("b")) == "v", "181 s are worth a lab for two lanes; shared by three they would not be"
-
-
 def test_a_lab_that_is_there_is_used_for_the_shortest_work() -> None:
     plan = Plan([A, B], [unit("x", "small", 1), unit("y", "small", 1)], labs={"a": "small", "b": "small"})
     assert name(plan.next("b")) == "x" and name(plan.next("a")) == "y"
-
-
-def test_somebody_begins_the_shortest_work() -> None:
-    plan = Plan([A, B, U], [unit("x", "small", 1), unit("y", "none", 0)])
-    assert name(plan.next("a")) == "x" and plan.next("b") is None
-    assert name(plan.next("u")) == "y" and plan.next("u") is None
 
 
 def test_a_lane_that_waits_for_another_begins_when_only_its_own_shape_is_left() -> None:
@@ -143,13 +129,6 @@ def test_what_a_lost_worker_leaves_is_done_by_somebody() -> None:
     assert found and (found.tests, found.seconds) == (["x::test_2"], 10)
     plan.lost("a", [])
     assert plan.left == [] and plan.next("a") is None
-
-
-def test_a_lost_workers_lab_does_not_count() -> None:
-    plan = Plan([A, B], [unit("x", "small", 30, tests=2)])
-    assert name(plan.next("a")) == "x"
-    plan.lost("a", ["x::test_1"])
-    assert name(plan.next("b")) == "x", "nobody else has such a lab now"
 
 
 def test_a_lane_that_cannot_make_its_lab_does_only_what_nobody_else_can() -> None:
