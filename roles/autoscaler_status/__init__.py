@@ -11,8 +11,7 @@ from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared
-from roles.engine.objects import check_namespaces, open_session
-from roles.engine.proof import survey
+from roles.engine.object_runs import check_namespaces, connect_servers
 from roles.engine.rollout import deploying, one, table
 
 #: Exit status if an autoscaler does not work; 0 if all do, 1 if the cluster cannot be read.
@@ -26,10 +25,7 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
     Data keys: `format` (table, or json: one document on standard output), `namespaces`, `kubeconfig`. Returns 2 if one does not work;
     raises DeployError if the cluster cannot be read.
     """
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if options.kubeconfig else []
-    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
-    bridge.stop(found.refusals)
-    session = open_session(fleet, found, options.kubeconfig)
+    found, session = connect_servers(fleet, options.kubeconfig)
     check_namespaces(session, options.namespaces)
     managers = managers_of({host: node.components for host, node in found.observed.items()})
     try:

@@ -30,25 +30,10 @@ from roles.engine.bridge import Fleet, show
 from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
-from roles.engine.kube.fields import spec_of
-from roles.engine.objects import (
-    Consents,
-    ObjectChange,
-    ObjectPlan,
-    ObjectRun,
-    Session,
-    TimeLimit,
-    at,
-    desired_of_cluster,
-    dry_run,
-    open_session,
-    planned_run,
-    read_objects,
-    recorded_paths,
-    undo_plan,
-)
+from roles.engine.kube.fields import at, spec_of
+from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, connect_servers, desired_of_cluster, dry_run, planned_run, read_objects
+from roles.engine.objects import ObjectChange, ObjectPlan, Session, recorded_paths, undo_plan
 from roles.engine.placement import ClusterView
-from roles.engine.proof import survey
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 
@@ -89,17 +74,14 @@ class _Cluster:
 
 def _connect(fleet: Fleet, kubeconfig: str | None) -> _Cluster:
     """The API, and the kube-controller-manager that leads. Raises DeployError."""
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
-    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
-    bridge.stop(found.refusals)
-    session = open_session(fleet, found, kubeconfig)
+    found, session = connect_servers(fleet, kubeconfig)
     managers = managers_of({host: node.components for host, node in found.observed.items()})
     return _Cluster(session, *read_objects(session, lambda api: see_controller(api, found.reading, managers)))
 
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredAutoscalers) -> ObjectRun:
     cluster = _connect(fleet, desired.kubeconfig)
-    plan = ObjectPlan[ObjectChange]()
+    plan = ObjectPlan()
     check_only(desired, plan)
     bridge.stop(plan.refusals)
     there = read_objects(cluster.session, partial(_live, desired=desired))
@@ -145,7 +127,7 @@ def read_live(api: Api, entries: Collection[Entry]) -> dict[str, list[Object]]:
 
 
 def _tried(
-    action: ObjectChange, writer: AutoscalerWriter, plan: ObjectPlan[ObjectChange]
+    action: ObjectChange, writer: AutoscalerWriter, plan: ObjectPlan
 ) -> tuple[ObjectChange | None, Object | None]:  # fmt: skip
     """The action with its dry run, and the object that would result; None if nothing would change. Adds refusals."""
     if action.manifest is None:
@@ -211,7 +193,7 @@ def _explained(
     actions: Sequence[ObjectChange],
     world: ScalingWorld,
     cluster: _Cluster,
-    plan: ObjectPlan[ObjectChange],
+    plan: ObjectPlan,
     desired: DesiredAutoscalers,
 ) -> list[ObjectChange]:
     written = [action for action in actions if action.kind.name == HPA and action.manifest is not None]
@@ -235,7 +217,7 @@ def _explained_verticals(
     actions: Sequence[ObjectChange],
     world: VerticalWorld,
     cluster: _Cluster,
-    plan: ObjectPlan[ObjectChange],
+    plan: ObjectPlan,
     desired: DesiredAutoscalers,
 ) -> list[ObjectChange]:
     judged = {scene.vertical.key: judge_vertical(scene, cluster.now) for scene in world.scenes}
@@ -274,7 +256,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     return planned_run(fleet, options, plan, writer, record, CAPABILITY, "autoscalers", limit=limit, tried=True)
 
 
-def _back(action: ObjectChange, writer: AutoscalerWriter, plan: ObjectPlan[ObjectChange]) -> ObjectChange | None:
+def _back(action: ObjectChange, writer: AutoscalerWriter, plan: ObjectPlan) -> ObjectChange | None:
     if action.kind.name in WORKLOADS:
         return replace(action, summary="restore the annotation of `kubectl apply`")
     found, _ = _tried(action, writer, plan)

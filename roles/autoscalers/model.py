@@ -25,6 +25,7 @@ KINDS = {
         version="autoscaling/v2",
         collection=HPAS_PATH,
         sets=tuple(("spec", one) for one in ("scaleTargetRef", "minReplicas", "maxReplicas", "metrics", "behavior")),
+        plural="autoscalers",
         stays="the count of its workload stays as it is",
     ),
     VPA: Kind(
@@ -32,6 +33,7 @@ KINDS = {
         version="autoscaling.k8s.io/v1",
         collection=VPAS_PATH,
         sets=tuple(("spec", one) for one in ("targetRef", "updatePolicy", "resourcePolicy")),
+        plural="autoscalers",
         stays="pods keep the requests that they have; those that are created from now on get the template's",
     ),
 }

@@ -30,7 +30,7 @@ def kind_of(entry: Entry) -> str:
     return HPA if isinstance(entry, HorizontalAutoscaler) else VPA
 
 
-def check_only(desired: DesiredAutoscalers, plan: ObjectPlan[ObjectChange]) -> None:
+def check_only(desired: DesiredAutoscalers, plan: ObjectPlan) -> None:
     """Refuse names in `only_objects` that the data does not have, and two entries for one object."""
     for name in desired.only_objects or ():
         if name not in desired.known:
@@ -42,22 +42,12 @@ def check_only(desired: DesiredAutoscalers, plan: ObjectPlan[ObjectChange]) -> N
 
 
 def planned(
-    entry: Entry, found: Object | None, desired: DesiredAutoscalers, plan: ObjectPlan[ObjectChange]
+    entry: Entry, found: Object | None, desired: DesiredAutoscalers, plan: ObjectPlan
 ) -> ObjectChange | None:  # fmt: skip
     """The action for one entry, before its dry run; None if there is nothing to do, or if it is refused."""
-    kind, name = KINDS[kind_of(entry)], f"{kind_of(entry)} {entry.key}"
+    kind = KINDS[kind_of(entry)]
     if entry.absent:
-        if found is None:
-            plan.unchanged.append((name, "absent, as wanted"))
-            return None
-        if not kind.is_ours(found) and not desired.force:
-            plan.refusals.append(
-                f"{name}: {kind.creators(found)} created it, or changed it since, and daytwo removes only autoscalers that it owns; "
-                "remove it there, or with --data force=true"
-            )
-            return None
-        why = "remove it: `absent` in the data"
-        return ObjectChange(kind, "remove", entry.namespace, entry.own_name, found, None, why, notes=(kind.stays,))
+        return kind.removal((entry.namespace, entry.own_name), found, plan, force=desired.force)
     manifest = kind.manifest(entry.namespace, entry.own_name, {("spec", key): value for key, value in entry.manifest().items()})
     if found is None:
         return ObjectChange(kind, "create", entry.namespace, entry.own_name, None, manifest, "create it")
@@ -65,7 +55,7 @@ def planned(
 
 
 def with_result(
-    action: ObjectChange, result: Object, plan: ObjectPlan[ObjectChange]
+    action: ObjectChange, result: Object, plan: ObjectPlan
 ) -> ObjectChange | None:  # fmt: skip
     """The action with what the dry run returned; None if nothing would change, or if the cluster would drop a field."""
     if dropped := _dropped(action, result):
@@ -103,7 +93,7 @@ def explain(
     action: ObjectChange,
     judged: JudgedAutoscaler,
     controller: ScalingController,
-    plan: ObjectPlan[ObjectChange],
+    plan: ObjectPlan,
     budgets: Sequence[Finding] = (),
     *,
     consent: bool,
@@ -136,7 +126,7 @@ def _noted(one: Finding) -> str:
 
 
 def explain_vertical(
-    action: ObjectChange, judged: JudgedVertical, plan: ObjectPlan[ObjectChange], *, consent: bool
+    action: ObjectChange, judged: JudgedVertical, plan: ObjectPlan, *, consent: bool
 ) -> ObjectChange:  # fmt: skip
     """The action on a VerticalPodAutoscaler with what its updater would do now, and with its problems; those that keep it from working are
     refusals, unless `consent`."""
@@ -156,13 +146,13 @@ def settling(items: Collection[tuple[str, Object]]) -> list[ObjectChange]:
         text = without_replicas(item)
         if text is None:
             continue
-        kind, place = WORKLOADS[name], kube.namespace_and_name(item)
+        kind = WORKLOADS[name]
         note = (
             "then an apply of a manifest without replicas leaves the count as it is; a manifest that still has replicas sets it: "
             "remove it there too"
         )
         summary = "take replicas out of the annotation of `kubectl apply`"
-        found.append(ObjectChange(kind, "update", *place, item, kind.manifest(*place, {SETTLED: text}), summary, (note,)))
+        found.append(replace(ObjectChange.of_fields(kind, item, {SETTLED: text}, summary), notes=(note,)))
     return found
 
 

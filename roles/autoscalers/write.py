@@ -21,6 +21,7 @@ from roles.engine.autoscaling import (
     read_verticals,
 )
 from roles.engine.autoscaling.controller import Leadership, see_leader
+from roles.engine.context import StepContext
 from roles.engine.disruption import cluster_time
 from roles.engine.kube import Object
 from roles.engine.kube.fields import namespace_of
@@ -41,6 +42,11 @@ class AutoscalerWriter(ObjectWriter):
         self._proof_seconds = proof_seconds
         self._first: dict[str, Sequence[Object]] = {}
 
+    def write(self, change: ObjectChange, context: StepContext) -> str:
+        proof = super().write(change, context)
+        settled = "read back: the annotation is as written; the count and the template are not touched"
+        return settled if change.kind.name in WORKLOADS else proof
+
     def proven(self, change: ObjectChange, of: str) -> str:
         """Wait until the controller handles it as daytwo computes."""
         deadline = Deadline(self._proof_seconds)
@@ -48,8 +54,6 @@ class AutoscalerWriter(ObjectWriter):
             found = self.session.fetch(change.path)
             back = self.read_back(change, of, found)
             assert found is not None
-            if change.kind.name in WORKLOADS:
-                return "read back: the annotation is as written; the count and the template are not touched"
             if change.unproven:
                 return f"{back}; NOT PROVEN that it works: {', '.join(change.unproven)}"
             if change.kind.name != HPA:

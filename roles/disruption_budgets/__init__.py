@@ -11,18 +11,8 @@ from roles.disruption_budgets.write import BudgetWriter, read_live
 from roles.engine.bridge import Fleet
 from roles.engine.disruption import DisruptionObjects, cluster_time
 from roles.engine.inputs import Changes, Declared, Undo
-from roles.engine.objects import (
-    Consents,
-    ObjectChange,
-    ObjectPlan,
-    ObjectRun,
-    Session,
-    TimeLimit,
-    cluster_session,
-    desired_of_cluster,
-    planned_run,
-    read_objects,
-)
+from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_of_cluster, planned_run, read_objects
+from roles.engine.objects import ObjectPlan, Session
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 
@@ -65,7 +55,7 @@ def _live(api: Session, of: set[str]) -> DisruptionObjects:
 def _run(
     fleet: Fleet,
     options: Options,
-    plan: ObjectPlan[ObjectChange],
+    plan: ObjectPlan,
     api: Session,
     asked: DesiredBudgets | ObjectsRecord,
     *,

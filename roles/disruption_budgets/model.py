@@ -35,6 +35,7 @@ BUDGET = Kind(
     mark=SELECTOR,
     recorded=("namespace", "name"),
     short="pdb",
+    plural="budgets",
 )
 _INT32 = 2**31 - 1
 _PERCENT = re.compile(r"[0-9]{1,9}%\Z")

@@ -46,12 +46,12 @@ _WARNS = frozenset(
 _FEW_NODES = 8
 
 
-def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime) -> ObjectPlan[ObjectChange]:
+def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime) -> ObjectPlan:
     """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission).
 
     `live`: the objects of all namespaces in the data. `now`: for evictions that are under way.
     """
-    plan = ObjectPlan[ObjectChange]()
+    plan = ObjectPlan()
     _check_only(desired, plan)
     found = [action for item in desired.budgets if (action := _action(item, desired, live, plan)) is not None]
     if plan.refusals:
@@ -60,7 +60,7 @@ def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime
     return plan
 
 
-def _check_only(desired: DesiredBudgets, plan: ObjectPlan[ObjectChange]) -> None:
+def _check_only(desired: DesiredBudgets, plan: ObjectPlan) -> None:
     known = [one.key for one in desired.disruption_budgets or ()]
     for name in desired.only_objects or ():
         if name not in known:
@@ -78,11 +78,11 @@ def budgets_by_key(live: DisruptionObjects) -> dict[str, Object]:
     return {full_name(item): item for item in live.of(PDB)}
 
 
-def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan: ObjectPlan[ObjectChange]) -> ObjectChange | None:
+def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan: ObjectPlan) -> ObjectChange | None:
     found = budgets_by_key(live).get(item.key)
     name = f"{PDB} {item.key}"
     if item.absent:
-        return _removal(item, found, desired, plan)
+        return BUDGET.removal((item.namespace, item.name), found, plan, force=desired.force)
     try:
         selector = selector_of(item, live)
     except NoSelector as error:
@@ -111,21 +111,7 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
     return ObjectChange(BUDGET, "update", item.namespace, item.name, found, manifest, summary, drops=(drops,) if drops else ())
 
 
-def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: ObjectPlan[ObjectChange]) -> ObjectChange | None:
-    name = f"{PDB} {item.key}"
-    if found is None:
-        plan.unchanged.append((name, "absent, as wanted"))
-        return None
-    if not BUDGET.is_ours(found) and not desired.force:
-        plan.refusals.append(
-            f"{name}: {BUDGET.creators(found)} created it, or changed it since, and daytwo removes only budgets that it owns; "
-            "remove it there, or with --data force=true"
-        )
-        return None
-    return ObjectChange(BUDGET, "remove", item.namespace, item.name, found, None, "remove it: `absent` in the data")
-
-
-def plan_undo(record: ObjectsRecord, live: DisruptionObjects, now: datetime, *, force: bool) -> ObjectPlan[ObjectChange]:
+def plan_undo(record: ObjectsRecord, live: DisruptionObjects, now: datetime, *, force: bool) -> ObjectPlan:
     """The plan that undoes a run. `live`: the objects of the namespaces in the record."""
     there = {BUDGET.path_of(*kube.namespace_and_name(item)): item for item in live.of(PDB)}
     plan = undo_plan(record, (BUDGET,), there, force=force)
@@ -140,7 +126,7 @@ def plan_undo(record: ObjectsRecord, live: DisruptionObjects, now: datetime, *, 
 
 
 def explain(
-    plan: ObjectPlan[ObjectChange],
+    plan: ObjectPlan,
     actions: Sequence[ObjectChange],
     live: DisruptionObjects,
     now: datetime,

@@ -11,7 +11,8 @@ from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.bridge.tasks import Pool
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube.fields import name_of
-from roles.engine.objects import ConnectedCluster, Session, connect_cluster, dry_run
+from roles.engine.object_runs import ConnectedCluster, connect_cluster, dry_run
+from roles.engine.objects import Session
 from roles.engine.outage import (
     WRITES,
     DrainConsents,

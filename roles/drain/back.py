@@ -13,14 +13,15 @@ from roles.engine.bridge import Fleet
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.objects import Consents, FieldChange, ObjectPlan, ObjectRun, Session, connect_cluster, planned_run
+from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, planned_run
+from roles.engine.objects import ObjectPlan, Session
 from roles.engine.outage import CORDON, SURGE, UNCORDON, EndWriter, node_path, plan_cordon_again, plan_undo, recorded_surges
 from roles.engine.rollout import Options
 from roles.engine.transaction import ObjectsRecord
 
 
 def uncordon_run(
-    fleet: Fleet, options: Options, session: Session, plan: ObjectPlan[FieldChange], asked: UncordonOptions | ObjectsRecord,
+    fleet: Fleet, options: Options, session: Session, plan: ObjectPlan, asked: UncordonOptions | ObjectsRecord,
     capability: str = UNCORDON,
 ) -> ObjectRun:  # fmt: skip
     """The run, with its plan shown. Raises DeployError if the plan or the API server refuses it."""

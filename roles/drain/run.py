@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from roles.engine.bridge import Fleet, show
-from roles.engine.objects import ObjectRun, object_report
+from roles.engine.object_runs import ObjectRun, object_report
 from roles.engine.outage import CORDON, MOVES, Drainer
 from roles.engine.rollout import ClusterStep, Stage, table
 from roles.engine.transaction import RunInfo

@@ -15,6 +15,12 @@ T = TypeVar("T")
 #: The fields of an API object that a write will change: {"path": [...], "before": ..., "after": ...}, None if there is no value.
 Fields = Sequence[Mapping[str, Any]]
 Say = Callable[[str], None]
+#: The events of an earlier run, by its name; () if nothing is known of it.
+Records = Callable[[str], Sequence[Mapping[str, Any]]]
+
+
+class OutOfReach(Exception):
+    """What a port needs cannot be reached: a host, or its connection. Says which."""
 
 
 class Lock(Protocol):

@@ -28,7 +28,7 @@ from roles.engine.node_changes import (
     ended,
     fates_of,
 )
-from roles.engine.objects import ObjectRun
+from roles.engine.object_runs import ObjectRun
 from roles.engine.proof import Cluster, Proof, SurveyedNode
 from roles.engine.rollout import Turns, deploying, no_data, one, table
 from roles.engine.timeouts import patient

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from roles.engine import bridge
 from roles.engine.bridge import Fleet
 from roles.engine.inputs import registry
-from roles.engine.objects import Consents, ObjectRun
+from roles.engine.object_runs import Consents, ObjectRun
 from roles.engine.rollout import options
 from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo, RunRecord, object_record, read_events
 from roles.history.facts import Recorded

@@ -10,24 +10,15 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object
-from roles.engine.objects import (
-    Consents,
-    ObjectRun,
-    Session,
-    TimeLimit,
-    cluster_session,
-    desired_of_cluster,
-    open_session,
-    planned_run,
-)
-from roles.engine.proof import Survey, survey
+from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, connect_servers, desired_of_cluster, planned_run
+from roles.engine.objects import Session, recorded_paths
 from roles.engine.rollout import Options, Turns, deploying, table
 from roles.engine.transaction import ObjectsRecord
 from roles.metrics_server import facts, health
-from roles.metrics_server.manifests import objects, own_pod
+from roles.metrics_server.manifests import KINDS, objects, own_pod
 from roles.metrics_server.model import DesiredServer, read_server
 from roles.metrics_server.places import places
-from roles.metrics_server.plan import WRITES, plan_objects, plan_way_back, recorded_path
+from roles.metrics_server.plan import plan_objects, plan_undo
 from roles.metrics_server.preflight import ClusterNeeds, Preflight, judge, unspread
 from roles.metrics_server.write import ServerWriter
 
@@ -56,7 +47,7 @@ def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
     API does not work.
     """
     options, desired = asked[0], asked[1].server
-    found, session = _connected(fleet, desired.kubeconfig if desired else None)
+    found, session = connect_servers(fleet, desired.kubeconfig if desired else None)
     try:
         installed = facts.read_installed(session)
         needs = facts.read_needs(found, session)
@@ -108,22 +99,14 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same objects since."""
     session = cluster_session(fleet, consents.kubeconfig)
     try:
-        live = _live(session, [recorded_path(one) for one in record.objects])
-    except (ApiFailure, ValueError) as error:
+        live = _live(session, recorded_paths(record, KINDS.values()))
+    except ApiFailure as error:
         raise bridge.refusals([f"the objects of the record cannot be read: {error}"]) from None
     limit = TimeLimit.of(record, "proof_timeout", DesiredServer)
-    plan = plan_way_back(record, live, force=consents.force)
+    plan = plan_undo(record, live, force=consents.force)
     serves = any(one.what != "remove" for one in plan.actions)
     writer = ServerWriter(session, force=consents.force, seconds=limit.seconds, serves=serves)
     return planned_run(fleet, options, plan, writer, record, CAPABILITY, "objects", limit=limit)
-
-
-def _connected(fleet: Fleet, kubeconfig: str | None) -> tuple[Survey, Session]:
-    """The control-plane nodes, and the API. Raises DeployError."""
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
-    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
-    bridge.stop(found.refusals)
-    return found, open_session(fleet, found, kubeconfig)
 
 
 def _live(session: Session, paths: list[str]) -> dict[str, Object]:
@@ -164,6 +147,8 @@ def _show_health(found: health.MetricsHealth) -> int:
     return _UNHEALTHY if found.problems else 0
 
 
-DATA_KEYS = (Declared(DesiredServer, ("metrics_server",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES, DesiredServer)),)
+#: What an undo may write.
+_WRITES = tuple(kind.writable for kind in KINDS.values())
+DATA_KEYS = (Declared(DesiredServer, ("metrics_server",), changes=Changes.OBJECTS, undo=Undo(undo, _WRITES, DesiredServer)),)
 
 __all__ = ["CAPABILITY", "DATA_KEYS", "DesiredServer", "metrics_server", "read_server", "undo"]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from roles.engine.kube import Object, fields
-from roles.engine.kube.fields import labels_of, name_of, pod_template, with_meta
-from roles.engine.objects import Kind
+from roles.engine.kube import Object, fields, namespace_and_name
+from roles.engine.kube.fields import labels_of, meta_of, name_of, pod_template, with_meta
+from roles.engine.objects import Kind, ObjectPath
 from roles.engine.scripts import filled
+from roles.engine.transaction import ChangedField, ChangedObject, Writable
 from roles.metrics_server.model import MetricsServer
 
 NAMESPACE = "kube-system"
@@ -37,9 +38,39 @@ _COLLECTIONS = {
     "Deployment": ("apps/v1", "/apis/apps/v1/deployments"),
     "APIService": ("apiregistration.k8s.io/v1", "/apis/apiregistration.k8s.io/v1/apiservices"),
 }
-#: In the order in which they are created; the APIService is last, since from then on clients use it.
-KINDS = {name: Kind(name, version, path, (FIELD,), owned=(), mark=()) for name, (version, path) in _COLLECTIONS.items()}
+
+
+class _ServerKind(Kind):
+    """It is recorded as one field: what daytwo sets of it, as a manifest without its name and kind."""
+
+    def has(self, found: Object, path: ObjectPath, value: Any) -> bool:
+        return not differing(value or {}, found)
+
+    def said(self, found: Object, one: ChangedField) -> str:
+        return ", ".join(differing(one.after or {}, found))
+
+    def is_ours(self, found: Object) -> bool:
+        return self.marked(found)
+
+    def manifest(self, namespace: str, name: str, fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:
+        settings = fields.get(FIELD) or {}
+        metadata = {"name": name, **meta_of(settings), **({"namespace": namespace} if namespace else {})}
+        return {**settings, "apiVersion": self.version, "kind": self.name, "metadata": metadata}
+
+    def restoring(self, found: Object, changed: Iterable[ChangedField]) -> tuple[dict[str, Any], tuple[ObjectPath, ...]]:
+        return self.manifest(*namespace_and_name(found), {one.path: one.before for one in changed}), ()
+
+    @property
+    def writable(self) -> Writable:
+        return replace(super().writable, refuse=not_shipped)
+
+
 _OF_CLUSTER = ("ClusterRole", "ClusterRoleBinding", "APIService")
+#: In the order in which they are created; the APIService is last, since from then on clients use it.
+KINDS = {
+    name: _ServerKind(name, version, path, (FIELD,), owned=(), mark=(), maps=(), of_cluster=name in _OF_CLUSTER)
+    for name, (version, path) in _COLLECTIONS.items()
+}
 API_SERVICE_PATH = KINDS["APIService"].path_of("", API_SERVICE)
 DEPLOYMENT_PATH = KINDS["Deployment"].path_of(NAMESPACE, NAME)
 
@@ -121,3 +152,44 @@ def differing(manifest: Any, live: Any, path: str = "") -> list[str]:
         return [one for number, pair in enumerate(pairs) for one in differing(*pair, f"{path}[{number}]")]
     # The API server leaves out what is empty.
     return [] if manifest == live or (not manifest and not live and not isinstance(manifest, bool)) else [path]
+
+
+def identified(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest without what is no setting."""
+    found = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    found["metadata"] = {key: value for key, value in meta_of(manifest).items() if key in ("labels", "annotations")}
+    return found
+
+
+# ---- what a record may bring back
+
+#: What differs between the installations of daytwo: everything else is as it ships it.
+_FREE = frozenset(("image", "replicas", "requests", "imagePullSecrets", "affinity", "maxUnavailable"))
+
+
+@cache
+def _shipped() -> dict[str, Mapping[str, Any]]:
+    return {one.path: one.manifest for one in objects(MetricsServer(image="registry.example.com/metrics-server:v0"), 2, 1)}
+
+
+def not_shipped(one: ChangedObject) -> str:
+    """What a recorded object had that daytwo does not ship: another role, subject, rule, command or privilege; "" if nothing."""
+    path, shipped = one.path, _shipped()
+    if path not in shipped or one.about.get("object_name") != name_of(shipped[path]):
+        return f"{path}, which daytwo does not ship"
+    for field in one.fields:
+        if found := _beyond(field.before or {}, identified(shipped[path])):
+            return f"{', '.join(found)}, other than daytwo ships"
+    version = shipped[path]["apiVersion"]
+    return "" if one.about.get("version") in ("", version) else f"{one.about.get('version')!r}, which is not {version}"
+
+
+def _beyond(found: Any, shipped: Any, path: str = "") -> list[str]:
+    if isinstance(found, Mapping) and isinstance(shipped, Mapping):
+        names = {key: f"{path}.{key}" if path else str(key) for key in found if key not in _FREE}
+        unknown = [name for key, name in names.items() if key not in shipped]
+        return [*unknown, *(one for key, name in names.items() if key in shipped for one in _beyond(found[key], shipped[key], name))]
+    if isinstance(found, list) and isinstance(shipped, list) and len(found) == len(shipped):
+        pairs = enumerate(zip(found, shipped, strict=True))
+        return [one for number, pair in pairs for one in _beyond(*pair, f"{path}[{number}]")]
+    return [] if found == shipped else [path]

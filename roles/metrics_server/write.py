@@ -19,14 +19,14 @@ class ServerWriter(ObjectWriter):
 
     def __init__(self, session: Session, *, force: bool, seconds: float, serves: bool) -> None:
         super().__init__(session, force=force)
-        self.rolling = RollOuts(session)
+        self.rolling = RollOuts(session, show)
         self.warnings = self.rolling.warnings
         self._seconds, self._serves = seconds, serves
         self._last: ObjectChange | None = None
 
-    def steps(self, changes: Sequence[ObjectChange]) -> tuple[ClusterStep, ...]:
+    def steps(self, changes: Sequence[ObjectChange], action: str = "") -> tuple[ClusterStep, ...]:
         self._last = changes[-1] if changes and self._serves else None
-        return super().steps(changes)
+        return super().steps(changes, action)
 
     def removed(self, change: ObjectChange) -> str:
         return self._works() if change is self._last else ""

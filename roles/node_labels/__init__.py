@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from roles.engine import bridge
@@ -12,35 +12,19 @@ from roles.engine.detail import counted
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.fields import name_of
-from roles.engine.objects import (
-    LOOK_AGAIN,
-    Consents,
-    FieldWriter,
-    NotDone,
-    ObjectPath,
-    ObjectRun,
-    Request,
-    Session,
-    connect_cluster,
-    field_way_back,
-    planned_run,
-)
+from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, planned_run
+from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, Session, undo_plan
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.node_labels.plan import (
-    WRITES,
+    NODE,
     DesiredLabels,
     NodeChange,
     evicted_pods,
-    label_requests,
-    labels_and_taints,
-    node_path,
-    other_owners,
-    owners,
     plan_labels,
-    plan_way_back,
+    plan_undo,
     read_labels,
 )
 
@@ -72,7 +56,7 @@ def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -
     force, _, kubeconfig = next(iter(desired.values())).of_run
     reached = connect_cluster(fleet, kubeconfig)
     names = {host: reached.names[host] for host in desired}
-    nodes, pods = _read_nodes(reached.session, map(node_path, names.values()))
+    nodes, pods = _read_nodes(reached.session, (NODE.path_of("", name) for name in names.values()))
     plan = plan_labels(desired, names, nodes, pods)
     wanted = {host: one.model_dump() for host, one in desired.items()}
     run = planned_run(fleet, options, plan, NodeWriter(reached.session, force=force), wanted, CAPABILITY, "changes")
@@ -83,8 +67,8 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
     session = connect_cluster(fleet, consents.kubeconfig).session
     nodes, pods = _read_nodes(session, (one.path for one in record.objects))
-    back = field_way_back(record, nodes, labels_and_taints, other_owners, force=consents.force)
-    plan = plan_way_back(back, pods, force=consents.force, allow_evictions=consents.allow_evictions)
+    back = undo_plan(record, [NODE], nodes, force=consents.force)
+    plan = plan_undo(back, pods, force=consents.force, allow_evictions=consents.allow_evictions)
     return planned_run(fleet, options, plan, NodeWriter(session, force=consents.force), record, CAPABILITY, "changes")
 
 
@@ -101,30 +85,20 @@ def _pods(session: Session, node: Object) -> list[dict[str, Any]]:
     return session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={name_of(node)}")
 
 
-class NodeWriter(FieldWriter[NodeChange]):
+class NodeWriter(ObjectWriter):
     """Writes labels and taints."""
 
-    def values(self, item: Object) -> Mapping[ObjectPath, Any]:
-        return labels_and_taints(item)
-
-    def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
-        return label_requests(item, wanted)
-
-    def managers(self, item: Object, path: ObjectPath) -> list[str]:
-        return owners(item, path)
-
-    def look(self, change: NodeChange) -> str:
-        return f"kubectl get node {name_of(change.before)} -o yaml --show-managed-fields"
-
-    def ready(self, change: NodeChange) -> None:
+    def ready(self, change: ObjectChange) -> None:
         """Only pods that the plan named may be evicted."""
+        assert isinstance(change, NodeChange) and change.before is not None
         known = {one.uid for one in change.evicted}
         now = evicted_pods(_pods(self.session, change.before), change.after)
         if new := [one.name for one in now if one.uid not in known]:
             raise NotDone(f"it would also evict {', '.join(new)}, which came to the node after daytwo read it; run this again")
 
-    def followed(self, change: NodeChange) -> str:
+    def followed(self, change: ObjectChange) -> str:
         """The evicted pods. Pods that tolerate the taint for some time are evicted later, and do not count."""
+        assert isinstance(change, NodeChange) and change.before is not None
         now = {one.uid: one.name for one in change.evicted if not one.after}
         if not now:
             return ""
@@ -139,6 +113,6 @@ class NodeWriter(FieldWriter[NodeChange]):
         return f"evicted: {', '.join(now.values())}"
 
 
-DATA_KEYS = (Declared(DesiredLabels, ("node_labels",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES)),)
+DATA_KEYS = (Declared(DesiredLabels, ("node_labels",), changes=Changes.OBJECTS, undo=Undo(undo, (NODE.writable,))),)
 
 __all__ = ["CAPABILITY", "DATA_KEYS", "node_labels", "undo"]

@@ -17,12 +17,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
 from roles.engine.kube import Object, full_name, uid
-from roles.engine.kube.field_managers import FIELD_MANAGER, managers, only_ours, others
+from roles.engine.kube.field_managers import FIELD_MANAGER, only_ours
 from roles.engine.kube.fields import labels_of, name_of, spec_of
 from roles.engine.kube.matching import tolerates
 from roles.engine.kube.names import key_problem, value_problem
 from roles.engine.kube.pods import is_alive
-from roles.engine.objects import FieldChange, ObjectPath, ObjectPlan, Request, changes_text, field_changes
+from roles.engine.objects import Kind, ObjectChange, ObjectPath, ObjectPlan, Request, changes_text
 from roles.engine.transaction import ChangedObject, Refusal, Writable
 
 LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")
@@ -168,14 +168,10 @@ class Evicted:
 
 
 @dataclass(frozen=True)
-class NodeChange(FieldChange):
-    """A FieldChange with the pods that the node's new taints evict."""
+class NodeChange(ObjectChange):
+    """A change with the pods that the node's new taints evict."""
 
     evicted: tuple[Evicted, ...] = ()
-
-
-def node_path(name: str) -> str:
-    return f"/api/v1/nodes/{name}"
 
 
 def taints(node: Object) -> list[Mapping[str, Any]]:
@@ -190,16 +186,6 @@ def labels_and_taints(node: Object) -> dict[ObjectPath, str]:
     """All labels and taints, by path: `metadata labels KEY`, `spec taints KEY EFFECT`."""
     labels = {(*LABELS, key): str(value) for key, value in labels_of(node).items()}
     return labels | {_path_of(taint): str(taint.get("value") or "") for taint in taints(node)}
-
-
-def owners(node: Object, path: ObjectPath) -> list[str]:
-    """The managers of a label; for a taint, the managers of the whole list."""
-    return managers(node, *_field(path if path[:2] == LABELS else TAINTS))
-
-
-def other_owners(node: Object, path: ObjectPath) -> list[str]:
-    """The managers other than daytwo."""
-    return others(node, *_field(path if path[:2] == LABELS else TAINTS))
 
 
 def wanted(desired: DesiredLabels, node: Object) -> dict[ObjectPath, str | None]:
@@ -217,11 +203,11 @@ def label_requests(node: Object, wanted: Mapping[ObjectPath, str | None]) -> lis
     wanted = {path: value for path, value in wanted.items() if now.get(path) != value}
     labels = {path: value for path, value in wanted.items() if path[:2] == LABELS}
     # An apply removes labels that it omits, if only daytwo owns them; labels with other owners need a patch.
-    patched = {path: None for path, value in labels.items() if value is None and not only_ours(node, *_field(path))}
+    patched = {path: None for path, value in labels.items() if value is None and not only_ours(node, *NODE.v1(path))}
     applied = {path: value for path, value in labels.items() if path not in patched}
     found = []
     if applied:
-        own = {path: value for path, value in now.items() if path[:2] == LABELS and FIELD_MANAGER in owners(node, path)} | applied
+        own = {path: value for path, value in now.items() if path[:2] == LABELS and FIELD_MANAGER in NODE.owners(node, path)} | applied
         metadata = {"name": name_of(node), "labels": {path[2]: value for path, value in own.items() if value is not None}}
         found.append(Request("apply", {"apiVersion": "v1", "kind": "Node", "metadata": metadata}, tuple(applied)))
     tainted = {path: value for path, value in wanted.items() if path[:2] == TAINTS}
@@ -231,10 +217,6 @@ def label_requests(node: Object, wanted: Mapping[ObjectPath, str | None]) -> lis
             body["spec"] = {"taints": _all_taints(node, tainted)}
         found.append(Request("patch", body, (*patched, *tainted)))
     return found
-
-
-def _field(path: ObjectPath) -> tuple[str, ...]:
-    return tuple(f"f:{part}" for part in path)
 
 
 def _all_taints(node: Object, tainted: Mapping[ObjectPath, str | None]) -> list[dict[str, Any]]:
@@ -279,32 +261,31 @@ def _tolerated_for(tolerations: Sequence[Mapping[str, Any]], new: Sequence[tuple
 
 def plan_labels(
     desired: Mapping[str, DesiredLabels], names: Mapping[str, str], nodes: Mapping[str, Object], pods: Mapping[str, Sequence[Object]]
-) -> ObjectPlan[NodeChange]:
+) -> ObjectPlan:
     """The plan: `names` of the nodes by host, `nodes` and their `pods` by the path of the node. The API server's dry run later adds what
     only it knows (conflicts of labels, admission)."""
-    plan = ObjectPlan[NodeChange]()
+    plan = ObjectPlan()
     for host, one in desired.items():
-        name = f"Node {names[host]}"
-        node = nodes.get(node_path(names[host]))
+        node = nodes.get(NODE.path_of("", names[host]))
         if node is None:
-            plan.refusals.append(f"{host}: the cluster has no {name}")
+            plan.refusals.append(f"{host}: the cluster has no Node {names[host]}")
             continue
-        fields = field_changes(labels_and_taints(node), wanted(one, node))
-        if not fields:
-            plan.unchanged.append((name, "has these labels and taints already"))
+        change = ObjectChange.of_fields(NODE, node, wanted(one, node))
+        if not change.sets:
+            plan.unchanged.append((change.name, "has these labels and taints already"))
             continue
-        change = FieldChange(name, node_path(names[host]), node, fields, changes_text(fields))
         plan.refusals += [] if one.force else _owned(change)
         plan.actions.append(with_evictions(change, pods.get(change.path, ()), one.allow_evictions, plan.refusals))
     return plan
 
 
-def _owned(change: FieldChange) -> list[str]:
+def _owned(change: ObjectChange) -> list[str]:
     """Why fields of other managers are not removed, and taints not changed. The dry run reports conflicts of changed labels."""
     problems = []
+    node = change.before or {}
     for one in change.fields:
         # A controller that adds its taint becomes owner of the list; only a manager that applies the list would undo an addition.
-        found = [name for name in other_owners(change.before, one.path) if one.before is not None or not name.endswith(")")]
+        found = [name for name in NODE.others(node, one.path) if one.before is not None or not name.endswith(")")]
         if found and (one.after is None or one.path[:2] == TAINTS):
             what = "the list of taints" if one.path[:2] == TAINTS else one.path[2]
             problems.append(
@@ -314,7 +295,7 @@ def _owned(change: FieldChange) -> list[str]:
     return problems
 
 
-def with_evictions(change: FieldChange, pods: Sequence[Object], consent: bool, refusals: list[str]) -> NodeChange:
+def with_evictions(change: ObjectChange, pods: Sequence[Object], consent: bool, refusals: list[str]) -> NodeChange:
     """The change with the pods that it evicts; adds a refusal if it evicts pods without consent."""
     evicted = evicted_pods(pods, change.after)
     names = "; ".join(f"{one.name} {f'after {one.after} s' if one.after else 'at once'}" for one in evicted)
@@ -340,18 +321,32 @@ def _not_settable(one: ChangedObject) -> str:
     return ""
 
 
-#: What an undo may write.
-WRITES = (Writable(node_path("*"), ((*LABELS, "*"), (*TAINTS, "*", "*")), _not_settable),)
-
-
-def plan_way_back(
-    plan: ObjectPlan[FieldChange], pods: Mapping[str, Sequence[Object]], *, force: bool, allow_evictions: bool
-) -> ObjectPlan[NodeChange]:
+def plan_undo(plan: ObjectPlan, pods: Mapping[str, Sequence[Object]], *, force: bool, allow_evictions: bool) -> ObjectPlan:
     """The undo of a run: a label that someone else owns now stays, and pods are evicted only with consent. `pods` by the path of their
     node. A taint that still has that run's value is restored, even if someone else has written the list since."""
-    found = ObjectPlan[NodeChange](unchanged=plan.unchanged, refusals=plan.refusals)
+    found = ObjectPlan(unchanged=plan.unchanged, refusals=plan.refusals)
     for change in plan.actions:
-        labels = replace(change, fields=tuple(one for one in change.fields if one.path[:2] == LABELS))
+        labels = replace(change, sets={path: value for path, value in change.sets.items() if path[:2] == LABELS})
         found.refusals += [] if force else _owned(labels)
         found.actions.append(with_evictions(change, pods.get(change.path, ()), allow_evictions, found.refusals))
     return found
+
+
+class _NodeKind(Kind):
+    """Labels by apply, taints by patch: the list has one owner."""
+
+    def values(self, found: Object | None) -> dict[ObjectPath, Any]:
+        return labels_and_taints(found) if found is not None else {}
+
+    def requests(self, found: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
+        return label_requests(found, wanted)
+
+    def v1(self, path: ObjectPath) -> tuple[str, ...]:
+        return super().v1(path if path[:2] == LABELS else TAINTS)
+
+    @property
+    def writable(self) -> Writable:
+        return Writable(self.path_of("", "*").replace("%2A", "*"), ((*LABELS, "*"), (*TAINTS, "*", "*")), _not_settable)
+
+
+NODE = _NodeKind("Node", "v1", "/api/v1/nodes", (LABELS, TAINTS), verb="patch", recorded=(), maps=(), of_cluster=True, short="node")

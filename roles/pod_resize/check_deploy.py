@@ -16,10 +16,11 @@ from roles.engine.kube import Object, resources, uid
 from roles.engine.kube.fields import conditions, name_of, namespace_of, status_of
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
-from roles.engine.objects import LOOK_AGAIN, ConnectedCluster, NotDone, ObjectRun, RevertFailed, connect_cluster
+from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluster
+from roles.engine.objects import LOOK_AGAIN, NotDone, RevertFailed
 from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import API_WAIT, Deadline
 from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run
 from roles.pod_resize import abilities, facts, model, pod_resources, probe
 from roles.pod_resize.abilities import Ability
@@ -29,7 +30,6 @@ from roles.pod_resize.model import ProbeOptions
 # Seconds. A pod whose image is on the node starts in a second or two; a namespace is gone when its pods have ended.
 START_SECONDS = 90.0
 REMOVAL_SECONDS = 90.0
-API_WAIT = 60.0
 AT_ONCE = 5
 _NAMESPACES = "/api/v1/namespaces"
 

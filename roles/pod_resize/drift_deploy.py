@@ -6,7 +6,7 @@ from roles.engine import bridge
 from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json
-from roles.engine.objects import cluster_session
+from roles.engine.object_runs import cluster_session
 from roles.engine.rollout import deploying, table
 from roles.engine.transaction import Refusal
 from roles.pod_resize import model

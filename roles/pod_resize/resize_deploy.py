@@ -11,20 +11,13 @@ from roles.engine.bridge import Fleet, show
 from roles.engine.detail import counted, shortened
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.pods import is_alive, node_of
-from roles.engine.objects import (
-    ConnectedCluster,
-    Consents,
-    ObjectRun,
-    RollOuts,
-    Session,
-    connect_cluster,
-    object_report,
-    workload_rollout,
-)
+from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
+from roles.engine.objects import RollOuts, Session, workload_rollout
 from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.rollout.options import read_options
-from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.engine.timeouts import API_WAIT
+from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.pod_resize import abilities, facts, model, pod_resources, resize_run, templates
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.engine import Engine, Watcher
@@ -37,8 +30,6 @@ from roles.pod_resize.templates import Template
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "resize"
-# Seconds that the API may be away during a run.
-API_WAIT = 60.0
 
 
 def _read(fleet: Fleet) -> tuple[Options, DesiredResources]:
@@ -57,7 +48,7 @@ def resize(fleet: Fleet, asked: tuple[Options, DesiredResources]) -> Turns:
     the plan is refused.
     """
     options, desired = asked
-    run = _run(fleet, options, _Goal(desired), {"cluster": desired.model_dump()})
+    run = _run(fleet, options, _Goal(desired), desired)
     return Turns.of(run, fleet, "resize, and read the cgroups")
 
 
@@ -96,10 +87,10 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     except ValueError as error:
         raise bridge.refusals([f"run={record.run}: {error}"]) from None
     goal = _Goal(desired, earlier, consents.force, f"Undoing run {record.run}")
-    return _run(fleet, options, goal, {"undo": record.run}, record.change)
+    return _run(fleet, options, goal, record)
 
 
-def _run(fleet: Fleet, options: Options, goal: _Goal, wanted: Mapping[str, object], undoes: str = "") -> ObjectRun:
+def _run(fleet: Fleet, options: Options, goal: _Goal, asked: DesiredResources | ObjectsRecord) -> ObjectRun:
     desired = goal.desired
     reached = connect_cluster(fleet, desired.kubeconfig, min(API_WAIT, desired.resize_seconds))
     session = reached.session
@@ -118,9 +109,9 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, wanted: Mapping[str, objec
         bridge.stop(_dry_template(template, session))
     watcher = Watcher(session, observed.selected.namespace, observed.selected.labels)
     engine = Engine(session, watcher, ability, reached.nodes, reached.units, desired.resize_seconds, lambda text: show(f"  {text}"), held)
-    rolling = RollOuts(session)
+    rolling = RollOuts(session, show)
     run = ObjectRun(
-        this_run(new_run_id(), wanted),
+        asked,
         resize_run.stages(engine, plan.steps, desired.max_in_flight, rolling, template),
         fleet,
         options.take_over,
@@ -133,7 +124,6 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, wanted: Mapping[str, objec
             "pace": {key: getattr(desired, key) for key in model.PACE if key in desired.model_fields_set},
         },
         leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
-        undoes=undoes,
         warnings=rolling.warnings,
     )
     _show_plan(run, plan, goal, template, observed, abilities.unknown_facts(ability, sorted(observed.wanted)))

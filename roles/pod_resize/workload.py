@@ -10,7 +10,8 @@ from typing import Any
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
 from roles.engine.kube import Object, full_name, namespace_and_name, uid
-from roles.engine.objects import ConnectedCluster, Gone, RevertFailed, RollOuts, Undone, workload_rollout
+from roles.engine.object_runs import ConnectedCluster
+from roles.engine.objects import Gone, RevertFailed, RollOuts, Undone, workload_rollout
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ChangedObject, Refusal
@@ -133,7 +134,7 @@ class Resizer:
     def __init__(self, fleet: Fleet, reached: ConnectedCluster, *, allow_restarts: bool, template: bool) -> None:
         self.reached = reached
         self._fleet, self._allow_restarts, self._template = fleet, allow_restarts, template
-        self.rolling = RollOuts(reached.session)
+        self.rolling = RollOuts(reached.session, show)
         self._ability: Ability | None = None
 
     @property

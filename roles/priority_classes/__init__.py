@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from roles.engine.bridge import Fleet
 from roles.engine.inputs import Changes, Declared, Undo
-from roles.engine.objects import (
-    Consents,
-    ObjectChange,
-    ObjectPlan,
-    ObjectRun,
-    Session,
-    TimeLimit,
-    cluster_session,
-    desired_of_cluster,
-    planned_run,
-    read_objects,
-)
+from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_of_cluster, planned_run, read_objects
+from roles.engine.objects import ObjectPlan, Session
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 from roles.priority_classes.class_facts import ObservedClasses
@@ -59,7 +49,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
 
 
 def _run(
-    fleet: Fleet, options: Options, plan: ObjectPlan[ObjectChange], api: Session, asked: DesiredClasses | ObjectsRecord, *, force: bool
+    fleet: Fleet, options: Options, plan: ObjectPlan, api: Session, asked: DesiredClasses | ObjectsRecord, *, force: bool
 ) -> ObjectRun:
     limit = TimeLimit.of(asked, "rollout_timeout", DesiredClasses)
     writer = Writer(api, force=force, rollout_timeout=limit.seconds)

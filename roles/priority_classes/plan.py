@@ -29,9 +29,9 @@ from roles.priority_classes.model import (
 )
 
 
-def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan[ObjectChange]:
+def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan:
     """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission)."""
-    plan = ObjectPlan[ObjectChange]()
+    plan = ObjectPlan()
     _check_only(desired, live, plan)
     moving = {
         kube.uid(found)
@@ -46,7 +46,7 @@ def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan[O
     return plan
 
 
-def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[ObjectChange]) -> None:
+def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan) -> None:
     if desired.only_objects is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
@@ -65,7 +65,7 @@ def _list(names: Collection[str]) -> str:
 # ---- classes
 
 
-def _class(item: PriorityClass, desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[ObjectChange]) -> ObjectChange | None:
+def _class(item: PriorityClass, desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan) -> ObjectChange | None:
     found = live.classes.get(item.name)
     name = f"PriorityClass {item.name}"
     notes = _default_notes(item, found)
@@ -96,7 +96,7 @@ def _replace(
     fixed: list[str],
     desired: DesiredClasses,
     live: ObservedClasses,
-    plan: ObjectPlan[ObjectChange],
+    plan: ObjectPlan,
     notes: tuple[str, ...],
 ) -> ObjectChange | None:
     name, usage = f"PriorityClass {item.name}", live.users(item.name)
@@ -130,9 +130,7 @@ def _replace(
     return ObjectChange(CLASS, "replace", "", item.name, found, item.manifest(), summary, (*effects, *notes))
 
 
-def _one_default(
-    desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, ObjectChange], plan: ObjectPlan[ObjectChange]
-) -> None:
+def _one_default(desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, ObjectChange], plan: ObjectPlan) -> None:
     """Refuses a second globalDefault, and names the first. The API server refuses it too, except in a race."""
     wanted = {item.name: item for item in desired.classes}
     defaults = [item.name for item in desired.classes if default_after(item, live.classes.get(item.name))]
@@ -151,9 +149,7 @@ def _one_default(
 # ---- dropped classes
 
 
-def _removals(
-    desired: DesiredClasses, live: ObservedClasses, moving: Collection[str], plan: ObjectPlan[ObjectChange]
-) -> dict[str, ObjectChange]:
+def _removals(desired: DesiredClasses, live: ObservedClasses, moving: Collection[str], plan: ObjectPlan) -> dict[str, ObjectChange]:
     removed = {}
     for name, found in sorted(live.classes.items()):
         if not desired.drops(name) or name.startswith(SYSTEM_PREFIX):
@@ -193,7 +189,7 @@ def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
 
 
 def _workload(
-    item: Workload, desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, ObjectChange], plan: ObjectPlan[ObjectChange]
+    item: Workload, desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, ObjectChange], plan: ObjectPlan
 ) -> ObjectChange | None:
     name = f"{item.kind} {item.namespace}/{item.name}"
     found = live.find(item.kind, item.namespace, item.name)
@@ -276,7 +272,7 @@ def _without_default(change: ObjectChange) -> ObjectChange:
 # ---- the undo
 
 
-def plan_undo(record: ObjectsRecord, live: ObservedClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[ObjectChange]:
+def plan_undo(record: ObjectsRecord, live: ObservedClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan:
     """The plan that undoes a run. `rollout_seconds`: the time limit of each roll-out."""
     there = {CLASS.path_of("", name): found for name, found in live.classes.items()}
     there |= {kind.path_of(*kube.namespace_and_name(found)): found for kind in WORKLOADS.values() for found in live.of(kind.name)}

@@ -6,21 +6,20 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from roles.engine import kube
 from roles.engine.api import Api, list_objects
+from roles.engine.bridge import show
 from roles.engine.context import StepContext
 from roles.engine.detail import counted
 from roles.engine.kube import Object, is_ending, workloads
 from roles.engine.kube.field_managers import FIELD_MANAGER, managers
-from roles.engine.kube.fields import name_of, with_meta
+from roles.engine.kube.fields import at, name_of, with_meta
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, class_of
 from roles.engine.objects import (
-    API_WAIT,
     REFUSED,
     ChangedByOthers,
     NotDone,
@@ -32,12 +31,10 @@ from roles.engine.objects import (
     Session,
     Undone,
     Unknown,
-    at,
     object_diff,
-    wait_gone,
     workload_rollout,
-    written_so,
 )
+from roles.engine.timeouts import API_WAIT
 from roles.priority_classes.class_facts import ObservedClasses, is_default, policy_of, value_of
 from roles.priority_classes.model import CLASS, CLASS_OF_PODS, CLASSES_PATH, WORKLOADS
 
@@ -79,7 +76,7 @@ class Writer(ObjectWriter):
 
     def __init__(self, session: Session, *, force: bool, rollout_timeout: float) -> None:
         super().__init__(session, force=force)
-        self.rolling = RollOuts(session)
+        self.rolling = RollOuts(session, show)
         self.warnings = self.rolling.warnings
         self._rollout_timeout = rollout_timeout
         # While a class is being replaced: the command that recreates the old one; else "".
@@ -143,8 +140,8 @@ class Writer(ObjectWriter):
                     raise
                 raise self._old_again(action.path, old, created, str(error) or repr(error)) from error
             try:
-                wait_gone(self.session, action.path, kube.uid(old))
-                answer = self._write(action.path, action.manifest, self._force, partial(written_so, action))
+                self.wait_gone(action.path, kube.uid(old))
+                answer = self._write(action.path, action.manifest, self._force, action.is_written)
                 # If someone else was faster, the class is theirs.
                 created = kube.uid(answer) if CLASS.is_ours(answer) else ""
                 return f"{self.proven(action, kube.uid(answer))}; it has a new UID"
@@ -166,7 +163,7 @@ class Writer(ObjectWriter):
                     return _created_by_others(found, manifest, why)
                 self.session.deleted(path, found, kube.version(found))
             if found is not None:
-                wait_gone(self.session, path, kube.uid(found))
+                self.wait_gone(path, kube.uid(found))
             self._write(path, manifest, False, lambda one: not object_diff(old, one, "class"))
             restored = self.session.fetch(path)
             if restored is None or object_diff(old, restored, "class"):

@@ -17,13 +17,14 @@ from roles.engine.kube import Object
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan
 from roles.engine.kubelet.pending import pending_settings, restarted
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions, refusal, unfit_at_start, warning
-from roles.engine.objects import ConnectedCluster, Consents, ObjectRun, Session, connect_cluster
+from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster
+from roles.engine.objects import Session
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, with_options
 from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
-from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal, new_run_id, this_run
+from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal
 from roles.reboot import report, way_back
 from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts
@@ -55,7 +56,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     drains = _drains(session, wanted, stages)
     nodes = NodeReboots(session, reached.found.cluster, hosts_by_name(fleet.inventory), servers(fleet), options, wanted)
     run = ObjectRun(
-        this_run(new_run_id(), {plan.host: wanted.model_dump() for plan in plans}),
+        {plan.host: wanted.model_dump() for plan in plans},
         [Stage(tuple(nodes.step(plan, stage.canary) for plan in stage.steps), stage.at_once) for stage in stages],
         fleet,
         options.take_over,

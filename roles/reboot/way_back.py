@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from roles.engine.bridge import Fleet, show
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, uid
-from roles.engine.objects import NotDone, ObjectRun, Session, object_report
+from roles.engine.object_runs import ObjectRun, object_report
+from roles.engine.objects import NotDone, Session
 from roles.engine.outage import MARKS, Mark, node_fate, read_mark
 from roles.engine.rollout import ClusterStep, Options, Stage
-from roles.engine.transaction import ObjectsRecord, Writable, new_run_id, this_run
+from roles.engine.transaction import ObjectsRecord, Writable
 from roles.reboot.plan import REBOOT
 from roles.reboot.rebooting import free
 
@@ -58,15 +59,13 @@ def uncordoning(
         return ClusterStep(one.name, what, "", write, "", action="uncordon", about={"path": one.path, "uid": uid(one.node)})
 
     run = ObjectRun(
-        this_run(new_run_id(), {"undo": record.run}),
+        record,
         [Stage(tuple(map(step, left)))],
         fleet,
         options.take_over,
         lambda run: object_report.show_objects_end(run, []),
         capability=capability,
-        about={},
         leaving=lambda: "the nodes keep their cordons, or are uncordoned",
-        undoes=record.change,
     )
     show(f"\nUndoing run {record.run}: a reboot cannot be undone; what it left cordoned is uncordoned")
     for one in left:

@@ -13,7 +13,8 @@ from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs import Changes, Declared, Undo, unmatched
-from roles.engine.objects import Session, check_namespaces, connect_cluster, open_session
+from roles.engine.object_runs import check_namespaces, connect_cluster, open_session
+from roles.engine.objects import Session
 from roles.engine.proof import survey
 from roles.engine.rollout import Options, Turns, deploying, one
 from roles.engine.rollout.options import read_options

@@ -14,11 +14,12 @@ from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import uid
 from roles.engine.kube.fields import namespace_of
 from roles.engine.kube.pods import is_alive
-from roles.engine.objects import ChangedByOthers, ConnectedCluster, Consents, ObjectRun, WriteRefused, connect_cluster, object_report
+from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
+from roles.engine.objects import ChangedByOthers, WriteRefused
 from roles.engine.outage import read_drain
 from roles.engine.placement import ClusterView
 from roles.engine.rollout import Options, Stage, table
-from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable, new_run_id, this_run
+from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable
 from roles.pod_resize import POD, RESOURCES_OF_TEMPLATE, PodStep, Resizer, WorkloadResize, only_resources, resources_text
 from roles.right_size import applying
 from roles.right_size.apply_run import ACTION, AUTOSCALER, WayBack, WorkloadChange, metrics_of, recorded_targets
@@ -69,9 +70,9 @@ def plan_run(
         bridge.stop(f"{name}: {why}" for name, why in left)
     stages = [Stage((change.step(),)) for change in changes]
     run = ObjectRun(
-        this_run(new_run_id(), {"cluster": options.model_dump(mode="json")}), stages, fleet, common.take_over,
+        options, stages, fleet, common.take_over,
         lambda run: object_report.show_objects_end(run, _rest(left)),
-        capability=CAPABILITY, about={}, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
+        capability=CAPABILITY, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
         warnings=resizer.rolling.warnings,
     )  # fmt: skip
     _show(run, changes, left, options)
@@ -247,10 +248,10 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
         raise bridge.refusals([f"run={record.run}: {error}"]) from None
     bridge.stop(refusals)
     run = ObjectRun(
-        this_run(new_run_id(), {"undo": record.run}), [Stage((back.step(),)) for back in backs], fleet, options.take_over,
+        record, [Stage((back.step(),)) for back in backs], fleet, options.take_over,
         lambda run: object_report.show_objects_end(run, rest),
-        capability=CAPABILITY, about={}, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
-        undoes=record.change, warnings=resizer.rolling.warnings,
+        capability=CAPABILITY, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
+        warnings=resizer.rolling.warnings,
     )  # fmt: skip
     many = table.counted(len(backs), "workload")
     show(f"\nUndoing run {record.run}")

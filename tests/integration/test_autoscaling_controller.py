@@ -196,7 +196,7 @@ def action_of(session: Session, entry: Any) -> ObjectChange:
     desired = read_desired([("cp1", {"autoscalers": {"shop/deployment/web": entry}}.get)])
     assert desired is not None
     (wanted,) = desired.entries
-    plan = ObjectPlan[ObjectChange]()
+    plan = ObjectPlan()
     found = planned(wanted, session.fetch(f"{HPAS}/web"), desired, plan)
     assert found is not None and not plan.refusals
     if found.manifest is None:

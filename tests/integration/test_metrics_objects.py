@@ -20,7 +20,7 @@ from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.metrics_server import _live, facts, health
 from roles.metrics_server.manifests import DEPLOYMENT_PATH, WantedServer, objects
 from roles.metrics_server.model import MetricsServer
-from roles.metrics_server.plan import ServerChange, plan_objects, plan_way_back
+from roles.metrics_server.plan import ServerChange, plan_objects, plan_undo
 from roles.metrics_server.write import ServerWriter
 from tests.context import context
 from tests.integration.shadow import TOKEN, Shadow, shadow
@@ -121,12 +121,12 @@ def test_installed_changed_undone_and_removed(session: Session) -> None:
     assert "-      affinity:" in actions[0].shown and "+        image: registry.local/metrics-server:v0.9.1" in actions[0].shown
     changing = done(session, actions)
     assert planned(session, ONE) == []
-    back = plan_way_back(changing, live(session), force=False)
+    back = plan_undo(changing, live(session), force=False)
     assert back.refusals == []
     done(session, back.actions)
     assert planned(session, TWO) == []
 
-    gone = plan_way_back(installing, live(session), force=False)
+    gone = plan_undo(installing, live(session), force=False)
     assert [one.kind.name for one in gone.actions][:2] == ["APIService", "Deployment"]
     done(session, gone.actions)
     assert live(session) == {}

@@ -101,7 +101,7 @@ def action_of(session: Session, entry: Any) -> ObjectChange:
     """The action with its dry run, and with what it means."""
     desired = read_desired([("cp1", {"vertical_autoscalers": {"shop/deployment/web": entry}}.get)])
     assert desired is not None
-    plan = ObjectPlan[ObjectChange]()
+    plan = ObjectPlan()
     found = planned(desired.entries[0], session.fetch(f"{VPAS}/web"), desired, plan)
     assert found is not None and found.manifest is not None
     manifest = found.manifest

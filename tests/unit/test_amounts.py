@@ -12,7 +12,7 @@ import pytest
 from roles.audit import text
 from roles.audit.model import Severity
 from roles.engine.bridge import Remote
-from roles.engine.objects import object_report
+from roles.engine.object_runs import object_report
 from roles.engine.rollout import table
 from roles.right_size.quantities import memory_text
 

@@ -20,9 +20,9 @@ from roles.engine.api.client import Api
 from roles.engine.api.errors import Conflict, Invalid, Owner
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.inputs import registry
-from roles.engine.objects import dry_run
-from roles.engine.objects.planned import ObjectPlan, field_way_back
-from roles.engine.objects.run import ObjectRun
+from roles.engine.object_runs import dry_run
+from roles.engine.object_runs.run import ObjectRun
+from roles.engine.objects import ObjectPlan, undo_plan
 from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
@@ -31,7 +31,6 @@ from roles.engine.transaction.record import RunInfo
 from roles.engine.transaction.refusal import Refusal
 from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
-from roles.node_labels.plan import NodeChange
 from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
 from tests.unit.priority_classes.world import entry
@@ -139,7 +138,7 @@ class Nodes(Server):
         item = self._checked("APPLY", path, manifest)
         assert "spec" not in manifest, "a manager that applies the list of taints owns those of all others"
         has, new = item["metadata"]["labels"], manifest["metadata"].get("labels") or {}
-        owners = {key: planning.owners(item, ("metadata", "labels", key)) for key in {*has, *new}}
+        owners = {key: planning.NODE.owners(item, ("metadata", "labels", key)) for key in {*has, *new}}
         taken = {key: value for key, value in new.items() if has.get(key) != value}
         if not force and (theirs := [Owner(one, key) for key in taken for one in owners[key] if one != "daytwo"]):
             error = Conflict("cp1", path, f"409 Conflict: {theirs[0].field} is owned by {theirs[0].manager!r}", "--data force=true")
@@ -183,12 +182,12 @@ def pods_of(server: Server) -> dict[str, Any]:
     return {PATH: [one for path, one in server.objects.items() if "/pods/" in path]}
 
 
-def planned(server: Nodes, **data: Any) -> ObjectPlan[NodeChange]:
+def planned(server: Nodes, **data: Any) -> ObjectPlan:
     nodes = {PATH: copy.deepcopy(server.item)} if PATH in server.objects else {}
     return planning.plan_labels(wanted(**data), {"w1": "w1"}, nodes, pods_of(server))
 
 
-def carried_out(server: Nodes, plan: ObjectPlan[NodeChange], force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
+def carried_out(server: Nodes, plan: ObjectPlan, force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
     """Run the plan to its end; returns the run and its record."""
     assert plan.refusals == []
     keeper = cast("Any", Keeper())
@@ -211,9 +210,9 @@ def done(server: Nodes, **data: Any) -> ObjectsRecord:
     return record
 
 
-def back(server: Nodes, record: ObjectsRecord, force: bool = False, allow_evictions: bool = False) -> ObjectPlan[NodeChange]:
-    found = field_way_back(record, {PATH: copy.deepcopy(server.item)}, planning.labels_and_taints, planning.other_owners, force=force)
-    return planning.plan_way_back(found, pods_of(server), force=force, allow_evictions=allow_evictions)
+def back(server: Nodes, record: ObjectsRecord, force: bool = False, allow_evictions: bool = False) -> ObjectPlan:
+    found = undo_plan(record, [planning.NODE], {PATH: copy.deepcopy(server.item)}, force=force)
+    return planning.plan_undo(found, pods_of(server), force=force, allow_evictions=allow_evictions)
 
 
 # ---- the data
@@ -274,7 +273,7 @@ def test_labels_that_are_not_named_stay() -> None:
     done(server, node_labels="rack=a1,none=absent", node_taints="dedicated=gpu:NoSchedule")
     assert server.labels == {"theirs": "1", "rack": "a1"}
     assert server.taints == ["node-role.kubernetes.io/control-plane=:NoSchedule", "dedicated=gpu:NoSchedule"]
-    assert planning.owners(server.item, ("metadata", "labels", "rack")) == ["daytwo"]
+    assert planning.NODE.owners(server.item, ("metadata", "labels", "rack")) == ["daytwo"]
     # The next run names another label: the old one stays.
     done(server, node_labels="row=3")
     assert server.labels == {"theirs": "1", "rack": "a1", "row": "3"}
@@ -497,13 +496,6 @@ def test_pods_that_a_restored_taint_evicts_need_consent() -> None:
     server.objects["/api/v1/namespaces/shop/pods/web"] = pod("web")
     assert "would evict shop/web at once" in back(server, record).refusals[0]
     assert back(server, record, allow_evictions=True).refusals == []
-
-
-def test_a_recreated_node_of_that_name_stays() -> None:
-    server = Nodes(node())
-    record = done(server, node_labels="rack=a1")
-    server.item["metadata"]["uid"] = "another"
-    assert back(server, record).unchanged == [("Node w1", "was recreated since; it stays as it is")]
 
 
 def test_the_rollback_deploy_finds_the_undo() -> None:

@@ -47,6 +47,7 @@ from roles.engine.bridge import command_line, host_keys, progress, sudo, termina
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
+from roles.engine.context import OutOfReach
 from roles.engine.framed import MOST_COMPLAINED, Framed, frame, not_begun
 from roles.engine.harmless import in_list, one_line
 from roles.engine.inputs import names
@@ -74,7 +75,7 @@ _LONGEST_LINE = 1 << 26
 RECONNECT_PAUSE = 2.0
 
 
-class RemoteError(Exception):
+class RemoteError(OutOfReach):
     """A command on a host did not complete. Names the host."""
 
 

@@ -18,7 +18,7 @@ from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref, u
 from roles.engine.kube.fields import created_of, labels_of, spec_of, volumes_of
 from roles.engine.kube.selectors import label_selector
 from roles.engine.kube.workloads import COLLECTIONS, replicas
-from roles.engine.objects import API_WAIT
+from roles.engine.timeouts import API_WAIT
 
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 #: The kinds that decide about evictions, with their collections.

@@ -44,7 +44,7 @@ class Changes(IntEnum):
 @dataclass(frozen=True)
 class Undo:
     """How runs of a deploy are undone, and what their undo may write. `plan` creates the run that undoes one, from the fleet, the options,
-    the record (roles/engine/transaction/object_record.py) and the consents (roles/engine/objects/run.py). `writes`: the objects and
+    the record (roles/engine/transaction/object_record.py) and the consents (roles/engine/object_runs/run.py). `writes`: the objects and
     fields; `keys`: the model of the data keys that a record repeats, and so their bounds.
     """
 

@@ -90,3 +90,11 @@ def conditions(item: Object) -> Sequence[Part]:
 def with_meta(item: Object, **fields: Any) -> dict[str, Any]:
     """The object with these fields of its metadata."""
     return {**item, "metadata": {**meta_of(item), **fields}}
+
+
+def at(item: Object, path: Sequence[str]) -> Any:
+    """The value of a field; None if there is none."""
+    found: Any = item
+    for part in path:
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from roles.engine.api import Conflict
-from roles.engine.bridge import show
 from roles.engine.context import Fields, StepContext
 from roles.engine.editing import FormatError
 from roles.engine.kube import Object, field_managers
@@ -13,12 +12,6 @@ from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kubeadm_config.plan import ConfigMapEdit
 from roles.engine.kubeadm_config.stored import KEYS, NAMESPACE, ConfigMap, config_map, path_of
 from roles.engine.objects import Session, Unknown
-from roles.engine.timeouts import Deadline
-
-# Seconds. A restarting API server is away for about 40; CONFLICTS is for a ConfigMap that others keep writing.
-API_WAIT = 60.0
-CONFLICTS = 30.0
-PAUSE = 0.5
 
 
 class NotWritten(Exception):
@@ -31,13 +24,13 @@ def write(session: Session, name: str, edit: ConfigMapEdit, context: StepContext
     Calls `begin` with the changed fields before each write whose fields differ from those of the previous write.
     Raises NotWritten, Refusal, ApiFailure.
     """
-    deadline = Deadline(CONFLICTS)
     noted: Fields = ()
 
     def done(item: Object) -> bool:
         return not edit(config_map(item).data).fields and FIELD_MANAGER in _managers(item)
 
-    while True:
+    def once() -> None:
+        nonlocal noted
         found = _read(session, name)
         try:
             edited = edit(found.data)
@@ -45,7 +38,7 @@ def write(session: Session, name: str, edit: ConfigMapEdit, context: StepContext
             raise NotWritten(str(error.in_file(f"ConfigMap {NAMESPACE}/{name}"))) from None
         if not edited.fields:
             # Someone else wrote the values since the plan; or daytwo did, and the answer was lost.
-            break
+            return
         fields = [field.recorded for field in edited.fields]
         if fields != noted:
             noted = fields
@@ -59,17 +52,18 @@ def write(session: Session, name: str, edit: ConfigMapEdit, context: StepContext
         }
         try:
             # kubeadm owned the field; it writes the whole object, and takes the field back by force.
-            session.written(path_of(name), lambda api: api.apply(path_of(name), manifest, force=True), done)  # noqa: B023 - called at once
-        except Unknown as error:
-            look = f"kubectl get configmap -n {NAMESPACE} {name} -o yaml"
-            raise NotWritten(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues from there") from error
-        except Conflict as error:
-            if deadline.over:
-                raise NotWritten(f"others keep changing it: {error}") from error
-            show(f"  {name}: it was changed since it was read; reading it again")
-            deadline.pause(PAUSE)
-            continue
-        break
+            session.written(path_of(name), lambda api: api.apply(path_of(name), manifest, force=True), done)
+        except Conflict:
+            context.say(f"  {name}: it was changed since it was read; reading it again")
+            raise
+
+    try:
+        session.unconflicted(once)
+    except Unknown as error:
+        look = f"kubectl get configmap -n {NAMESPACE} {name} -o yaml"
+        raise NotWritten(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues from there") from error
+    except Conflict as error:
+        raise NotWritten(f"others keep changing it: {error}") from error
     return _proven(session, name, edit, bool(noted))
 
 

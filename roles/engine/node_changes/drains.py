@@ -13,7 +13,8 @@ from roles.engine.bridge import Fleet
 from roles.engine.node_changes.change_outage import CHANGE, Leftover
 from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
-from roles.engine.objects import Session, open_session
+from roles.engine.object_runs import open_session
+from roles.engine.objects import Session
 from roles.engine.outage import (
     DrainConsents,
     NodeFate,

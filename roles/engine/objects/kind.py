@@ -1,35 +1,55 @@
-"""A kind of object that daytwo writes whole, as data; and one change of such an object. Pure."""
+"""A kind of object that daytwo writes, as data; and one change of such an object. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
 from roles.engine import kube
+from roles.engine.api import Api
 from roles.engine.kube import Object, field_managers
 from roles.engine.kube.field_managers import FIELD_MANAGER
-from roles.engine.kube.fields import meta_of, with_meta
+from roles.engine.kube.fields import at, meta_of, with_meta
 from roles.engine.objects.outcome import NotDone
-from roles.engine.objects.planned import ObjectPath, changes_text
 from roles.engine.transaction import ChangedField, Writable
 
+ObjectPath = tuple[str, ...]
 What = Literal["create", "update", "replace", "remove", "assign"]
 #: Namespaces and names in a path; a record names them, and a node keeps the record.
-_PART = r"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)"
+_PART = r"([a-z0-9](?:[a-z0-9.:-]{0,251}[a-z0-9])?)"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One write of some fields: `apply` is server-side, `patch` a strategic merge patch; `body` has no preconditions. `paths` are the
+    fields that it sets or removes."""
+
+    verb: Literal["apply", "patch"]
+    body: Mapping[str, Any]
+    paths: Collection[ObjectPath]
+
+    def send(self, api: Api, path: str, there: Object, *, force: bool, dry_run: bool = False) -> dict[str, Any]:
+        """Send it for exactly the version `there`, so that it does not overwrite a later change unseen. Raises ApiError."""
+        # A dry run accepts any version: controllers write some objects all the time.
+        own = {"uid": kube.uid(there)} | ({} if dry_run else {"resourceVersion": kube.version(there)})
+        body = with_meta(self.body, **own)
+        if self.verb == "apply":
+            return api.apply(path, body, force=force, dry_run=dry_run)
+        return api.patch(path, body, dry_run=dry_run)
 
 
 @dataclass(frozen=True)
 class Kind:
     """`collection`: its path for the whole cluster; `sets`: the fields that daytwo sets, each as a whole; `owned`: the field by whose
-    managers an object is daytwo's; `mark`: a field that each apply of daytwo's has; `recorded`: what a record says of an object besides
-    its path and UID; `verb`: apply the whole object, or patch those fields in the version that was read; `maps`: those of its metadata that
-    count too; `missing`: what a field is that is not set; `always`: fields that each manifest has; `versioned`: an apply needs the version
-    that was read, and not only the UID; `of_cluster`: it is in no namespace; `yields`: an undo leaves what someone else has changed since;
-    `only_own`: why not even `force` removes one of somebody else's; `short`: as kubectl takes it; `stays`: what its removal leaves as it
-    is."""
+    managers an object is daytwo's; `mark`: a field that each apply of daytwo's has; `recorded`: what a record says of an object besides its
+    path and UID; `verb`: apply the whole object, or patch fields of an existing one in the version that was read; `maps`: those of its
+    metadata that count too; `missing`: what a field is that is not set; `always`: fields that each manifest has; `versioned`: an apply
+    needs the version that was read, and not only the UID; `of_cluster`: it is in no namespace; `yields`: an undo leaves what someone else
+    has changed since; `only_own`: why not even `force` removes one of somebody else's; `short`: as kubectl takes it; `plural`: in a
+    message; `stays`: what its removal leaves as it is."""
 
     name: str
     version: str
@@ -47,6 +67,7 @@ class Kind:
     yields: bool = False
     only_own: str = ""
     short: str = ""
+    plural: str = ""
     stays: str = ""
 
     # ---- names
@@ -105,18 +126,17 @@ class Kind:
         """The fields that an apply of `manifest` should remove, and leaves: daytwo has patched them too, and for the API server who applied
         and who patched are two managers."""
         gone = (path for path in self.values(found) if at(manifest, path) is None and self._alone(found, path))
-        return tuple(path for path in gone if not field_managers.only_ours(found, *_v1(path)))
+        return tuple(path for path in gone if not field_managers.only_ours(found, *self.v1(path)))
 
     def _alone(self, found: Object, path: ObjectPath) -> bool:
         """daytwo is the only owner of a field."""
-        return set(field_managers.writers(found, *_v1(path))) == {FIELD_MANAGER}
+        return set(field_managers.writers(found, *self.v1(path))) == {FIELD_MANAGER}
 
     def restoring(self, found: Object, changed: Iterable[ChangedField]) -> tuple[dict[str, Any], tuple[ObjectPath, ...]]:
         """The manifest that restores the changed fields to their values before, and keeps all other fields that daytwo owns: an apply that
         omits one gives up its ownership; and the fields that it leaves, since they have another owner too."""
         back, wanted = list(changed), dict[ObjectPath, Any]()
-        if self.verb == "apply":
-            wanted |= {path: value for path, value in self.values(found).items() if FIELD_MANAGER in self.owners(found, path)}
+        wanted |= {path: value for path, value in self.values(found).items() if FIELD_MANAGER in self.owners(found, path)}
         wanted |= {path: value for path, value in self.values(found).items() if path in self.always}
         wanted |= {one.path: one.before for one in back}
         made = self.manifest(*kube.namespace_and_name(found), {path: value for path, value in wanted.items() if value is not None})
@@ -125,19 +145,42 @@ class Kind:
         result = self.after_apply(made, found)
         return made, tuple(one.path for one in back if result.get(one.path) != one.before)
 
+    def requests(self, found: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
+        """The requests that set these fields of an object (None: remove); its other fields stay."""
+        left = {path: wanted[path] for path in self.differ(found, wanted)}
+        return [Request("patch", nested(left), tuple(left))] if left else []
+
+    def has(self, found: Object, path: ObjectPath, value: Any) -> bool:
+        """A field has the value that a record has of it."""
+        return bool(self.values(found).get(path) == value)
+
+    def said(self, found: Object, one: ChangedField) -> str:
+        """How someone has changed a recorded field."""
+        owned = f" (owned by {', '.join(owners)})" if (owners := self.others(found, one.path)) else ""
+        now = as_said(self.values(found).get(one.path))
+        return f"{'.'.join(one.path)} is {now}, and that run set it to {as_said(one.after)}{owned}"
+
+    def differ(self, found: Object, wanted: Mapping[ObjectPath, Any]) -> list[ObjectPath]:
+        now = self.values(found)
+        return [path for path, value in wanted.items() if now.get(path) != value]
+
     # ---- owners
+
+    def v1(self, path: ObjectPath) -> tuple[str, ...]:
+        """A field as managedFields has it."""
+        return tuple(f"f:{part}" for part in path)
 
     def owners(self, found: Object, path: ObjectPath) -> list[str]:
         """The managers of a field or of a part of it, as `manager` or `manager (Update)`."""
-        return field_managers.managers(found, *_v1(path))
+        return field_managers.managers(found, *self.v1(path))
 
     def others(self, found: Object, path: ObjectPath) -> list[str]:
         """The managers of a field other than daytwo."""
-        return field_managers.others(found, *_v1(path))
+        return field_managers.others(found, *self.v1(path))
 
     def is_ours(self, found: Object) -> bool:
         """daytwo created it: no other manager owns anything of `owned`."""
-        return field_managers.is_own(found, *_v1(self.owned))
+        return field_managers.is_own(found, *self.v1(self.owned))
 
     def creators(self, found: Object) -> str:
         """For a message."""
@@ -151,13 +194,30 @@ class Kind:
         """Why a plan leaves it."""
         return "as wanted" if self.is_ours(found) else f"as wanted (created by {self.creators(found)})"
 
+    # ---- plans
+
+    def removal(self, place: tuple[str, str], found: Object | None, plan: ObjectPlan, *, force: bool) -> ObjectChange | None:
+        """The removal of an object that the data want absent; None if there is none, or if it is refused. `place`: namespace and name."""
+        change = ObjectChange(self, "remove", *place, found, None, "remove it: `absent` in the data", (self.stays,) if self.stays else ())
+        if found is None:
+            plan.unchanged.append((change.name, "absent, as wanted"))
+        elif not self.is_ours(found) and not force:
+            plan.refusals.append(
+                f"{change.name}: {self.creators(found)} created it, or changed it since, and daytwo removes only {self.plural} that it"
+                " owns; remove it there, or with --data force=true"
+            )
+        else:
+            return change
+        return None
+
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """One write, as a Write. `before`: the object as it was read, None if it does not exist; `manifest`: what to apply, None: remove it;
-    `drops`: fields that are removed before the apply, although others own them; `result`: the fields by the API server's dry run, if it
-    counts; `trial`: the manifest of the dry run, if the API server accepts the real one only after an earlier change; `unproven`: why it
-    cannot be proven, with the consent to write it all the same."""
+    """One write. `notes`: its effects; `shown`: the diff from the API server's dry run; `before`: the object as it was read, None if it
+    does not exist; `manifest`: what to apply, None: remove it; `drops`: fields that are removed before the apply, although others own them;
+    `result`: the fields by the API server's dry run, if it counts; `trial`: the manifest of the dry run, if the API server accepts the real
+    one only after an earlier change; `unproven`: why it cannot be proven, with the consent to write it all the same; `sets`: of a kind that
+    is patched, the fields as they will be, None: removed."""
 
     kind: Kind
     what: What
@@ -172,6 +232,14 @@ class ObjectChange:
     result: Mapping[ObjectPath, Any] | None = None
     trial: Mapping[str, Any] | None = None
     unproven: tuple[str, ...] = ()
+    sets: Mapping[ObjectPath, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_fields(cls, kind: Kind, found: Object, wanted: Mapping[ObjectPath, Any], summary: str = "") -> Self:
+        """The change of those fields of an existing object that are not as wanted, by patch."""
+        sets = {path: wanted[path] for path in kind.differ(found, wanted)}
+        made = cls(kind, "update", *kube.namespace_and_name(found), found, {}, summary, sets=sets)
+        return made if summary else replace(made, summary=made.text)
 
     @property
     def key(self) -> str:
@@ -197,7 +265,9 @@ class ObjectChange:
 
     @property
     def after(self) -> Mapping[ObjectPath, Any]:
-        """The fields after this change; none if the object is removed."""
+        """The fields after this change; none if the object is removed. Of a patch only its own."""
+        if self.kind.verb == "patch":
+            return self.sets
         if self.manifest is None or self.result is not None:
             return self.result or {}
         if self.what == "replace":
@@ -208,6 +278,8 @@ class ObjectChange:
     def fields(self) -> list[ChangedField]:
         """Those that differ; all of an object that is recreated."""
         before, after = self.kind.values(self.before), self.after
+        if self.kind.verb == "patch":
+            before = {path: before.get(path) for path in after}
         if self.what == "replace":
             return [ChangedField(path, before.get(path), after.get(path)) for path in {**before, **after}]
         return changed(before, after)
@@ -224,6 +296,10 @@ class ObjectChange:
         """The fields that the object does not have as they are written."""
         differ = (one for one in changed(self.kind.values(found), self.after) if one.path in self.kind.sets or one.after is not None)
         return [one.path[-1] for one in differ]
+
+    def is_written(self, found: Object) -> bool:
+        """The object is as this change writes it."""
+        return not self.differing(found) and self.kind.marked(found)
 
     def meddled(self, found: Object) -> str:
         """What others have changed since the write; "" for nothing."""
@@ -246,6 +322,22 @@ class ObjectChange:
         return {"path": self.path, "uid": uid, **{key: known[key] for key in self.kind.recorded}}
 
 
+@dataclass
+class ObjectPlan:
+    """`actions` in order; `unchanged` are (object, why), `kept` (dropped object that stays, why), `refusals` reasons to stop."""
+
+    actions: list[ObjectChange] = field(default_factory=list)
+    unchanged: list[tuple[str, str]] = field(default_factory=list)
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    @property
+    def rest(self) -> list[list[str]]:
+        """The table rows of objects that the run does not change."""
+        rows = [[name, "none", "no change", "-", why] for name, why in self.unchanged]
+        return rows + [[name, "none", "kept", "-", "dropped from the data, see above"] for name, _ in self.kept]
+
+
 def changed(before: Mapping[ObjectPath, Any], after: Mapping[ObjectPath, Any]) -> list[ChangedField]:
     """The fields that differ; all of them for a created or removed object."""
     return [ChangedField(path, before.get(path), after.get(path)) for path in {**before, **after} if before.get(path) != after.get(path)]
@@ -262,14 +354,10 @@ def nested(fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:
     return made
 
 
-def at(item: Object, path: ObjectPath) -> Any:
-    """The value of a field; None if there is none."""
-    found: Any = item
-    for part in path:
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+def as_said(value: Any) -> str:
+    return "not set" if value is None else repr(value)
 
 
-def _v1(path: ObjectPath) -> tuple[str, ...]:
-    """As managedFields has it."""
-    return tuple(f"f:{part}" for part in path)
+def changes_text(changed: Sequence[ChangedField]) -> str:
+    """The changes in one line."""
+    return ", ".join(f"{'.'.join(one.path)}: {as_said(one.before)} -> {as_said(one.after)}" for one in changed)

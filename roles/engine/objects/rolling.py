@@ -9,7 +9,6 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from roles.engine.api import ApiFailure, Forbidden
-from roles.engine.bridge import show
 from roles.engine.context import Say
 from roles.engine.kube import Object, controller, is_ready, uid
 from roles.engine.kube.fields import namespace_of, spec_of
@@ -34,8 +33,9 @@ END_MARGIN = 30.0
 class RollOuts:
     """The roll-outs of one run. `warnings` are (workload, text): roll-outs that are done, but left something behind."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, say: Say) -> None:
         self.session = session
+        self._say = say
         self.warnings: list[tuple[str, str]] = []
 
     def pods_of(self, kind: str, namespace: str, workload_uid: str) -> list[Object]:
@@ -82,7 +82,7 @@ class RollOuts:
             text = f"{state.summary}; {workload_rollout.old_pods_text(old)}" if old else state.summary
             if text != shown or passed - shown_at > TELL_AGAIN:
                 shown, shown_at = text, passed
-                show(f"  {key}: {text} ({passed:.0f} of {wait.limit:.0f} s)")
+                self._say(f"  {key}: {text} ({passed:.0f} of {wait.limit:.0f} s)")
             if verdict == "done":
                 return ""
             if verdict == "left":
@@ -120,7 +120,7 @@ class RollOuts:
         what = workload_rollout.what_to_do(old, self._not_ready({node_of(pod) for pod in old} - {""}))
         text = f"{key}: all its new pods serve, and after {waited:.0f} s {workload_rollout.old_pods_text(old)}. {'; '.join(what)}"
         self.warnings.append((key, text))
-        show(f"  WARNING: {text}")
+        self._say(f"  WARNING: {text}")
         return f"{table.counted(len(old), 'old pod')} STILL THERE, see the warning"
 
     def _not_ready(self, nodes: Collection[str]) -> set[str]:

@@ -8,15 +8,12 @@ lost write, so only the object counts.
 from __future__ import annotations
 
 import contextlib
-import re
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
-from roles.engine import bridge
 from roles.engine.api import (
     Api,
     ApiConnectionLost,
@@ -26,31 +23,21 @@ from roles.engine.api import (
     Denied,
     Forbidden,
     NotFound,
-    TunnelApi,
     find_object,
     list_objects,
 )
-from roles.engine.api.errors import EvictionRefused, ForwardingForbidden, Invalid, KubeconfigError, Unauthorized
-from roles.engine.api.kubeconfig import parse_kubeconfig
-from roles.engine.bridge import Fleet, Remote, RemoteError
-from roles.engine.bridge.channels import Transport
-from roles.engine.bridge.tasks import Lock
+from roles.engine.api.errors import EvictionRefused, ForwardingForbidden, Invalid, Unauthorized
+from roles.engine.context import OutOfReach, Records
 from roles.engine.kube import Object, is_ending, uid, version
 from roles.engine.objects.outcome import NotDone, Unknown
-from roles.engine.proof import Cluster, NoApi, Survey, survey
-from roles.engine.rollout import unreachable
-from roles.engine.timeouts import Deadline, patient
-from roles.engine.transaction import HOME, OBJECTS_KIND, RunInfo, RunRecord, change_id, parse_events
+from roles.engine.proof import Cluster, NoApi
+from roles.engine.timeouts import API_WAIT, Deadline
 
 T = TypeVar("T")
 
-# Seconds. A restarting API server is away for about 40; to retry a write that conflicts with a controller's own; between two tries.
-API_WAIT = 60.0
+# Seconds: to retry a write that conflicts with a controller's own; between two tries.
 CONFLICTS = 30.0
 PAUSE = 1.0
-# Of a record on the host of the lock: bytes, and seconds to read it.
-MOST_RECORD, RECORD_SECONDS = 4 << 20, 30
-_A_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 #: The API server refused the request, or nothing was sent: the request was not applied.
 REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, Denied, EvictionRefused, ForwardingForbidden)
@@ -58,48 +45,25 @@ REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, Denied, Evictio
 
 class Session:
     """Requests to the API, counted, over one Api as long as it answers. Temporary errors are retried, up to `wait` seconds for each
-    request. `connect` returns a new Api; it raises NoApi, ApiError or RemoteError. `cluster`: the way to other components than the API
-    server; None if there is none. `keeper`: the host whose records of runs on objects count, if there is one."""
+    request. `connect` returns a new Api; it raises NoApi, ApiError or OutOfReach. `cluster`: the way to other components than the API
+    server; None if there is none. `recorded`: the events of earlier runs."""
 
     def __init__(
-        self, connect: Callable[[], Api], wait: float = API_WAIT, cluster: Cluster | None = None, keeper: Remote | None = None
+        self, connect: Callable[[], Api], wait: float = API_WAIT, cluster: Cluster | None = None, recorded: Records = lambda run: ()
     ) -> None:
         self.cluster = cluster
-        self._keeper = keeper
-        self._kept: dict[str, tuple[dict[str, Any], ...]] = {}
+        self.recorded = recorded
         self._connect = connect
         self._wait = wait
         self._api: Api | None = None
-        self._locks: dict[str, Lock] = {}
+        self._locks: dict[str, AbstractContextManager[object]] = {}
         #: The number of requests by purpose.
         self.calls: Counter[str] = Counter()
 
-    def recorded(self, run: str) -> tuple[dict[str, Any], ...]:
-        """The events of a run, from the operator's own record, or from that of the keeper; () if neither has it, or can be read.
-        `run` may be any text that an object claims."""
-        if not _A_RUN.fullmatch(run):
-            return ()
-        with contextlib.suppress(OSError):
-            return parse_events(RunRecord(RunInfo(run, "", "", "", "", "")).path.read_bytes()).events
-        if run not in self._kept:
-            self._kept[run] = self._of_keeper(run)
-        return self._kept[run]
-
-    def _of_keeper(self, run: str) -> tuple[dict[str, Any], ...]:
-        if self._keeper is None:
-            return ()
-        path = f"{HOME}/changes/{change_id(run, 'cluster', OBJECTS_KIND)}/record.jsonl"
-        try:
-            self._keeper.ensure_connected()
-            answer = self._keeper.run("sh -s", stdin=f"head -c {MOST_RECORD} {path} 2>/dev/null\n", timeout=patient(RECORD_SECONDS))
-        except RemoteError:
-            return ()
-        return parse_events("\n".join([*answer.stdout, ""]).encode()).events
-
     def alone(self, key: str) -> AbstractContextManager[object]:
         """One task at a time works on what `key` names; others wait."""
-        turn: AbstractContextManager[object] = self._locks.setdefault(key, Lock())
-        return turn
+        # pyinfra's command line patches this lock, so that other greenlets run meanwhile.
+        return self._locks.setdefault(key, threading.Lock())
 
     def asked(self, ask: Callable[[Api], T], what: str = "look") -> T:
         """The answer to a request that may be repeated. Raises ApiFailure."""
@@ -120,7 +84,7 @@ class Session:
             deadline.pause(PAUSE)
 
     def _once(self, ask: Callable[[Api], T], what: str) -> T:
-        """One try. Raises ApiFailure, and never the RemoteError of a broken SSH connection."""
+        """One try. Raises ApiFailure, and never the OutOfReach of a broken SSH connection."""
         try:
             if self._api is None:
                 self._api = self._connect()
@@ -128,7 +92,7 @@ class Session:
             return ask(self._api)
         except (Forbidden, NotFound, Conflict, Invalid, Denied, EvictionRefused):
             raise  # an answer: this Api still serves
-        except RemoteError as error:
+        except OutOfReach as error:
             self._api = None
             raise NoApi(str(error)) from error
         except Exception:
@@ -226,93 +190,3 @@ class Session:
             return self.fetch(path)
         except ApiFailure as error:
             raise Unknown(f"there was no answer ({lost}), and the object could not be read afterwards: {error}") from error
-
-
-@dataclass(frozen=True)
-class ConnectedCluster:
-    """`nodes` and `units` (the unit names of the kubelets) by the node's name in the cluster; `names` are those node names by host."""
-
-    found: Survey
-    session: Session
-    nodes: dict[str, Remote]
-    units: dict[str, str]
-    names: dict[str, str]
-
-
-def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT) -> ConnectedCluster:
-    """Read all nodes of the inventory that answer, also those that --limit excludes (a refused worker of these is left out, with a
-    warning), and open a session to the API, which may be away for `wait` seconds. Raises DeployError."""
-    bridge.stop(unreachable(fleet))
-    if not fleet.targets:
-        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
-    skipped = {remote.name for remote in fleet.unreachable}
-    found = survey(fleet, [remote for remote in fleet.inventory if remote.name not in skipped and (remote.connected or remote.connect())])
-    bridge.stop(found.refusals)
-    for why in found.left_out:
-        bridge.show(f"WARNING --limit leaves this host out, and nothing that it says counts in this run: {why}")
-    return ConnectedCluster(
-        found,
-        open_session(fleet, found, kubeconfig, wait),
-        {node.kubelet.node_name: node.remote for node in found.nodes.values()},
-        {node.kubelet.node_name: node.kubelet.unit_name for node in found.nodes.values()},
-        {host: node.kubelet.node_name for host, node in found.nodes.items()},
-    )
-
-
-def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: float = API_WAIT) -> Session:
-    """Connect through any control-plane node. `kubeconfig` is a file on the operator's machine whose identity is used; then `found` must
-    include the control-plane nodes. Raises DeployError if no way to the API exists."""
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane]
-    if kubeconfig is None:
-        if not found.cluster.apiservers:
-            raise bridge.refusals([_no_apiserver(servers)])
-
-        def through_any() -> Api:
-            for remote in servers:
-                # Skip a node that stays away, and try the others.
-                with contextlib.suppress(RemoteError):
-                    remote.ensure_connected()
-            return found.cluster.api()
-
-        return Session(through_any, wait, found.cluster, fleet.keeper)
-    try:
-        credentials = parse_kubeconfig(Path(kubeconfig).expanduser().read_bytes())
-    except (OSError, KubeconfigError) as error:
-        raise bridge.refusals([f"kubeconfig={kubeconfig}: {error}"]) from None
-    nodes = {host: node for host, node in found.nodes.items() if node.remote.is_control_plane and "kube-apiserver" in node.components}
-
-    def as_operator() -> Api:
-        tried: list[str] = []
-        forbidden: list[ForwardingForbidden] = []
-        for host, node in nodes.items():
-            try:
-                transport = _transport(node.remote)
-                if transport is None:
-                    tried.append(f"{host}: there is no SSH connection to forward through")
-                    continue
-                # If forwarding is forbidden there is no other way: daytwo never writes these credentials to the node's disk.
-                api = TunnelApi(transport, credentials, node.components["kube-apiserver"].address, host)
-                api.probe()
-                return api
-            except ForwardingForbidden as error:
-                forbidden.append(error)
-            except (ApiError, RemoteError) as error:
-                tried.append(str(error))
-        if forbidden and not tried:
-            raise forbidden[0]  # waiting does not help
-        raise NoApi("; ".join([*tried, *map(str, forbidden)]) or _no_apiserver(servers))
-
-    return Session(as_operator, wait, found.cluster, fleet.keeper)
-
-
-def _no_apiserver(servers: Sequence[Remote]) -> str:
-    if not servers:
-        return "the inventory has no control-plane node to reach the API through; add the nodes to a group named control_plane"
-    names = ", ".join(remote.name for remote in servers)
-    return f"the API is down: no kube-apiserver runs on {names}; check there: `crictl ps -a`, `journalctl -u kubelet`"
-
-
-def _transport(remote: Remote) -> Transport | None:
-    """The connection to a node; reconnects if it was lost. Raises RemoteError."""
-    remote.ensure_connected()
-    return remote.transport

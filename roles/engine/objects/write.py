@@ -1,32 +1,31 @@
-"""Writes whole objects: each one is as in the plan, is applied or removed, read back, proven, or reverted."""
+"""Writes objects: each one is as in the plan, is applied, patched or removed, read back, proven, or reverted."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from roles.engine.api import Api, Conflict
-from roles.engine.context import StepContext
-from roles.engine.kube import Object, is_ending, uid, version
+from roles.engine.api import Api, ApiFailure, Conflict
+from roles.engine.context import Say, StepContext
+from roles.engine.kube import Object, field_managers, is_ending, uid, version
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import finalizers_of, with_meta
 from roles.engine.objects.diffs import object_diff
-from roles.engine.objects.kind import ObjectChange, nested
+from roles.engine.objects.kind import ObjectChange, ObjectPath, Request, changes_text, nested
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.objects.planned import ObjectPath
 from roles.engine.objects.rolling import LOOK_AGAIN
 from roles.engine.objects.session import Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
+from roles.engine.transaction import ChangedField
 
 # Seconds: for a deletion with finalizers.
 REMOVAL = 30.0
 
 
-class ObjectWriter(ABC):
+class ObjectWriter:
     """Carries out the changes of one plan. `force`: take over fields of other managers."""
 
     def __init__(self, session: Session, *, force: bool) -> None:
@@ -34,9 +33,18 @@ class ObjectWriter(ABC):
         self.warnings: list[tuple[str, str]] = []
         self._force = force
 
-    @abstractmethod
+    # ---- a capability defines
+
+    def ready(self, change: ObjectChange) -> None:
+        """Before a change is recorded. Raises NotDone if it must not begin."""
+
     def proven(self, change: ObjectChange, of: str) -> str:
         """The proof that the applied object, whose UID is `of`, works. Raises NotDone, ApiFailure."""
+        return self.read_back(change, of, self.session.fetch(change.path))
+
+    def followed(self, change: ObjectChange) -> str:
+        """What else a patch has done, for the proof; "" for nothing. Raises ApiFailure."""
+        return ""
 
     def kept(self, change: ObjectChange) -> str:
         """Right before a removal: why the object must stay, or "". Raises ApiFailure."""
@@ -46,9 +54,10 @@ class ObjectWriter(ABC):
         """What else a removal proves. Raises NotDone, ApiFailure."""
         return change.kind.stays
 
-    def steps(self, changes: Sequence[ObjectChange]) -> tuple[ClusterStep, ...]:
+    def steps(self, changes: Sequence[ObjectChange], action: str = "") -> tuple[ClusterStep, ...]:
+        """`action`: if it has a word of its own."""
         return tuple(
-            ClusterStep(one.name, one.summary, one.shown, partial(self.carry_out, one), "", action=one.what, about=one.about)
+            ClusterStep(one.name, one.summary, one.shown, partial(self.carry_out, one), "", action=action or one.what, about=one.about)
             for one in changes
         )
 
@@ -62,7 +71,7 @@ class ObjectWriter(ABC):
             return None
         if drops := _drops(change):
             # The apply alone would be refused while the object has fields of others: the dry run is one patch.
-            patch = _patch(change, {**change.kind.values(change.manifest), **dict.fromkeys(drops)})
+            patch = _removing(change, {**change.kind.values(change.manifest), **dict.fromkeys(drops)})
             return api.patch(change.path, patch, dry_run=True)
         manifest = change.trial or change.manifest
         manifest = _pinned(manifest, change.before) if change.before is not None and change.kind.versioned else manifest
@@ -75,12 +84,17 @@ class ObjectWriter(ABC):
 
     def tried(self, change: ObjectChange, api: Api) -> str:
         """The diff, for `dry_run`. Raises ApiError."""
+        if change.kind.verb == "patch" and change.before is not None:
+            requests = change.kind.requests(change.before, change.sets)
+            made = [one.send(api, change.path, change.before, force=self._force, dry_run=True) for one in requests]
+            return "\n".join(object_diff(change.before, item, change.title) for item in made)
         return object_diff(change.before, self.result(change, api), change.title)
 
     # ---- the write
 
     def carry_out(self, change: ObjectChange, context: StepContext) -> str:
         """Carry out one change; returns the proof. Raises NotDone, ApiFailure."""
+        self.ready(change)
         context.begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in change.fields])
         try:
             return self.write(change, context)
@@ -90,6 +104,8 @@ class ObjectWriter(ABC):
 
     def write(self, change: ObjectChange, context: StepContext) -> str:
         """The write of a change that is recorded, and its proof."""
+        if change.kind.verb == "patch":
+            return self._patch(change, context)
         self._unchanged(change)
         return self._remove(change) if change.manifest is None else self._apply(change, change.manifest, context)
 
@@ -115,7 +131,17 @@ class ObjectWriter(ABC):
 
     def _delete(self, change: ObjectChange, found: Object) -> None:
         self.session.deleted(change.path, found, _version(change, found))
-        wait_gone(self.session, change.path, uid(found))
+        self.wait_gone(change.path, uid(found))
+
+    def wait_gone(self, path: str, of: str) -> None:
+        """Wait until the object with the UID `of` is gone. Raises NotDone if it still exists after the time limit; ApiFailure."""
+        deadline = Deadline(REMOVAL)
+        while (found := self.session.fetch(path)) is not None and uid(found) == of:
+            if deadline.over:
+                finalizers = ", ".join(finalizers_of(found)) or "none"
+                ending = "deleted, but still exists" if is_ending(found) else "not deleted"
+                raise NotDone(f"it was {ending} after {deadline.seconds:g} s; its finalizers: {finalizers}")
+            deadline.pause(LOOK_AGAIN)
 
     def _apply(self, change: ObjectChange, manifest: Mapping[str, Any], context: StepContext) -> str:
         # Until the apply, a budget has no limit of its own, and allows no eviction.
@@ -123,22 +149,20 @@ class ObjectWriter(ABC):
         written: Object | None = change.before
         try:
             read = partial(self._unchanged, replace(change, before=dropped))
-            written = self._sent(change, manifest, read, partial(written_so, change), force=self._force)
+            written = self._sent(change, manifest, read, change.is_written, force=self._force)
             return self.proven(change, uid(written))
         except Unknown:
             raise
         except Exception as error:
             if written is None:
                 raise
-            why = str(error) or repr(error)
-            context.say(f"  {why}")
-            raise self._reverted(change, written, why) from error
+            raise self._reverted(change, error, partial(self._back, change, written), context.say) from error
 
     def _drop(self, change: ObjectChange, paths: tuple[ObjectPath, ...]) -> Object | None:
         """The object without these fields."""
         if not paths:
             return change.before
-        patch, values = _patch(change, dict.fromkeys(paths)), change.kind.values
+        patch, values = _removing(change, dict.fromkeys(paths)), change.kind.values
         gone = lambda found: not set(paths) & set(values(found))  # noqa: E731
         return self.session.written(change.path, lambda api: api.patch(change.path, patch), gone)
 
@@ -151,15 +175,8 @@ class ObjectWriter(ABC):
         *,
         force: bool,
     ) -> Object:
-        """Apply or patch the object that `read` returns. Raises as Session.written, and as `read`."""
-        if change.kind.verb == "patch":
-            return self.session.unconflicted(lambda: self._patched(change, manifest, read(), done))
+        """Apply the object that `read` returns. Raises as Session.written, and as `read`."""
         return self.session.unconflicted(lambda: self._applied(change, manifest, read(), done, force))
-
-    def _patched(self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool]) -> Object:
-        assert there is not None
-        patch = _patch(change, change.kind.values(manifest), version(there))
-        return self.session.written(change.path, lambda api: api.patch(change.path, patch), done)
 
     def _applied(
         self, change: ObjectChange, manifest: Mapping[str, Any], there: Object | None, done: Callable[[Object], bool], force: bool
@@ -182,14 +199,12 @@ class ObjectWriter(ABC):
             raise NotDone(f"it is not as written when read back: {', '.join(wrong)}; a webhook or another manager changes it")
         return f"read back: field manager {FIELD_MANAGER}{'' if change.kind.marked(found) else ' NOT PROVEN'}"
 
-    def _reverted(self, change: ObjectChange, written: Object, why: str) -> Exception:
+    def _reverted(self, change: ObjectChange, error: Exception, back: Callable[[], str], say: Say) -> Exception:
         """Revert what this run wrote, but nothing that someone else has set since; the exception says how that ended."""
+        why = str(error) or repr(error)
+        say(f"  {why}")
         try:
-            found = self._still(change, written)
-            if change.before is None:
-                self._delete(change, found)
-                return Undone(f"{why}; what this run created is removed: read back, it is gone")
-            self._restore(change, found)
+            done = back()
         except (Gone, ChangedByOthers) as other:
             return type(other)(f"{why}; {other}")
         except Exception as other:
@@ -197,7 +212,16 @@ class ObjectWriter(ABC):
                 f"{why}; and the revert is not proven: {str(other) or repr(other)}; STATE UNKNOWN, check: kubectl get"
                 f" {change.look} -o yaml; REPAIR BY HAND: if it has what this run set, undo it: {change.text}"
             )
-        return Undone(f"{why}; what this run wrote is reverted: read back, {change.text}")
+        ended = ChangedByOthers if isinstance(error, ChangedByOthers) else Undone
+        return ended(f"{why}; {done}")
+
+    def _back(self, change: ObjectChange, written: Object) -> str:
+        found = self._still(change, written)
+        if change.before is None:
+            self._delete(change, found)
+            return "what this run created is removed: read back, it is gone"
+        self._restore(change, found)
+        return f"what this run wrote is reverted: read back, {change.text}"
 
     def _still(self, change: ObjectChange, written: Object) -> Object:
         """The object that this run wrote. Raises Gone, ChangedByOthers."""
@@ -216,10 +240,74 @@ class ObjectWriter(ABC):
         if not change.is_as_before(self.session.fetch(change.path)):
             raise NotDone("it differs from the old object when read back")
 
+    # ---- fields of an existing object
 
-def written_so(change: ObjectChange, found: Object) -> bool:
-    """The object is as a change writes it."""
-    return not change.differing(found) and (change.kind.verb == "patch" or change.kind.marked(found))
+    def _patch(self, change: ObjectChange, context: StepContext) -> str:
+        sent: list[Request] = []
+        try:
+            proof = self._set(change, change.fields, sent)
+        except (Unknown, Gone):
+            raise
+        except Exception as error:
+            # What someone else has set to the same value is not this run's to revert.
+            if isinstance(error, ChangedByOthers) and not sent:
+                raise
+            raise self._reverted(change, error, partial(self._reset, change), context.say) from error
+        try:
+            more = self.followed(change)
+        except ApiFailure as error:
+            more = f"the effects of the write are NOT PROVEN: {error}"
+        return "; ".join(filter(None, (proof, more)))
+
+    def _reset(self, change: ObjectChange) -> str:
+        """Each field that still has this run's value gets its old one."""
+        now = change.kind.values(self.session.fetch(change.path))
+        back = [replace(one, before=one.after, after=one.before) for one in change.fields if now.get(one.path) == one.after]
+        proof = self._set(change, back) if back else "read back: it has nothing that this run wrote"
+        return f"what this run wrote is reverted: {proof}"
+
+    def _set(self, change: ObjectChange, fields: Sequence[ChangedField], sent: list[Request] | None = None) -> str:
+        """Change each field from its `before` to its `after`; returns the proof. `sent` gets the requests. Raises NotDone, ApiError."""
+        kind, wanted = change.kind, {one.path: one.after for one in fields}
+
+        def write() -> Object:
+            there = self.current(change, fields)
+            for _ in kind.requests(there, wanted):
+                # Each request is built from the object that the previous one returned.
+                if left := kind.requests(there, wanted):
+                    if sent is not None:
+                        sent.append(left[0])
+                    there = self._send(change, left[0], there, wanted)
+            return there
+
+        there = self.session.unconflicted(write)
+        found = self.current(change, fields)
+        if wrong := kind.differ(found, wanted):
+            names = ", ".join(".".join(path) for path in wrong)
+            raise NotDone(f"{names} is not as written when read back: a webhook or another manager changes it")
+        # From the answer to the write: a moment later a controller may have written the same list, and own it.
+        own = all(FIELD_MANAGER in field_managers.writers(there, *kind.v1(path)) for path, value in wanted.items() if value is not None)
+        return f"read back: {changes_text(fields)}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
+
+    def current(self, change: ObjectChange, fields: Sequence[ChangedField]) -> Object:
+        """The object now. Raises Gone, and ChangedByOthers if a field has neither its `before` nor its `after`."""
+        found = self.session.fetch(change.path)
+        if found is None or change.before is None or uid(found) != uid(change.before):
+            raise Gone("it was deleted after daytwo read it; run this again")
+        now = change.kind.values(found)
+        if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
+            seen = changes_text([replace(one, after=now.get(one.path)) for one in other])
+            raise ChangedByOthers(f"changed by someone else meanwhile ({seen}): left as it is now")
+        return found
+
+    def _send(self, change: ObjectChange, request: Request, there: Object, wanted: Mapping[ObjectPath, Any]) -> Object:
+        """Raises as Session.written."""
+        part = {path: wanted[path] for path in request.paths}
+
+        def done(found: Object) -> bool:
+            return uid(found) == uid(there) and not change.kind.differ(found, part)
+
+        return self.session.written(change.path, lambda api: request.send(api, change.path, there, force=self._force), done)
 
 
 def _pinned(manifest: Mapping[str, Any], there: Object) -> dict[str, Any]:
@@ -237,25 +325,12 @@ def _of_daytwo(error: Conflict) -> bool:
 
 
 def _drops(change: ObjectChange) -> tuple[ObjectPath, ...]:
-    if change.before is None or change.manifest is None or change.kind.verb == "patch":
+    if change.before is None or change.manifest is None:
         return ()
     return (*change.drops, *(path for path in change.kind.held(change.before, change.manifest) if path not in change.drops))
 
 
-def _patch(change: ObjectChange, fields: Mapping[ObjectPath, Any], of_version: str = "") -> dict[str, Any]:
+def _removing(change: ObjectChange, fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:
     """The patch that sets these fields; None removes one."""
     assert change.before is not None
-    own: dict[ObjectPath, Any] = {("metadata", "uid"): uid(change.before)}
-    own |= {("metadata", "resourceVersion"): of_version} if of_version else {}
-    return nested({**fields, **own})
-
-
-def wait_gone(session: Session, path: str, of: str) -> None:
-    """Wait until the object with the UID `of` is gone. Raises NotDone if it still exists after the time limit; ApiFailure."""
-    deadline = Deadline(REMOVAL)
-    while (found := session.fetch(path)) is not None and uid(found) == of:
-        if deadline.over:
-            finalizers = ", ".join(finalizers_of(found)) or "none"
-            ending = "deleted, but still exists" if is_ending(found) else "not deleted"
-            raise NotDone(f"it was {ending} after {deadline.seconds:g} s; its finalizers: {finalizers}")
-        deadline.pause(LOOK_AGAIN)
+    return nested({**fields, ("metadata", "uid"): uid(change.before)})

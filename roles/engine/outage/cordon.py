@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
 from roles.engine.context import StepContext
 from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
 from roles.engine.kube.field_managers import managers, others
-from roles.engine.kube.fields import annotations_of, name_of, spec_of
-from roles.engine.objects import ChangedByOthers, FieldChange, FieldWriter, ObjectPath, Session, field_changes
+from roles.engine.objects import ChangedByOthers, Kind, ObjectChange, ObjectPath, ObjectWriter, Session
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
 from roles.engine.transaction import ChangedField
@@ -30,17 +28,17 @@ _MOST_NAMED = 5
 _TRIES = 3
 
 
+#: A cordon with its marks.
+CORDONED = Kind("Node", "v1", "/api/v1/nodes", (UNSCHEDULABLE, *MARKS), verb="patch", recorded=(), maps=(), of_cluster=True, short="node")
+
+
 def node_path(name: str) -> str:
-    return f"/api/v1/nodes/{quote(name, safe='')}"
+    return CORDONED.path_of("", name)
 
 
 def cordon_fields(node: Object) -> dict[ObjectPath, Any]:
     """The fields of a cordon that are set."""
-    found: dict[ObjectPath, Any] = {}
-    if spec_of(node).get("unschedulable"):
-        found[UNSCHEDULABLE] = True
-    notes = annotations_of(node)
-    return found | {path: str(notes[path[-1]]) for path in MARKS if path[-1] in notes}
+    return CORDONED.values(node)
 
 
 def _others(node: Object) -> list[str]:
@@ -61,7 +59,7 @@ def node_fate(node: Object) -> NodeFate:
     return NodeFate(node, "theirs", listing(by, _MOST_NAMED) if by else "someone")
 
 
-def cordon_change(node: NodeFate, mark: Mark) -> FieldChange | None:
+def cordon_change(node: NodeFate, mark: Mark) -> ObjectChange | None:
     """The write that cordons a node for a run; None if someone else has cordoned it: that cordon stays. With a boot to remember, such a
     node is marked all the same."""
     if node.cordon == "theirs":
@@ -70,12 +68,11 @@ def cordon_change(node: NodeFate, mark: Mark) -> FieldChange | None:
     # The mark of a reboot that is not proven stays, with this run's cordon to keep: the next reboot proves the node.
     unproven = node.mark is not None and node.mark.boot and not mark.boot
     marked = replace(node.mark, keep=str(mark)) if node.mark is not None and unproven else mark
-    fields = field_changes(cordon_fields(node.item), {UNSCHEDULABLE: True, **_marked(marked)})
     summary = f"cordon it, marked {OUTAGE}={mark}" if not node.cordon else f"take over the cordon of run {node.by}"
-    return FieldChange(f"Node {node.name}", node_path(node.name), node.item, fields, summary)
+    return ObjectChange.of_fields(CORDONED, node.item, {UNSCHEDULABLE: True, **_marked(marked)}, summary)
 
 
-def uncordon_change(node: Object, over: Collection[str] = ()) -> FieldChange | None:
+def uncordon_change(node: Object, over: Collection[str] = ()) -> ObjectChange | None:
     """The write that uncordons a node; None if it is not cordoned and has no mark. The mark of a reboot that is not `over` (by its run)
     stays: the next one proves the node."""
     mark = read_mark(node)
@@ -89,10 +86,9 @@ def _marked(mark: Mark | None) -> dict[ObjectPath, str | None]:
     return dict.fromkeys(MARKS) | {MARKS[0]: mark.text() if mark is not None else None}
 
 
-def _change(node: Object, wanted: Mapping[ObjectPath, Any], summary: str) -> FieldChange | None:
-    fields = field_changes(cordon_fields(node), wanted)
-    name = name_of(node)
-    return FieldChange(f"Node {name}", node_path(name), node, fields, summary) if fields else None
+def _change(node: Object, wanted: Mapping[ObjectPath, Any], summary: str) -> ObjectChange | None:
+    change = ObjectChange.of_fields(CORDONED, node, wanted, summary)
+    return change if change.sets else None
 
 
 # ---- the end of a run's hold
@@ -103,7 +99,7 @@ class CordonBack:
     """How a run ends its hold of a node's cordon. `change`: the write, None for none; `done`: what it does, in a word or two, "" if the
     cordon stays as it is now; `why` it stays, and `of` whom it is, "" without a cordon."""
 
-    change: FieldChange | None = None
+    change: ObjectChange | None = None
     done: str = ""
     why: str = ""
     of: str = ""
@@ -140,7 +136,7 @@ def give_back(session: Session, node: str, node_uid: str, runs: Collection[str],
             return CordonBack(why="the node was deleted")
         back = cordon_back(found, runs, before)
         try:
-            proof = writer.write(back.change, context.beginning()) if back.change else ""
+            proof = writer.carry_out(back.change, context.beginning()) if back.change else ""
             return replace(back, why=proof if back.done else back.why)
         except ChangedByOthers:
             if not left:
@@ -148,18 +144,12 @@ def give_back(session: Session, node: str, node_uid: str, runs: Collection[str],
     raise AssertionError  # the last try returns or raises
 
 
-class CordonWriter(FieldWriter[FieldChange]):
+class CordonWriter(ObjectWriter):
     """Cordons and uncordons."""
 
-    def values(self, item: Object) -> Mapping[ObjectPath, Any]:
-        return cordon_fields(item)
-
-    def look(self, change: FieldChange) -> str:
-        return f"kubectl get node {name_of(change.before)}"
-
-    def _there(self, change: FieldChange, fields: Sequence[ChangedField]) -> Object:
-        """Raises Foreign also if someone has cordoned the node meanwhile, with the very value that this run has written or removes."""
-        found = super()._there(change, fields)
-        if (by := _others(found)) and not _others(change.before):
+    def current(self, change: ObjectChange, fields: Sequence[ChangedField]) -> Object:
+        """Raises ChangedByOthers also if someone has cordoned the node meanwhile, with the very value that this run writes or removes."""
+        found = super().current(change, fields)
+        if (by := _others(found)) and not _others(change.before or {}):
             raise ChangedByOthers(f"{', '.join(by)} has cordoned it meanwhile: that cordon stays")
         return found

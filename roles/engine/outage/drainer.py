@@ -14,7 +14,7 @@ from roles.engine.disruption import budget_states, budgets_of, eviction_answer, 
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, namespace_and_name, uid
 from roles.engine.kube.pods import has_ended, node_of
-from roles.engine.objects import LOOK_AGAIN, ChangedByOthers, FieldChange, NotDone, Session
+from roles.engine.objects import LOOK_AGAIN, ChangedByOthers, NotDone, ObjectChange, Session
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.outage.evicting import Evictor, NotEvicted, begin_move
 from roles.engine.outage.fates import is_cut
@@ -66,7 +66,7 @@ class Drainer:
         self._cut: set[str] = set()
         #: The marks of earlier runs whose cordons this drain has taken over, by node.
         self.taken_over = {node.name: node.mark.text() for node in plan.nodes if node.cordon == "ours" and node.mark}
-        self._changes: dict[str, FieldChange] = {
+        self._changes: dict[str, ObjectChange] = {
             node.name: change for node in plan.nodes if (change := cordon_change(node, mark)) is not None
         }
 
@@ -80,7 +80,7 @@ class Drainer:
         proofs = [self._proof(node) for node in self.plan.nodes]
         return [Stage(tuple(steps), max(1, len(steps))) for steps in (cordons, surges, *waves, proofs)]
 
-    def cordon_changes(self) -> list[FieldChange]:
+    def cordon_changes(self) -> list[ObjectChange]:
         """The cordons to be written, for a dry run (`CordonWriter.tried`)."""
         return list(self._changes.values())
 
@@ -100,7 +100,7 @@ class Drainer:
             raise ChangedByOthers(f"run {now.by} has cordoned it since the plan: left as it is now; run this again")
         since = now.cordon == "theirs" != node.cordon
         if (change := cordon_change(now, self._mark) if since else self._changes[node.name]) is not None:
-            return self._cordons.write(change, context)
+            return self._cordons.carry_out(change, context)
         context.begin([])
         return f"{now.by} has cordoned it since the plan: that cordon stays"
 
@@ -315,4 +315,4 @@ class Drainer:
         if change is None:
             return CordonBack(why="it keeps the cordon that it had")
         before = "" if over else self.taken_over.get(node, "")
-        return give_back(self.session, node, uid(change.before), {self._mark.run}, context, before)
+        return give_back(self.session, node, change.about["uid"], {self._mark.run}, context, before)

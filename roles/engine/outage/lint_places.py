@@ -14,7 +14,6 @@ from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, Disrupt
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube.fields import volumes_of
 from roles.engine.kube.pods import node_of
-from roles.engine.objects import API_WAIT
 from roles.engine.outage.fates import Judge
 from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.model import PodFate
@@ -25,6 +24,7 @@ from roles.engine.outage.waves import in_order
 from roles.engine.outage.workloads import Workloads
 from roles.engine.placement import Outcome, Placement, place_all
 from roles.engine.proof import Cluster
+from roles.engine.timeouts import API_WAIT
 
 #: Checks of a pod against a node, in all: some seconds. Of a large cluster, only the nodes with the most pods of budgets are judged.
 MOST_CHECKS = 60_000

@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from roles.engine.api import Conflict, NotFound
 from roles.engine.context import Fields, StepContext
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
-from roles.engine.kube.fields import annotations_of, spec_of
+from roles.engine.kube.fields import annotations_of
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import (
     LOOK_AGAIN,
-    FieldChange,
-    FieldWriter,
+    Kind,
     NotDone,
+    ObjectChange,
     ObjectPath,
+    ObjectWriter,
     Session,
-    changes_text,
-    field_changes,
     workload_rollout,
 )
 from roles.engine.outage.evicting import Evictor, begin_move
@@ -37,47 +37,37 @@ REPLICAS: ObjectPath = ("spec", "replicas")
 MARK: ObjectPath = ("metadata", "annotations", SURGED_BY)
 
 
+#: The replicas of a Deployment, and the run that set them for a moment, in one request.
+SURGED = Kind(
+    "Deployment", "apps/v1", COLLECTIONS["Deployment"], (REPLICAS, MARK), verb="patch", recorded=(), maps=(), missing={REPLICAS: 0},
+    short="deployment",
+)  # fmt: skip
+
+
 def surge_fields(item: Object) -> dict[ObjectPath, Any]:
-    """The replicas of a Deployment, and the run that set them for a moment."""
-    found: dict[ObjectPath, Any] = {REPLICAS: int(spec_of(item).get("replicas") or 0)}
-    if mark := annotations_of(item).get(SURGED_BY):
-        found[MARK] = str(mark)
-    return found
+    return SURGED.values(item)
 
 
-def unsurge_change(item: Object) -> FieldChange | None:
+def unsurge_change(item: Object) -> ObjectChange | None:
     """The write that gives a Deployment its one replica back, unless someone has set its replicas since; None if it has no mark."""
     now = surge_fields(item)
     if MARK not in now:
         return None
     ours = now[REPLICAS] == 2 and not other_writers(item, "f:spec", "f:replicas")
     back = {REPLICAS: 1 if ours else now[REPLICAS], MARK: None}
-    fields = field_changes(now, back)
-    namespace, name = namespace_and_name(item)
-    path = workload_path(PodWorkload("Deployment", namespace, name, uid(item)))
-    return FieldChange(f"Deployment {namespace}/{name}", path, item, fields, f"end its surge: {changes_text(fields)}")
+    change = ObjectChange.of_fields(SURGED, item, back)
+    return replace(change, summary=f"end its surge: {change.summary}")
 
 
-class SurgeWriter(FieldWriter[FieldChange]):
-    """Writes the replicas of a Deployment and the mark beside them, in one request."""
-
-    def values(self, item: Object) -> Mapping[ObjectPath, Any]:
-        return surge_fields(item)
-
-    def look(self, change: FieldChange) -> str:
-        namespace, name = namespace_and_name(change.before)
-        return f"kubectl get deployment -n {namespace} {name} -o yaml"
-
-
-class EndingWriter(SurgeWriter):
+class EndingWriter(ObjectWriter):
     """Carries out `left_surges`. The mark goes last: without it nobody would find the cost."""
 
-    def write(self, change: FieldChange, context: StepContext) -> str:
-        return super().write(change, context.beginning(partial(self._begin, change, context)))
+    def carry_out(self, change: ObjectChange, context: StepContext) -> str:
+        return super().carry_out(change, context.beginning(partial(self._begin, change, context)))
 
-    def _begin(self, change: FieldChange, context: StepContext, fields: Fields) -> None:
+    def _begin(self, change: ObjectChange, context: StepContext, fields: Fields) -> None:
         context.begin(fields)
-        forget_costs(self.session, change.before)
+        forget_costs(self.session, change.before or {})
 
 
 class Surger:
@@ -85,7 +75,7 @@ class Surger:
 
     def __init__(self, evictor: Evictor, consents: DrainConsents, run: str) -> None:
         self._evictor = evictor
-        self._writer = SurgeWriter(evictor.session, force=True)
+        self._writer = ObjectWriter(evictor.session, force=True)
         self._consents = consents
         self._run = run
 
@@ -98,13 +88,13 @@ class Surger:
             raise NotDone(f"{workload} was deleted since the plan; run this again")
         if (has := surge_fields(there)[REPLICAS]) not in (1, workload.replicas):
             raise NotDone(f"{workload} has {has} replicas by now, and had {workload.replicas}: left as it is; run this again")
-        grow = field_changes(surge_fields(there), {REPLICAS: 2, MARK: self._run})
-        begin_move(context, [{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
+        grow = ObjectChange.of_fields(SURGED, there, {REPLICAS: 2, MARK: self._run}, "a second pod first")
+        begin_move(context, [{"path": list(change.path), "before": change.before, "after": change.after} for change in grow.fields])
         deadline = Deadline(self._consents.seconds, as_given=True)
         since = time.monotonic()
         try:
             # The mark first: whoever ends what a killed run has left finds the cost by it.
-            self._write(FieldChange(str(workload), workload_path(workload), there, grow, "a second pod first"), context)
+            self._write(grow, context)
             set_cost(self._evictor.session, one.pod, CHEAPEST)
             self._second_ready(one, workload, deadline, since, context)
         except Exception:
@@ -121,8 +111,8 @@ class Surger:
         change = unsurge_change(there) if there is not None and own else None
         return self._write(change, context) if change is not None else "it has no extra replica"
 
-    def _write(self, change: FieldChange, context: StepContext) -> str:
-        return self._writer.write(change, context.beginning())
+    def _write(self, change: ObjectChange, context: StepContext) -> str:
+        return self._writer.carry_out(change, context.beginning())
 
     def _second_ready(self, one: PodFate, workload: PodWorkload, deadline: Deadline, since: float, context: StepContext) -> None:
         look, nodes = self._evictor.look, self._evictor.nodes
@@ -173,7 +163,7 @@ def is_own_cost(pod: Object) -> bool:
     return marked and not other_writers(pod, "f:metadata", "f:annotations", f"f:{DELETION_COST}")
 
 
-def left_surges(deployments: Collection[Object], surges: Collection[Object]) -> list[FieldChange]:
+def left_surges(deployments: Collection[Object], surges: Collection[Object]) -> list[ObjectChange]:
     """The writes that end what runs, which are over, have left of these recorded surges. Pure."""
     left = [one for one in deployments if recorded(one, surges) is not None]
     return [change for one in left if (change := unsurge_change(one)) is not None]
@@ -185,8 +175,8 @@ def end_surges(session: Session, run: str, context: StepContext) -> str:
     writer, names = EndingWriter(session, force=True), list[str]()
     marked = [one for one in session.fetch_all(COLLECTIONS["Deployment"]) if run_of(mark_of(one)) == run]
     for change in left_surges(marked, recorded_surges(session, marked)):
-        about = {"event": "end surge", "object": change.name, "path": change.path, "uid": uid(change.before), "of": run}
-        writer.write(change, context.beginning(partial(_noted, context, about)))
+        about = {"event": "end surge", "object": change.name, "path": change.path, "uid": change.about["uid"], "of": run}
+        writer.carry_out(change, context.beginning(partial(_noted, context, about)))
         names.append(change.name)
     return f"ended the surge of {', '.join(names)}" if names else ""
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from roles.engine.api import Api
 from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name, uid
-from roles.engine.kube.field_managers import managers
-from roles.engine.objects import FieldChange, ObjectPlan, Session, field_way_back
-from roles.engine.outage.cordon import UNSCHEDULABLE, CordonWriter, cordon_back, cordon_fields, node_fate, uncordon_change
+from roles.engine.objects import ObjectChange, ObjectPlan, ObjectWriter, Session, undo_plan
+from roles.engine.outage.cordon import CORDONED, UNSCHEDULABLE, CordonWriter, cordon_back, node_fate, uncordon_change
 from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE
 from roles.engine.outage.mark import MARKS, mark_before, run_of
 from roles.engine.outage.surge import SURGED_BY, doubt, mark_of
@@ -39,11 +37,11 @@ def plan_uncordon(
     surges: Collection[Object] = (),
     *,
     force: bool,
-) -> ObjectPlan[FieldChange]:
+) -> ObjectPlan:
     """The plan of deploys/uncordon.py: `nodes` by name, as they are now; `deployments`: all of the cluster; `surges`: those that records of
     runs have (recorded_surges). Those are ended that the runs that cordoned these nodes have left, and those of pods of these nodes by runs
     whose mark no node has any more (`others`: the other nodes). Pure."""
-    plan, runs = ObjectPlan[FieldChange](), set[str]()
+    plan, runs = ObjectPlan(), set[str]()
     for name, node in nodes.items():
         if node is None:
             plan.refusals.append(f"the cluster has no node {name}")
@@ -66,9 +64,9 @@ def plan_uncordon(
     return plan
 
 
-def plan_undo(record: ObjectsRecord, there: Mapping[str, Object]) -> ObjectPlan[FieldChange]:
+def plan_undo(record: ObjectsRecord, there: Mapping[str, Object]) -> ObjectPlan:
     """The plan that undoes a drain: `there` are its objects as they are now, by path. Pure."""
-    plan, moved = ObjectPlan[FieldChange](), set[str]()
+    plan, moved = ObjectPlan(), set[str]()
     for one in record.objects:
         if one.action in (CORDON, SURGE):
             change = _back(one, there.get(one.path), record.run)
@@ -85,7 +83,7 @@ def plan_undo(record: ObjectsRecord, there: Mapping[str, Object]) -> ObjectPlan[
     return plan
 
 
-def _back(one: ChangedObject, found: Object | None, run: str) -> FieldChange | str:
+def _back(one: ChangedObject, found: Object | None, run: str) -> ObjectChange | str:
     """The write that undoes a step, or why there is none."""
     if found is None or uid(found) != one.uid:
         return "is gone, or was recreated since"
@@ -97,39 +95,28 @@ def _back(one: ChangedObject, found: Object | None, run: str) -> FieldChange | s
     return back.change or back.why
 
 
-def plan_cordon_again(record: ObjectsRecord, there: Mapping[str, Object], *, force: bool) -> ObjectPlan[FieldChange]:
+def plan_cordon_again(record: ObjectsRecord, there: Mapping[str, Object], *, force: bool) -> ObjectPlan:
     """The plan that undoes a run of deploys/uncordon.py: `there` are its nodes as they are now, by path. A cordon that someone has set
     since stays theirs: it gets no mark. Pure."""
     since = {path: fate for path, node in there.items() if (fate := node_fate(node)).cordon == "theirs"}
     own = tuple(one for one in record.objects if one.path not in since)
-    plan = field_way_back(
-        replace(record, objects=own), there, cordon_fields,
-        lambda item, path: managers(item, *(f"f:{part}" for part in path)), force=force,
-    )  # fmt: skip
+    plan = undo_plan(replace(record, objects=own), [CORDONED], there, force=force)
     kept = [one for one in record.objects if one.path in since]
     plan.unchanged += [(one.name, f"{since[one.path].by} has cordoned it since: that cordon stays") for one in kept]
     return plan
 
 
-def _of_node(change: FieldChange) -> bool:
+def _of_node(change: ObjectChange) -> bool:
     return change.name.startswith("Node ")
 
 
-class EndWriter:
+class EndWriter(ObjectWriter):
     """Carries out these plans."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        super().__init__(session, force=True)
         self._cordons, self._surges = CordonWriter(session, force=True), EndingWriter(session, force=True)
-        self.warnings = self._cordons.warnings
 
-    def _of(self, change: FieldChange) -> CordonWriter | EndingWriter:
-        return self._cordons if _of_node(change) else self._surges
-
-    def tried(self, change: FieldChange, api: Api) -> str:
-        """Raises ApiError."""
-        return self._of(change).tried(change, api)
-
-    def steps(self, changes: Sequence[FieldChange]) -> tuple[ClusterStep, ...]:
-        made = (self._of(one).steps([one], UNCORDON if _of_node(one) else "end surge") for one in changes)
+    def steps(self, changes: Sequence[ObjectChange], action: str = "") -> tuple[ClusterStep, ...]:
+        made = (self._cordons.steps([one], UNCORDON) if _of_node(one) else self._surges.steps([one], "end surge") for one in changes)
         return tuple(step for steps in made for step in steps)

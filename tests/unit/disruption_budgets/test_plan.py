@@ -8,7 +8,7 @@ import pytest
 
 from roles.disruption_budgets.model import BUDGET, read_budgets
 from roles.disruption_budgets.plan import plan_budgets, plan_undo
-from roles.engine.objects import ObjectChange, ObjectPlan, changed
+from roles.engine.objects import ObjectPlan, changed
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
@@ -34,7 +34,7 @@ def owned(item: dict[str, Any], manager: str = "daytwo", **others: tuple[str, ..
     return {**item, "metadata": {**item["metadata"], "managedFields": entries}}
 
 
-def plan(value: Any, *items: dict[str, Any], **data: Any) -> ObjectPlan[ObjectChange]:
+def plan(value: Any, *items: dict[str, Any], **data: Any) -> ObjectPlan:
     desired = read_budgets([("cp1", {"disruption_budgets": value, **data}.get)])
     assert desired is not None
     return plan_budgets(desired, world(*items), NOW)
@@ -162,43 +162,23 @@ def recorded(action: str, before: dict[str, Any] | None, after: dict[str, Any] |
     return ObjectsRecord("r", "c", "disruption_budgets", {}, (one,))
 
 
-def back(record: ObjectsRecord, *items: dict[str, Any], force: bool = False) -> ObjectPlan[ObjectChange]:
+def back(record: ObjectsRecord, *items: dict[str, Any], force: bool = False) -> ObjectPlan:
     return plan_undo(record, world(*shop(*items)), NOW, force=force)
 
 
-def test_undo_of_a_creation() -> None:
-    made = budget(maxUnavailable=1)
-    record = recorded("create", None, made)
-    assert [one.what for one in back(record, owned(made)).actions] == ["remove"]
-    assert back(record).unchanged == [("PodDisruptionBudget shop/web", "is gone already")]
-    assert "foreign" in back(record, owned(made, manager="helm")).refusals[0]
-    assert "changed by someone else since" in back(record, owned(budget(maxUnavailable=2))).refusals[0]
-    assert back(record, owned(budget(maxUnavailable=2)), force=True).actions
-
-
-def test_undo_of_a_change() -> None:
+def test_undo_of_a_change_says_what_it_allows() -> None:
     old, new = budget(minAvailable=2), budget(maxUnavailable=1, unhealthyPodEvictionPolicy="AlwaysAllow")
     record = recorded("update", old, new)
     (one,) = back(record, owned(new)).actions
     assert one.what == "update" and one.manifest is not None
     assert one.manifest["spec"] == {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 2}
     assert one.notes[1].startswith("after: allows 1 (minAvailable 2: ")
-    assert back(record, owned(old)).unchanged == [("PodDisruptionBudget shop/web", "already has the values from before that run")]
-    assert "changed by someone else since" in back(record, owned(budget(maxUnavailable=2))).refusals[0]
-    shared = owned(new, helm=("maxUnavailable",))
-    assert "is also owned by helm" in back(record, shared).refusals[0]
-    (forced,) = back(record, shared, force=True).actions
+    (forced,) = back(record, owned(new, helm=("maxUnavailable",)), force=True).actions
     assert forced.drops == (("spec", "maxUnavailable"),) and forced.after[("spec", "minAvailable")] == 2
-    other = {**new, "metadata": {**new["metadata"], "uid": "another"}}
-    assert back(record, owned(other)).unchanged == [("PodDisruptionBudget shop/web", "was recreated since; it stays as it is")]
 
 
 def test_undo_of_a_removal_brings_labels_back() -> None:
     old = budget(maxUnavailable=1)
     old["metadata"]["labels"] = {"team": "a"}
-    record = recorded("remove", old, None)
-    (one,) = back(record).actions
-    assert one.what == "create" and one.manifest is not None
-    assert (one.manifest["metadata"]["labels"], one.manifest["spec"]["maxUnavailable"]) == ({"team": "a"}, 1)
-    assert back(record, owned(old)).unchanged == [("PodDisruptionBudget shop/web", "exists again, as before that run")]
-    assert "someone else has created another one since" in back(record, owned(budget(maxUnavailable=2))).refusals[0]
+    (one,) = back(recorded("remove", old, None)).actions
+    assert one.manifest is not None and one.manifest["metadata"]["labels"] == {"team": "a"}

@@ -15,19 +15,19 @@ from roles.checks.model import NodeDesired, of_the_cluster, read_desired
 from roles.engine.api import ApiError
 from roles.engine.api.nodes import kubelet_config
 from roles.engine.node import ObservationError
-from roles.engine.objects import field_way_back
+from roles.engine.objects import undo_plan
 from roles.engine.proof import NoApi
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.transaction.object_record import parse as parse_objects
 from roles.metrics_server import facts, health
 from roles.metrics_server.manifests import WantedServer, objects, own_pod
 from roles.metrics_server.places import places
-from roles.metrics_server.plan import plan_objects, recorded_path
-from roles.metrics_server.plan import plan_way_back as server_back
+from roles.metrics_server.plan import plan_objects
+from roles.metrics_server.plan import plan_undo as server_back
 from roles.metrics_server.preflight import KubeletFacts
 from roles.metrics_server.preflight import judge as judge_needs
-from roles.node_labels.plan import label_requests, labels_and_taints, other_owners, plan_labels, read_labels
-from roles.node_labels.plan import plan_way_back as labels_back
+from roles.node_labels.plan import NODE, label_requests, plan_labels, read_labels
+from roles.node_labels.plan import plan_undo as labels_back
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.plan import plan_classes, plan_undo
 from tests.unit import test_node_labels as labelled
@@ -145,10 +145,7 @@ def _applied(random: Random, wanted: list[WantedServer]) -> None:
     lines = [asdict(served.recorded(one, "update", {}, {"metadata": {"labels": {}}})) for one in wanted]
     record = recorded(random, [(one["name"], one["action"], one["about"]["path"], "", one["fields"], one["about"]) for one in lines])
     if record is not None:
-        with contextlib.suppress(ValueError):  # as `undo` does
-            for changed_object in record.objects:
-                recorded_path(changed_object)
-            server_back(record, there, force=random.random() < 0.5)
+        server_back(record, there, force=random.random() < 0.5)
 
 
 def _metrics(random: Random, nodes: list[Any]) -> None:
@@ -189,7 +186,7 @@ def node_labels(random: Random) -> None:
     fields.append({"path": ["spec", "taints", "old", "NoSchedule"], "before": None, "after": "x"})
     record = recorded(random, [("Node w1", "update", labelled.PATH, "uid-w1", fields, {})])
     if record is not None:
-        back = field_way_back(record, {labelled.PATH: found}, labels_and_taints, other_owners, force=False)
+        back = undo_plan(record, [NODE], {labelled.PATH: found}, force=False)
         for change in labels_back(back, pods, force=False, allow_evictions=True).actions:
             label_requests(change.before, change.after)
 

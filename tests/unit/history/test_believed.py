@@ -12,7 +12,7 @@ from pyinfra.api.exceptions import DeployError
 from roles import history
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.inputs import registry
-from roles.engine.objects import open_session
+from roles.engine.object_runs import open_session
 from roles.engine.transaction import CLUSTER_KIND
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import Effective, cluster_record, plan_record

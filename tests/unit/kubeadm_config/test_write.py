@@ -14,8 +14,8 @@ from roles.engine.context import Fields
 from roles.engine.kubeadm_config import plan
 from roles.engine.kubeadm_config.plan import GATES
 from roles.engine.kubeadm_config.stored import KEYS, KUBELET
-from roles.engine.kubeadm_config.write import CONFLICTS, PAUSE, NotWritten, write
-from roles.engine.objects.session import Session
+from roles.engine.kubeadm_config.write import NotWritten, write
+from roles.engine.objects.session import CONFLICTS, PAUSE, Session
 from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.kubeadm_config.test_stored import KUBELET_TEXT, item

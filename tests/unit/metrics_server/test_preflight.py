@@ -19,7 +19,7 @@ from roles.metrics_server.health import judge as health
 from roles.metrics_server.manifests import WantedServer, differing, kept, objects, own_pod, requests
 from roles.metrics_server.model import DesiredServer, MetricsServer, read_server
 from roles.metrics_server.places import Places, places
-from roles.metrics_server.plan import plan_objects, plan_way_back
+from roles.metrics_server.plan import plan_objects, plan_undo
 from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts, Preflight, judge, unspread
 from tests.unit.api.world import Authority
 
@@ -295,7 +295,7 @@ def test_defaults_of_the_api_server_are_no_difference() -> None:
 def recorded(one: WantedServer, action: str, before: Any, after: Any) -> ChangedObject:
     about = {
         "path": one.path,
-        "uid": "",
+        "uid": "u1",
         "kind": one.kind,
         "object_name": one.name.partition(" ")[2],
         "version": one.manifest["apiVersion"],
@@ -307,10 +307,10 @@ def test_the_undo_begins_with_the_last_object() -> None:
     wanted = objects(MetricsServer(image=IMAGE), 2, 3)
     there = {one.path: live(one) for one in wanted}
     record = ObjectsRecord("r1", "c1", "metrics_server", {}, tuple(recorded(one, "create", None, {}) for one in wanted))
-    plan = plan_way_back(record, there, force=False)
+    plan = plan_undo(record, there, force=False)
     assert [one.name for one in plan.actions] == [one.name for one in reversed(wanted)]
     assert {one.what for one in plan.actions} == {"remove"}
-    assert plan_way_back(record, {}, force=False).actions == []
+    assert plan_undo(record, {}, force=False).actions == []
 
 
 def test_the_undo_of_a_change_restores_what_was_and_nothing_that_others_set() -> None:
@@ -318,19 +318,19 @@ def test_the_undo_of_a_change_restores_what_was_and_nothing_that_others_set() ->
     (new,) = [one for one in objects(MetricsServer(image=IMAGE.replace("v0.9.0", "v0.9.1")), 2, 3) if one.kind == "Deployment"]
     before, after = ({"metadata": {"labels": one.manifest["metadata"]["labels"]}, "spec": one.manifest["spec"]} for one in (old, new))
     record = ObjectsRecord("r1", "c1", "metrics_server", {}, (recorded(new, "update", before, after),))
-    (action,) = plan_way_back(record, {new.path: live(new)}, force=False).actions
+    (action,) = plan_undo(record, {new.path: live(new)}, force=False).actions
     assert action.manifest == old.manifest
     other = live(new)
     other["spec"] = {**other["spec"], "replicas": 5}
-    assert "foreign" in plan_way_back(record, {new.path: other}, force=False).refusals[0]
-    assert plan_way_back(record, {new.path: live(old)}, force=False).actions == []
+    assert "foreign" in plan_undo(record, {new.path: other}, force=False).refusals[0]
+    assert plan_undo(record, {new.path: live(old)}, force=False).actions == []
 
 
 def test_a_record_cannot_name_other_objects() -> None:
     (one,) = [one for one in objects(MetricsServer(image=IMAGE), 1, 1) if one.kind == "ServiceAccount"]
     for about in ({"kind": "Secret"}, {"object_name": "../../x"}, {"object_name": ""}):
         bad = replace(recorded(one, "create", None, {}), about={"path": one.path, "kind": "ServiceAccount", "object_name": "x", **about})
-        assert plan_way_back(ObjectsRecord("r", "c", "m", {}, (bad,)), {one.path: live(one)}, force=False).refusals
+        assert plan_undo(ObjectsRecord("r", "c", "m", {}, (bad,)), {one.path: live(one)}, force=False).refusals
 
 
 # ---- health

@@ -12,7 +12,7 @@ import pytest
 
 from roles.engine.bridge.hosts import Answer, Feed, Fleet
 from roles.engine.context import StepContext
-from roles.engine.objects.run import ObjectRun
+from roles.engine.object_runs.run import ObjectRun
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage
@@ -96,8 +96,9 @@ def drive(host: Host, *stages: Stage[ClusterStep], run: str = "r20260101-000000-
     remotes: list[Any] = [host]
     made = ObjectRun(
         info, stages, Fleet(remotes, [], [], remotes), "", lambda run: None,
-        capability="x", about={"pace": 1}, leaving=lambda: "left", undoes=undoes,
+        capability="x", about={"pace": 1}, leaving=lambda: "left",
     )  # fmt: skip
+    made.undoes = undoes
     made.result("cp1")
     return made
 

@@ -1,9 +1,10 @@
-"""Whole objects of each kind: unchanged since the plan, applied, removed and gone, reverted, whatever others do meanwhile."""
+"""Objects of each kind: unchanged since the plan, applied, patched, removed and gone, reverted, undone, whatever others do meanwhile."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
 from roles.engine.api import Conflict
 from roles.engine.api.errors import Owner
+from roles.engine.kube.fields import at
 from roles.engine.objects import (
     ChangedByOthers,
     Gone,
@@ -19,25 +21,33 @@ from roles.engine.objects import (
     NotDone,
     ObjectChange,
     ObjectPath,
+    ObjectPlan,
     ObjectWriter,
     RevertFailed,
     Session,
     Undone,
-    at,
+    changed,
     undo_plan,
 )
+from roles.engine.outage import cordon, surging
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from roles.node_labels.plan import LABELS, NODE
 from roles.priority_classes import CLASS
 from tests.context import context
 
 WHOLE = [BUDGET, *KINDS.values(), CLASS]
-ALL = [*WHOLE, *WORKLOADS.values()]
+PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surging.SURGED]
 whole = pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.name)
-every = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
+patched = pytest.mark.parametrize("kind", PATCHED, ids=lambda kind: kind.name)
+every = pytest.mark.parametrize("kind", [*WHOLE, *PATCHED], ids=lambda kind: kind.name)
 
 
 def where(kind: Kind) -> str:
     return "" if kind.of_cluster else "shop"
+
+
+def fields_of(kind: Kind) -> tuple[ObjectPath, ...]:
+    return ((*LABELS, "rack"),) if kind is NODE else kind.sets
 
 
 def field_of(path: ObjectPath) -> dict[str, Any]:
@@ -47,9 +57,10 @@ def field_of(path: ObjectPath) -> dict[str, Any]:
 
 def thing(kind: Kind, value: Any, uid: str = "u1", manager: str = "daytwo") -> dict[str, Any]:
     """An object whose last field has this value, applied by a manager."""
-    made = kind.manifest(where(kind), "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: value})
+    sets = fields_of(kind)
+    made = kind.manifest(where(kind), "web", {**dict.fromkeys(sets, "as ever"), sets[-1]: str(value) if kind in PATCHED else value})
     fields: dict[str, Any] = {}
-    for path in kind.sets:
+    for path in sets:
         into = fields
         for part in path:
             into = into.setdefault(f"f:{part}", {})
@@ -65,6 +76,7 @@ class Store:
     def __init__(self, kind: Kind, there: dict[str, Any] | None, keeps: Callable[[Any], Any] = lambda value: value) -> None:
         self.kind, self.there, self.keeps, self.conflicts = kind, there, keeps, 0
         self.owners: tuple[str, ...] = ()
+        self.meanwhile: Callable[[], None] | None = None
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
     def fetch(self, path: str) -> dict[str, Any] | None:
@@ -74,7 +86,11 @@ class Store:
     unconflicted = Session.unconflicted
 
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> Any:
-        return send(self)
+        made = send(self)
+        if self.meanwhile is not None:
+            self.meanwhile, meanwhile = None, self.meanwhile
+            meanwhile()
+        return made
 
     def apply(self, path: str, manifest: dict[str, Any], *, force: bool, dry_run: bool = False) -> dict[str, Any]:
         if self.owners and not force:
@@ -85,7 +101,7 @@ class Store:
             return manifest
         return self._sent("apply by force" if force else "apply", manifest)
 
-    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def patch(self, path: str, body: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         return self._sent("patch", body)
 
     def _sent(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +110,7 @@ class Store:
             self.conflicts -= 1
             raise Conflict("cp1", "/", "the object has been modified", "try again")
         uid = self.there["metadata"]["uid"] if self.there else "u1"
-        self.there = thing(self.kind, self.keeps(at(body, self.kind.sets[-1])), uid)
+        self.there = thing(self.kind, self.keeps(at(body, fields_of(self.kind)[-1])), uid)
         return self.there
 
     def deleted(self, path: str, item: dict[str, Any], of_version: str = "") -> None:
@@ -120,6 +136,8 @@ def writer(store: Store) -> Writer:
 
 
 def change(kind: Kind, before: dict[str, Any] | None, value: Any = 5) -> ObjectChange:
+    if kind in PATCHED and before is not None:
+        return ObjectChange.of_fields(kind, before, {fields_of(kind)[-1]: str(value)})
     manifest = kind.manifest(where(kind), "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: value})
     return ObjectChange(kind, "create" if before is None else "update", where(kind), "web", before, manifest, "")
 
@@ -133,7 +151,7 @@ def carried_out(writing: Writer, one: ObjectChange) -> tuple[str, list[Any]]:
     return writing.carry_out(one, context(fields.extend)), fields
 
 
-@every
+@whole
 @pytest.mark.parametrize(
     ("before", "now", "words"),
     [((1, "u1"), None, "deleted"), ((1, "u1"), (1, "u2"), "deleted"), ((1, "u1"), (2, "u1"), "changed"), (None, (1, "u1"), "created it")],
@@ -155,7 +173,7 @@ def test_the_plans_object_is_removed(kind: Kind) -> None:
     assert {tuple(one["path"]) for one in fields} == set(kind.sets) and {one["after"] for one in fields} == {None}
 
 
-@every
+@whole
 def test_a_change_is_recorded_sent_and_read_back(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
     proof, fields = carried_out(writer(store), change(kind, thing(kind, 1)))
@@ -166,14 +184,60 @@ def test_a_change_is_recorded_sent_and_read_back(kind: Kind) -> None:
         carried_out(writer(Store(kind, thing(kind, 1), keeps=lambda value: 1)), change(kind, thing(kind, 1)))
 
 
-def test_a_patch_is_of_the_version_that_was_read_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@patched
+def test_a_patch_is_of_the_version_that_was_read_and_is_tried_again(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
-    kind = WORKLOADS["Deployment"]
     store = Store(kind, thing(kind, 1))
     store.conflicts = 2
-    assert carried_out(writer(store), change(kind, thing(kind, 1)))[0].startswith("read back")
+    proof, fields = carried_out(writer(store), change(kind, thing(kind, 1)))
+    field = fields_of(kind)[-1]
+    assert proof == f"read back: {'.'.join(field)}: '1' -> '5'; field manager daytwo" and store.there == thing(kind, 5)
+    assert fields == [{"path": list(field), "before": "1", "after": "5"}]
     assert [body["metadata"]["resourceVersion"] for _, body in store.sent] == ["7"] * 3
-    assert set(store.sent[0][1]) == {"metadata"} and set(store.sent[0][1]["metadata"]) == {"uid", "resourceVersion", "annotations"}
+    assert all(at(body, field) == "5" and not (set(body) - {"apiVersion", "kind", "metadata"}) for _, body in store.sent)
+    carried_out(writer(store), change(kind, thing(kind, 1)))
+    assert len(store.sent) == 3, "what it has already is not written"
+
+
+@patched
+@pytest.mark.parametrize(("now", "ended"), [(None, Gone), ((1, "u2"), Gone), ((2, "u1"), ChangedByOthers)])
+def test_another_object_than_the_plans_is_not_patched(kind: Kind, now: Any, ended: type[NotDone]) -> None:
+    found = thing(kind, *now) if now else None
+    store = Store(kind, found)
+    with pytest.raises(ended):
+        carried_out(writer(store), change(kind, thing(kind, 1)))
+    assert store.there == found and not store.sent
+
+
+@patched
+@pytest.mark.parametrize(
+    ("now", "ended", "words", "after"),
+    [
+        ((5, "u1"), Undone, "what this run wrote is reverted: read back: ", (1, "u1")),
+        (None, Undone, "it has nothing that this run wrote", None),
+        ((5, "u2"), Gone, "it was deleted", (5, "u2")),
+        ((7, "u1"), Undone, "it has nothing that this run wrote", (7, "u1")),
+    ],
+)
+def test_what_was_patched_is_reverted_and_nothing_of_others(kind: Kind, now: Any, ended: type, words: str, after: Any) -> None:
+    store = Store(kind, thing(kind, 1))
+
+    def meanwhile() -> None:
+        store.there = thing(kind, *now) if now else None
+        raise NotDone("not proven")
+
+    store.meanwhile = meanwhile
+    with pytest.raises(ended) as raised:
+        carried_out(writer(store), change(kind, thing(kind, 1)))
+    assert str(raised.value).startswith("not proven; ") and words in str(raised.value)
+    assert store.there == (thing(kind, *after) if after else None)
+
+
+@patched
+def test_a_patch_that_others_change_at_once_is_theirs(kind: Kind) -> None:
+    for kept, ended in (("1", Undone), ("7", ChangedByOthers)):
+        with pytest.raises(ended):
+            carried_out(writer(Store(kind, thing(kind, 1), keeps=lambda value, kept=kept: kept)), change(kind, thing(kind, 1)))
 
 
 @whole
@@ -222,7 +286,7 @@ def unproven(kind: Kind, before: dict[str, Any] | None, now: dict[str, Any] | No
     return f"{type(raised.value).__name__}: {raised.value}", store
 
 
-@every
+@whole
 @pytest.mark.parametrize(
     ("now", "ended", "words", "after"),
     [
@@ -244,20 +308,124 @@ def test_what_was_created_is_removed(kind: Kind) -> None:
     assert said.startswith("Undone: not proven; what this run created is removed") and store.there is None
 
 
-@every
+@whole
 def test_a_revert_that_does_not_hold_says_what_to_do_by_hand(kind: Kind) -> None:
     said, _ = unproven(kind, thing(kind, 1), thing(kind, 5), keeps=lambda _: 5)
     assert said.startswith("RevertFailed: not proven; and the revert is not proven: it differs")
     assert f"kubectl get {kind.short or kind.name} {'-n shop ' if where(kind) else ''}web -o yaml" in said and "REPAIR BY HAND" in said
 
 
+# ---- the undo
+
+
+def recorded(
+    kind: Kind, action: str, before: Any, after: Any, outcome: str = "done", about: Mapping[str, str] | None = None
+) -> ObjectsRecord:
+    old, new = (kind.values(one) for one in (before, after))
+    said = {
+        "path": kind.path_of(where(kind), "web"),
+        "uid": "u1",
+        "kind": kind.name,
+        "namespace": where(kind),
+        "name": "web",
+        **(about or {}),
+    }
+    one = ChangedObject(f"{kind.name} web", action, tuple(changed(old, new)), said, outcome)
+    return ObjectsRecord("r1", "", "x", {}, (one,))
+
+
+def back(kind: Kind, record: ObjectsRecord, found: Any, *, force: bool = False) -> ObjectPlan:
+    return undo_plan(record, [kind], {kind.path_of(where(kind), "web"): found} if found else {}, force=force)
+
+
+def says(plan: ObjectPlan) -> str:
+    """Why nothing is undone."""
+    ((said,),) = [[*plan.refusals, *(why for _, why in plan.unchanged)]]
+    assert not plan.actions
+    return said
+
+
 @every
-def test_only_the_fields_of_its_kind_can_be_undone(kind: Kind) -> None:
-    path = kind.path_of(where(kind), "web")
+def test_a_record_names_an_object_of_its_kind_and_fields_of_it(kind: Kind) -> None:
+    path, one = kind.path_of(where(kind), "web"), recorded(kind, "update", thing(kind, 1), thing(kind, 5))
     assert kind.place_of(path) == (where(kind), "web") and kind.writable.has(path)
-    assert kind.place_of(path.replace("web", "..")) is None and kind.place_of("/api/v1/namespaces/shop/secrets/web") is None
-    other: ObjectPath = ("spec", "template")
-    assert all(kind.writable.has_field(one) for one in kind.sets) and not kind.writable.has_field(other)
+    assert kind.place_of(path.replace("web", "..")) is None
+    assert all(kind.writable.has_field(path) for path in fields_of(kind)) and not kind.writable.has_field(("spec", "template"))
+    for about in ({"path": "/api/v1/namespaces/shop/secrets/web"}, {"kind": "Secret"}):
+        assert "another path" in says(back(kind, recorded(kind, "update", thing(kind, 1), thing(kind, 5), about=about), None, force=True))
+    for fields, words in (((), "undo it by hand"), ((ChangedField(("spec", "template"), 1, 5),), "does not set there")):
+        other = replace(one, objects=(replace(one.objects[0], fields=fields),))
+        assert words in says(back(kind, other, thing(kind, 5), force=True))
+
+
+@every
+def test_a_change_is_undone(kind: Kind) -> None:
+    record = recorded(kind, "update", thing(kind, 1), thing(kind, 5))
+    (one,) = back(kind, record, thing(kind, 5)).actions
+    old = {path: kind.values(thing(kind, 1))[path] for path in (fields_of(kind)[-1:] if kind in PATCHED else kind.sets)}
+    assert one.what == "update" and {path: one.after[path] for path in old} == old
+    assert says(back(kind, record, None)) == "is gone; there is nothing to restore"
+    assert says(back(kind, record, thing(kind, 5, uid="u2"))) == "was recreated since; it stays as it is"
+    assert says(back(kind, record, thing(kind, 1))) == "already has the values from before that run"
+    since = says(back(kind, record, thing(kind, 7, manager="helm")))
+    assert "changed by someone else since" in since
+    assert kind.yields or ("(owned by helm)" in since and back(kind, record, thing(kind, 7), force=True).actions)
+
+
+@whole
+def test_a_field_that_others_own_too_stays_unless_it_is_forced(kind: Kind) -> None:
+    field = kind.sets[-1]
+    record, found = recorded(kind, "update", thing(kind, None), thing(kind, 5)), thing(kind, 5)
+    found["metadata"]["managedFields"].append({"manager": "helm", "operation": "Apply", "fieldsV1": field_of(field)})
+    assert f"{'.'.join(field)} is also owned by helm, so it stays" in says(back(kind, record, found))
+    assert back(kind, record, found, force=True).actions[0].drops == (field,)
+
+
+@whole
+def test_a_creation_is_undone(kind: Kind) -> None:
+    record = recorded(kind, "create", None, thing(kind, 5))
+    (one,) = back(kind, record, thing(kind, 5)).actions
+    assert (one.what, one.manifest) == ("remove", None)
+    assert says(back(kind, record, None)) == "is gone already"
+    theirs = back(kind, record, thing(kind, 5, manager="helm"), force=bool(kind.only_own))
+    assert "foreign: " in says(theirs) and "helm" in says(theirs)
+    assert "changed by someone else since" in says(back(kind, record, thing(kind, 7)))
+    assert back(kind, record, thing(kind, 7), force=True).actions
+
+
+@whole
+def test_a_removal_is_undone(kind: Kind) -> None:
+    record = recorded(kind, "remove", thing(kind, 1), None)
+    (one,) = back(kind, record, None).actions
+    assert one.what == "create" and one.manifest is not None and kind.values(one.manifest) == kind.values(thing(kind, 1))
+    assert says(back(kind, record, thing(kind, 1, manager="helm"))) == "exists again, as before that run"
+    assert "someone else has created another one since" in says(back(kind, record, thing(kind, 7), force=True))
+
+
+@every
+def test_how_the_recorded_change_ended_counts(kind: Kind) -> None:
+    def ended(outcome: str, found: Any = None) -> ObjectPlan:
+        return back(kind, recorded(kind, "update", thing(kind, 1), thing(kind, 5), outcome), found or thing(kind, 5))
+
+    for outcome, words in (
+        ("reverted", "that run reverted it"),
+        ("foreign", "that run left it"),
+        ("gone", "it was deleted during that run"),
+    ):
+        assert words in says(ended(outcome))
+    assert len(ended("").actions) == 1
+    assert len(ended("failed").actions) == 1, "it was written, but a later step failed"
+    if not kind.yields:
+        assert "foreign" in says(ended("", thing(kind, 7, manager="helm")))
+        assert says(ended("failed", thing(kind, 7))) == "that run could not write it"
+
+
+@every
+def test_a_secret_is_not_in_a_record_and_so_not_restored(kind: Kind) -> None:
+    record = recorded(kind, "update", thing(kind, 1), thing(kind, 5))
+    masked = tuple(replace(one, masked=True) for one in record.objects[0].fields)
+    found = says(back(kind, replace(record, objects=(replace(record.objects[0], fields=masked),)), thing(kind, 5)))
+    assert "had a value that looks like a secret" in found and "restore it by hand" in found
 
 
 @whole

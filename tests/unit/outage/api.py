@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from roles.engine.api import Conflict, NotFound
 from roles.engine.api.errors import by_status
 from roles.engine.kube.field_managers import FIELD_MANAGER
+from roles.engine.object_runs import KeptRecords
 from roles.engine.objects import Session
 from roles.engine.outage.reading import KINDS_OF_DRAIN
 
@@ -49,7 +50,7 @@ class ClusterApi:
 
     @property
     def session(self) -> Session:
-        return Session(lambda: self, wait=0)  # type: ignore[arg-type,return-value]
+        return Session(lambda: self, wait=0, recorded=KeptRecords(None))  # type: ignore[arg-type,return-value]
 
     def one(self, kind: str, name: str) -> dict[str, Any]:
         return next(

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import gevent
 import pytest
+from gevent.lock import BoundedSemaphore
 
 from roles.engine import timeouts
 from roles.engine.disruption import DisruptionObjects
@@ -72,7 +73,7 @@ class LiveCluster:
         self.asked(lambda api: api.create(path, body))
 
     def alone(self, key: str) -> Any:
-        return Session.alone(self.session, key)
+        return self._locks.setdefault(key, BoundedSemaphore())
 
     def asked(self, ask: Callable[[Any], Any], what: str = "") -> Any:
         gevent.sleep(0)  # as over a network: meanwhile others ask too

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.context import Fields
-from roles.engine.objects import FieldChange, ObjectPlan
+from roles.engine.objects import ObjectPlan
 from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, plan_uncordon, plan_undo, reading, recorded_surges
 from roles.engine.outage.cordon import CordonWriter
 from roles.engine.outage.mark import OUTAGE
@@ -82,7 +82,7 @@ def drain(api: ClusterApi, run: str, dies_after: int | None = None) -> None:
         api.after = controllers
 
 
-def carry_out(api: ClusterApi, plan: ObjectPlan[FieldChange]) -> None:
+def carry_out(api: ClusterApi, plan: ObjectPlan) -> None:
     assert not plan.refusals
     for change in plan.actions:
         if change.name.startswith("Node "):

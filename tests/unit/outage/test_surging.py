@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.node_changes.change_outage import Leftover
+from roles.engine.object_runs import KeptRecords
 from roles.engine.objects import NotDone, Session
 from roles.engine.outage import SURGE, DrainConsents, PodFate, recorded_surges
 from roles.engine.outage.evicting import Evictor
@@ -157,7 +158,7 @@ def test_the_record_of_another_machine_is_on_the_host_of_the_lock() -> None:
             return SimpleNamespace(stdout=[json.dumps(plan_line()), "[" * 100000, '{"cut'])
 
     keeper: Any = Keeper()
-    session = Session(lambda: cast(Any, None), keeper=keeper)
+    session = Session(lambda: cast(Any, None), recorded=KeptRecords(keeper))
     deployment = {"metadata": {"name": "web", "namespace": "shop", "uid": "u", "annotations": {SURGED_BY: RUN}}}
     for _ in range(2):
         assert doubt(deployment, recorded_surges(session, [deployment])) == ""

@@ -12,9 +12,8 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.api.errors import Conflict, Forbidden, NotFound
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.objects import rolling
+from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects.rolling import RollOuts
-from roles.engine.objects.run import ObjectRun
 from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.transaction.record import RunInfo
@@ -35,7 +34,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, rolling, resize_run):
+    for module in (locked_run, resize_run):
         monkeypatch.setattr(module, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
@@ -91,7 +90,7 @@ class World:
     def run(self) -> ObjectRun:
         template = Template("Deployment", copy.deepcopy(self.item), PATH, {"app": SMALL}, {"app": LARGE}, 30)
         keeper = cast("Any", Keeper())
-        rolls = RollOuts(Session(lambda: cast("Any", self)))
+        rolls = RollOuts(Session(lambda: cast("Any", self)), lambda text: None)
         made = ObjectRun(
             RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),
             resize_run.stages(cast("Engine", None), [], 1, rolls, template),

@@ -13,13 +13,12 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.api.errors import Forbidden, Invalid, Timeout
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.objects import rolling
-from roles.engine.objects.run import ObjectRun
+from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
-from roles.priority_classes import CAPABILITY
+from roles.priority_classes import CAPABILITY, write
 from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
 from tests.unit.clock import Clock
@@ -36,7 +35,7 @@ def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
     shown: list[str] = []
     monkeypatch.setattr(timeouts, "time", Clock())
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    for module in (locked_run, rolling):
+    for module in (locked_run, write):
         monkeypatch.setattr(module, "show", shown.append)
     yield shown
 

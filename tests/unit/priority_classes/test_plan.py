@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.workloads import class_of
-from roles.engine.objects import ObjectChange
+from roles.engine.objects import ObjectPlan
 from roles.engine.objects import object_diff as diff
-from roles.engine.objects.planned import ObjectPlan
 from roles.engine.transaction import ChangedField
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.model import CLASS, CLASS_OF_PODS, WORKLOADS
@@ -34,11 +33,11 @@ fields = st.fixed_dictionaries(
 data = st.dictionaries(names, fields, max_size=4)
 
 
-def planned(live: ObservedClasses, **values: Any) -> ObjectPlan[ObjectChange]:
+def planned(live: ObservedClasses, **values: Any) -> ObjectPlan:
     return plan_classes(wanted(**values), live)
 
 
-def whats(plan: ObjectPlan[ObjectChange]) -> list[tuple[str, str]]:
+def whats(plan: ObjectPlan) -> list[tuple[str, str]]:
     assert not plan.refusals, plan.refusals
     return [(action.what, action.name) for action in plan.actions]
 

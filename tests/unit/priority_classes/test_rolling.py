@@ -14,11 +14,11 @@ import pytest
 from roles.engine.api.client import Api
 from roles.engine.api.errors import Forbidden, NotFound
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.context import StepContext
+from roles.engine.context import Say, StepContext
+from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects import rolling
 from roles.engine.objects.outcome import NotDone
 from roles.engine.objects.rolling import RollOuts
-from roles.engine.objects.run import ObjectRun
 from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep
@@ -104,17 +104,18 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "LOOK_AGAIN", 0.0)
 
 
-def roll(world: World, timeout: float = 300, changed: Callable[[Any], str] = lambda found: "") -> tuple[RollOuts, str]:
-    made = RollOuts(Session(lambda: cast("Api", world)))
+def roll(
+    world: World, timeout: float = 300, changed: Callable[[Any], str] = lambda found: "", say: Say = lambda text: None
+) -> tuple[RollOuts, str]:
+    made = RollOuts(Session(lambda: cast("Api", world)), say)
     return made, made.wait(world.kind, "web", world.path, world.item["metadata"]["uid"], timeout, changed, lambda one: True)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-def test_it_is_not_over_while_an_old_pod_is_ending(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_not_over_while_an_old_pod_is_ending(kind: str) -> None:
     world, shown = World(kind), list[str]()
-    monkeypatch.setattr(rolling, "show", shown.append)
     world.acts = [old_one(world.made("web-1", world.old)), stays, stays, goes("web-1")]
-    run, left = roll(world)
+    run, left = roll(world, say=shown.append)
     assert (world.looks, left, run.warnings) == (4, "", [])
     assert sum("1 old one is still there: web-1 on w1, ending since" in line for line in shown) == 1, "shown once, not at each read"
 
@@ -187,7 +188,7 @@ def test_a_warning_is_in_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(rolling, "END_MARGIN", 0.0)
     world = World("Deployment")
     world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
-    rolls = RollOuts(Session(lambda: cast("Api", world)))
+    rolls = RollOuts(Session(lambda: cast("Api", world)), lambda text: None)
 
     def write(context: StepContext) -> str:
         context.begin([])

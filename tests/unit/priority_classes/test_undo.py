@@ -11,13 +11,12 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.api.errors import Conflict, Timeout
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.objects import rolling
-from roles.engine.objects.run import ObjectRun
+from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo
-from roles.priority_classes import CAPABILITY
+from roles.priority_classes import CAPABILITY, write
 from roles.priority_classes.model import read_classes
 from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
@@ -34,7 +33,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, rolling):
+    for module in (locked_run, write):
         monkeypatch.setattr(module, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield

@@ -3,10 +3,10 @@ All raise DeployError before any write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -18,18 +18,17 @@ from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.inputs import unmatched
 from roles.engine.kube.fields import name_of
-from roles.engine.objects import object_report
-from roles.engine.objects.planned import ObjectPlan, W
-from roles.engine.objects.run import ObjectRun
-from roles.engine.objects.session import Session, open_session
-from roles.engine.proof import NoApi, survey
-from roles.engine.rollout import ClusterStep, Options, Stage
+from roles.engine.object_runs import object_report
+from roles.engine.object_runs.connect import connect_servers
+from roles.engine.object_runs.run import Asked, ObjectRun
+from roles.engine.objects import ObjectChange, ObjectPlan, ObjectWriter, Session
+from roles.engine.proof import NoApi
+from roles.engine.rollout import Options, Stage
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import unless_set
-from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.engine.transaction import ObjectsRecord, Refusal
 
 T = TypeVar("T")
-W_contra = TypeVar("W_contra", contravariant=True)
 
 
 def desired_of_cluster(
@@ -50,12 +49,8 @@ def desired_of_cluster(
 
 
 def cluster_session(fleet: Fleet, kubeconfig: str | None) -> Session:
-    """A session of a deploy that needs the API alone. Nodes are read only where the operator's own identity (`kubeconfig`) needs their
-    addresses: then the control-plane nodes that answer."""
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
-    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
-    bridge.stop(found.refusals)
-    return open_session(fleet, found, kubeconfig)
+    """A session of a deploy that needs the API alone."""
+    return connect_servers(fleet, kubeconfig)[1]
 
 
 def check_namespaces(session: Session, asked: Collection[str] | None) -> None:
@@ -76,17 +71,6 @@ def read_objects(session: Session, read: Callable[[Api], T]) -> T:
         return session.asked(read)
     except ApiFailure as error:
         raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
-
-
-class PlanWriter(Protocol[W_contra]):
-    """What carries out the changes of a plan. `tried`: the diff of one by the API server's dry run; it raises ApiError. `warnings`: see
-    ObjectRun."""
-
-    session: Session
-    warnings: list[tuple[str, str]]
-
-    def tried(self, change: W_contra, api: Api, /) -> str: ...
-    def steps(self, changes: Sequence[W_contra], /) -> tuple[ClusterStep, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -110,9 +94,9 @@ class TimeLimit:
 def planned_run(
     fleet: Fleet,
     options: Options,
-    plan: ObjectPlan[W],
-    writer: PlanWriter[W],
-    asked: BaseModel | Mapping[str, object] | ObjectsRecord,
+    plan: ObjectPlan,
+    writer: ObjectWriter,
+    asked: Asked,
     capability: str,
     what: str,
     *,
@@ -122,17 +106,15 @@ def planned_run(
     consents: Sequence[str] = (),
     then: str = "",
 ) -> ObjectRun:
-    """The run of a plan, which is shown. `asked`: the data of the cluster or by host, or the record of the run that is undone; `what`: the
-    objects, as a word; `tried`: the dry run has been made; `then`: what an operator can do who quits, if that is not the undo."""
-    wanted, undoes = {"cluster": asked.model_dump()} if isinstance(asked, BaseModel) else asked, ""
-    if isinstance(wanted, ObjectsRecord):
-        show(f"\nUndoing run {wanted.run}")
-        undoes, wanted = wanted.change, {"undo": wanted.run}
+    """The run of a plan, which is shown. `what`: the objects, as a word; `tried`: its dry run is over; `then`: what an operator can do who
+    quits, if that is not the undo."""
+    if isinstance(asked, ObjectsRecord):
+        show(f"\nUndoing run {asked.run}")
     bridge.stop(plan.refusals)
     if not tried:
         plan.actions = dry_run(plan.actions, writer.session, writer.tried)
     run = ObjectRun(
-        this_run(new_run_id(), wanted),
+        asked,
         [Stage(writer.steps(plan.actions))],
         fleet,
         options.take_over,
@@ -140,7 +122,6 @@ def planned_run(
         capability=capability,
         about={limit.key: limit.given} if limit else {},
         leaving=leaving or (lambda: f"written {what} stay; {then or f'to undo them: {run.undo}'}"),
-        undoes=undoes,
         warnings=writer.warnings,
         consents=consents,
     )
@@ -148,10 +129,10 @@ def planned_run(
     return run
 
 
-def dry_run(writes: Sequence[W], session: Session, ask: Callable[[W, Api], str]) -> list[W]:
+def dry_run(writes: Sequence[ObjectChange], session: Session, ask: Callable[[ObjectChange, Api], str]) -> list[ObjectChange]:
     """The same writes with the result of the API server's dry run, as `ask` shows it. Raises DeployError with all refusals."""
     refusals: list[object] = []
-    shown: list[W] = []
+    shown: list[ObjectChange] = []
     for write in writes:
         try:
             shown.append(replace(write, shown=session.asked(partial(ask, write), "dry run")))
@@ -164,7 +145,7 @@ def dry_run(writes: Sequence[W], session: Session, ask: Callable[[W, Api], str])
     return shown
 
 
-def show_plan(run: ObjectRun, plan: ObjectPlan[W]) -> None:
+def show_plan(run: ObjectRun, plan: ObjectPlan) -> None:
     """Show the writes with their diffs and notes, and the dropped objects; if there is nothing to do, show the table."""
     show(f"\nPlan of run {run.info.id}: {counted(len(plan.actions), 'change')} of the cluster's objects")
     for number, action in enumerate(plan.actions, 1):

@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pydantic import BaseModel
+
 from roles.engine.bridge import Fleet, RemoteError, show
 from roles.engine.bridge.tasks import Lock, current_task
 from roles.engine.context import Fields
 from roles.engine.rollout import ClusterStep, LockedRun, Outcome, Stage
-from roles.engine.transaction import OBJECTS_KIND, RunInfo, change_id, end_record, object_record
+from roles.engine.transaction import OBJECTS_KIND, ObjectsRecord, RunInfo, change_id, end_record, new_run_id, object_record, this_run
+
+#: What a run is asked for: the data of the cluster or by host, or the record of the run that it undoes; or the run itself.
+Asked = BaseModel | Mapping[str, object] | ObjectsRecord | RunInfo
 
 #: Outcomes of a started change that leave the object as before, or deleted by someone else.
 _AS_BEFORE = frozenset({"reverted", "gone"})
@@ -28,10 +33,19 @@ class Consents:
     kubeconfig: str | None = None
 
 
+def begun(asked: Asked) -> tuple[RunInfo, str]:
+    """The run that begins now, and the change that it undoes, or ""."""
+    if isinstance(asked, RunInfo):
+        return asked, ""
+    if isinstance(asked, ObjectsRecord):
+        return this_run(new_run_id(), {"undo": asked.run}), asked.change
+    return this_run(new_run_id(), {"cluster": asked.model_dump()} if isinstance(asked, BaseModel) else asked), ""
+
+
 class ObjectRun(LockedRun):
     """Runs the steps of all stages; one host reports the result for the cluster.
 
-    The undo uses `capability` and `about` (roles/history/objects.py); `undoes` is the record that this run undoes, or "".
+    The undo uses `capability` and `about` (roles/history/objects.py); `undoes` is the change that this run undoes, or "".
     `leaving` says what a second Ctrl-C leaves behind; `warnings` are (object, text) about changes that are done but left something behind;
     steps append to it. `consents`: what the operator has given to continue without a proof, such as allow_problems=true.
     """
@@ -40,27 +54,26 @@ class ObjectRun(LockedRun):
 
     def __init__(
         self,
-        info: RunInfo,
+        asked: Asked,
         stages: Sequence[Stage[ClusterStep]],
         fleet: Fleet,
         take_over: str,
         finish: Callable[[ObjectRun], None],
         *,
         capability: str,
-        about: Mapping[str, Any],
         leaving: Callable[[], str],
-        undoes: str = "",
+        about: Mapping[str, Any] | None = None,
         warnings: list[tuple[str, str]] | None = None,
         consents: Sequence[str] = (),
     ) -> None:
+        info, self.undoes = begun(asked)
         super().__init__(info, fleet, take_over, lambda: finish(self))
         self.stages = [stage for stage in stages if stage.steps]
         self.steps = [step for stage in self.stages for step in stage.steps]
         self.warnings = warnings if warnings is not None else []
-        self.undoes = undoes
         self.consents = consents
         self.seconds = 0.0
-        self._capability, self._about = capability, dict(about)
+        self._capability, self._about = capability, dict(about or {})
         self._leaves = leaving
         self._driver = next((remote for remote in fleet.targets if remote.is_control_plane), fleet.targets[0]).name
         self._change = change_id(info.id, "cluster", OBJECTS_KIND)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.engine.bridge import show, show_lines
-from roles.engine.objects.run import ObjectRun
+from roles.engine.object_runs.run import ObjectRun
 from roles.engine.rollout import table
 
 

@@ -1,0 +1,32 @@
+"""Runs on API objects from the operator's machine: how one reaches the API, begins, is recorded, and ends."""
+
+from roles.engine.object_runs import object_report
+from roles.engine.object_runs.begin import (
+    TimeLimit,
+    check_namespaces,
+    cluster_session,
+    desired_of_cluster,
+    dry_run,
+    planned_run,
+    read_objects,
+)
+from roles.engine.object_runs.connect import ConnectedCluster, KeptRecords, connect_cluster, connect_servers, open_session
+from roles.engine.object_runs.run import Consents, ObjectRun
+
+__all__ = [
+    "ConnectedCluster",
+    "Consents",
+    "KeptRecords",
+    "ObjectRun",
+    "TimeLimit",
+    "check_namespaces",
+    "cluster_session",
+    "connect_cluster",
+    "connect_servers",
+    "desired_of_cluster",
+    "dry_run",
+    "object_report",
+    "open_session",
+    "planned_run",
+    "read_objects",
+]
