@@ -12,7 +12,7 @@ import pytest
 from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
 from roles.engine.api import Conflict
-from roles.engine.api.errors import Owner
+from roles.engine.api.errors import NotFound, Owner
 from roles.engine.kube.fields import at
 from roles.engine.objects import (
     ChangedByOthers,
@@ -34,6 +34,7 @@ from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.node_labels.plan import LABELS, NODE
 from roles.priority_classes import CLASS
 from tests.context import context
+from tests.unit.priority_classes.apiserver import lost_answers
 
 WHOLE = [BUDGET, *KINDS.values(), CLASS]
 PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surging.SURGED]
@@ -313,6 +314,50 @@ def test_a_revert_that_does_not_hold_says_what_to_do_by_hand(kind: Kind) -> None
     said, _ = unproven(kind, thing(kind, 1), thing(kind, 5), keeps=lambda _: 5)
     assert said.startswith("RevertFailed: not proven; and the revert is not proven: it differs")
     assert f"kubectl get {kind.short or kind.name} {'-n shop ' if where(kind) else ''}web -o yaml" in said and "REPAIR BY HAND" in said
+
+
+class Lossy:
+    """The API of a store, which loses the first answer to a write, before it is applied or after."""
+
+    def __init__(self, store: Store, error: Exception, when: str) -> None:
+        self._store, self._left, self._when = store, [error], when
+
+    def get_json(self, path: str, timeout: float = 0, **more: Any) -> dict[str, Any]:
+        if (found := self._store.fetch(path)) is None:
+            raise NotFound("cp1", path, "404", "-")
+        return found
+
+    def _lost(self, write: Callable[[], Any]) -> Any:
+        if self._when == "before" and self._left:
+            raise self._left.pop()
+        made = write()
+        if self._left:
+            raise self._left.pop()
+        return made
+
+    def apply(self, path: str, manifest: dict[str, Any], **more: Any) -> Any:
+        return self._lost(lambda: self._store.apply(path, manifest, **more))
+
+    def patch(self, path: str, body: dict[str, Any], **more: Any) -> Any:
+        return self._lost(lambda: self._store.patch(path, body, **more))
+
+    def delete(self, path: str, uid: str, **more: Any) -> Any:
+        return self._lost(lambda: self._store.deleted(path, {"metadata": {"uid": uid}}))
+
+
+@every
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("error", lost_answers(), ids=lambda error: type(error).__module__ + "." + type(error).__name__)
+def test_after_a_lost_answer_the_object_shows_whether_it_was_written(
+    kind: Kind, when: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+    made = [change(kind, thing(kind, 1)), *([] if kind in PATCHED else [removal(kind, thing(kind, 1)), change(kind, None)])]
+    for one in made:
+        store = Store(kind, one.before)
+        api: Any = Lossy(store, error, when)
+        assert carried_out(Writer(Session(lambda: api), force=False), one)[0].startswith("read back")  # noqa: B023  # called at once
+        assert store.there == (None if one.what == "remove" else thing(kind, 5)) and len(store.sent) <= 1
 
 
 # ---- the undo

@@ -203,16 +203,6 @@ def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> No
     assert step.outcome == "failed" and "changed after daytwo read it" in step.why and server.objects[PATH]["description"] == "theirs"
 
 
-@pytest.mark.parametrize("error", LOST)
-def test_an_update_whose_lost_answer_is_followed_by_a_conflict(error: Exception) -> None:
-    """The lost write itself changed the resourceVersion."""
-    server = Server({PATH: old()})
-    server.lose = first(error, "after", "APPLY")
-    step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
-    assert step.outcome == "done", step.why
-    assert server.objects[PATH]["description"] == "new" and server.log.count(("APPLY", PATH)) == 1
-
-
 def test_an_update_after_a_faster_change_by_others() -> None:
     server = Server({PATH: old()})
     server.lose = first(Timeout("cp1", "/", "no answer", "-"), "before", "APPLY")
@@ -224,15 +214,6 @@ def test_an_update_after_a_faster_change_by_others() -> None:
     server.meddle = meddle
     step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
     assert step.outcome == "foreign" and "left as it is now" in step.why and server.objects[PATH]["description"] == "theirs"
-
-
-@pytest.mark.parametrize("error", LOST)
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_removal(error: Exception, when: str) -> None:
-    server = Server({PATH: old()})
-    server.lose = first(error, when, "DELETE")
-    step = run(server, priority_classes={}, prune=True).steps[0]
-    assert step.outcome == "done" and PATH not in server.objects, step.why
 
 
 def test_a_removal_that_is_never_answered_is_unknown() -> None:
