@@ -31,6 +31,7 @@ from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.kube.fields import at, spec_of
+from roles.engine.kube.workloads import in_namespaces
 from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, connect_servers, desired_of_cluster, dry_run, planned_run, read_objects
 from roles.engine.objects import ObjectChange, ObjectPlan, Session, recorded_paths, undo_plan
 from roles.engine.placement import ClusterView
@@ -120,9 +121,8 @@ def read_live(api: Api, entries: Collection[Entry]) -> dict[str, list[Object]]:
     """The autoscalers of the entries' kinds and namespaces, by kind. Raises ApiError; NotFound if a kind is not installed."""
     found: dict[str, list[Object]] = {}
     for kind in {kind_of(entry) for entry in entries}:
-        head, _, resource = KINDS[kind].collection.rpartition("/")
-        places = sorted({entry.namespace for entry in entries})
-        found[kind] = [item for one in places for item in list_objects(api, f"{head}/namespaces/{one}/{resource}")]
+        there = in_namespaces(KINDS[kind].collection, {entry.namespace for entry in entries})
+        found[kind] = [item for one in there for item in list_objects(api, one)]
     return found
 
 

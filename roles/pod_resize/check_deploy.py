@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.engine import bridge, starting
-from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker, list_objects
+from roles.engine.api import ApiFailure, Conflict, Denied, Speaker, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, resources, uid
@@ -35,22 +36,12 @@ _NAMESPACES = "/api/v1/namespaces"
 
 
 @dataclass
-class ProbeRow:
-    """One stage on one node."""
-
-    node: str
-    stage: str
-    outcome: str
-    proof: str
-
-
-@dataclass
 class NodeCheck:
-    """One node: its probe's image, and its rows."""
+    """One node: the image of its probe, and of each stage its name, outcome and proof."""
 
     name: str
     image: str
-    rows: list[ProbeRow] = field(default_factory=list)
+    stages: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 def _read(fleet: Fleet) -> tuple[Options, ProbeOptions]:
@@ -81,8 +72,13 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     bridge.stop(
         [*(f"{name}: it is not a node of this cluster" for name in names if name not in ability.nodes), *abilities.missing(ability, names)]
     )
-    nodes, problems = _nodes(settings, items, names)
-    bridge.stop(problems)
+    images = {name_of(item): settings.image or starting.probe.image_of(item) for item in items}
+    bridge.stop(
+        f"{name}: it has no pause image for the probe pod; name an image that it has or can pull: --data image=..."
+        for name in names
+        if not images[name]
+    )
+    nodes = [NodeCheck(name, images[name] or "") for name in names]
     run = CheckRun(this_run(new_run_id(), {"cluster": settings.model_dump()}), fleet, reached, ability, nodes, settings, options.take_over)
     show(f"\nPlan of run {run.info.id}: a probe pod on {', '.join(names)}, in the namespace {run.namespace}, which is removed again")
     small, large = pod_resources.resources_text(probe.SMALL), pod_resources.resources_text(probe.LARGE)
@@ -91,18 +87,6 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     for note in (*abilities.unknown_facts(ability, names), *_rules(ability, names)):
         show(f"    note: {note}")
     return Turns.of(run, fleet, "resize a probe pod on each node")
-
-
-def _nodes(settings: ProbeOptions, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:
-    by_name = {name_of(item): item for item in items}
-    nodes, problems = [], []
-    for name in names:
-        image = settings.image or starting.probe.image_of(by_name[name])
-        if image:
-            nodes.append(NodeCheck(name, image))
-        else:
-            problems.append(f"{name}: it has no pause image for the probe pod; name an image that it has or can pull: --data image=...")
-    return nodes, problems
 
 
 def _rules(ability: Ability, names: list[str]) -> list[str]:
@@ -161,10 +145,10 @@ class CheckRun(ObjectRun):
 
     def _end(self, step: ClusterStep) -> dict[str, Any]:
         node = self.nodes[self.steps.index(step)]
-        return {**super()._end(step), "proofs": [f"{row.stage}: {row.proof}" for row in node.rows]}
+        return {**super()._end(step), "proofs": [f"{stage}: {proof}" for stage, _, proof in node.stages]}
 
     def _close(self) -> None:
-        rows = [[row.node, row.stage, row.outcome, table.short(row.proof)] for node in self.nodes for row in node.rows]
+        rows = [[node.name, stage, outcome, table.short(proof)] for node in self.nodes for stage, outcome, proof in node.stages]
         ended = zip(self.nodes, self.steps, strict=True)
         rows += [[node.name, "-", step.outcome, table.short(step.why) or "-"] for node, step in ended if step.outcome != self.success]
         show_lines("\n" + table.render(["node", "resized", "outcome", "proof"], rows))
@@ -184,19 +168,13 @@ class CheckRun(ObjectRun):
         NoApi."""
         deadline = Deadline(REMOVAL_SECONDS)
         deleted: set[str] = set()
-        while True:
-            there = self._session.asked(lambda api: list_objects(api, _NAMESPACES, labels=probe.LABEL))
-            if not there:
-                return
+        while there := self._session.fetch_all(_NAMESPACES, labels=probe.LABEL):
             for item in there:
-                of, path = uid(item), f"{_NAMESPACES}/{name_of(item)}"
-                if of not in deleted:
-                    deleted.add(of)
-                    try:
-                        self._session.asked(lambda api, path=path, of=of: api.delete(path, of), "remove")  # type: ignore[misc]
-                    except (NotFound, Conflict):
-                        # It is gone, recreated, or being deleted (by a request whose answer was lost). The next read shows which.
-                        continue
+                if uid(item) not in deleted:
+                    deleted.add(uid(item))
+                    # It may be recreated meanwhile: the next read shows it.
+                    with contextlib.suppress(Conflict):
+                        self._session.deleted(f"{_NAMESPACES}/{name_of(item)}", item)
             if deadline.over:
                 names = ", ".join(name_of(item) for item in there)
                 raise NotDone(
@@ -217,12 +195,12 @@ class CheckRun(ObjectRun):
             try:
                 proof = str(self._engine.resize(step))
             except (NotDone, RevertFailed) as error:
-                node.rows.append(ProbeRow(node.name, stage, "failed", str(error)))
+                node.stages.append((stage, "failed", str(error)))
                 raise
             change = self._allocation_change(node.name, before, step.after)
-            node.rows.append(ProbeRow(node.name, stage, "done", f"{proof}; {change}"))
+            node.stages.append((stage, "done", f"{proof}; {change}"))
             show(f"  {node.name}: {stage}: done: {proof}; {change}")
-        return f"{len(node.rows)} resizes, each proven"
+        return f"{len(node.stages)} resizes, each proven"
 
     def _start(self, node: NodeCheck) -> Object:
         """Start the node's probe; returns the running pod. Raises NotDone, ApiFailure."""

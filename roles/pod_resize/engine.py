@@ -283,24 +283,20 @@ class Engine:
 
     def _request_back(self, back: PodStep, written: Mapping[str, Resources]) -> Object:
         """Request the old resources; returns the pod with them in its spec. Raises Foreign, and the same as _request."""
-        deadline = Deadline(BACK_SECONDS)
-        while True:
+
+        def write() -> Object:
             there = self._there(back)
             if _has(there, back, back.after):
                 return there
             if not _has(there, back, written):
                 has = "; ".join(f"{name}: {pod_resources.resources_text(now)}" for name, now in _resources(there, back).items())
                 raise ChangedByOthers(f"someone else changed its resources meanwhile ({has}): left as they are now")
-            try:
-                pod = self._request(back, version(there))
-            except Conflict:
-                # Its kubelet wrote its status meanwhile, or someone else wrote its spec.
-                if deadline.over:
-                    raise
-                deadline.pause(LOOK_AGAIN)
-                continue
+            pod = self._request(back, version(there))
             _as_requested(pod, back)
             return pod
+
+        # Its kubelet may write its status meanwhile, or someone else its spec.
+        return self.session.unconflicted(write)
 
 
 def _resources(pod: Object, step: PodStep) -> dict[str, Resources]:

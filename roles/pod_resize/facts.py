@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, ApiFailure, find_object, list_objects
 from roles.engine.api.nodes import kubelet_config, kubelet_metrics
@@ -13,7 +12,7 @@ from roles.engine.kube import Object, uid
 from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.selectors import query_of
-from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
+from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, namespaced
 from roles.engine.node import ObservationError
 from roles.engine.proof import Survey
 from roles.engine.transaction import Refusal
@@ -36,13 +35,11 @@ class Selected:
 def select(api: Api, desired: DesiredResources) -> Selected:
     """Raises Refusal if the workload does not exist, and ApiError."""
     namespace, name = desired.place
-    base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
     if desired.kind is None:
-        return Selected(namespace, name, None, tuple(list_objects(api, base, labels=name)))
+        return Selected(namespace, name, None, tuple(list_objects(api, namespaced(COLLECTIONS["Pod"], namespace), labels=name)))
     workload = find_object(api, desired.path)
     if workload is None:
-        path = COLLECTIONS[desired.kind].rpartition("/")
-        there = [name_of(one) for one in list_objects(api, f"{path[0]}/namespaces/{namespace}/{path[2]}")]
+        there = [name_of(one) for one in list_objects(api, namespaced(COLLECTIONS[desired.kind], namespace))]
         raise Refusal(f"{desired.kind} {namespace}/{name}", f"it does not exist; that namespace has {', '.join(sorted(there)) or 'none'}")
     try:
         labels = query_of(spec_of(workload).get("selector"))
@@ -53,9 +50,8 @@ def select(api: Api, desired: DesiredResources) -> Selected:
 
 def _pods(api: Api, kind: str, namespace: str, labels: str, uid: str) -> list[Object]:
     """The pods that the workload controls: other pods may have the same labels."""
-    there: dict[str, list[Object]] = {"Pod": list(list_objects(api, f"/api/v1/namespaces/{namespace}/pods", labels=labels))}
-    if kind == "Deployment":
-        there["ReplicaSet"] = list(list_objects(api, f"/apis/apps/v1/namespaces/{namespace}/replicasets", labels=labels))
+    needed = ("Pod", "ReplicaSet") if kind == "Deployment" else ("Pod",)
+    there = {one: list_objects(api, namespaced(COLLECTIONS[one], namespace), labels=labels) for one in needed}
     return ObservedObjects(there).pods_of(kind, uid)
 
 

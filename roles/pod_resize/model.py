@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.kube.amounts import parse_quantity
-from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_name
+from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_name, namespaced_selector
 from roles.engine.kubelet.thresholds import without_unit
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import Refusal
@@ -50,14 +50,7 @@ def _of_workload(value: Any) -> str | None:
 
 
 def _of_selector(value: Any) -> str | None:
-    """NAMESPACE/SELECTOR."""
-    if value is None:
-        return None
-    namespace, slash, selector = str(value).partition("/")
-    if not slash or not selector.strip():
-        raise ValueError(f"{value!r} is not NAMESPACE/SELECTOR, such as shop/app=web")
-    namespaced_name(namespace, "x", "shop/app=web")
-    return f"{namespace}/{selector.strip()}"
+    return None if value is None else namespaced_selector(str(value))
 
 
 def _at_once(value: Any) -> int:

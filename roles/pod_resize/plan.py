@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.detail import shortened
-from roles.engine.kube import Object, full_name, is_ending, namespace_and_name, uid
+from roles.engine.kube import Object, full_name, is_ending, namespace_and_name, preconditions, uid
 from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_over, is_static, node_of
 from roles.pod_resize import abilities, pod_resources
@@ -72,17 +72,8 @@ class PodStep:
     def patch(self, version: str = "") -> dict[str, Any]:
         """The patch. The UID is a precondition, so that it never changes a replacement of the same name; so is the resourceVersion
         `version`, if given, so that it does not overwrite a later change."""
-        entries = []
-        for name, change in self.changes.items():
-            values = {
-                kind: new
-                for kind in KINDS
-                if (new := {key: value for key, value in (change.after.get(kind) or {}).items()
-                            if not pod_resources.same((change.before.get(kind) or {}).get(key), value)})
-            }  # fmt: skip
-            entries.append({"name": name, "resources": values})
-        preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
-        return {"metadata": preconditions, "spec": {"containers": entries}}
+        entries = pod_resources.patch_of((name, change.before, change.after) for name, change in self.changes.items())
+        return {"metadata": preconditions(self.uid, version), "spec": {"containers": entries}}
 
 
 @dataclass

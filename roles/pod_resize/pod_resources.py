@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from roles.engine.kube import Object, condition, holds
 from roles.engine.kube.amounts import parse_quantity
@@ -131,6 +131,21 @@ def changed(before: Resources, after: Resources) -> list[str]:
     return [
         name for name in RESOURCES if any(not same((before.get(kind) or {}).get(name), (after.get(kind) or {}).get(name)) for kind in KINDS)
     ]
+
+
+def patch_of(changes: Iterable[tuple[str, Resources, Resources]]) -> list[dict[str, Any]]:
+    """The containers of a strategic merge patch, from their names and their resources before and after; None removes a value."""
+    entries = []
+    for name, before, after in changes:
+        values: dict[str, dict[str, str | None]] = {}
+        for kind in KINDS:
+            for resource in RESOURCES:
+                old, new = ((side.get(kind) or {}).get(resource) for side in (before, after))
+                if not same(old, new):
+                    values.setdefault(kind, {})[resource] = new
+        if values:
+            entries.append({"name": name, "resources": values})
+    return entries
 
 
 def qos(all_containers: Iterable[Resources]) -> Qos:

@@ -6,27 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError, ApiFailure, find_object
+from roles.engine.api import Api, ApiFailure, find_object
 from roles.engine.bridge import Fleet, show
-from roles.engine.detail import counted, shortened
+from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import RollOuts, Session, workload_rollout
-from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import API_WAIT
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.pod_resize import abilities, facts, model, pod_resources, resize_run, templates
 from roles.pod_resize.abilities import Ability
-from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import DesiredResources
-from roles.pod_resize.plan import PodStep, ResizePlan, plan_resize, plan_way_back
+from roles.pod_resize.plan import ResizePlan, plan_resize, plan_way_back
 from roles.pod_resize.pod_resources import Resources
 from roles.pod_resize.resize_run import ResizeRecord
 from roles.pod_resize.templates import Template
+from roles.pod_resize.workload import engine_of, tried
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "resize"
@@ -104,11 +103,8 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, asked: DesiredResources | 
     plan.refusals += problems
     template = _template(goal, observed, plan)
     bridge.stop(plan.refusals)
-    bridge.stop(_dry_run(plan.steps, session, ability.minor))
-    if template is not None:
-        bridge.stop(_dry_template(template, session))
-    watcher = Watcher(session, observed.selected.namespace, observed.selected.labels)
-    engine = Engine(session, watcher, ability, reached.nodes, reached.units, desired.resize_seconds, lambda text: show(f"  {text}"), held)
+    bridge.stop(tried(session, ability.minor, plan.steps, template))
+    engine = engine_of(reached, ability, observed.selected, desired.resize_seconds, held)
     rolling = RollOuts(session, show)
     run = ObjectRun(
         asked,
@@ -204,27 +200,6 @@ def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> 
                 f"template=update: the pods would have different resources for {name}; give all the same, or set the template by hand"
             )
     return common
-
-
-def _dry_run(steps: list[PodStep], session: Session, minor: int) -> list[str]:
-    """The refusals of the API server's dry run, including its admission, in its own words."""
-    refused: dict[str, list[str]] = {}
-    for step in steps:
-        try:
-            session.asked(lambda api, step=step: api.patch(step.path(minor), step.patch(), dry_run=True), "dry run")  # type: ignore[misc]
-        except ApiError as error:
-            refused.setdefault(f"the API refuses it: {error.rule}; {error.way_out}".replace(step.name, "POD"), []).append(step.where)
-        except NoApi as error:
-            return [f"the API cannot be reached: {error}"]
-    return [f"{shortened(names)}: {why}" for why, names in refused.items()]
-
-
-def _dry_template(template: Template, session: Session) -> list[str]:
-    try:
-        session.asked(lambda api: api.patch(template.path, template.patch(), dry_run=True), "plan")
-    except ApiFailure as error:
-        return [f"{template.name}: {error}"]
-    return []
 
 
 def _show_plan(run: ObjectRun, plan: ResizePlan, goal: _Goal, template: Template | None, observed: _Observed, unsure: list[str]) -> None:

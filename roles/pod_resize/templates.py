@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roles.engine.kube import Object, full_name, uid
-from roles.engine.kube.fields import namespace_of, pod_template, spec_of
-from roles.engine.objects import workload_rollout
+from roles.engine.api import Api
+from roles.engine.kube import Object, preconditions
+from roles.engine.kube.fields import pod_template, spec_of
+from roles.engine.objects import TemplateChange, workload_rollout
 from roles.pod_resize import pod_resources
-from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
+from roles.pod_resize.pod_resources import Resources
 
 
 @dataclass(frozen=True)
-class Template:
-    """A change of a workload's template: CPU and memory of its containers before and after. `item` is the workload as it was read;
-    `timeout`: that of its roll-out in seconds."""
+class Template(TemplateChange):
+    """CPU and memory of the containers in a workload's template, before and after; `reverts`: it is the revert of another change."""
 
     kind: str
     item: Object
@@ -24,42 +24,28 @@ class Template:
     before: Mapping[str, Resources]
     after: Mapping[str, Resources]
     timeout: float
+    reverts: bool = False
+    said = "resources"
 
     @property
-    def name(self) -> str:
-        return f"{self.kind} {full_name(self.item)}"
-
-    @property
-    def namespace(self) -> str:
-        return namespace_of(self.item)
-
-    @property
-    def uid(self) -> str:
-        return uid(self.item)
+    def fields(self) -> list[dict[str, Any]]:
+        """For the record."""
+        return [
+            {"path": ["spec", "template", "spec", "containers", name, "resources"], "before": self.before.get(name) or {}, "after": after}
+            for name, after in self.after.items()
+        ]
 
     def back(self) -> Template:
-        return replace(self, before=self.after, after=self.before)
+        return replace(self, before=self.after, after=self.before, reverts=True)
 
-    def is_of(self, found: Object) -> bool:
-        """True if this is the same workload, not a recreated one."""
-        return uid(found) == self.uid
+    def send(self, api: Api, of_version: str = "") -> Object:
+        return api.patch(self.path, self.patch(of_version))
 
     def patch(self, version: str = "") -> dict[str, Any]:
         """A strategic merge patch: a server-side apply by the same manager would remove fields that other deploys of daytwo set. The UID is
         a precondition, and so is the resourceVersion `version`, if given."""
-        entries = []
-        for name, after in self.after.items():
-            before = self.before.get(name) or {}
-            values: dict[str, dict[str, str | None]] = {}
-            for kind in KINDS:
-                for resource in RESOURCES:
-                    old, new = (before.get(kind) or {}).get(resource), (after.get(kind) or {}).get(resource)
-                    if not pod_resources.same(old, new):
-                        values.setdefault(kind, {})[resource] = new
-            if values:
-                entries.append({"name": name, "resources": values})
-        preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
-        return {"metadata": preconditions, "spec": {"template": {"spec": {"containers": entries}}}}
+        entries = pod_resources.patch_of((name, self.before.get(name) or {}, after) for name, after in self.after.items())
+        return {"metadata": preconditions(self.uid, version), "spec": {"template": {"spec": {"containers": entries}}}}
 
     def changed(self, found: Object) -> str:
         """Why the template is no longer as written; "" if it is."""
@@ -75,6 +61,12 @@ class Template:
             pod_resources.alike(pod_resources.of(pod_resources.container(pod, name) or {}), defaulted(wanted))
             for name, wanted in self.after.items()
         )
+
+    def proof(self, pods: Sequence[Object]) -> str:
+        return "rolled out; pods that were resized in place keep their resources" if self.reverts else super().proof(pods)
+
+    def reverted(self, proof: str) -> str:
+        return f"reverted and {proof}"
 
 
 def of(item: Object) -> dict[str, dict[str, dict[str, str]]]:

@@ -3,15 +3,16 @@ The run that it belongs to has the lock and the record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
+from roles.engine.detail import shortened
 from roles.engine.kube import Object, full_name, namespace_and_name, uid
 from roles.engine.object_runs import ConnectedCluster
-from roles.engine.objects import Gone, RevertFailed, RollOuts, Undone, workload_rollout
+from roles.engine.objects import Gone, RevertFailed, RollOuts, Session, Undone, workload_rollout
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ChangedObject, Refusal
@@ -23,7 +24,6 @@ from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import DesiredResources
 from roles.pod_resize.plan import PodStep, ResizePlan, ResourceChange, plan_resize, plan_way_back
 from roles.pod_resize.pod_resources import Resources
-from roles.pod_resize.resize_run import TemplateUpdate
 from roles.pod_resize.templates import Template
 
 _KEYS = {kind: key for key, kind in model.KINDS.items()}
@@ -64,13 +64,7 @@ class WorkloadResize:
             for step in self.steps
             for name, change in step.changes.items()
         ]
-        if self.template is not None:
-            path = ("spec", "template", "spec", "containers")
-            found += [
-                {"path": [*path, name, "resources"], "before": self.template.before.get(name) or {}, "after": after}
-                for name, after in self.template.after.items()
-            ]
-        return found
+        return [*found, *(self.template.fields if self.template is not None else ())]
 
     def about(self) -> dict[str, Any]:
         """What else its way back needs, for the record."""
@@ -122,10 +116,10 @@ class WorkloadResize:
         return failed
 
     def update_template(self, reverting: Callable[[], object] = lambda: None) -> str:
-        """`reverting` is called before a failed roll-out is reverted, and raises nothing. Raises the same as TemplateUpdate.update."""
+        """`reverting` is called before a failed roll-out is reverted, and raises nothing. Raises as RollOuts.carry_out."""
         if self.template is None:
             return "its template stays as it is" if self.kept else "its template has it already"
-        return TemplateUpdate(self.rolling, self.template, reverting).update()
+        return self.rolling.carry_out(self.template, reverting)
 
 
 class Resizer:
@@ -162,27 +156,7 @@ class Resizer:
             if template is not None:
                 refusals += workload_rollout.rollout_problems(kind, item)
         resize = self._resize(kind, item, desired, selected, plan, template, held)
-        return resize, refusals or self._tried(resize)
-
-    def _tried(self, resize: WorkloadResize) -> list[str]:
-        """What the API server refuses, in a dry run with its admission."""
-        refused: dict[str, None] = {}
-        tries: list[tuple[str, str, Mapping[str, object]]] = [
-            (step.where, step.path(self.ability.minor), step.patch()) for step in resize.steps
-        ]
-        if (template := resize.template) is not None:
-            tries.append((template.name, template.path, template.patch()))
-        for where, path, patch in tries:
-            try:
-                self._dry(path, patch)
-            except ApiError as error:
-                refused[f"{where}: the API refuses it: {error.rule}; {error.way_out}"] = None
-            except NoApi as error:
-                return [f"the API cannot be reached: {error}"]
-        return list(refused)
-
-    def _dry(self, path: str, patch: Mapping[str, object]) -> object:
-        return self.reached.session.asked(lambda api: api.patch(path, patch, dry_run=True), "dry run")
+        return resize, refusals or tried(self.reached.session, self.ability.minor, resize.steps, template)
 
     # ---- the way back
 
@@ -218,12 +192,32 @@ class Resizer:
         self, kind: str, item: Object, desired: DesiredResources, selected: Selected, plan: ResizePlan, template: Template | None,
         held: Mapping[str, ContainerCgroup],
     ) -> WorkloadResize:  # fmt: skip
-        watcher = Watcher(self.reached.session, selected.namespace, selected.labels)
-        engine = Engine(
-            self.reached.session, watcher, self.ability, self.reached.nodes, self.reached.units, patient(model.DEFAULT_RESIZE_SECONDS),
-            lambda text: show(f"  {text}"), held,
-        )  # fmt: skip
+        engine = engine_of(self.reached, self.ability, selected, patient(model.DEFAULT_RESIZE_SECONDS), held)
         return WorkloadResize(kind, item, desired.path, plan.steps, template, engine, self.rolling, plan.notes, not self._template)
+
+
+def engine_of(
+    reached: ConnectedCluster, ability: Ability, selected: Selected, seconds: float, held: Mapping[str, ContainerCgroup]
+) -> Engine:
+    """`seconds`: for each pod, never scaled."""
+    watcher = Watcher(reached.session, selected.namespace, selected.labels)
+    return Engine(reached.session, watcher, ability, reached.nodes, reached.units, seconds, lambda text: show(f"  {text}"), held)
+
+
+def tried(session: Session, minor: int, steps: Iterable[PodStep], template: Template | None) -> list[str]:
+    """What the API server refuses in a dry run, with its admission, in its own words."""
+    refused: dict[str, list[str]] = {}
+    tries = [(step.where, step.name, step.path(minor), step.patch()) for step in steps]
+    tries += [(template.name, "", template.path, template.patch())] if template is not None else []
+    for where, pod, path, patch in tries:
+        try:
+            session.asked(lambda api, path=path, patch=patch: api.patch(path, patch, dry_run=True), "dry run")  # type: ignore[misc]
+        except ApiError as error:
+            why = f"the API refuses it: {error.rule}; {error.way_out}"
+            refused.setdefault(why.replace(pod, "POD") if pod else why, []).append(where)
+        except NoApi as error:
+            return [f"the API cannot be reached: {error}"]
+    return [f"{shortened(names)}: {why}" for why, names in refused.items()]
 
 
 def _recorded_steps(changed: ChangedObject) -> list[PodStep]:

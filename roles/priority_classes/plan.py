@@ -228,16 +228,10 @@ def assigned(change: ObjectChange, live: ObservedClasses, becomes: str, rollout_
     """The change of a workload's class with what it means. `becomes` is the class as text."""
     kind, found = change.kind.name, change.before
     assert found is not None
-    count, current = workloads.replicas(kind, found), class_of(kind, found)
+    current = class_of(kind, found)
     old = live.classes.get(current)
     was = f"{current} ({value_of(old)})" if old is not None else current or "none"
-    notes = (
-        f"recreates its pods, {count} of them ({workload_rollout.how_it_rolls(kind, found)})"
-        if count
-        else "it has no pods now, so none is recreated",
-        f"waits {rollout_seconds:g} s for the roll-out, then for the old pods to end; "
-        "a failed roll-out is undone, which recreates the pods again",
-    )
+    notes = workload_rollout.rollout_notes(kind, found, workloads.replicas(kind, found), rollout_seconds)
     # The API server checks the class only when pods are created: the dry run works before the class exists.
     return replace(change, summary=f"class {was} -> {becomes}", notes=notes)
 

@@ -16,12 +16,13 @@ from roles.engine.kube.fields import meta_of, name_of, spec_of, status_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.kube.resources import View
+from roles.engine.objects import workload_rollout
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, Resources, WorkloadResize
 from roles.right_size.autoscaling import UtilizationTarget, corrected, utilization_targets
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text
-from roles.right_size.quotas import STARTS_FIRST, grown, starts_first, units
+from roles.right_size.quotas import STARTS_FIRST, grown, units
 from roles.right_size.recommend import Advice
 from roles.right_size.watching import UseBefore
 from roles.right_size.workloads import Amounts, SizedWorkload
@@ -268,7 +269,7 @@ def rollout_problems(
     for found in placement.place_all(new, view):
         if found.outcome == "nowhere":
             yield f"recreated with the new resources, {found}"
-    if not new or not starts_first(kind, item):
+    if not new or workload_rollout.unavailable(kind, item):
         return
     own = {uid(pod) for pod in new}
     resized = [*new, *(pod for pod in view.pods if uid(pod) not in own)]

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, did_you_mean, file_path, names
-from roles.engine.kube.names import kind_name, namespace_name, object_name
+from roles.engine.kube.names import namespace_name, workload_name
 from roles.engine.kube.times import parse_duration
 from roles.right_size.workloads import SizedWorkload
 
@@ -31,15 +31,7 @@ def _namespaces(value: Any) -> tuple[str, ...] | None:
 
 def _workloads(value: Any) -> tuple[str, ...] | None:
     found = names(value)
-    return None if found is None else tuple(_workload(one) for one in found)
-
-
-def _workload(text: str) -> str:
-    """NAMESPACE/KIND/NAME, the kind as the API writes it."""
-    parts = text.split("/")
-    if len(parts) != 3:
-        raise ValueError(f"{text!r} is not NAMESPACE/KIND/NAME, such as shop/deployment/web")
-    return f"{namespace_name(parts[0])}/{kind_name(parts[1])}/{object_name(parts[2])}"
+    return None if found is None else tuple(map(workload_name, found))
 
 
 def _span(value: Any) -> str:

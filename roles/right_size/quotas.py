@@ -1,17 +1,14 @@
-"""Whether ResourceQuotas have room for what a run adds: for pods that grow in place, and for the one extra pod of a roll-out. Pure.
-
-Source: pkg/controller/deployment/util (ResolveFenceposts).
-"""
+"""Whether ResourceQuotas have room for what a run adds: for pods that grow in place, and for the one extra pod of a roll-out. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from roles.engine.kube import Object, amounts, uid
-from roles.engine.kube.amounts import parse_quantity, scaled
-from roles.engine.kube.fields import name_of, namespace_of, spec_of, status_of
+from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kube.fields import name_of, namespace_of, status_of
 from roles.engine.kube.quotas import counts, usage
-from roles.engine.kube.workloads import replicas
+from roles.engine.objects import workload_rollout
 from roles.pod_resize import PodStep
 from roles.right_size.quantities import cpu_text, memory_text
 
@@ -34,7 +31,7 @@ def surge_problems(
 ) -> Iterator[str]:
     """ResourceQuotas at which the roll-out of a workload stops: it starts a pod before it ends one. `new`: a pod of the workload with the
     new resources; `steps`: all that is carried out before. Raises ValueError."""
-    if not starts_first(kind, item):
+    if workload_rollout.unavailable(kind, item):
         return
     there, one = list(pods), _of_one(new)
     steps = [step for step in steps if step.namespace == namespace_of(new)]
@@ -42,21 +39,6 @@ def surge_problems(
         if counts(quota, new):
             for why in _exceeded(quota, one, _growth(steps, quota, there)):
                 yield f"{STARTS_FIRST}: {why}; raise the quota, or set template=keep"
-
-
-def starts_first(kind: str, item: Object) -> bool:
-    """Whether a roll-out ends no old pod before a new one is available, so that it needs room for one pod more."""
-    spec = spec_of(item)
-    strategy = spec.get("strategy" if kind == "Deployment" else "updateStrategy") or {}
-    rolling = strategy.get("rollingUpdate") or {}
-    if kind == "DaemonSet":
-        return rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") not in (None, 0, "0%")
-    if kind != "Deployment" or strategy.get("type") == "Recreate":
-        return False
-    count = replicas(kind, item)
-    surge = scaled(rolling.get("maxSurge", "25%"), count, up=True, otherwise=count)
-    # With neither, one pod may be missing.
-    return surge > 0 and scaled(rolling.get("maxUnavailable", "25%"), count, up=False, otherwise=count) == 0
 
 
 def _of_one(pod: Object) -> dict[str, int]:

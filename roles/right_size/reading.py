@@ -11,6 +11,7 @@ from roles.engine.api import Api, ApiFailure, NotFound, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError, doing
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of, namespace_of
+from roles.engine.kube.workloads import in_namespaces
 from roles.engine.node import ObservationError
 from roles.engine.objects import Session
 from roles.engine.timeouts import Deadline
@@ -50,10 +51,7 @@ def _listed(api: Api, namespaces: Collection[str] | None) -> tuple[list[Object],
     """The pods, and what is between them and their workloads."""
 
     def items(path: str) -> list[Object]:
-        if namespaces is None:
-            return list(list_objects(api, path))
-        head, _, kind = path.rpartition("/")
-        return [item for name in namespaces for item in list_objects(api, f"{head}/namespaces/{quote(name, safe='')}/{kind}")]
+        return [item for place in in_namespaces(path, namespaces) for item in list_objects(api, place)]
 
     return items("/api/v1/pods"), {kind: items(path) for kind, path in BETWEEN.items()}
 

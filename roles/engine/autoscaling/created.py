@@ -11,16 +11,11 @@ from fractions import Fraction
 from typing import Any
 
 from roles.engine.kube import Object, amounts, namespace_and_name, resources
+from roles.engine.kube.amounts import quantity
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.resources import View
 
 CONTAINERS = ("containers", "initContainers")
-
-
-def quantity(resource: str, amount: Fraction) -> str:
-    """An amount and its resource, as an operator writes them: `500m requests.cpu`."""
-    base = resource.removeprefix("requests.").removeprefix("limits.")
-    return f"{amounts.shown(base, amounts.units(base, amount))} {resource}"
 
 
 def as_created(spec: Mapping[str, Any], limit_ranges: Sequence[Object]) -> dict[str, Any]:

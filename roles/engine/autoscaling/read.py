@@ -27,6 +27,7 @@ from roles.engine.autoscaling.past import EVENT, history_of
 from roles.engine.kube import Object, condition, holds, namespace_and_name
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.selectors import query_of
+from roles.engine.kube.workloads import in_namespaces
 
 HPAS_PATH = "/apis/autoscaling/v2/horizontalpodautoscalers"
 VPAS_PATH = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
@@ -63,7 +64,9 @@ def read_autoscalers(
 ) -> ScalingWorld:  # fmt: skip
     """All autoscalers, or those of some namespaces, with what the controller would read for them. `known`: autoscalers that are read
     already, or that are planned. Raises ApiError if the autoscalers themselves cannot be read, and ApiConnectionLost."""
-    listed = list(known) if known is not None else [item for path in _places(HPAS_PATH, namespaces) for item in list_objects(api, path)]
+    listed = (
+        list(known) if known is not None else [item for path in in_namespaces(HPAS_PATH, namespaces) for item in list_objects(api, path)]
+    )
     reader = _Reader(api, controller, now)
     scenes, targets = [], {}
     for raw in sorted(listed, key=namespace_and_name):
@@ -88,13 +91,6 @@ def read_autoscalers(
     )
 
 
-def _places(path: str, namespaces: Collection[str] | None) -> list[str]:
-    if namespaces is None:
-        return [path]
-    head, _, resource = path.rpartition("/")
-    return [f"{head}/namespaces/{quote(one, safe='')}/{resource}" for one in sorted(namespaces)]
-
-
 class _Reader:
     def __init__(self, api: Api, controller: ScalingController, now: datetime) -> None:
         self.not_known: list[str] = []
@@ -105,7 +101,7 @@ class _Reader:
     def optional(self, path: str, namespaces: Collection[str] | None) -> list[dict[str, Any]] | None:
         """A collection; none if its kind does not exist; None, and a note, if it cannot be read."""
         try:
-            return [item for one in _places(path, namespaces) for item in list_objects(self._api, one)]
+            return [item for one in in_namespaces(path, namespaces) for item in list_objects(self._api, one)]
         except NotFound:
             return []
         except ApiConnectionLost:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from roles.engine import kube
-from roles.engine.autoscaling.created import CONTAINERS, as_created, quantity, refused
+from roles.engine.autoscaling.created import CONTAINERS, as_created, refused
 from roles.engine.autoscaling.decide import ScalingScene
 from roles.engine.autoscaling.rules import ScalingRule
 from roles.engine.findings import Finding
-from roles.engine.kube import Object, amounts, namespace_and_name
+from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.fields import meta_of, name_of, spec_of, status_of, with_meta
 from roles.engine.kube.pods import is_alive, node_of
-from roles.engine.kube.quotas import counts, usage
+from roles.engine.kube.quotas import counts, without_room
 from roles.engine.placement import ClusterView, place_all
 
 if TYPE_CHECKING:
@@ -60,20 +59,15 @@ def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Finding
     count = more_pods(scene)
     if pod is None or not count:
         return
-    try:
-        each = usage(pod)
-    except ValueError:
-        return
     for quota in world.quotas or ():
         namespace, name = namespace_and_name(quota)
         if namespace != scene.autoscaler.namespace or not counts(quota, pod):
             continue
-        status = status_of(quota)
         try:
-            hard, used = amounts.listed(status.get("hard")), amounts.listed(status.get("used"))
+            lacks = list(without_room(quota, pod, count))
         except ValueError:
             continue
-        for resource in hard:
+        for resource in status_of(quota).get("hard") or ():
             if without := _unnamed(pod, resource):
                 yield ScalingRule.QUOTA.found(
                     (str(scene.autoscaler), f"ResourceQuota {namespace}/{name}"),
@@ -81,16 +75,11 @@ def quota_problems(scene: ScalingScene, world: ScalingWorld) -> Iterator[Finding
                     f"set it in the template of {scene.autoscaler.target.kind} {namespace}/{scene.autoscaler.target.name}, or give the "
                     "namespace a LimitRange with a default",
                 )  # fmt: skip
-        for resource, limit in hard.items():
-            one, taken = each.get(resource), used.get(resource, Fraction(0))
-            if not one or limit >= taken + one * count:
-                continue
-            fits = max(0, int((limit - taken) / one))
+        for why, fits in lacks:
             yield ScalingRule.QUOTA.found(
                 (str(scene.autoscaler), f"ResourceQuota {namespace}/{name}"),
-                f"ResourceQuota {namespace}/{name} allows {quantity(resource, limit)}, {quantity(resource, taken)} are used, and each pod "
-                f"takes {quantity(resource, one)}: {fits} more fit, and maxReplicas {scene.autoscaler.maximum} needs {count} more",
-            )  # fmt: skip
+                f"{why}: {fits} more fit, and maxReplicas {scene.autoscaler.maximum} needs {count} more",
+            )
 
 
 def _unnamed(pod: Object, resource: str) -> list[str]:

@@ -17,6 +17,7 @@ from roles.engine.kube.fields import created_of, spec_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import query_of
+from roles.engine.kube.workloads import in_namespaces
 
 LEASES_PATH = "/apis/coordination.k8s.io/v1/leases"
 #: The lease by which the admission controller shows the updater that it runs (pkg/utils/status).
@@ -40,11 +41,7 @@ class _Reading:
 
     def listed(self, path: str) -> list[dict[str, Any]]:
         """A collection, of the namespaces. Raises ApiError."""
-        if self.namespaces is None:
-            return list_objects(self.api, path)
-        head, _, resource = path.rpartition("/")
-        places = [f"{head}/namespaces/{quote(one, safe='')}/{resource}" for one in sorted(self.namespaces)]
-        return [item for place in places for item in list_objects(self.api, place)]
+        return [item for place in in_namespaces(path, self.namespaces) for item in list_objects(self.api, place)]
 
     def optional(self, path: str) -> list[dict[str, Any]]:
         """A collection; none, and a note, if it cannot be read. Raises ApiConnectionLost."""

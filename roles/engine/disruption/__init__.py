@@ -11,7 +11,6 @@ from roles.engine.disruption.read import (
     KINDS_OF_DISRUPTION,
     KINDS_OF_LINT,
     cluster_time,
-    namespaced,
     read_disruption,
     read_lint,
 )
@@ -35,7 +34,6 @@ __all__ = [
     "lifted_by",
     "lint",
     "lint_budget",
-    "namespaced",
     "overlaps",
     "pods_per_node",
     "problem",

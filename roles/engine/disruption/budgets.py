@@ -185,6 +185,18 @@ class BudgetState:
         """So many of its healthy pods can be away at once some time, as long as the budget and the scales stay."""
         return count <= 1 or bool(self.unread or self.problem) or self.attainable - self.numbers.desired_healthy >= count
 
+    def broken_by(self, away: int) -> str:
+        """Why nobody may take away so many of its healthy pods at a time, with the way out; "" if they may. A roll-out asks no budget: its
+        controller deletes the pods itself."""
+        allowed = self.disruptions_allowed
+        if self.unread or self.problem:
+            return f"it is not known what its PodDisruptionBudget {self.key} allows; fix the budget first: {self.why}"
+        if self.numbers.current_healthy < self.numbers.desired_healthy:
+            return f"its PodDisruptionBudget {self.key} is broken already; wait until its pods are Ready, or fix them: {self.why}"
+        way_out = f"lower maxUnavailable to {allowed}" if allowed else "set maxUnavailable 0 and maxSurge 1, or change the budget"
+        found = f"it takes away {away} pods at a time, and its PodDisruptionBudget {self.key} allows {allowed}; {way_out}: {self.why}"
+        return found if away > allowed else ""
+
     @property
     def allows_none(self) -> bool:
         """By its rule alone, whatever its pods are."""

@@ -17,7 +17,7 @@ from roles.engine.disruption.webhooks import WEBHOOKS, service_of
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref, uid
 from roles.engine.kube.fields import created_of, labels_of, spec_of, volumes_of
 from roles.engine.kube.selectors import label_selector
-from roles.engine.kube.workloads import COLLECTIONS, replicas
+from roles.engine.kube.workloads import COLLECTIONS, in_namespaces, replicas
 from roles.engine.timeouts import API_WAIT
 
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
@@ -55,7 +55,7 @@ def read_disruption(
     objects: dict[str, Collection[Object]] = dict(known or {})
     for kind, path in paths.items():
         if kind not in objects:
-            objects[kind] = [item for one in _places(path, namespaces) for item in list_objects(api, one, wait=API_WAIT)]
+            objects[kind] = [item for one in in_namespaces(path, namespaces) for item in list_objects(api, one, wait=API_WAIT)]
     live = DisruptionObjects(objects)
     return DisruptionObjects(objects, read_scales(api, owners_to_ask(live)))
 
@@ -96,16 +96,6 @@ def cluster_time(api: Api) -> datetime:
             return found
     times = (moment(spec_of(lease).get("renewTime")) for lease in list_objects(api, _LEASES))
     return max((one for one in times if one is not None), default=datetime.now(UTC))
-
-
-def namespaced(path: str, namespace: str) -> str:
-    """The collection of one namespace: /apis/apps/v1/deployments -> /apis/apps/v1/namespaces/shop/deployments."""
-    head, _, resource = path.rpartition("/")
-    return f"{head}/namespaces/{quote(namespace, safe='')}/{resource}"
-
-
-def _places(path: str, namespaces: Collection[str] | None) -> list[str]:
-    return [path] if namespaces is None else [namespaced(path, one) for one in sorted(namespaces)]
 
 
 def owners_to_ask(live: DisruptionObjects) -> list[OwnerRef]:

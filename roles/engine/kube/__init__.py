@@ -17,6 +17,7 @@ from roles.engine.kube.objects import (
     namespace_and_name,
     owner_ref,
     owner_refs,
+    preconditions,
     uid,
     version,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "owner_ref",
     "owner_refs",
     "pods",
+    "preconditions",
     "quotas",
     "resources",
     "selectors",

@@ -71,6 +71,12 @@ def shown(resource: str, amount: int) -> str:
     return f"{amount / 2**20:.1f}Mi" if in_bytes and amount >= 2**20 else str(amount)
 
 
+def quantity(resource: str, amount: Fraction) -> str:
+    """An amount and its resource, as an operator writes them: `500m requests.cpu`."""
+    base = resource.removeprefix("requests.").removeprefix("limits.")
+    return f"{shown(base, units(base, amount))} {resource}"
+
+
 # The pods of a cluster have few different amounts.
 _quantity = lru_cache(maxsize=4096)(parse_quantity)
 

@@ -80,6 +80,22 @@ def object_name(name: str) -> str:
     return name
 
 
+def workload_name(text: str) -> str:
+    """NAMESPACE/KIND/NAME, the kind as the API writes it. Raises ValueError."""
+    parts = text.split("/")
+    if len(parts) != 3:
+        raise ValueError(f"{text!r} is not NAMESPACE/KIND/NAME, such as shop/deployment/web")
+    return f"{namespace_name(parts[0])}/{kind_name(parts[1])}/{object_name(parts[2])}"
+
+
+def namespaced_selector(text: str) -> str:
+    """NAMESPACE/SELECTOR. Raises ValueError."""
+    namespace, slash, selector = text.partition("/")
+    if not slash or not selector.strip():
+        raise ValueError(f"{text!r} is not NAMESPACE/SELECTOR, such as shop/app=web")
+    return f"{namespace_name(namespace)}/{selector.strip()}"
+
+
 def namespaced_name(namespace: str, name: str, example: str) -> str:
     """NAMESPACE/NAME. Raises ValueError."""
     if not namespace or not name:

@@ -21,6 +21,11 @@ def version(item: Object) -> str:
     return str(item["metadata"].get("resourceVersion", ""))
 
 
+def preconditions(of_uid: str, of_version: str = "") -> dict[str, str]:
+    """The metadata of a request for one object only, and if given for one version of it."""
+    return {"uid": of_uid, **({"resourceVersion": of_version} if of_version else {})}
+
+
 def namespace_and_name(item: Object) -> tuple[str, str]:
     return str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from roles.engine.kube import amounts, resources
 from roles.engine.kube.fields import spec_of, status_of
-from roles.engine.kube.objects import Object
+from roles.engine.kube.objects import Object, full_name
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
 from roles.engine.kube.selectors import OF_LABELS, of_expressions
@@ -38,6 +38,18 @@ def usage(pod: Object) -> dict[str, Fraction]:
     for resource, amount in resources.requests(pod, View.SPEC).items():
         found[resource] = found[f"requests.{resource}"] = amount
     return found | {f"limits.{resource}": amount for resource, amount in resources.limits(pod).items()}
+
+
+def without_room(quota: Object, pod: Object, count: int) -> Iterator[tuple[str, int]]:
+    """Why a quota that counts this pod has no room for so many more of them, and how many fit. Raises ValueError."""
+    each, status = usage(pod), status_of(quota)
+    used = amounts.listed(status.get("used"))
+    for resource, limit in amounts.listed(status.get("hard")).items():
+        one, taken = each.get(resource), used.get(resource, Fraction(0))
+        if one and limit < taken + one * count:
+            said, there, takes = (amounts.quantity(resource, amount) for amount in (limit, taken, one))
+            why = f"ResourceQuota {full_name(quota)} allows {said}, {there} are used, and each pod takes {takes}"
+            yield why, max(0, int((limit - taken) / one))
 
 
 def _matches(scope: Mapping[str, Any], pod: Object) -> bool:

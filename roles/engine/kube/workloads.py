@@ -6,6 +6,7 @@ import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.objects import Object, OwnerRef, controller, namespace_and_name, owner_ref, uid
@@ -38,6 +39,17 @@ GROUPS = {
 def is_known(ref: OwnerRef) -> bool:
     """An owner of a kind of Kubernetes itself."""
     return ref.group in GROUPS.get(ref.kind, ())
+
+
+def namespaced(path: str, namespace: str) -> str:
+    """The collection of one namespace: /apis/apps/v1/deployments -> /apis/apps/v1/namespaces/shop/deployments."""
+    head, _, resource = path.rpartition("/")
+    return f"{head}/namespaces/{quote(namespace, safe='')}/{resource}"
+
+
+def in_namespaces(path: str, namespaces: Collection[str] | None) -> list[str]:
+    """A collection: the whole, or those of some namespaces."""
+    return [path] if namespaces is None else [namespaced(path, one) for one in sorted(namespaces)]
 
 
 @dataclass(frozen=True)

@@ -105,9 +105,10 @@ def planned_run(
     leaving: Callable[[], str] | None = None,
     consents: Sequence[str] = (),
     then: str = "",
+    again: str = "",
 ) -> ObjectRun:
     """The run of a plan, which is shown. `what`: the objects, as a word; `tried`: its dry run is over; `then`: what an operator can do who
-    quits, if that is not the undo."""
+    quits, if that is not the undo; `again`: how to continue after a halt, if not by the same command."""
     if isinstance(asked, ObjectsRecord):
         show(f"\nUndoing run {asked.run}")
     bridge.stop(plan.refusals)
@@ -118,7 +119,7 @@ def planned_run(
         [Stage(writer.steps(plan.actions))],
         fleet,
         options.take_over,
-        lambda run: object_report.show_objects_end(run, plan.rest),
+        lambda run: object_report.show_objects_end(run, plan.rest, again=again),
         capability=capability,
         about={limit.key: limit.given} if limit else {},
         leaving=leaving or (lambda: f"written {what} stay; {then or f'to undo them: {run.undo}'}"),

@@ -26,8 +26,10 @@ def show_objects_end(
     more: Sequence[str] = (),
     rows: Sequence[Sequence[str]] | None = None,
     to_undo: str = "",
+    again: str = "",
 ) -> None:
-    """The table, then `more`, warnings, why the run halted, and the next command. `to_undo`: what that undoes, if it is not all."""
+    """The table, then `more`, warnings, why the run halted, and the next command. `to_undo`: what that undoes, if it is not all; `again`:
+    how to continue, if not by the same command."""
     show_objects(run, rest, rows)
     for text in (*more, *(f"WARNING: {text}" for _, text in run.warnings)):
         show(f"\n{text}")
@@ -42,4 +44,4 @@ def show_objects_end(
         show(f"Not touched: {', '.join(untouched)}.")
     if done:
         show(f"Done and proven: {', '.join(done)}. {to_undo or 'To undo them'}: {run.undo}")
-    show("Fix the cause, then run the same command again: it keeps what is done and continues from there.")
+    show(f"Fix the cause, then {again or 'run the same command again: it keeps what is done and continues from there'}.")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
 from roles.engine.kube import Object, condition, controller, is_ending, owner_ref, uid
+from roles.engine.kube.amounts import scaled
 from roles.engine.kube.fields import (
     annotations_of,
     conditions,
@@ -47,11 +48,13 @@ RolloutVerdict = Literal["", "done", "left", "failed"]
 
 @dataclass(frozen=True)
 class RolloutProgress:
-    """`done`: every pod is of the newest template and available; `failed`: why its own controller gave up, or ""."""
+    """`done`: every pod is of the newest template and available; `moving`: pods of an older one are left, or new ones are to come;
+    `failed`: why its own controller gave up, or ""."""
 
     done: bool
     summary: str
     failed: str = ""
+    moving: bool = True
 
 
 def progress(kind: str, item: Object) -> RolloutProgress:
@@ -62,13 +65,13 @@ def progress(kind: str, item: Object) -> RolloutProgress:
     wanted = replicas(kind, item)
     if kind == "DaemonSet":
         updated, available = _count(status, "updatedNumberScheduled"), _count(status, "numberAvailable")
-        return RolloutProgress(updated >= wanted and available >= wanted, _pod_counts(updated, available, wanted))
+        return RolloutProgress(updated >= wanted and available >= wanted, _pod_counts(updated, available, wanted), moving=updated < wanted)
     updated, available = _count(status, "updatedReplicas"), _count(status, "availableReplicas")
     summary = _pod_counts(updated, available, wanted)
     if kind == "StatefulSet":
         same = status.get("updateRevision") == status.get("currentRevision")
         # A StatefulSet whose template never changed counts its pods only as current.
-        return RolloutProgress(same and _count(status, "readyReplicas") >= wanted and available >= wanted, summary)
+        return RolloutProgress(same and _count(status, "readyReplicas") >= wanted and available >= wanted, summary, moving=not same)
     old = _count(status, "replicas") - updated
     failed = next(
         (str(found.get("message") or _TIMED_OUT) for found in conditions(item) if found.get("reason") == _TIMED_OUT),
@@ -76,7 +79,8 @@ def progress(kind: str, item: Object) -> RolloutProgress:
     )
     if old > 0:
         summary += f", {old} old ones still there"
-    return RolloutProgress(not failed and updated >= wanted and old <= 0 and available >= updated, summary, failed)
+    moving = updated < wanted or old > 0
+    return RolloutProgress(not failed and not moving and available >= updated, summary, failed, moving)
 
 
 @dataclass
@@ -212,11 +216,15 @@ def why_no_rollout(kind: str, item: Object) -> str | None:
     return None
 
 
+def not_ours(item: Object) -> list[str]:
+    """Whose the template is, if an owner of the workload writes it."""
+    owner = owner_ref(item)
+    return [f"{owner} owns it, and its controller ({owner.group or 'v1'}) writes its template: change it there"] if owner else []
+
+
 def rollout_problems(kind: str, item: Object) -> list[str]:
     """Why a roll-out of the workload would not happen, or its result could not be judged."""
-    problems = [reason] if (reason := why_no_rollout(kind, item)) else []
-    if owner := owner_ref(item):
-        problems.append(f"{owner} owns it, and its controller ({owner.group or 'v1'}) writes its template: change it there")
+    problems = [*filter(None, [why_no_rollout(kind, item)]), *not_ours(item)]
     state = progress(kind, item)
     if not state.done:
         problems.append(f"it is not healthy now ({state.failed or state.summary}), so a roll-out could not be judged; fix that first")
@@ -236,6 +244,30 @@ def how_it_rolls(kind: str, item: Object) -> str:
     if kind == "DaemonSet":
         return f"RollingUpdate: maxUnavailable {rolling.get('maxUnavailable', 1)}"
     return "RollingUpdate: one after the other"
+
+
+def rollout_notes(kind: str, item: Object, count: int, seconds: float) -> tuple[str, str]:
+    """What a change of the template means, in a plan. `count`: of its pods; `seconds`: the time limit."""
+    return (
+        f"recreates its pods, {count} of them ({how_it_rolls(kind, item)})" if count else "it has no pods now, so none is recreated",
+        f"waits {seconds:g} s for the roll-out, then for the old pods to end; a failed roll-out is undone, which recreates the pods again",
+    )
+
+
+def unavailable(kind: str, item: Object) -> int:
+    """How many pods its roll-out takes away before new ones are available. (pkg/controller: deployment/util ResolveFenceposts,
+    daemon/update.go updatedDesiredNodeCounts, statefulset/stateful_set_utils.go getStatefulSetMaxUnavailable.)"""
+    spec, count = spec_of(item), replicas(kind, item)
+    strategy = spec.get("strategy" if kind == "Deployment" else "updateStrategy") or {}
+    if strategy.get("type") == "Recreate":
+        return max(1, count)
+    rolling = strategy.get("rollingUpdate") or {}
+    if kind == "StatefulSet":
+        return max(1, scaled(rolling.get("maxUnavailable") or 1, count, up=False, otherwise=count))
+    usual, up = (("25%", "25%"), False) if kind == "Deployment" else ((1, 0), True)
+    most, surge = (rolling.get(key, one) for key, one in zip(("maxUnavailable", "maxSurge"), usual, strict=True))
+    found = scaled(most, count, up=up, otherwise=count)
+    return found or int(scaled(surge, count, up=True, otherwise=count) == 0)
 
 
 def complaints(item: Object, pods: Collection[Object], events: Collection[Object] = ()) -> list[str]:

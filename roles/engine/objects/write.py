@@ -15,8 +15,7 @@ from roles.engine.kube.fields import finalizers_of, with_meta
 from roles.engine.objects.diffs import object_diff
 from roles.engine.objects.kind import ObjectChange, ObjectPath, Request, changes_text, nested
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.objects.rolling import LOOK_AGAIN
-from roles.engine.objects.session import Session
+from roles.engine.objects.session import LOOK_AGAIN, Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedField

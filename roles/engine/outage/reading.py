@@ -9,10 +9,10 @@ from datetime import datetime
 from urllib.parse import quote
 
 from roles.engine import disruption
-from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
+from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, read_disruption
 from roles.engine.kube import Object, controller, uid
 from roles.engine.kube.fields import spec_of
-from roles.engine.kube.workloads import COLLECTIONS
+from roles.engine.kube.workloads import COLLECTIONS, namespaced
 from roles.engine.objects import LOOK_AGAIN, Session
 from roles.engine.outage.cordon import node_path
 from roles.engine.outage.mark import run_of

@@ -61,9 +61,7 @@ def test_the_undo_reads_what_a_run_records() -> None:
         for name in ("a", "b")
     ]
     template = Template("Deployment", workload(), "/path", {"app": SMALL}, {"app": LARGE}, 30)
-    pods, last = resize_run.stages(
-        cast("Engine", None), steps, 2, RollOuts(Session(lambda: cast("Any", None)), lambda text: None), template
-    )
+    pods, last = resize_run.stages(cast("Engine", None), steps, 2, RollOuts(Session(lambda: cast("Any", None)), print), template)
     assert pods.at_once == 2
     events: list[Mapping[str, object]] = [{"event": "begin", **kind_of_run("resize", {"namespace": "shop", "labels": "app=web"})}]
     for order, step in enumerate([*pods.steps, *last.steps], 1):

@@ -23,6 +23,7 @@ from roles.pod_resize.templates import Template
 from tests.unit.clock import Clock
 from tests.unit.pod_resize.world import SMALL, container, workload
 from tests.unit.priority_classes.apiserver import Keeper, lost_answers
+from tests.unit.rolling import PODS, SETS, Cluster
 
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
@@ -34,8 +35,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, resize_run):
-        monkeypatch.setattr(module, "show", lambda text: None)
+    monkeypatch.setattr(locked_run, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
 
@@ -88,27 +88,38 @@ class World:
         raise NotFound("cp1", path, "404", "-")
 
     def run(self) -> ObjectRun:
-        template = Template("Deployment", copy.deepcopy(self.item), PATH, {"app": SMALL}, {"app": LARGE}, 30)
-        keeper = cast("Any", Keeper())
-        rolls = RollOuts(Session(lambda: cast("Any", self)), lambda text: None)
-        made = ObjectRun(
-            RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),
-            resize_run.stages(cast("Engine", None), [], 1, rolls, template),
-            Fleet([keeper], [], [], [keeper]),
-            "",
-            lambda run: None,
-            capability="resize",
-            about={"namespace": "shop", "labels": "app=web"},
-            leaving=str,
-        )
-        made.result("cp1")
-        return made
+        return run(self, Template("Deployment", copy.deepcopy(self.item), PATH, {"app": SMALL}, {"app": LARGE}, 30))
+
+
+def run(world: Any, template: Template) -> ObjectRun:
+    keeper = cast("Any", Keeper())
+    rolls = RollOuts(Session(lambda: cast("Any", world)), lambda text: None)
+    made = ObjectRun(
+        RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),
+        resize_run.stages(cast("Engine", None), [], 1, rolls, template),
+        Fleet([keeper], [], [], [keeper]),
+        "",
+        lambda run: None,
+        capability="resize",
+        about={"namespace": "shop", "labels": "app=web"},
+        leaving=str,
+    )
+    made.result("cp1")
+    return made
 
 
 def test_it_is_written_and_rolled_out() -> None:
     world = World()
     (step,) = world.run().steps
     assert step.outcome == "done" and pod_resources.alike(world.has, LARGE), step.why
+
+
+def test_a_failed_roll_out_of_a_statefulset_is_reverted() -> None:
+    """Its controller recreates no pod while a broken one of the failed template is left."""
+    server = Cluster("web", fails="web", template={"spec": {"containers": [container("app")]}})
+    item = copy.deepcopy(server.objects[f"{SETS}/web"])
+    (step,) = run(server, Template("StatefulSet", item, f"{SETS}/web", {"app": SMALL}, {"app": LARGE}, 30)).steps
+    assert step.outcome == "reverted" and ("DELETE", f"{PODS}/web-0") in server.log, step.why
 
 
 def test_a_failed_roll_out_is_reverted() -> None:

@@ -16,7 +16,13 @@ from roles.engine.proof.cluster import NoApi
 from tests.unit.priority_classes.world import entry
 
 COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
-_COLLECTIONS = {path.rpartition("/")[2] for path in COLLECTIONS.values()} | {"priorityclasses", "events", "controllerrevisions"}
+_COLLECTIONS = {path.rpartition("/")[2] for path in COLLECTIONS.values()} | {
+    "priorityclasses",
+    "events",
+    "controllerrevisions",
+    "poddisruptionbudgets",
+    "resourcequotas",
+}
 
 
 def lost_answers() -> list[Exception]:

@@ -16,6 +16,7 @@ from roles.engine.objects.workload_rollout import (
     old_pods,
     old_pods_text,
     progress,
+    unavailable,
     what_to_do,
     wrong_pods,
 )
@@ -251,3 +252,17 @@ def test_every_wait_ends(looks: list[tuple[bool, list[int]]], timeout: int) -> N
             assert verdict == ("failed" if not serves else "left" if old else "done")
             return
     pytest.fail("it waits on")
+
+
+@pytest.mark.parametrize(
+    ("kind", "strategy", "count"),
+    [
+        ("Deployment", {}, 2), ("Deployment", {"rollingUpdate": {"maxUnavailable": "9%"}}, 0),
+        ("Deployment", {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 0}}, 1), ("Deployment", {"type": "Recreate"}, 10),
+        ("StatefulSet", {}, 1), ("StatefulSet", {"rollingUpdate": {"maxUnavailable": "25%"}}, 2),
+        ("DaemonSet", {}, 1), ("DaemonSet", {"rollingUpdate": {"maxUnavailable": "25%"}}, 3),
+        ("DaemonSet", {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}, 0),
+    ],
+)  # fmt: skip
+def test_how_many_pods_a_roll_out_takes_away(kind: str, strategy: dict[str, Any], count: int) -> None:
+    assert unavailable(kind, workload(kind, "web", replicas=10, strategy=strategy, updateStrategy=strategy)) == count

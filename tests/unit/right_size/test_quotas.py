@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from roles.engine.kube.quotas import counts
-from roles.right_size.quotas import grown, quota_problems, starts_first, surge_problems
+from roles.engine.objects.workload_rollout import unavailable
+from roles.right_size.quotas import grown, quota_problems, surge_problems
 from tests.unit.right_size.test_applying import ONE_BY_ONE, rolling, running, step
 from tests.unit.right_size.world import MI
 
@@ -86,18 +87,18 @@ def test_a_quota_counts_the_pods_of_its_scopes(spec: dict[str, Any], there: dict
 
 
 @pytest.mark.parametrize(
-    ("surge", "unavailable", "count", "first"),
+    ("surge", "most", "count", "first"),
     [("25%", "25%", 3, True), ("25%", "25%", 4, False), (1, 0, 9, True), (1, 1, 9, False), (0, 0, 2, False), ("1%", 0, 1, True)],
 )
-def test_a_roll_out_that_starts_a_pod_first(surge: Any, unavailable: Any, count: int, first: bool) -> None:
-    assert starts_first("Deployment", rolling(surge, unavailable, count)) is first
-    assert not starts_first("Deployment", rolling(surge, unavailable, count, "Recreate"))
-    assert not starts_first("StatefulSet", {"spec": {}})
+def test_a_roll_out_that_starts_a_pod_first(surge: Any, most: Any, count: int, first: bool) -> None:
+    assert (not unavailable("Deployment", rolling(surge, most, count))) is first
+    assert unavailable("Deployment", rolling(surge, most, count, "Recreate"))
+    assert unavailable("StatefulSet", {"spec": {}})
 
 
 def test_a_daemon_set_that_starts_a_pod_first() -> None:
     for more, first in (({}, False), ({"maxSurge": 1, "maxUnavailable": 0}, True), ({"maxSurge": 0, "maxUnavailable": 1}, False)):
-        assert starts_first("DaemonSet", {"spec": {"updateStrategy": {"rollingUpdate": more}}}) is first
+        assert (not unavailable("DaemonSet", {"spec": {"updateStrategy": {"rollingUpdate": more}}})) is first
 
 
 def test_a_roll_out_that_a_quota_would_stop_is_refused() -> None:
