@@ -181,16 +181,11 @@ def flag(component: str, name: str, default: str | None = None) -> Side:
     return Side(component, (name,), get, f"{component} --{name}")
 
 
-def flags(component: str, *names: str, defaults: tuple[str, ...] = ()) -> Side:
+def flags(component: str, *names: str) -> Side:
     """Flags together: one list that may be given in parts, or the values of several flags by name."""
 
     def get(picture: Picture) -> dict[str, Any]:
-        found = {
-            one.host: {name: ",".join(one.flags[name]) if name in one.flags else None for name in names} for one in picture.of(component)
-        }
-        if len(names) > 1:
-            return {host: {**values} for host, values in found.items()}
-        return {host: values[names[0]] for host, values in found.items()}
+        return {one.host: _alone({name: _joined(one.flags, name) for name in names}) for one in picture.of(component)}
 
     return Side(component, names, get, f"{component} " + ", ".join(f"--{name}" for name in names))
 
@@ -199,37 +194,35 @@ def fields(*names: str) -> Side:
     """A field of each kubelet; of several fields their values by name."""
 
     def get(picture: Picture) -> dict[str, Any]:
-        if len(names) == 1:
-            return {one.host: one.value(names[0]) for one in picture.kubelets}
-        return {one.host: {name: one.value(name) for name in names} for one in picture.kubelets}
+        return {one.host: _alone({name: one.value(name) for name in names}) for one in picture.kubelets}
 
     return Side(KUBELET, names, get, f"{KUBELET} {', '.join(names)}")
 
 
 def kubelet_flag(name: str) -> Side:
     def get(picture: Picture) -> dict[str, Any]:
-        return {one.host: ",".join(one.flags[name]) if name in one.flags else None for one in picture.kubelets}
+        return {one.host: _joined(one.flags, name) for one in picture.kubelets}
 
     return Side(KUBELET, (f"--{name}",), get, f"{KUBELET} --{name}")
 
 
+def _joined(flags: Mapping[str, tuple[str, ...]], name: str) -> str | None:
+    return ",".join(flags[name]) if name in flags else None
+
+
+def _alone(values: dict[str, Any]) -> Any:
+    """The value of a single name, or all values by name."""
+    return values if len(values) > 1 else next(iter(values.values()))
+
+
 def node(label: str, value: Callable[[Mapping[str, Any]], Any]) -> Side:
     """Something of each Node object."""
-
-    def get(picture: Picture) -> dict[str, Any]:
-        return {place: value(one) for place, one in picture.by_place().items()}
-
-    return Side("Node", (), get, f"Node {label}", ("nodes",))
+    return Side("Node", (), lambda picture: {place: value(one) for place, one in picture.by_place().items()}, f"Node {label}", ("nodes",))
 
 
 def count(label: str, value: Callable[[Picture], int | None], *reads: str) -> Side:
     """How many of something the cluster has; None if that is not known."""
-
-    def get(picture: Picture) -> dict[str, Any]:
-        found = value(picture)
-        return {} if found is None else {CLUSTER: found}
-
-    return Side(CLUSTER, (), get, label, reads)
+    return Side(CLUSTER, (), lambda picture: _once(value(picture)), label, reads)
 
 
 def of_object(path: str, label: str, value: Callable[[Mapping[str, Any]], Any]) -> Side:
@@ -242,43 +235,39 @@ def of_object(path: str, label: str, value: Callable[[Mapping[str, Any]], Any]) 
     return Side("object", (), get, label, (path,))
 
 
+def _once(value: object) -> dict[str, Any]:
+    return {} if value is None else {CLUSTER: value}
+
+
 def named(component: str, name: str) -> Side:
-    """What the file holds that a component's flag names; None if it names none."""
+    """What the file holds that a component's flag or a kubelet's field names; None if it names none."""
 
     def get(picture: Picture) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for one in picture.of(component):
-            paths = one.flags.get(name)
-            if not paths:
-                found[one.host] = None
-            elif all((one.host, one.on_node(path)) in picture.materials for path in paths):
-                found[one.host] = Material.joined([picture.materials[one.host, one.on_node(path)] for path in paths])
-        return found
+        found = {host: _held(picture, host, paths) for host, paths in _paths(picture, component, name)}
+        return {host: held for host, (known, held) in found.items() if known}
 
-    return Side(component, (name,), get, f"{component} --{name}", files=True)
+    return Side(component, (name,), get, f"{component} {'' if component == KUBELET else '--'}{name}", files=True)
 
 
-def named_by_kubelet(name: str) -> Side:
-    """What the file holds that a kubelet's field names."""
+def _paths(picture: Picture, owner: str, name: str) -> list[tuple[str, list[str]]]:
+    """By host, the files of the node that a flag of a component, or a field of a kubelet, names."""
+    if owner == KUBELET:
+        return [(one.host, [str(path)] if (path := one.value(name)) else []) for one in picture.kubelets]
+    return [(one.host, [one.on_node(path) for path in one.flags.get(name, ())]) for one in picture.of(owner)]
 
-    def get(picture: Picture) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for one in picture.kubelets:
-            path = one.value(name)
-            if not path:
-                found[one.host] = None
-            elif (one.host, str(path)) in picture.materials:
-                found[one.host] = picture.materials[one.host, str(path)]
-        return found
 
-    return Side(KUBELET, (name,), get, f"{KUBELET} {name}", files=True)
+def _held(picture: Picture, host: str, paths: list[str]) -> tuple[bool, Material | None]:
+    """Whether it is known, and what these files hold together; None without a file."""
+    found = [picture.materials.get((host, path)) for path in paths]
+    known = [one for one in found if one is not None]
+    return len(known) == len(found), Material.joined(known) if known else None
 
 
 def trusted(owner: str) -> Side:
     """Whom a component or a kubelet trusts that looks for the API: the CA in its kubeconfig."""
 
     def get(picture: Picture) -> dict[str, Any]:
-        places = {(host, path) for host, path in _kubeconfigs(picture, owner) if (host, path) in picture.authorities}
+        places = {place for place in _kubeconfigs(picture, owner) if place in picture.authorities}
         return {host: picture.authorities[host, path] for host, path in places}
 
     return Side(owner, ("--kubeconfig" if owner == KUBELET else "kubeconfig",), get, f"{owner} CA in --kubeconfig", kubeconfig=True)
@@ -287,13 +276,12 @@ def trusted(owner: str) -> Side:
 def _kubeconfigs(picture: Picture, owner: str) -> set[tuple[str, str]]:
     if owner == KUBELET:
         return {(one.host, path) for one in picture.kubelets for path in one.flags.get("kubeconfig", ())[-1:]}
-    return {(one.host, one.on_node(path)) for one in picture.of(owner) for path in one.flags.get("kubeconfig", ())[-1:]}
+    return {(host, path) for host, paths in _paths(picture, owner, "kubeconfig") for path in paths[-1:]}
 
 
 def kubeconfigs_of(picture: Picture, sides: Iterable[Side]) -> set[tuple[str, str]]:
     """Host and path of each kubeconfig that these sides need."""
-    found = {place for side in sides if side.kubeconfig for place in _kubeconfigs(picture, side.owner)}
-    return {(host, path) for host, path in found if path.startswith("/") and path.isprintable()}
+    return _readable(place for side in sides if side.kubeconfig for place in _kubeconfigs(picture, side.owner))
 
 
 def served(owner_flag: str, component: str) -> Side:
@@ -313,10 +301,9 @@ def served(owner_flag: str, component: str) -> Side:
 
 def files_of(picture: Picture, sides: Iterable[Side]) -> set[tuple[str, str]]:
     """Host and path of each file that these sides need."""
-    found: set[tuple[str, str]] = set()
-    for side in (one for one in sides if one.files):
-        for name in side.names:
-            found |= {(one.host, one.on_node(path)) for one in picture.of(side.owner) for path in one.flags.get(name, ())}
-            if side.owner == KUBELET:
-                found |= {(one.host, str(one.value(name))) for one in picture.kubelets if one.value(name)}
-    return {(host, path) for host, path in found if path.startswith("/") and path.isprintable()}
+    named = ((side.owner, name) for side in sides if side.files for name in side.names)
+    return _readable((host, path) for owner, name in named for host, paths in _paths(picture, owner, name) for path in paths)
+
+
+def _readable(places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    return {(host, path) for host, path in places if path.startswith("/") and path.isprintable()}
