@@ -216,7 +216,7 @@ def _component_gates(component: Component) -> Iterator[SourcedSetting]:
         listed = [Mapped.of(word.encode("utf-8", "surrogateescape"), source=str(line)) for word, line in arguments]
         for flag in flags.gate_flags(listed):
             for item in flag.items:
-                line = int(flag.value.source)
+                line = int(flag.words[-1].source)
                 yield SourcedSetting(
                     component=component.name,
                     name=item.name,

@@ -13,10 +13,10 @@ from roles.engine.api import ApiFailure, GateMetric
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
-from roles.engine.kubelet import Kubelet, ask
+from roles.engine.kubelet import Kubelet
 from roles.engine.node import FilesWanted, Observation, ObservationError, look, unreadable
 from roles.engine.proof import Cluster, refuse_claim
-from roles.engine.scripts import filled
+from roles.engine.scripts import decoded_text, filled
 from roles.engine.starting import Obstacle
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
@@ -197,11 +197,11 @@ def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str
         try:
             if kind == "moment":
                 uptime, start, properties = fields
-                pairs = (pair.partition("=") for pair in ask.decoded(properties).splitlines())
+                pairs = (pair.partition("=") for pair in decoded_text(properties).splitlines())
                 moments.append(Moment(float(uptime), int(start), {key: value for key, _, value in pairs}))
             elif kind == "health":
                 name, status, said = fields
-                health[name] = Health(status[-3:], " ".join(ask.decoded(said).split()))
+                health[name] = Health(status[-3:], " ".join(decoded_text(said).split()))
             elif kind == "end":
                 whole = True
         except ValueError as error:

@@ -3,7 +3,6 @@ proven or reverted."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from roles.control_plane_flags.compliance import unmet, unmet_files, wanted_of
 from roles.control_plane_flags.dangers import API_SERVER
 from roles.control_plane_flags.model import DesiredFlags, read_flags
 from roles.control_plane_flags.places import misplaced
-from roles.control_plane_flags.plan import FlagPlan, NodeFlags, differing, differing_files, judge_flags, plan_flags
+from roles.control_plane_flags.plan import FlagPlan, NodeFlags, differing, differing_files, digest, judge_flags, plan_flags
 from roles.engine import kubeadm_config, kubelet
 from roles.engine.bridge import Fleet
 from roles.engine.control_plane import COMPONENTS
@@ -136,8 +135,8 @@ def _rows(plan: NodeFlags, planned: FlagPlan, step: NodeStep | None) -> list[lis
         before, after = planned.now[name], values if done else planned.now[name]
         rows.append([plan.host, planned.component, f"--{name}", _shown(name, before), _shown(name, after), *end])
     for path, file in planned.files.items():
-        now = _sum(plan.kubelet.seen.data(path))
-        wanted = _sum(None if file is None else file.content)
+        now = digest(plan.kubelet.seen.data(path))
+        wanted = digest(None if file is None else file.content)
         rows.append([plan.host, planned.component, path, now, wanted if done else now, *end])
     return rows
 
@@ -146,10 +145,6 @@ def _shown(name: str, values: FlagValues) -> str:
     if values is None:
         return "absent"
     return " ".join(mask_text(written(name, (value,))).partition("=")[2] for value in values)
-
-
-def _sum(data: bytes | None) -> str:
-    return "absent" if data is None else f"sha256 {hashlib.sha256(data).hexdigest()[:12]}"
 
 
 DATA_KEYS = (Declared(DesiredFlags, ("control_plane_flags",), changes=Changes.NODES),)

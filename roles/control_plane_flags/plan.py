@@ -400,24 +400,31 @@ def _joined(lasting: Mapping[ConfigMapPath, Any], listed: Mapping[str, ListedFla
     }
 
 
+_ON_ALL = "they answer in turn, and it must be the same on all; run this for all control-plane nodes, without only= and --limit"
+
+
+def _of_apiservers(plans: Sequence[NodeFlags]) -> list[tuple[str, FlagPlan]]:
+    return [(plan.host, one) for plan in plans for one in plan.planned if one.component == dangers.API_SERVER]
+
+
+def _listing(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{host}: {value}" for host, value in values.items())
+
+
 def differing(plans: Sequence[NodeFlags], present: Mapping[str, Component]) -> list[str]:
     """Flags of a run that all API servers must share, and that would differ between them after it. `present`: the API servers, by host."""
     future = {host: any_flag.every(component.argv) for host, component in present.items()}
     changed: dict[str, None] = {}
-    for plan in plans:
-        for one in plan.planned:
-            if one.component == dangers.API_SERVER and plan.host in future:
-                future[plan.host] |= {name: values or () for name, values in one.wanted.items()}
-                changed |= dict.fromkeys(name for name in one.wanted if dangers.MUST_BE_EQUAL.fullmatch(name))
+    for host, one in _of_apiservers(plans):
+        if host in future:
+            future[host] |= {name: values or () for name, values in one.wanted.items()}
+            changed |= dict.fromkeys(name for name in one.wanted if dangers.MUST_BE_EQUAL.fullmatch(name))
     lines = []
     for name in changed:
         values = {host: flags.get(name) or None for host, flags in future.items()}
         if any(not any_flag.same(value, next(iter(values.values()))) for value in values.values()):
-            shown = ", ".join(f"{host}: {mask_text(written(name, value))}" for host, value in values.items())
-            lines.append(
-                f"WARNING --{name} will differ between the API servers ({shown}): they answer in turn, and it must be the same on all;"
-                " run this for all control-plane nodes, without only= and --limit"
-            )
+            shown = _listing({host: mask_text(written(name, value)) for host, value in values.items()})
+            lines.append(f"WARNING --{name} will differ between the API servers ({shown}): {_ON_ALL}")
     return lines
 
 
@@ -426,22 +433,24 @@ def differing_files(plans: Sequence[NodeFlags], present: Collection[str]) -> lis
     with an API server; of one that is not in the run it is not known what it has."""
     found: dict[str, tuple[str, dict[str, str]]] = {}
     changed: set[str] = set()
-    for plan in plans:
-        for one in (one for one in plan.planned if one.component == dangers.API_SERVER):
-            for path, names in one.naming.items():
-                if shared := [name for name in names if dangers.MUST_BE_EQUAL.fullmatch(name)]:
-                    file = one.files[path]
-                    digest = "absent" if file is None else f"sha256 {hashlib.sha256(file.content).hexdigest()[:12]}"
-                    found.setdefault(path, (shared[0], {}))[1][plan.host] = digest
-                    changed |= {path} & {*one.contents}
+    for host, one in _of_apiservers(plans):
+        for path, names in one.naming.items():
+            if shared := [name for name in names if dangers.MUST_BE_EQUAL.fullmatch(name)]:
+                file = one.files[path]
+                found.setdefault(path, (shared[0], {}))[1][host] = digest(None if file is None else file.content)
+                changed |= {path} & {*one.contents}
     lines = []
     for path in (path for path in found if path in changed):
         flag, digests = found[path]
         values = {host: digests.get(host, "not in this run") for host in present}
         if len({*values.values()}) > 1:
-            shown = ", ".join(f"{host}: {value}" for host, value in values.items())
             lines.append(
-                f"WARNING {path} (--{flag}) changes, and may then differ between the API servers ({shown}): they answer in turn, and it"
-                " must be the same on all; run this for all control-plane nodes, without only= and --limit, with one content"
+                f"WARNING {path} (--{flag}) changes, and may then differ between the API servers ({_listing(values)}): {_ON_ALL}, with one"
+                " content"
             )
     return lines
+
+
+def digest(data: bytes | None) -> str:
+    """The content of a file, for people."""
+    return "absent" if data is None else f"sha256 {hashlib.sha256(data).hexdigest()[:12]}"

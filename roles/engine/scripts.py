@@ -1,7 +1,8 @@
-"""The scripts that nodes run, rendered from templates/."""
+"""The scripts that nodes run, rendered from templates/, and the fields of their answers."""
 
 from __future__ import annotations
 
+import base64
 import shlex
 from functools import cache
 from pathlib import Path
@@ -46,6 +47,25 @@ def templates() -> jinja2.Environment:
 def filled(template: str, /, **values: object) -> str:
     """A template with these values."""
     return templates().get_template(template).render(values)
+
+
+def decoded(field: str, *, strict: bool = False) -> bytes:
+    """A field of a node's answer: a plain word behind a dot, or base64. Scripts add a `=` to a field that may be empty, so that it does not
+    disappear between two blanks. Raises binascii.Error; with `strict` also for characters that base64 does not have."""
+    body = field.rstrip("=")
+    if body.startswith("."):
+        return body[1:].encode("ascii")
+    return base64.b64decode(body + "=" * (-len(body) % 4), validate=strict)
+
+
+def decoded_text(field: str, *, strict: bool = False) -> str:
+    """The text of such a field, for people."""
+    return decoded(field, strict=strict).decode("utf-8", "replace")
+
+
+def decoded_list(field: str) -> list[str]:
+    """The texts of such fields with commas between them."""
+    return [decoded_text(one) for one in field.split(",") if one]
 
 
 @cache

@@ -33,10 +33,7 @@ HAZARDS: Final = (
         " off again while resizes are pending",
     ),
     Hazard(
-        "InPlacePodVerticalScaling",
-        False,
-        27,
-        35,
+        "InPlacePodVerticalScaling", False, 27, 35,
         "pods with pending resizes may be left with containers in an unknown state; drain the nodes first (KEP-1287)",
     ),
     Hazard(
@@ -48,13 +45,10 @@ HAZARDS: Final = (
         " first (KEP-753)",
     ),
     Hazard(
-        "HPAConfigurableTolerance",
-        True,
-        33,
-        None,
+        "HPAConfigurableTolerance", True, 33, None,
         "it cannot be turned off again: tolerances that HorizontalPodAutoscalers already have stay in effect (KEP-4951)",
     ),
-)
+)  # fmt: skip
 
 # cmd/kubeadm/app/features/features.go of 1.21 to 1.36, without the gates that the components know too.
 KUBEADM: Final = frozenset(

@@ -114,12 +114,11 @@ def _read_differently(values: Mapping[str, Any], known: Mapping[str, schema.Kube
 def restart_limits(state: KubeletState, settled: Settled) -> tuple[str, ...]:
     """Warnings about fields that a restart of the kubelet does not apply to everything that runs. Raises Refusal for fields that need
     more than a restart and more than a drained node."""
-    changed = [one.name for one in unmet_fields(settled.expected, state.configuration)]
     both = (state.configuration, after(state.configuration, settled))
-    found = dict.fromkeys(more for configuration in both for more in schema.needs_more(configuration, changed))
-    if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused and not more.drained]:
+    found = schema.needs_more(one.name for one in unmet_fields(settled.expected, state.configuration))
+    warned = [f"{more.path}: {more.reason}; {more.way_out}" for more in found]
+    if refused := [text for text, more in zip(warned, found, strict=True) if more.refused]:
         raise _refusal(state, refused)
-    warned = [f"{more.path}: {more.reason}; {more.way_out}" for more in found if not more.drained]
     return (*warned, *shutdown.notes(state, *both), *swap.notes(state, *both))
 
 

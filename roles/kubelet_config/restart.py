@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from roles.engine.kubelet import KubeletState, schema
+from roles.engine.kubelet import KubeletState, drained, schema
 from roles.engine.kubelet.pending import Pending, pending_settings, restarted
 from roles.engine.transaction import Refusal
 
@@ -27,12 +27,17 @@ def pending(state: KubeletState) -> tuple[Pending, ...]:
 
 def check(state: KubeletState, found: Sequence[Pending]) -> None:
     """Raises Refusal if one of the settings needs more than a restart."""
-    names = [one.name for one in found]
-    after = with_pending(state, found).configuration
-    refused = [more for both in (state.configuration, after) for more in schema.needs_more(both, names) if more.refused]
-    if refused:
-        more = next(iter(refused))
+    if more := next((one for one in schema.needs_more(one.name for one in found) if one.refused), None):
         raise refusal(state, found, f"{more.path}: {more.reason}", more.way_out)
+    try:
+        # Running containers keep their limit of swap, and all works: that is no reason.
+        wanted = drained.needed(state.configuration, with_pending(state, found).configuration, swap_on=False)
+    except ValueError as error:
+        raise refusal(state, found, f"{error}; the kubelet would not start", "correct the value") from None
+    if wanted is not None:
+        paths = [f"{state.kubelet.root_directory}/{name}" for name in wanted.checkpoints]
+        remove = f" remove {' and '.join(paths)}," if paths else ""
+        raise refusal(state, found, "; ".join(wanted.why), f"drain the node, stop the kubelet,{remove} start it, uncordon the node")
 
 
 def refusal(state: KubeletState, found: Sequence[Pending], why: str, way_out: str) -> Refusal:

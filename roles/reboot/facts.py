@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.node.logind import MOST_LOCKS, parse_inhibitor
-from roles.engine.scripts import filled
+from roles.engine.scripts import decoded_text, filled
 from roles.engine.starting import TUNABLES
 from roles.engine.timeouts import patient
 from roles.reboot import next_boot
@@ -235,9 +235,7 @@ def _boot(one: Mapping[str, list[str]], offset: Callable[[float], float]) -> Boo
     return Boot(found, uptime - ticks / per_second, epoch, _text(one["kernel"][0]).strip(), offset(epoch))
 
 
-def _text(field: str) -> str:
-    body = field.rstrip("=")
-    return base64.b64decode(body + "=" * (-len(body) % 4), validate=True).decode("utf-8", "replace")
+_text = partial(decoded_text, strict=True)
 
 
 def _properties(text: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from roles.engine.editing import flags, yaml_text
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import FEATURE_GATES, FlagChanges, FlagValues, GateChanges
-from roles.engine.editing.kubelet_config import ABSENT, edit_fields
+from roles.engine.editing.kubelet_config import ABSENT, edit_fields, parse
 from roles.engine.editing.manifest_parts import volume_name
 from roles.engine.editing.yaml_items import ItemChanger
 from roles.engine.editing.yaml_text import Document
@@ -122,16 +122,10 @@ def _listed(content: Mapping[str, Any], component: str, changes: FlagChanges) ->
 
 def _parse(data: bytes) -> Document:
     """Raises FormatError for a text that is not a ClusterConfiguration of a known version."""
-    document = yaml_text.parse(data)
-    content = document.content
-    if content.get("kind") != KIND:
-        raise FormatError(f"is not a {KIND}", value=str(content.get("kind"))[:60], way_out=f"write kind: {KIND}")
-    if not _VERSION.fullmatch(str(content.get("apiVersion"))):
-        raise FormatError(
-            f"is a {KIND} of an unknown version",
-            value=str(content.get("apiVersion"))[:60],
-            way_out="convert it: kubeadm config migrate",
-        )
+    document = parse(data, KIND)
+    version = str(document.content.get("apiVersion"))
+    if not _VERSION.fullmatch(version):
+        raise FormatError(f"is a {KIND} of an unknown version", value=version[:60], way_out="convert it: kubeadm config migrate")
     return document
 
 
@@ -144,12 +138,7 @@ def _is_list(content: Mapping[str, Any]) -> bool:
 def _extra_of(content: Mapping[str, Any], component: str) -> Any:
     """A component's extraArgs; None if it has none."""
     section = SECTIONS[component]
-    found = content.get(section)
-    if found is None:
-        return None
-    if not isinstance(found, dict):
-        raise FormatError(f"{section} is not a mapping", value=str(found)[:60], way_out="write it as a mapping")
-    extra = found.get(_ARGUMENTS)
+    extra = yaml_text.mapping(content, section).get(_ARGUMENTS)
     kind = list if _is_list(content) else dict
     if extra is not None and not isinstance(extra, kind):
         shape = "a list of name and value" if kind is list else "a mapping"
@@ -160,13 +149,8 @@ def _extra_of(content: Mapping[str, Any], component: str) -> Any:
 
 
 def _volumes(content: Mapping[str, Any], component: str) -> list[dict[str, Any]]:
-    section = content.get(SECTIONS[component])
-    found = section.get(_VOLUMES) if isinstance(section, dict) else None
-    if found is not None and not (isinstance(found, list) and all(isinstance(item, dict) for item in found)):
-        raise FormatError(
-            f"{SECTIONS[component]}.{_VOLUMES} is not a list of mappings", value=str(found)[:60], way_out="write it as a list"
-        )
-    return found or []
+    section = SECTIONS[component]
+    return yaml_text.listing(yaml_text.mapping(content, section), _VOLUMES, of_maps=f"{section}.{_VOLUMES}")
 
 
 def _path(item: Mapping[str, Any]) -> str:

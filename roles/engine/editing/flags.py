@@ -59,14 +59,12 @@ class Flag:
     words: tuple[Mapped, ...]
     value: Mapped | None
 
-
-@dataclass(frozen=True)
-class GateFlag:
-    """One --feature-gates of a command line: its word(s), its value and the items of that."""
-
-    words: tuple[Mapped, ...]
-    value: Mapped
-    items: tuple[GateItem, ...]
+    @property
+    def items(self) -> tuple[GateItem, ...]:
+        """Those of --feature-gates. Raises FormatError if the component would refuse it."""
+        if self.value is None:
+            raise FormatError("--feature-gates is the last word and has no value", value=self.words[0].string, way_out="add its value")
+        return _items(self.value)
 
 
 def parse_gates(value: str) -> list[tuple[str, bool]]:
@@ -129,13 +127,9 @@ def find(words: Sequence[Mapped], name: str, *, switch: bool = False) -> list[Fl
     return found
 
 
-def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
+def gate_flags(words: Sequence[Mapped]) -> list[Flag]:
     """Every --feature-gates of a command line. Raises FormatError if the component would refuse it."""
-    found = []
-    for flag in find(words, FEATURE_GATES):
-        if flag.value is None:
-            raise FormatError("--feature-gates is the last word and has no value", value=flag.words[0].string, way_out="add its value")
-        found.append(GateFlag(flag.words, flag.value, _items(flag.value)))
+    found = find(words, FEATURE_GATES)
     if len({item.prefix for flag in found for item in flag.items}) > 1:
         raise FormatError(f"gates with and without `{KUBE}` are mixed", way_out="write all names with it, or all without it")
     return found

@@ -43,10 +43,11 @@ ABSENT: Final = Absent.ABSENT
 
 def read(data: bytes) -> dict[str, Any]:
     """The file's fields. Raises FormatError for a file that is not a KubeletConfiguration."""
-    return _parse(data).content
+    return parse(data).content
 
 
-def _parse(data: bytes, kind: str = KIND) -> Document:
+def parse(data: bytes, kind: str = KIND) -> Document:
+    """The document of a file of this kind. Raises FormatError."""
     document = yaml_text.parse(data)
     found = document.content.get("kind")
     if found != kind:
@@ -84,13 +85,13 @@ def lines(data: bytes) -> dict[FieldPath, int]:
             if value.kind == "map":
                 walk(value, here)
 
-    walk(_parse(data).root, ())
+    walk(parse(data).root, ())
     return found
 
 
 def gates(data: bytes) -> dict[str, bool]:
     """The gates that a file sets. Raises FormatError for a value that the kubelet would not accept as a boolean."""
-    return _gates(_parse(data))
+    return _gates(parse(data))
 
 
 def _gates(document: Document) -> dict[str, bool]:
@@ -134,7 +135,7 @@ def edit_fields(data: bytes, changes: Mapping[FieldPath, object], kind: str = KI
     compared with the desired content. Raises FormatError if the file cannot be read, a field on the way is not a map, or the edit is
     ambiguous: anchors that are used elsewhere, merges (`<<`), something else on a line that must be removed.
     """
-    document = _parse(data, kind)
+    document = parse(data, kind)
     desired = _desired(document, changes)
     return edit_content(document, data, desired, changer or Changer)
 

@@ -51,9 +51,9 @@ def read(data: bytes) -> ManifestPod:
     content = yaml_text.load(data)
     if content.get("kind") != "Pod":
         raise FormatError("is not a Pod", value=str(content.get("kind"))[:60], way_out="move it to another directory")
-    metadata = _map(content, "metadata")
+    metadata = yaml_text.mapping(content, "metadata")
     containers = tuple(
-        ManifestContainer(str(item.get("name")), *(tuple(map(str, _list(item, key))) for key in ("command", "args")))
+        ManifestContainer(str(item.get("name")), *(tuple(map(str, yaml_text.listing(item, key))) for key in ("command", "args")))
         for item in containers_of(content)
     )
     # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
@@ -85,23 +85,9 @@ def name_line(data: bytes) -> int | None:
     return next((key.line for key, _ in metadata.pairs if yaml_text.key_name(key) == "name"), None) if metadata else None
 
 
-def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
-    found = content.get(key)
-    if found is not None and not isinstance(found, dict):
-        raise FormatError(f"{key} is not a mapping", value=str(found)[:60], way_out="write it as a mapping")
-    return found or {}
-
-
-def _list(content: dict[str, Any], key: str) -> list[Any]:
-    found = content.get(key)
-    if found is not None and not isinstance(found, list):
-        raise FormatError(f"{key} is not a list", value=str(found)[:60], way_out="write it as a list")
-    return found or []
-
-
 def containers_of(content: dict[str, Any]) -> list[dict[str, Any]]:
     """The containers of a pod. Raises FormatError."""
-    return [item for item in _list(_map(content, "spec"), "containers") if isinstance(item, dict)]
+    return [item for item in yaml_text.listing(yaml_text.mapping(content, "spec"), "containers") if isinstance(item, dict)]
 
 
 def container_of(content: dict[str, Any], name: str) -> dict[str, Any]:
@@ -118,7 +104,7 @@ def container_of(content: dict[str, Any], name: str) -> dict[str, Any]:
 
 def argv_of(container: dict[str, Any]) -> list[str]:
     """command and args of a container. Raises FormatError."""
-    argv = [*_list(container, "command"), *_list(container, "args")]
+    argv = [*yaml_text.listing(container, "command"), *yaml_text.listing(container, "args")]
     for word in argv:
         # The kubelet refuses a pod with anything else in the list.
         if not isinstance(word, str):

@@ -144,10 +144,7 @@ def volume_name(path: str) -> str:
 
 
 def _items(holder: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    found = holder.get(key)
-    if found is not None and not (isinstance(found, list) and all(isinstance(item, dict) for item in found)):
-        raise FormatError(f"{key} is not a list of mappings", value=str(found)[:60], way_out="write it as a list")
-    return found or []
+    return yaml_text.listing(holder, key, of_maps=key)
 
 
 def _spec(content: dict[str, Any]) -> dict[str, Any]:

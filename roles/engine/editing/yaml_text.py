@@ -169,6 +169,24 @@ def tops(text: str) -> list[YamlNode]:
         raise FormatError("is nested too deeply", way_out="remove some of its levels") from None
 
 
+def mapping(holder: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The mapping at a key; {} if there is none. Raises FormatError for anything else."""
+    found = holder.get(key)
+    if found is not None and not isinstance(found, dict):
+        raise FormatError(f"{key} is not a mapping", value=str(found)[:60], way_out="write it as a mapping")
+    return found or {}
+
+
+def listing(holder: Mapping[str, Any], key: str, *, of_maps: str = "") -> list[Any]:
+    """The list at a key; [] if there is none. `of_maps`: each item is a mapping ("": any), and this is the list's name. Raises
+    FormatError for anything else."""
+    found = holder.get(key)
+    if found is not None and not (isinstance(found, list) and (not of_maps or all(isinstance(item, dict) for item in found))):
+        what = f"{of_maps} is not a list of mappings" if of_maps else f"{key} is not a list"
+        raise FormatError(what, value=str(found)[:60], way_out="write it as a list")
+    return found or []
+
+
 # ---- reading
 
 

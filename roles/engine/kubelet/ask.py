@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from roles.engine.kubelet.facts import Kubelet, refuse_waiting
 from roles.engine.kubelet.pending import read_once, rewritten
 from roles.engine.node import Process, Replacement
-from roles.engine.scripts import filled
+from roles.engine.scripts import decoded_text, filled
 from roles.engine.timeouts import patient
 from roles.engine.transaction import mask_text
 
@@ -132,29 +132,29 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
     """Each binary's complaint about its candidate, by component: "" if it accepts it. A binary is missing if it did not answer in time,
     or if it could not be proven to be the node's own."""
     found = _matching(_ANSWER, lines)
-    return {name: _verdict(name, int(code), decoded(said)) for name, code, said in found if int(code) < _NO_ANSWER}
+    return {name: _verdict(name, int(code), decoded_text(said)) for name, code, said in found if int(code) < _NO_ANSWER}
 
 
 def rewritten_files(kubelet: Kubelet, lines: Iterable[str]) -> list[str]:
     """What the kubelet reads once and somebody has written since it started, as sentences (pending.READ_ONCE)."""
-    return rewritten(kubelet, {decoded(path): int(time) for time, path in _matching(r"written ([0-9]+) (\S+)=", lines)})
+    return rewritten(kubelet, {decoded_text(path): int(time) for time, path in _matching(r"written ([0-9]+) (\S+)=", lines)})
 
 
 def listed(lines: Iterable[str]) -> dict[str, str]:
     """The gates that each binary lists, by component, as text."""
-    return {name: decoded(said) for name, said in _matching(r"listed (\S+) (\S*)=", lines)}
+    return {name: decoded_text(said) for name, said in _matching(r"listed (\S+) (\S*)=", lines)}
 
 
 def flag_lines(lines: Iterable[str]) -> dict[str, str]:
     """The lines about flags in each binary's --help, by component, as text."""
-    return {name: decoded(said) for name, said in _matching(r"flags (\S+) (\S*)=", lines)}
+    return {name: decoded_text(said) for name, said in _matching(r"flags (\S+) (\S*)=", lines)}
 
 
 def deprecated(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """What each binary says of deprecated flags among those that it was asked about (pflag, MarkDeprecated), by component."""
     found = {}
     for name, _, said in _matching(_ANSWER, lines):
-        texts = re.findall(r"^Flag (--\S+ has been deprecated.*)$", decoded(said), re.MULTILINE)
+        texts = re.findall(r"^Flag (--\S+ has been deprecated.*)$", decoded_text(said), re.MULTILINE)
         found[name] = tuple(dict.fromkeys(mask_text(one)[:_MOST_SAID] for one in texts))
     return found
 
@@ -162,31 +162,18 @@ def deprecated(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def versions(lines: Iterable[str]) -> dict[int, str]:
     """The versions that binaries printed, as v1.36.3, by PID; a binary that printed something else is missing."""
     found = _matching(r"version ([0-9]+) (\S*)=", lines)
-    return {int(pid): version for pid, said in found if (version := as_version(decoded(said).removeprefix(_PRODUCT)))}
+    return {int(pid): version for pid, said in found if (version := as_version(decoded_text(said).removeprefix(_PRODUCT)))}
 
 
 def replacements(lines: Iterable[str]) -> dict[int, Replacement]:
     """What replaced the running files, by PID. A file that could not be proven to be the node's own has no version."""
     found = _matching(r"replacement ([0-9]+) (same|other) (\S*)=", lines)
-    return {int(pid): Replacement(as_version(decoded(said).removeprefix(_PRODUCT)), same == "same") for pid, same, said in found}
+    return {int(pid): Replacement(as_version(decoded_text(said).removeprefix(_PRODUCT)), same == "same") for pid, same, said in found}
 
 
 def as_version(text: str) -> str | None:
     """A version of Kubernetes, such as v1.36.3, with any suffix; None for any other text, because it comes from a node."""
     return text.strip() if _VERSION.fullmatch(text.strip()) else None
-
-
-def decoded(text: str) -> str:
-    """The text of a field: a plain word behind a dot, or base64, which may lack its padding or have one `=` too many."""
-    body = text.rstrip("=")
-    if body.startswith("."):
-        return body[1:]
-    return base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
-
-
-def decoded_list(text: str) -> list[str]:
-    """The texts of such fields with commas between them."""
-    return [decoded(one) for one in text.split(",") if one]
 
 
 def _verdict(component: str, code: int, said: str) -> str:

@@ -10,7 +10,6 @@ pkg/cri (Status, RuntimeConfig), and its runtime runc, whose option is SystemdCg
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from roles.engine.editing import flags
 from roles.engine.harmless import one_line
 from roles.engine.kubelet.facts import Kubelet
 from roles.engine.node import File, start_time
-from roles.engine.scripts import filled
+from roles.engine.scripts import decoded, filled
 from roles.engine.timeouts import patient
 
 SYSTEMD: Final = "systemd"
@@ -150,11 +149,6 @@ def _places(records: Iterable[list[str]], option: str) -> Iterator[str]:
                 number, _, text = line.partition(":")
                 if text.strip().startswith(option):
                     yield one_line(f"{path}:{number}: {text.strip()}")
-
-
-def decoded(text: str) -> bytes:
-    body = text.rstrip("=")
-    return base64.b64decode(body + "=" * (-len(body) % 4))
 
 
 def _text(value: object) -> str:

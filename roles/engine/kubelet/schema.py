@@ -20,7 +20,6 @@ from typing import Any, Final
 from roles.engine.bounds import read_json
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.times import parse_duration
-from roles.engine.kubelet.values import lookup
 
 OLDEST: Final = 21
 NEWEST: Final = 37
@@ -84,19 +83,16 @@ class FieldProblem:
 
 @dataclass(frozen=True)
 class More:
-    """A field whose change needs more than a restart of the kubelet.
+    """A field whose change needs more than a restart of the kubelet, and more than a drained node (drained.py).
 
     `refused`: the change would break something, or could not be proven or undone; else it works, but not for everything at once, which
-    is a warning. `drained`: daytwo changes it on a drained node, by the rules in drained.py. `when`: effective values (by path) with
-    which it matters; empty: always.
+    is a warning.
     """
 
     path: str
     reason: str
     way_out: str
     refused: bool = True
-    drained: bool = False
-    when: tuple[tuple[str, str], ...] = ()
 
 
 # ---- the table
@@ -364,60 +360,11 @@ _REBOOT = "the cgroups of running pods and daemons stay as they are until the no
 _SERVER = "this kubelet may no longer be reachable for the API server and for daytwo's proof through it, or no longer authorize them"
 _REGISTERED = "only read when a node registers for the first time; this node is already registered"
 _LATER = "only containers created after the restart get it; running containers keep the old value"
-_CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
-_MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 _DRAIN = "kubectl drain the node first, stop the kubelet, change the setting by hand, and start it again"
-_STATIC_CPU = (("cpuManagerPolicy", "static"),)
-_STATIC_MEMORY = (("memoryManagerPolicy", "Static"),)
-
-
-def _drain_and_remove(state: str) -> str:
-    return f"kubectl drain the node, stop the kubelet, remove {state}, change the setting, start the kubelet, kubectl uncordon"
-
-
-def _differs(state: str) -> str:
-    return f"the kubelet would not start: {state} has the old policy (`configured policy ... differs from state checkpoint policy`)"
-
-
-_RESERVED_CPUS = "the static CPU manager does not start if the reserved CPUs no longer fit {} (`not all reserved cpus ... are present`)"
-_RESERVED_MEMORY = (
-    "the Static memory manager does not start unless reservedMemory equals the sum of kubeReserved, systemReserved and evictionHard, "
-    f"and {_MEMORY_STATE} was created with the same values"
-)
-
-# Sources: pkg/kubelet/cm/{cpumanager,memorymanager}/state/state_checkpoint.go, policy_static.go (validateState) and
-# memory_manager.go (validateReservedMemory); pkg/kubelet/cm/container_manager_linux.go and node_container_manager_linux.go;
-# pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer); pkg/kubelet/userns/userns_manager.go;
-# cmd/kubelet/app/server.go (getCgroupDriverFromCRI); the warnings for dynamic configuration in config/v1beta1/types.go up to 1.23.
+# Sources: pkg/kubelet/cm/container_manager_linux.go and node_container_manager_linux.go; pkg/kubelet/kubelet_node_status.go
+# (initialNode, tryRegisterWithAPIServer); pkg/kubelet/userns/userns_manager.go; the warnings for dynamic configuration in
+# config/v1beta1/types.go up to 1.23.
 _MORE = (
-    More("cpuManagerPolicy", _differs(_CPU_STATE), _drain_and_remove(_CPU_STATE), drained=True),
-    *(
-        More(path, why, _drain_and_remove(_CPU_STATE), drained=True, when=_STATIC_CPU)
-        for path, why in (
-            ("cpuManagerPolicyOptions", f"CPUs assigned by the old rules stay in {_CPU_STATE}"),
-            ("reservedSystemCPUs", _RESERVED_CPUS.format(_CPU_STATE)),
-            ("systemReserved", _RESERVED_CPUS.format(_CPU_STATE)),
-            ("kubeReserved", _RESERVED_CPUS.format(_CPU_STATE)),
-        )
-    ),
-    More("memoryManagerPolicy", _differs(_MEMORY_STATE), _drain_and_remove(_MEMORY_STATE), drained=True),
-    *(
-        More(path, _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), drained=True, when=_STATIC_MEMORY)
-        for path in ("reservedMemory", "systemReserved", "kubeReserved", "evictionHard")
-    ),
-    *(
-        More(
-            path,
-            "running pods are admitted again, by the new rule, and those that do not fit fail (TopologyAffinityError)",
-            _DRAIN,
-            drained=True,
-        )
-        for path in ("topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope")
-    ),
-    # It must also match the container runtime's, which is asked (roles/kubelet_config/cgroups.py).
-    More("cgroupDriver", "the kubelet creates running pods again, in the cgroups of the new driver", _DRAIN, drained=True),
-    # A restart alone is enough while no swap is on (drained.py).
-    More("memorySwap.swapBehavior", "running containers keep the swap limit that they have", _DRAIN, refused=False, drained=True),
     *(
         More(path, _REBOOT, "drain the node, change the setting by hand, reboot the node")
         for path in ("cgroupRoot", "cgroupsPerQOS", "kubeletCgroups", "systemCgroups", "qosReserved")
@@ -433,11 +380,10 @@ _MORE = (
         for path in ("containerRuntimeEndpoint", "imageServiceEndpoint")
     ),
     More(
-        "podLogsDir", "logs of running containers stay in the old directory, where the kubelet and log collectors do not find them", _DRAIN
+        "podLogsDir", "logs of running containers stay in the old directory, where the kubelet and log collectors do not find them", _DRAIN,
     ),
     More(
-        "volumePluginDir",
-        "flexvolumes in use are no longer found, and the controller-manager must name the same directory",
+        "volumePluginDir", "flexvolumes in use are no longer found, and the controller-manager must name the same directory",
         "drain the node and move the plugins first",
     ),
     More(
@@ -454,12 +400,7 @@ _MORE = (
     *(
         More(path, _SERVER, "change it by hand, then try `kubectl logs` and `kubectl get --raw /api/v1/nodes/NAME/proxy/healthz`")
         for path in (
-            "enableServer",
-            "address",
-            "port",
-            "authentication.x509.clientCAFile",
-            "authentication.webhook.enabled",
-            "authorization.mode",
+            "enableServer", "address", "port", "authentication.x509.clientCAFile", "authentication.webhook.enabled", "authorization.mode",
             "enableDebuggingHandlers",
         )
     ),
@@ -485,27 +426,12 @@ _MORE = (
     *(
         More(path, _LATER, "restart the workloads, or drain the node, to apply it to all containers", refused=False)
         for path in (
-            "seccompDefault",
-            "cpuCFSQuota",
-            "cpuCFSQuotaPeriod",
-            "singleProcessOOMKill",
-            "podPidsLimit",
-            "clusterDNS",
-            "clusterDomain",
+            "seccompDefault", "cpuCFSQuota", "cpuCFSQuotaPeriod", "singleProcessOOMKill", "podPidsLimit", "clusterDNS", "clusterDomain",
             "resolvConf",
         )
     ),
-)
-
-
-def _by_path(found: Iterable[More]) -> Mapping[str, tuple[More, ...]]:
-    result: dict[str, tuple[More, ...]] = {}
-    for more in found:
-        result[more.path] = (*result.get(more.path, ()), more)
-    return MappingProxyType(result)
-
-
-NEEDS_MORE: Final[Mapping[str, tuple[More, ...]]] = _by_path(_MORE)
+)  # fmt: skip
+NEEDS_MORE: Final[Mapping[str, More]] = MappingProxyType({more.path: more for more in _MORE})
 
 # Fields that another deploy sets, by its name.
 OWNED: Final[Mapping[str, str]] = MappingProxyType(
@@ -513,30 +439,20 @@ OWNED: Final[Mapping[str, str]] = MappingProxyType(
         "featureGates": "feature_gates",
         **dict.fromkeys(
             (
-                "evictionHard",
-                "evictionSoft",
-                "evictionSoftGracePeriod",
-                "evictionMinimumReclaim",
-                "evictionMaxPodGracePeriod",
-                "evictionPressureTransitionPeriod",
-                "mergeDefaultEvictionSettings",
+                "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
+                "evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings",
             ),
             "eviction",
         ),
     }
-)
+)  # fmt: skip
 
 
-def needs_more(configuration: Mapping[str, Any], changed: Iterable[str]) -> list[More]:
-    """What a change of fields needs in addition to a restart of the kubelet.
+def needs_more(changed: Iterable[str]) -> list[More]:
+    """What a change of fields needs in addition to a restart of the kubelet and a drained node. `changed`: dotted paths of fields whose
+    effective value changes: a map's entry as the map or as the entry, an object as itself or by its fields."""
+    return list(dict.fromkeys(more for path in changed for more in _MORE if _concerns(f"{more.path}.", f"{path}.")))
 
-    `configuration`: the effective one, as /configz returns it (call this also with the one after the change). `changed`: dotted paths of
-    fields whose effective value changes: a map's entry as the map or as the entry, an object as itself or by its fields.
-    """
-    found: list[More] = []
-    for path in changed:
-        for owner, listed in NEEDS_MORE.items():
-            if path == owner or path.startswith(owner + ".") or owner.startswith(path + "."):
-                holds = (one for one in listed if all(lookup(configuration, other) == value for other, value in one.when))
-                found += [one for one in holds if one not in found]
-    return found
+
+def _concerns(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)

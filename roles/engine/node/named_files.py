@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import UNREAD, Certificate, CertificateError, Material, Unread, parse_material, parse_pems
-from roles.engine.scripts import filled
+from roles.engine.scripts import decoded, decoded_text, filled
 from roles.engine.timeouts import patient
 
 SECONDS = 30
@@ -47,10 +46,10 @@ def parse_files(lines: Iterable[str]) -> dict[str, Material]:
         kind, *fields = line.split(" ")
         try:
             if kind == "pems" and len(fields) == 1:
-                pems = parse_pems(_decoded(fields[0]).decode("utf-8", "replace"), _MOST_BYTES)
+                pems = parse_pems(decoded_text(fields[0].removesuffix("-"), strict=True), _MOST_BYTES)
             elif kind == "file" and len(fields) == 4:
-                number, name, state, keys = int(fields[0]), _decoded(fields[1]).decode("utf-8", "replace"), fields[2], fields[3]
-                found[name] = _material(name, pems.get(number, b""), _decoded(keys), UNREAD.get(state))
+                number, name, state, keys = int(fields[0]), decoded_text(fields[1].removesuffix("-"), strict=True), fields[2], fields[3]
+                found[name] = _material(name, pems.get(number, b""), decoded(keys.removesuffix("-"), strict=True), UNREAD.get(state))
         except (binascii.Error, ValueError):
             continue
     return found
@@ -64,17 +63,12 @@ def parse_authorities(lines: Iterable[str]) -> dict[str, Material]:
         if kind != "authority" or len(fields) != 3:
             continue
         try:
-            name = _decoded(fields[0]).decode("utf-8", "replace")
-            made = _material(name, _decoded(fields[2]), b"", UNREAD.get(fields[1]))
+            name = decoded_text(fields[0].removesuffix("-"), strict=True)
+            made = _material(name, decoded(fields[2].removesuffix("-"), strict=True), b"", UNREAD.get(fields[1]))
         except (binascii.Error, ValueError):
             continue
         found[name] = replace(made, unread=Unread.no_authority) if made.unread is Unread.other else made
     return found
-
-
-def _decoded(text: str) -> bytes:
-    text = text.rstrip("-=")
-    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
 def _material(name: str, pem: bytes, keys: bytes, unread: Unread | None) -> Material:

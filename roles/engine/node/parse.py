@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import posixpath
 import re
@@ -15,6 +14,7 @@ from roles.engine.framed import ADVICE
 from roles.engine.harmless import one_line
 from roles.engine.node.logind import Inhibitor, parse_inhibitor, parse_logind
 from roles.engine.node.model import File, FileKind, Observation, OtherProcess, Process, Unit
+from roles.engine.scripts import decoded
 
 # NAMESPACE_NAME, both as Kubernetes accepts them (RFC 1123).
 _POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
@@ -34,20 +34,12 @@ def unreadable(host: str, number: int, line: str) -> ObservationError:
     )
 
 
-def _decode(field: str) -> bytes:
-    # The script appends "=" to fields that may be empty, so that none disappears between two blanks. A plain word is not encoded.
-    body = field.rstrip("=")
-    if body.startswith("."):
-        return body[1:].encode("ascii")
-    return base64.b64decode(body + "=" * (-len(body) % 4))
-
-
 def _text(field: str) -> str:
-    return _decode(field).decode("utf-8", "surrogateescape")
+    return decoded(field).decode("utf-8", "surrogateescape")
 
 
 def _argv(field: str) -> tuple[str, ...]:
-    raw = _decode(field)
+    raw = decoded(field)
     return tuple(word.decode("utf-8", "surrogateescape") for word in raw.removesuffix(b"\0").split(b"\0")) if raw else ()
 
 
@@ -132,7 +124,7 @@ class _Records:
                 if parent in self.directories and seen.kind != "none":
                     self.directories[parent].append(posixpath.basename(seen.path))
             case "contents":
-                self._fill(_decode(fields[0]))
+                self._fill(decoded(fields[0]))
             case "inhibitor":
                 self.inhibitors.append(parse_inhibitor(_text(fields[0])))
             case "change":
@@ -221,7 +213,7 @@ def _file(fields: list[str]) -> File:
         mtime=int(mtime),
         mountpoint=_text(mountpoint),
         attributes=attributes,
-        data=None if content[0] in "-@" else _decode(content),
+        data=None if content[0] in "-@" else decoded(content),
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from roles.engine.node.logind import MOST_LOCKS, Inhibitor, parse_inhibitor
-from roles.engine.scripts import templates
+from roles.engine.scripts import decoded_text, filled
 
 SECONDS = 60
 _LIMIT = re.compile(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
@@ -39,8 +39,8 @@ class Wanted:
     anonymous: tuple[str, ...] = ()
 
     def script(self, pid: str) -> str:
-        template = templates().get_template("signs.sh.j2")
-        return template.render(
+        return filled(
+            "signs.sh.j2",
             pid=pid,
             wanted=self.kinds,
             log=self.log,
@@ -103,9 +103,7 @@ def parse(lines: Iterable[str]) -> NodeSigns:
         raise ValueError(f"its answer cannot be parsed ({type(error).__name__}: {error})") from None
 
 
-def _text(field: str) -> str:
-    body = field.rstrip("=")
-    return base64.b64decode(body + "=" * (-len(body) % 4), validate=True).decode("utf-8", "replace")
+_text = partial(decoded_text, strict=True)
 
 
 def _number(text: str) -> int | None:

@@ -35,19 +35,16 @@ NOT_PROVEN: Final = (
     NotProven(_KUBELET, r"memorySwap\.swapBehavior|memoryThrottlingFactor|memoryReservationPolicy|defaultPodSysctls", _LATER),
     NotProven(_KUBELET, "containerLogMaxSize|containerLogMaxFiles|containerLogMaxWorkers", "that logs are rotated so: none is looked at"),
     NotProven(
-        _KUBELET,
-        "imageGCHighThresholdPercent|imageGCLowThresholdPercent|imageMinimumGCAge|imageMaximumGCAge",
+        _KUBELET, "imageGCHighThresholdPercent|imageGCLowThresholdPercent|imageMinimumGCAge|imageMaximumGCAge",
         "that images are removed so: the kubelet looks every 5 minutes",
     ),
     NotProven(
-        _KUBELET,
-        "evictionSoft|evictionSoftGracePeriod|evictionMinimumReclaim|evictionMaxPodGracePeriod|evictionPressureTransitionPeriod",
+        _KUBELET, "evictionSoft|evictionSoftGracePeriod|evictionMinimumReclaim|evictionMaxPodGracePeriod|evictionPressureTransitionPeriod",
         "that pods are evicted so: the node is not under pressure",
     ),
     NotProven(_KUBELET, "registerNode|registerWithTaints|providerID", "any effect: this node is registered already"),
     NotProven(
-        _KUBELET,
-        "topologyManagerPolicy|topologyManagerScope|topologyManagerPolicyOptions|reservedMemory|cpuManagerPolicyOptions",
+        _KUBELET, "topologyManagerPolicy|topologyManagerScope|topologyManagerPolicyOptions|reservedMemory|cpuManagerPolicyOptions",
         "which CPUs and memory a new pod gets",
     ),
     NotProven(
@@ -55,8 +52,7 @@ NOT_PROVEN: Final = (
     ),
     NotProven(_KUBELET, "allowedUnsafeSysctls", "that a pod with such a sysctl is admitted"),
     NotProven(
-        _KUBELET,
-        "imagePullCredentialsVerificationPolicy|preloadedImagesVerificationAllowlist|registryPullQPS|registryBurst",
+        _KUBELET, "imagePullCredentialsVerificationPolicy|preloadedImagesVerificationAllowlist|registryPullQPS|registryBurst",
         "how an image is pulled: none is pulled",
     ),
     NotProven(_KUBELET, "serializeImagePulls|maxParallelImagePulls", "how many images are pulled at a time: none is pulled"),
@@ -72,8 +68,7 @@ NOT_PROVEN: Final = (
     NotProven(_API, "requestheader-.*|proxy-client-.*|enable-aggregator-routing", "that aggregated APIs are reached"),
     NotProven(_API, "kubelet-.*|egress-selector-config-file", "that it reaches the kubelets of other nodes"),
     NotProven(
-        _API,
-        "service-account-(?:key-file|signing-key-file|signing-endpoint|max-token-expiration)|api-audiences",
+        _API, "service-account-(?:key-file|signing-key-file|signing-endpoint|max-token-expiration)|api-audiences",
         "that a token is accepted",
     ),
     NotProven(_API, "max-.*requests-inflight|enable-priority-and-fairness|request-timeout|min-request-timeout", "how it acts under load"),
@@ -88,7 +83,7 @@ NOT_PROVEN: Final = (
     NotProven((MANAGER,), "controllers|node-.*|terminated-pod-gc-threshold|horizontal-pod-.*|pv.*", "what its controllers do with it"),
     NotProven((SCHEDULER,), "config|leader-elect.*|profiling", "how it places pods, and that it can lead"),
     NotProven(_ALL, "tls-cipher-suites|tls-curve-preferences|tls-sni-cert-key", "what a handshake gets"),
-)
+)  # fmt: skip
 
 
 #: Fields that have no sign of their own: the process uses the value that /configz shows, and nothing else could be looked at.

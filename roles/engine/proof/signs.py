@@ -390,43 +390,25 @@ SIGNS: Final = (
     ),
     Sign(_KUBELET, "maxPods|podsPerCore", "pods in the node's Allocatable", _allocatable("pods"), waits=True),
     Sign(
-        _KUBELET,
-        "systemReserved|kubeReserved|reservedSystemCPUs",
-        "cpu and memory in the node's Allocatable",
-        _allocatable("cpu", "memory"),
-        waits=True,
+        _KUBELET, "systemReserved|kubeReserved|reservedSystemCPUs", "cpu and memory in the node's Allocatable",
+        _allocatable("cpu", "memory"), waits=True,
     ),
     Sign(
-        _KUBELET,
-        "systemReserved|kubeReserved",
-        "memory.max of the cgroup of all pods (kubepods)",
-        _pod_limit,
-        ("cgroups",),
-        waits=True,
+        _KUBELET, "systemReserved|kubeReserved", "memory.max of the cgroup of all pods (kubepods)", _pod_limit, ("cgroups",), waits=True,
     ),
     Sign(_KUBELET, "evictionHard", "memory in the node's Allocatable", _allocatable("memory"), waits=True),
     Sign(_KUBELET, "nodeLeaseDurationSeconds", "leaseDurationSeconds of the node's Lease", _lease, waits=True),
     Sign(_KUBELET, "localStorageCapacityIsolation", "ephemeral-storage in the node's capacity", _isolation, waits=True),
     Sign(_KUBELET, "readOnlyPort", "the process listens there, or no longer at 10255", _read_only, ("ports",)),
     Sign(
-        _KUBELET,
-        "maxOpenFiles",
-        "`Max open files` of the process (/proc/PID/limits)",
-        _of_process(lambda node: node.open_files, "Max open files"),
-        ("process",),
+        _KUBELET, "maxOpenFiles", "`Max open files` of the process (/proc/PID/limits)",
+        _of_process(lambda node: node.open_files, "Max open files"), ("process",),
     ),
     Sign(
-        _KUBELET,
-        "oomScoreAdj",
-        "/proc/PID/oom_score_adj",
-        _of_process(lambda node: node.oom_score_adj, "oom_score_adj"),
-        ("process",),
+        _KUBELET, "oomScoreAdj", "/proc/PID/oom_score_adj", _of_process(lambda node: node.oom_score_adj, "oom_score_adj"), ("process",),
     ),
     Sign(
-        _KUBELET,
-        r"authentication\.anonymous\.enabled",
-        "the status of a request without credentials: 401 if off",
-        _anonymous(False),
+        _KUBELET, r"authentication\.anonymous\.enabled", "the status of a request without credentials: 401 if off", _anonymous(False),
         ("anonymous",),
     ),
     Sign(_KUBELET, "enableSystemLogHandler", "/logs/ answers", _endpoint("/logs/")),
@@ -435,12 +417,7 @@ SIGNS: Final = (
     Sign(_KUBELET, "tlsMinVersion", "a TLS handshake with 1.2 is refused, or accepted", _tls),
     Sign(_KUBELET, r"logging\.format", "the last line of its log is JSON, or text", _format, ("log",)),
     Sign(
-        _API,
-        "audit-log-path",
-        "the file of the process is the node's own, and has bytes",
-        _grows,
-        ("written",),
-        waits=True,
+        _API, "audit-log-path", "the file of the process is the node's own, and has bytes", _grows, ("written",), waits=True,
     ),
     Sign(_API, "audit-webhook-config-file", "no failed delivery (apiserver_audit_error_total)", _webhook),
     Sign(_ALL, "tls-cert-file|tls-private-key-file", "a TLS handshake gets that file's certificate", _served, ("certificate",)),
@@ -454,7 +431,7 @@ SIGNS: Final = (
     Sign(_API, "enable-admission-plugins", "the plugins have acted (apiserver_admission_controller_...)", _admission(True), may_miss=True),
     Sign(_API, "disable-admission-plugins", "the plugins have not acted", _admission(False)),
     Sign((MANAGER,), "leader-elect(?:-.*)?", "the Lease that its flags name is held by this node", _leader, may_miss=True),
-)
+)  # fmt: skip
 
 
 def signs_of(program: str, names: Iterator[str] | Sequence[str] | Mapping[str, Any]) -> list[tuple[str, Sign]]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.bounds import read_json
-from roles.engine.kubelet import ask, runtime
+from roles.engine.kubelet import runtime
+from roles.engine.scripts import decoded, decoded_list, decoded_text
 
 OK, UNIMPLEMENTED, NO_ANSWER = "0", "12", "-"
 #: The answers that leave a node, in the order in which it prints them.
@@ -62,7 +63,7 @@ def read_health(records: Iterable[list[str]]) -> RuntimeHealth | None:
         single.get("config", ("",))[0],
         known.drivers,
         _conditions(*answers.get("conditions", ("", ""))),
-        ask.decoded(sandbox),
+        decoded_text(sandbox),
         {"yes": True, "no": False}.get(here),
         tuple(sorted(_listed(single, "pause"))),
         folders,
@@ -73,13 +74,13 @@ def read_health(records: Iterable[list[str]]) -> RuntimeHealth | None:
 
 
 def _listed(single: Mapping[str, list[str]], name: str) -> list[str]:
-    return ask.decoded_list(single[name][0]) if name in single else []
+    return decoded_list(single[name][0]) if name in single else []
 
 
 def _contents(folder: str = "", network: str = "", data: str = "") -> tuple[str, dict[str, bytes]]:
     """The file of the network configuration, and what the node's head(1) printed of several files: each is behind a line with its path."""
-    path, rest = ask.decoded(network), b"\n" + runtime.decoded(data)
-    places = {f"{ask.decoded(folder)}/{key}": key for key in _ANSWERS} | ({path: "network"} if path else {})
+    path, rest = decoded_text(network), b"\n" + decoded(data)
+    places = {f"{decoded_text(folder)}/{key}": key for key in _ANSWERS} | ({path: "network"} if path else {})
     found: dict[str, bytes] = {}
     last = ""
     for place, key in places.items():
@@ -95,7 +96,7 @@ def _conditions(status: str, data: str) -> dict[str, tuple[bool, str]]:
     """StatusResponse: 1 status; in it 1 conditions; in each 1 type, 2 status, 3 reason, 4 message."""
     found: dict[str, tuple[bool, str]] = {}
     try:
-        answer = dict(runtime.fields(runtime.message(runtime.decoded(data)))) if status == OK else {}
+        answer = dict(runtime.fields(runtime.message(decoded(data)))) if status == OK else {}
         for number, one in runtime.fields(_bytes(answer.get(1, b""))):
             if number == 1:
                 parts = dict(runtime.fields(_bytes(one)))

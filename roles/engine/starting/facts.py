@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import binascii
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from roles.engine.certificates import UNREAD, parse_material, parse_pems
-from roles.engine.kubelet import allocatable, ask
-from roles.engine.scripts import filled
+from roles.engine.kubelet import allocatable
+from roles.engine.scripts import decoded_list, decoded_text, filled
 from roles.engine.starting.cri import read_health
 from roles.engine.starting.model import Listener, Needs, PathFact, StartFacts
 from roles.engine.timeouts import patient
@@ -58,6 +58,26 @@ def answer(needs: Needs, lines: Iterable[str]) -> StartFacts:
     return StartFacts(**read.found, runtime=read_health(records))
 
 
+def _two(now: str, most: str) -> tuple[int, int]:
+    return int(now), int(most)
+
+
+#: Records that are one fact: the fact, and what reads its fields.
+_FACTS: Final[Mapping[str, tuple[str, Callable[..., object]]]] = {
+    "epoch": ("epoch", int),
+    "main": ("main_pid", int),
+    "swap": ("swap", int),
+    "tasks": ("tasks", _two),
+    "inotify": ("inotify", _two),
+    "cpus": ("cpus", allocatable.cpu_set),
+    "addresses": ("addresses", lambda text: frozenset(_usual(decoded_list(text)))),
+    "providers": ("providers", decoded_text),
+    "programs": ("programs", lambda names: frozenset(decoded_list(names))),
+    "api": ("api", lambda code, url: (int(code), decoded_text(url))),
+    "end": ("complete", lambda: True),
+}
+
+
 class _Answer:
     def __init__(self, needs: Needs) -> None:
         self._needs = needs
@@ -68,7 +88,10 @@ class _Answer:
 
     def add(self, record: list[str]) -> None:
         name, *fields = record
-        if (reader := getattr(self, f"on_{name}", None)) is not None:
+        if name in _FACTS:
+            key, read = _FACTS[name]
+            self.found[key] = read(*fields)
+        elif (reader := getattr(self, f"on_{name}", None)) is not None:
             reader(*fields)
 
     def _put(self, key: str, name: str, value: object) -> None:
@@ -77,34 +100,31 @@ class _Answer:
     def _path_of(self, number: str) -> str:
         return self._needs.paths[int(number)].path
 
-    def on_epoch(self, seconds: str) -> None:
-        self.found["epoch"] = int(seconds)
-
     def on_path(self, number: str, kind: str, may: str) -> None:
         self._put("paths", self._path_of(number), _fact(kind, may))
 
     def on_pems(self, data: str) -> None:
-        for number, pem in parse_pems(ask.decoded(data), _MOST_BYTES).items():
+        for number, pem in parse_pems(decoded_text(data), _MOST_BYTES).items():
             self._put("pems", self._places.get(str(number)) or self._path_of(str(number)), pem)
 
     def on_key(self, number: str, state: str, half: str) -> None:
         self._key(self._needs.keys[int(number)].key, state, half)
 
     def on_half(self, path: str, state: str, half: str) -> None:
-        self._key(ask.decoded(path), state, half)
+        self._key(decoded_text(path), state, half)
 
     def _key(self, path: str, state: str, half: str) -> None:
-        self._put("keys", path, parse_material(path, b"", ask.decoded(half).encode(), UNREAD.get(state)))
+        self._put("keys", path, parse_material(path, b"", decoded_text(half).encode(), UNREAD.get(state)))
 
     def on_names(self, number: str, key: str, path: str, kind: str, may: str, place: str) -> None:
-        named = self._places[place] = ask.decoded(path)
+        named = self._places[place] = decoded_text(path)
         self.found["names"].setdefault(self._path_of(number), {}).setdefault(key, named)
         self._put("paths", named, _fact(kind, may))
 
     def on_nameservers(self, number: str, address: str) -> None:
         path = self._path_of(number)
         known = self.found["nameservers"].get(path, ())
-        self._put("nameservers", path, (*known, *ask.decoded_list(address.rstrip("="))))
+        self._put("nameservers", path, (*known, *decoded_list(address.rstrip("="))))
 
     def on_space(self, number: str, free: str, inodes: str, left: str) -> None:
         self._put("space", self._path_of(number), (int(free) / 1024, int(left) if int(inodes) else None))
@@ -116,54 +136,24 @@ class _Answer:
         self._put("cgroups", list(self._needs.cgroups)[int(number)], there == "yes")
 
     def on_checkpoint(self, number: str, content: str) -> None:
-        self._put("checkpoints", list(self._needs.checkpoints)[int(number)], ask.decoded(content))
+        self._put("checkpoints", list(self._needs.checkpoints)[int(number)], decoded_text(content))
 
     def on_image(self, number: str, here: str) -> None:
         self._put("images", self._needs.images[int(number)].image, here == "yes")
 
     def on_requires(self, unit: str, state: str) -> None:
-        self.found["requires"] = {**self.found.get("requires", {}), ask.decoded(unit): state}
+        self.found["requires"] = {**self.found.get("requires", {}), decoded_text(unit): state}
 
     def on_runs(self, program: str, here: str) -> None:
-        self.found["runs"] = {**self.found.get("runs", {}), ask.decoded(program): here == "yes"}
-
-    def on_api(self, code: str, url: str) -> None:
-        self.found["api"] = (int(code), ask.decoded(url))
-
-    def on_cpus(self, online: str) -> None:
-        self.found["cpus"] = allocatable.cpu_set(online)
+        self.found["runs"] = {**self.found.get("runs", {}), decoded_text(program): here == "yes"}
 
     def on_listens(self, port: str, address: str, pid: str, name: str) -> None:
-        one = Listener(int(port), _address(address), int(pid), ask.decoded(name).strip())
+        one = Listener(int(port), _address(address), int(pid), decoded_text(name).strip())
         self.found["listeners"] = (*self.found["listeners"], one)
-
-    def on_addresses(self, text: str) -> None:
-        self.found["addresses"] = frozenset(_usual(ask.decoded_list(text)))
 
     def on_controllers(self, version: str, text: str) -> None:
         self.found["cgroup2"] = version == "v2"
-        self.found["controllers"] = frozenset(ask.decoded_list(text))
-
-    def on_tasks(self, now: str, most: str) -> None:
-        self.found["tasks"] = int(now), int(most)
-
-    def on_inotify(self, now: str, most: str) -> None:
-        self.found["inotify"] = int(now), int(most)
-
-    def on_providers(self, data: str) -> None:
-        self.found["providers"] = ask.decoded(data)
-
-    def on_main(self, pid: str) -> None:
-        self.found["main_pid"] = int(pid)
-
-    def on_swap(self, areas: str) -> None:
-        self.found["swap"] = int(areas)
-
-    def on_programs(self, names: str) -> None:
-        self.found["programs"] = frozenset(ask.decoded_list(names))
-
-    def on_end(self) -> None:
-        self.found["complete"] = True
+        self.found["controllers"] = frozenset(decoded_list(text))
 
 
 def _fact(kind: str, may: str) -> PathFact:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from roles.engine.kubelet import schema
-from roles.engine.kubelet.schema import More, check, field_for_flag, fields, flag_for, flags, needs_more
+from roles.engine.kubelet.schema import check, field_for_flag, fields, flag_for, flags, needs_more
 from tests.unit.kubelet import samples
 
 MINORS = range(schema.OLDEST, schema.NEWEST + 1)
@@ -307,37 +307,12 @@ def test_whatever_is_wanted_is_answered(data: st.DataObject, minor: int) -> None
 
 
 def test_every_field_that_needs_more_is_a_field() -> None:
-    every = {path for minor in MINORS for path in fields(minor)}
-    assert {
-        *schema.NEEDS_MORE,
-        *schema.OWNED,
-        *(path for listed in schema.NEEDS_MORE.values() for one in listed for path, _ in one.when),
-    } <= every
-    assert all(one.reason and one.way_out for listed in schema.NEEDS_MORE.values() for one in listed)
-
-
-def asked(configuration: dict[str, Any], *changed: str) -> list[More]:
-    return needs_more(configuration, changed)
-
-
-def test_policies_have_state_files() -> None:
-    for path, state in (("cpuManagerPolicy", "cpu_manager_state"), ("memoryManagerPolicy", "memory_manager_state")):
-        (found,) = asked({}, path)
-        assert (
-            found.refused and "differs from state checkpoint policy" in found.reason and f"remove /var/lib/kubelet/{state}" in found.way_out
-        )
-
-
-def test_reservations_need_more_only_under_static_managers() -> None:
-    assert asked({"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}, "systemReserved", "evictionHard", "reservedSystemCPUs") == []
-    (cpu,) = asked({"cpuManagerPolicy": "static"}, "systemReserved.cpu")
-    (memory,) = asked({"memoryManagerPolicy": "Static"}, "evictionHard.memory.available")
-    assert "cpu_manager_state" in cpu.way_out and "memory_manager_state" in memory.way_out
-    assert len(asked({"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static"}, "kubeReserved")) == 2
+    assert {*schema.NEEDS_MORE, *schema.OWNED} <= {path for minor in MINORS for path in fields(minor)}
+    assert all(one.reason and one.way_out for one in schema.NEEDS_MORE.values())
 
 
 def test_what_works_but_not_at_once_is_no_refusal() -> None:
-    assert [(one.path, one.refused) for one in asked({}, "seccompDefault", "registerWithTaints", "authorization.mode", "maxPods")] == [
+    assert [(one.path, one.refused) for one in needs_more(["seccompDefault", "registerWithTaints", "authorization.mode", "maxPods"])] == [
         ("seccompDefault", False),
         ("registerWithTaints", False),
         ("authorization.mode", True),
@@ -345,12 +320,11 @@ def test_what_works_but_not_at_once_is_no_refusal() -> None:
 
 
 def test_an_object_stands_for_its_fields() -> None:
-    assert [one.path for one in asked({}, "authentication", "memorySwap")] == [
+    assert [one.path for one in needs_more(["authentication", "memorySwap"])] == [
         "authentication.x509.clientCAFile",
         "authentication.webhook.enabled",
-        "memorySwap.swapBehavior",
     ]
-    assert asked({}, "authentication.anonymous.enabled") == []
+    assert needs_more(["authentication.anonymous.enabled"]) == []
 
 
 def test_fields_of_other_deploys() -> None:

@@ -97,7 +97,7 @@ def test_an_edit_of_a_field_that_the_change_names_needs_no_warning() -> None:
 
 def test_an_edit_that_needs_more_than_a_restart_is_refused() -> None:
     for edit, why in (
-        ("cpuManagerPolicy: static\n", "cpuManagerPolicy: "),
+        ("cpuManagerPolicy: static\n", "cpuManagerPolicy: .*remove /var/lib/kubelet/cpu_manager_state, start it"),
         # The refusal must not blame the change for this either.
         ("systemReserved: {memory: 900Gi}\n", "over-reserved|900Gi"),
     ):
@@ -107,6 +107,16 @@ def test_an_edit_that_needs_more_than_a_restart_is_refused() -> None:
             plan(state(edit), {"podPidsLimit": 500})
     # Without a change there is no restart.
     assert plan(state("cpuManagerPolicy: static\npodPidsLimit: 500\n", podPidsLimit=500), {"podPidsLimit": 500}).change is None
+
+
+def test_an_edit_that_leaves_the_reserved_cpus_needs_only_a_restart() -> None:
+    """The checkpoint of the static policy has CPUs, and no memory."""
+    reserved = {"cpu": "500m", "memory": "1Gi"}
+    given = state(
+        "cpuManagerPolicy: static\nsystemReserved: {cpu: 500m, memory: 2Gi}\n", cpuManagerPolicy="static", systemReserved=reserved
+    )
+    (warning,) = node_plan(given, {"podPidsLimit": 500}).warnings
+    assert warning.startswith("a restart also applies: systemReserved is")
 
 
 def test_the_other_keys_of_a_map_stay_as_in_the_files() -> None:
