@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from roles.engine import bridge, control_plane, kubelet
-from roles.engine.api import Api, ApiError, ApiFailure
+from roles.engine import bridge, kubelet
+from roles.engine.api import Api, ApiError
 from roles.engine.api.nodes import kubelet_config, node_usage
-from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
+from roles.engine.bridge import Fleet, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json
 from roles.engine.inputs import TEXT, Frozen, file_path
 from roles.engine.kubelet.thresholds import Threshold, effective
-from roles.engine.node import Observation, ObservationError, look
-from roles.engine.proof import Cluster, NoApi, ObservedNode, not_their_node, refuse_claim
+from roles.engine.node import ObservationError, look
+from roles.engine.proof import Cluster, NoApi, ObservedNode, not_their_node, observed
 from roles.engine.rollout import deploying, one
 from roles.engine.transaction import Refusal
 from roles.eviction import picture, usage
@@ -92,9 +92,7 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
         if remote in fleet.targets and not isinstance(found, Exception):
             ignored += [f"{remote.name}: {sentence}" for sentence in found.ignored]
         try:
-            if isinstance(found, Exception):
-                raise Refusal(remote.name, str(found).removeprefix(f"{remote.name}: "))
-            looked.append(_add(cluster, remote, found))
+            looked.append(observed(cluster, remote, found))
         except Refusal as refusal:
             if remote in fleet.targets:
                 problems.append(str(refusal))
@@ -102,7 +100,7 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
         api = cluster.api()
     except NoApi as error:
         raise bridge.refuse("no node could be shown:", (f"usage is read through the API: {error}", *problems)) from None
-    not_theirs = not_their_node(looked, fleet.inventory, _nodes_of(cluster))
+    not_theirs = not_their_node(looked, fleet.inventory, cluster.nodes_if_any())
     problems += [str(refusal) for host, refusal in not_theirs.items() if host in {remote.name for remote in fleet.targets}]
     names = {one.remote.name: one.kubelet.node_name for one in looked if one.kubelet is not None and one.remote.name not in not_theirs}
     targets = [remote for remote in fleet.targets if remote.name in names]
@@ -114,22 +112,6 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
         except (ApiError, ValueError) as error:
             problems.append(f"{remote.name}: {error}" if isinstance(error, ValueError) else str(error))
     return nodes
-
-
-def _nodes_of(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    try:
-        return cluster.nodes()
-    except ApiFailure:
-        return {}
-
-
-def _add(cluster: Cluster, remote: Remote, seen: Observation) -> ObservedNode:
-    """Raises Refusal."""
-    its_kubelet = kubelet.find(seen)
-    components = control_plane.find(its_kubelet)
-    refuse_claim(remote, components)
-    cluster.add(remote, seen, components)
-    return ObservedNode(remote, seen, its_kubelet, components)
 
 
 def node_order(api: Api, name: str, processes: Sequence[usage.ContainerProcess] | Exception) -> NodeOrder:

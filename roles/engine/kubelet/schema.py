@@ -364,7 +364,7 @@ _DRAIN = "kubectl drain the node first, stop the kubelet, change the setting by 
 # Sources: pkg/kubelet/cm/container_manager_linux.go and node_container_manager_linux.go; pkg/kubelet/kubelet_node_status.go
 # (initialNode, tryRegisterWithAPIServer); pkg/kubelet/userns/userns_manager.go; the warnings for dynamic configuration in
 # config/v1beta1/types.go up to 1.23.
-_MORE = (
+NEEDS_MORE: Final = (
     *(
         More(path, _REBOOT, "drain the node, change the setting by hand, reboot the node")
         for path in ("cgroupRoot", "cgroupsPerQOS", "kubeletCgroups", "systemCgroups", "qosReserved")
@@ -431,7 +431,6 @@ _MORE = (
         )
     ),
 )  # fmt: skip
-NEEDS_MORE: Final[Mapping[str, More]] = MappingProxyType({more.path: more for more in _MORE})
 
 # Fields that another deploy sets, by its name.
 OWNED: Final[Mapping[str, str]] = MappingProxyType(
@@ -451,7 +450,7 @@ OWNED: Final[Mapping[str, str]] = MappingProxyType(
 def needs_more(changed: Iterable[str]) -> list[More]:
     """What a change of fields needs in addition to a restart of the kubelet and a drained node. `changed`: dotted paths of fields whose
     effective value changes: a map's entry as the map or as the entry, an object as itself or by its fields."""
-    return list(dict.fromkeys(more for path in changed for more in _MORE if _concerns(f"{more.path}.", f"{path}.")))
+    return list(dict.fromkeys(more for path in changed for more in NEEDS_MORE if _concerns(f"{more.path}.", f"{path}.")))
 
 
 def _concerns(one: str, other: str) -> bool:

@@ -95,12 +95,6 @@ def _within(inner: Network, outer: Network) -> bool:
 # ---- equality, order
 
 
-def equal(here: Any, there: Any) -> str | None:
-    if here is None or there is None or str(here) == str(there):
-        return None
-    return "they differ"
-
-
 def same_networks(here: Any, there: Any) -> str | None:
     """If both name ranges, these are the same."""
     one, other = set(networks(here)), set(networks(there))
@@ -113,12 +107,6 @@ def longer(here: Any, there: Any, times: Fraction = Fraction(1), what: str = "")
     if one is None or other is None or one > times * other:
         return None
     return f"{here} is not more than {what or f'{float(times):g} times '}{there}" if times != 1 else f"{here} is not longer than {there}"
-
-
-def at_least(here: Any, there: Any) -> str | None:
-    """A number here is not less than the one there."""
-    one, other = amount(here), amount(there)
-    return f"{here} is less than {there}" if one is not None and other is not None and one < other else None
 
 
 # ---- addresses

@@ -6,7 +6,7 @@ from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.identity import claimed_names
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.signs import Found, Sign
-from roles.engine.proof.survey import Survey, SurveyedNode, claims, identified, not_their_node, refuse_claim, survey
+from roles.engine.proof.survey import Survey, SurveyedNode, claims, identified, not_their_node, observed, refuse_claim, survey
 from roles.engine.proof.versions import ObservedNode
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "identified",
     "look_at",
     "not_their_node",
+    "observed",
     "presented",
     "refuse_claim",
     "skew",

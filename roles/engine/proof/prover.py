@@ -310,22 +310,17 @@ class Prover:
         if before is None:
             return "", []
         if self._owed.recreates_static_pods:
-            return self._static_pods(before)
-        if not self._owed.recreates_pods:
+            # Which of them are recreated depends on their requests. Each that ran before must run, recreated or not.
+            number, away, what, again = len(static_pods_away(before, [])), static_pods_away, "static pod", ""
+        elif self._owed.recreates_pods:
+            number, away, what, again = len(not_recreated(before, before)), not_recreated, "pod", " again"
+        else:
             return "", []
-        if _wait(lambda: not not_recreated(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
-            number = len(not_recreated(before, before))
-            return f"{counted(number, 'pod')} created again" if number else "", []
-        left = not_recreated(before, self._cluster.pods(self._owed.node_name))
-        return "", [f"pod {one_line(name)} does not run again after {patient(RECREATE_SECONDS):g} s" for name in left]
-
-    def _static_pods(self, before: list[PodStatus]) -> tuple[str, list[str]]:
-        """Which of them are recreated depends on their requests. Each that ran before must run, recreated or not."""
-        if _wait(lambda: not static_pods_away(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
-            number = len(static_pods_away(before, []))
-            return f"{counted(number, 'static pod')} {'runs' if number == 1 else 'run'}" if number else "", []
-        left = static_pods_away(before, self._cluster.pods(self._owed.node_name))
-        return "", [f"static pod {one_line(name)} does not run after {patient(RECREATE_SECONDS):g} s" for name in left]
+        if _wait(lambda: not away(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
+            done = " created again" if again else " runs" if number == 1 else " run"
+            return f"{counted(number, what)}{done}" if number else "", []
+        left = away(before, self._cluster.pods(self._owed.node_name))
+        return "", [f"{what} {one_line(name)} does not run{again} after {patient(RECREATE_SECONDS):g} s" for name in left]
 
     def _workload(self) -> tuple[str, list[str]]:
         if self._pods is None:

@@ -74,16 +74,12 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
     for remote in (*targets, *control_planes):
         observation = seen[remote.name]
         try:
-            if isinstance(observation, Exception):
-                raise Refusal(remote.name, str(observation).removeprefix(f"{remote.name}: "))
-            if remote.name in chosen and (busy := in_flight(observation.changes, observation.boot_id, observation.uptime)):
+            if remote.name in chosen and (busy := _in_flight(observation)):
                 raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py shows how it ended")
-            its_kubelet = kubelet.find(observation)
-            components = control_plane.find(its_kubelet)
-            refuse_claim(remote, components)
-            found.cluster.add(remote, observation, components)
-            found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.ignored_files(its_kubelet, components)]
-            looked.append(ObservedNode(remote, observation, its_kubelet, components))
+            one = observed(found.cluster, remote, observation)
+            assert one.kubelet is not None  # `observed` has refused any other
+            found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.ignored_files(one.kubelet, one.components)]
+            looked.append(one)
         except Refusal as refusal:
             found.refuse(remote, refusal, fleet)
             if not isinstance(observation, Exception):
@@ -100,6 +96,21 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
         if one.remote.name in chosen:
             found.nodes[one.remote.name] = node
     return found
+
+
+def _in_flight(seen: Observation | Exception) -> list[str]:
+    return [] if isinstance(seen, Exception) else in_flight(seen.changes, seen.boot_id, seen.uptime)
+
+
+def observed(cluster: Cluster, remote: Remote, seen: Observation | Exception) -> ObservedNode:
+    """A node that was observed, or the error of that; its API can be asked from then on. Raises Refusal."""
+    if isinstance(seen, Exception):
+        raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
+    its_kubelet = kubelet.find(seen)
+    components = control_plane.find(its_kubelet)
+    refuse_claim(remote, components)
+    cluster.add(remote, seen, components)
+    return ObservedNode(remote, seen, its_kubelet, components)
 
 
 def refuse_claim(remote: Remote, components: Mapping[str, Component]) -> None:

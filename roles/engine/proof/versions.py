@@ -47,7 +47,7 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
     """
     known: dict[str, dict[int, str]] = {one.remote.name: {} for one in looked}
     new: dict[str, dict[int, Replacement]] = {}
-    kubelets = spawn(_nodes, cluster) if looked else None
+    kubelets = spawn(cluster.nodes_if_any) if looked else None
     components = [(one, name) for one in looked for name in one.components]
     for answer in at_once([partial(_by_api, cluster, one, name) for one, name in components]):
         if isinstance(answer, Exception):
@@ -78,13 +78,6 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
     if since is None or not is_younger(since.timestamp(), seen.started_at(process)):
         return None
     return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
-
-
-def _nodes(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    try:
-        return cluster.nodes()
-    except ApiFailure:
-        return {}
 
 
 def _by_api(cluster: Cluster, one: ObservedNode, component: str) -> tuple[str, int, str | None]:
