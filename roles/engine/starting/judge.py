@@ -63,7 +63,10 @@ class _Made:
     """Obstacles of one host and component."""
 
     def __init__(self, host: str, component: str) -> None:
-        self._host, self._component = host, component
+        self.host, self._component = host, component
+
+    def of(self, component: str) -> _Made:
+        return _Made(self.host, component)
 
     def __call__(
         self, cause: Cause, stops: Stops, subject: str, why: str, way_out: str, value: str = "", needed: str = "", *commands: str
@@ -71,41 +74,42 @@ class _Made:
         subject, value, needed, why, way_out = map(one_line, (subject, value, needed, why, way_out))
         # A command that one line cannot show as it is would be another one.
         plain = tuple(one for one in commands if one_line(one) == one)
-        return Obstacle(self._host, self._component, cause, stops, subject, value, needed, why, way_out, plain)
+        return Obstacle(self.host, self._component, cause, stops, subject, value, needed, why, way_out, plain)
 
 
 def judge(host: str, needs: Needs, facts: StartFacts) -> list[Obstacle]:
     """The obstacles of a kubelet and of components of its node, those that keep something from its start first."""
-    found = [obstacle for rule in RULES for obstacle in rule(host, needs, facts)]
+    made = _Made(host, KUBELET)
+    found = [obstacle for rule in RULES for obstacle in rule(made, needs, facts)]
     order = list(Stops)
     return sorted(dict.fromkeys(found), key=lambda one: order.index(one.stops))
 
 
-def _unit(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _unit(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     if (state := str(needs.settings.get(UNIT_STATE))).startswith("masked"):
         runtime = " --runtime" if state == "masked-runtime" else ""
         command = f"systemctl unmask{runtime} {needs.unit}"
         why = f"{needs.unit} is masked: systemd starts it no more"
-        yield _Made(host, KUBELET)(Cause.unit, Stops.start, needs.unit, why, f"`{command}`", state, "not masked", command)
+        yield made(Cause.unit, Stops.start, needs.unit, why, f"`{command}`", state, "not masked", command)
 
 
-def _requires(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _requires(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """systemd starts no unit of which one that it requires is not there (systemd.unit(5), Requires=)."""
     for unit, state in facts.requires.items():
         why = f"{needs.unit} requires {unit}, which is {state}"
         way_out = f"restore {unit}, or take it out of {needs.unit} (`systemctl cat {needs.unit}`; then `systemctl daemon-reload`)"
-        yield _Made(host, KUBELET)(Cause.unit, Stops.start, unit, why, way_out, state, "loaded")
+        yield made(Cause.unit, Stops.start, unit, why, way_out, state, "loaded")
 
 
-def _runs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _runs(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """containerd starts each container through its shim, and that through runc (containerd's runtime v2)."""
     for program in (name for name, here in facts.runs.items() if not here):
         why = f"the container runtime starts containers with {program}, which is no program on the node"
-        yield _Made(host, KUBELET)(Cause.file, Stops.pods, program, why, "install it again (packages containerd and runc)")
+        yield made(Cause.file, Stops.pods, program, why, "install it again (packages containerd and runc)")
 
 
-def _tunables(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
-    made, protects = _Made(host, KUBELET), needs.settings.get("protectKernelDefaults") is True
+def _tunables(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    protects = needs.settings.get("protectKernelDefaults") is True
     for tunable in needs.tunables:
         value, writable = facts.tunables.get(tunable.name, (tunable.value, True))
         if value == tunable.value or not (protects or (not writable and not needs.settings.get("KubeletInUserNamespace"))):
@@ -118,34 +122,34 @@ def _tunables(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         )  # fmt: skip
 
 
-def _paths(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _paths(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     for need in needs.paths:
-        fact, made = facts.paths.get(need.path), _Made(host, need.component)
+        fact, own = facts.paths.get(need.path), made.of(need.component)
         if fact is None or not need.named_by or need.named_by == "--bootstrap-kubeconfig" or _replaced_identity(need):
             continue
         if need.holds is Holds.written:
-            yield from _written(made, need, facts)
+            yield from _written(own, need, facts)
             continue
         names, out = f"{need.named_by} names {need.path}", _elsewhere(need, facts)
         if not fact.there:
             why = f"{names}, which does not exist"
-            yield made(Cause.file, need.stops, need.path, why, out, "none", need.holds, *_bring_back(need))
+            yield own(Cause.file, need.stops, need.path, why, out, "none", need.holds, *_bring_back(need))
         elif fact.kind not in _KINDS[need.holds]:
-            yield made(
+            yield own(
                 Cause.file, need.stops, need.path, f"{names}, which is {_called(fact.kind)}, not a {need.holds}", out,
                 fact.kind, need.holds,
             )  # fmt: skip
         elif need.holds is Holds.program and not fact.executable:
-            yield made(
+            yield own(
                 Cause.file, need.stops, need.path, f"{names}, which cannot be executed", f"`chmod +x {need.path}`", "no x", "program",
                 f"chmod +x {quote(need.path)}",
             )  # fmt: skip
         elif fact.empty and _must_have_content(need):
-            yield made(Cause.file, need.stops, need.path, f"{names}, which is empty", "restore it", "0 bytes", need.holds)
+            yield own(Cause.file, need.stops, need.path, f"{names}, which is empty", "restore it", "0 bytes", need.holds)
         elif need.holds is Holds.certificates and need.path in facts.pems and not _certificates(facts.pems[need.path]):
-            yield made(Cause.certificate, need.stops, need.path, f"{names}, which has no certificate", "restore it", "none", "certificates")
+            yield own(Cause.certificate, need.stops, need.path, f"{names}, which has no certificate", "restore it", "none", "certificates")
         elif need.dates and need.holds is Holds.certificates:
-            yield from _expired(made, need, facts)
+            yield from _expired(own, need, facts)
 
 
 def _must_have_content(need: PathNeed) -> bool:
@@ -227,13 +231,14 @@ def _expired(made: _Made, need: PathNeed, facts: StartFacts) -> Iterator[Obstacl
         yield made(Cause.certificate, need.stops, need.path, why, way_out, f"{end:%Y-%m-%d}")
 
 
-def _kubeconfigs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _kubeconfigs(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """A component's kubeconfig: the files that it names must be there, and its certificate valid."""
     for need in needs.paths:
         if need.holds is Holds.identity and not _replaced_identity(need):
-            made = _Made(host, need.component)
             for why, cause in _identity_problems(need, facts):
-                yield made(cause, need.stops, need.path, f"{need.named_by}: {why}", "renew or restore it (`kubeadm certs renew`)")
+                yield made.of(need.component)(
+                    cause, need.stops, need.path, f"{need.named_by}: {why}", "renew or restore it (`kubeadm certs renew`)"
+                )
 
 
 def _identity_problems(need: PathNeed, facts: StartFacts) -> Iterator[tuple[str, Cause]]:
@@ -250,13 +255,12 @@ def _identity_problems(need: PathNeed, facts: StartFacts) -> Iterator[tuple[str,
         yield f"its client certificate ({names.get('client-certificate', need.path)}) expired on {end:%Y-%m-%d}", Cause.certificate
 
 
-def _identity(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _identity(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """The kubelet's own: a kubeconfig that is valid, or else a bootstrap kubeconfig (pkg/kubelet/certificate/bootstrap)."""
     need = next((one for one in needs.paths if _replaced_identity(one)), None)
     fact = facts.paths.get(need.path) if need else None
     if need is None or fact is None:
         return
-    made = _Made(host, KUBELET)
     bootstrap = next((one.path for one in needs.paths if one.named_by == "--bootstrap-kubeconfig"), "")
     there = facts.paths.get(bootstrap)
     problems = (
@@ -275,15 +279,8 @@ def _identity(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     name = (first.common_name if first else "").removeprefix("system:node:")
     if first and first.common_name.startswith("system:node:") and name != needs.node_name:
         why = f"its certificate is for the node {name}, and it would register as {needs.node_name}: the host name is another one now"
-        yield made(
-            Cause.identity,
-            Stops.start,
-            "node name",
-            why,
-            f"restore the host name, or set --hostname-override={name}",
-            needs.node_name,
-            name,
-        )
+        way_out = f"restore the host name, or set --hostname-override={name}"
+        yield made(Cause.identity, Stops.start, "node name", why, way_out, needs.node_name, name)
 
 
 #: Exit statuses of curl(1) that say for certain that a kubelet does not reach its API server either.
@@ -295,16 +292,16 @@ _UNREACHED: Final = {
 }
 
 
-def _api(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _api(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """A kubelet that does not reach the API server of its kubeconfig starts, and its node is NotReady (pkg/kubelet/kubelet_node_status.go).
     The one that runs has read the file when it started."""
     code, url = facts.api or (0, "")
     if (wrong := _UNREACHED.get(code)) and needs.reaches:
         why = f"{needs.reaches} (--kubeconfig) names {url}: {wrong}"
-        yield _Made(host, KUBELET)(Cause.api, Stops.start, needs.reaches, why, "correct the file, or repair what is there", url)
+        yield made(Cause.api, Stops.start, needs.reaches, why, "correct the file, or repair what is there", url)
 
 
-def _pairs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _pairs(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """A kubelet makes its own serving certificate if it has neither file, and ends if it has one of them (client-go/util/cert)."""
     by_name = {one.named_by: one.path for one in needs.paths}
     folder = by_name.get("--cert-dir")
@@ -314,26 +311,25 @@ def _pairs(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     if None not in files and len({one.there for one in files if one}) == 2:
         missing = next(f"{folder}/kubelet.{end}" for end, one in zip(("crt", "key"), files, strict=True) if one and not one.there)
         why = f"{missing} does not exist, and the other file of its serving certificate does"
-        yield _Made(host, KUBELET)(
+        yield made(
             Cause.file, Stops.start, missing, why, f"remove both (`rm {folder}/kubelet.crt {folder}/kubelet.key`): it makes new ones",
             "", "", f"rm -f {quote(f'{folder}/kubelet.crt')} {quote(f'{folder}/kubelet.key')}",
         )  # fmt: skip
 
 
-def _keys(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _keys(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """Each certificate and its key belong together: after half a renewal the process with the old ones runs on, and the next one ends, or
     is nobody to the API."""
     for need in needs.keys:
-        row, made = need.row, _Made(host, need.row.component)
-        yield from _one_pair(made, f"{need.key} ({row.key})", need.key, f"{need.certificate} ({row.certificate})", need.certificate, facts)
+        row, own = need.row, made.of(need.row.component)
+        yield from _one_pair(own, f"{need.key} ({row.key})", need.key, f"{need.certificate} ({row.certificate})", need.certificate, facts)
         if row.alone and (count := len(_certificates(facts.pems.get(need.certificate, b"")))) > 1:
             why = f"{need.certificate} ({row.certificate}) has {count} certificates, and must have one"
-            yield made(Cause.certificate, Stops.start, need.certificate, why, "name a file with the signing CA alone", str(count), "1")
+            yield own(Cause.certificate, Stops.start, need.certificate, why, "name a file with the signing CA alone", str(count), "1")
     for path in needs.paths:
         names = facts.names.get(path.path, {})
         if path.holds is Holds.identity and (key := names.get("client-key")) and (certificate := names.get("client-certificate")):
-            made = _Made(host, path.component)
-            yield from _one_pair(made, f"{key} ({path.path})", key, certificate, certificate, facts)
+            yield from _one_pair(made.of(path.component), f"{key} ({path.path})", key, certificate, certificate, facts)
 
 
 def _one_pair(made: _Made, key: str, key_path: str, certificate: str, path: str, facts: StartFacts) -> Iterator[Obstacle]:
@@ -346,7 +342,7 @@ def _one_pair(made: _Made, key: str, key_path: str, certificate: str, path: str,
         yield made(Cause.key, Stops.start, key_path, why, "restore the one that fits, or renew both (`kubeadm certs renew`)")
 
 
-def _providers(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _providers(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """Each credential provider of the configuration is a program in the directory (pkg/credentialprovider/plugin)."""
     if facts.providers is None or facts.programs is None:
         return
@@ -358,9 +354,7 @@ def _providers(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]
     for name in names:
         if name not in facts.programs:
             why = f"{needs.provider_config} names the credential provider {name}, which is no program in {needs.provider_folder}"
-            yield _Made(host, KUBELET)(
-                Cause.file, Stops.start, f"{needs.provider_folder}/{name}", why, "restore it, or take it out of the file"
-            )
+            yield made(Cause.file, Stops.start, f"{needs.provider_folder}/{name}", why, "restore it, or take it out of the file")
 
 
 def swap_obstacles(host: str, settings: Mapping[str, object], areas: int | None, cgroup2: bool | None) -> Iterator[Obstacle]:
@@ -380,12 +374,11 @@ def swap_obstacles(host: str, settings: Mapping[str, object], areas: int | None,
         )  # fmt: skip
 
 
-def _swap(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
-    return swap_obstacles(host, needs.settings, facts.swap, facts.cgroup2)
+def _swap(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    return swap_obstacles(made.host, needs.settings, facts.swap, facts.cgroup2)
 
 
-def _cgroups(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
-    made = _Made(host, KUBELET)
+def _cgroups(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     if facts.cgroup2 is False and needs.settings.get("failCgroupV1") is True:
         why = "the node has cgroup v1, and with failCgroupV1 a kubelet does not start so"
         yield made(Cause.cgroups, Stops.start, "failCgroupV1", why, "set failCgroupV1=false, or boot the node with cgroup v2", "v1", "v2")
@@ -400,20 +393,12 @@ def _cgroups(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
             group = needs.cgroups.get(name, "")
             by = "" if name == "cgroupRoot" else "enforceNodeAllocatable needs "
             why = f"{by}the cgroup /{group} ({name}){', which' if by else ''} does not exist"
-            yield made(
-                Cause.cgroups,
-                Stops.start,
-                name,
-                why,
-                f"create it (a slice of systemd), or {'take it out of enforceNodeAllocatable' if by else 'correct cgroupRoot'}",
-                "none",
-                group,
-            )
+            way_out = f"create it (a slice of systemd), or {'take it out of enforceNodeAllocatable' if by else 'correct cgroupRoot'}"
+            yield made(Cause.cgroups, Stops.start, name, why, way_out, "none", group)
 
 
-def _checkpoints(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _checkpoints(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """What the kubelet has assigned, in files of its own: it ends if one cannot be read, has another policy, or other CPUs."""
-    made = _Made(host, KUBELET)
     plain = [one.path for one in needs.paths if posixpath.basename(one.path) in PLAIN_CHECKPOINTS]
     read = {path: _state(text) for path, text in facts.checkpoints.items() if path in needs.checkpoints and len(text) <= _MOST_STATE}
     empty = [path for path in plain if (fact := facts.paths.get(path)) is not None and fact.kind == "file" and fact.empty]
@@ -475,7 +460,7 @@ def _cpus(found: frozenset[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
-def _listening(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _listening(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     for need in needs.ports:
         for one in facts.listeners:
             if one.port == need.port and one.pid != facts.main_pid and _overlap(need, one.address):
@@ -483,7 +468,7 @@ def _listening(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]
                 why = f"{need.named_by}: {who} listens on port {need.port} already"
                 way_out = f"stop it, or choose another port (`ss -lntp sport = :{need.port}`)"
                 kill = (f"kill {one.pid}",) if one.pid else ()
-                yield _Made(host, need.component)(Cause.port, Stops.start, str(need.port), why, way_out, one.name, "free", *kill)
+                yield made.of(need.component)(Cause.port, Stops.start, str(need.port), why, way_out, one.name, "free", *kill)
                 break
 
 
@@ -491,7 +476,7 @@ def _overlap(need: PortNeed, address: str) -> bool:
     return need.address in _ANY or address in _ANY or need.address == address
 
 
-def _addresses(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _addresses(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     if facts.addresses is None:
         return
     for text in needs.addresses:
@@ -501,13 +486,10 @@ def _addresses(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]
             continue  # its binary refuses it
         if not address.is_unspecified and str(address) not in facts.addresses:
             why = f"--node-ip {address} is on no interface of the node: the kubelet would not report its status"
-            yield _Made(host, KUBELET)(
-                Cause.address, Stops.start, str(address), why, "restore the address (`ip address`), or correct --node-ip"
-            )
+            yield made(Cause.address, Stops.start, str(address), why, "restore the address (`ip address`), or correct --node-ip")
 
 
-def _limits(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
-    made = _Made(host, KUBELET)
+def _limits(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     if facts.tasks is not None and facts.tasks[0] + _THREADS > facts.tasks[1]:
         why = f"{facts.tasks[0]} threads run on the node, and the kernel allows {facts.tasks[1]}"
         way_out = "end what starts them, or raise kernel.pid_max and kernel.threads-max"
@@ -523,11 +505,10 @@ def _limits(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         )  # fmt: skip
 
 
-def _processes(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _processes(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """What a pod may have of the node's processes (pkg/kubelet/stats/pidlimit)."""
     text = str(needs.settings.get("podPidsLimit"))
     limit = digits(text) or 0
-    made = _Made(host, KUBELET)
     if limit > _MOST_PIDS:
         why = f"podPidsLimit is {limit}, and the kernel accepts at most {_MOST_PIDS} for a cgroup"
         yield made(Cause.limit, Stops.pods, "podPidsLimit", why, "set a smaller podPidsLimit", text, str(_MOST_PIDS))
@@ -537,8 +518,8 @@ def _processes(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]
         yield made(Cause.limit, Stops.note, "podPidsLimit", why, way_out, text, str(facts.tasks[1]))
 
 
-def _runtime(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
-    health, made = facts.runtime, _Made(host, KUBELET)
+def _runtime(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    health = facts.runtime
     if health is None or not health.asked:
         return
     see, again = "see `systemctl status containerd` (or crio) and its journal", _restarted(needs.socket)
@@ -547,13 +528,8 @@ def _runtime(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         yield made(Cause.runtime, Stops.start, needs.socket, why, see, "", "", *again)
     elif health.version != cri.OK:
         why = f"the container runtime at {needs.socket} does not serve the CRI v1 (gRPC status {health.version})"
-        yield made(
-            Cause.runtime,
-            Stops.start,
-            needs.socket,
-            why,
-            "upgrade it, or enable its CRI plugin (disabled_plugins in containerd's config.toml)",
-        )
+        way_out = "upgrade it, or enable its CRI plugin (disabled_plugins in containerd's config.toml)"
+        yield made(Cause.runtime, Stops.start, needs.socket, why, way_out)
     elif health.config not in (cri.OK, cri.UNIMPLEMENTED, ""):
         why = f"{health.name} answers RuntimeConfig with gRPC status {health.config}"
         yield made(Cause.runtime, Stops.start, needs.socket, why, see)
@@ -568,8 +544,8 @@ def _runtime(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
             yield made(Cause.runtime, Stops.pods, "cgroupDriver", why, "set both to the same on a drained node", str(driver), has)
 
 
-def _new_pods(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
-    health, made = facts.runtime, _Made(host, KUBELET)
+def _new_pods(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+    health = facts.runtime
     for condition, stops, cause in (("RuntimeReady", Stops.pods, Cause.runtime), ("NetworkReady", Stops.network, Cause.network)):
         holds, text = health.conditions.get(condition, (True, "")) if health else (True, "")
         if health and not holds:
@@ -590,30 +566,30 @@ def _new_pods(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
         yield made(Cause.sandbox, Stops.note, health.sandbox, why, f"`crictl pull {health.sandbox}` shows whether its registry answers")
 
 
-def _images(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _images(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     """A change of a manifest, and a boot, create its containers again, each from its image (pkg/kubelet/images/image_manager.go)."""
     for need in needs.images:
-        made, image = _Made(host, need.component), need.image
+        own, image = made.of(need.component), need.image
         if facts.images.get(image) is False:
             pulled = "is never pulled" if need.policy == "Never" else f"would be pulled while no {need.component} runs"
             why = f"its image {image} is not on the node, and {pulled}"
-            yield made(Cause.image, Stops.start, image, why, f"`crictl pull {image}` there first, or import it")
+            yield own(Cause.image, Stops.start, image, why, f"`crictl pull {image}` there first, or import it")
         elif need.policy == "Always" and image in facts.images:
             why = f"its image {image} is pulled at each start (imagePullPolicy: Always): without its registry it does not start"
-            yield made(Cause.image, Stops.note, image, why, "set imagePullPolicy: IfNotPresent", need.policy, "IfNotPresent")
+            yield own(Cause.image, Stops.note, image, why, "set imagePullPolicy: IfNotPresent", need.policy, "IfNotPresent")
 
 
-def _dns(host: str, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
+def _dns(made: _Made, needs: Needs, facts: StartFacts) -> Iterator[Obstacle]:
     for need in needs.paths:
         servers = facts.nameservers.get(need.path, ()) if need.named_by == "resolvConf" else ()
         if servers and all(one.startswith("127.") or one == "::1" for one in servers):
             stub = "systemd-resolved's stub, " if "127.0.0.53" in servers else ""
             why = f"resolvConf {need.path} has only {stub}{', '.join(servers)}: a pod with it asks itself, and CoreDNS finds a loop"
             way_out = "set resolvConf=/run/systemd/resolve/resolv.conf where that exists"
-            yield _Made(host, KUBELET)(Cause.dns, Stops.note, f"nameservers of {need.path}", why, way_out)
+            yield made(Cause.dns, Stops.note, f"nameservers of {need.path}", why, way_out)
 
 
-Rule = Callable[[str, Needs, StartFacts], Iterable[Obstacle]]
+Rule = Callable[[_Made, Needs, StartFacts], Iterable[Obstacle]]
 
 #: Every rule, with what it judges: the table in docs/before-a-restart.md.
 RULES: Final[tuple[Rule, ...]] = (
