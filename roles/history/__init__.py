@@ -32,7 +32,9 @@ from roles.engine.object_runs import ObjectRun
 from roles.engine.proof import Cluster, Proof, SurveyedNode
 from roles.engine.rollout import Turns, deploying, no_data, one, table
 from roles.engine.timeouts import patient
-from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
+from roles.engine.transaction import Refusal
+from roles.engine.transaction.change_script import uninstall_script
+from roles.engine.transaction.model import IO_SECONDS
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded, Speaker

@@ -17,16 +17,9 @@ from typing import Any
 from roles.engine.bounds import digits
 from roles.engine.harmless import one_line
 from roles.engine.scripts import filled
-from roles.engine.transaction import (
-    CLUSTER_KIND,
-    FORMAT,
-    HOME,
-    NOT_IN_FLIGHT,
-    OBJECTS_KIND,
-    change_id,
-    mask_text,
-    parse_events,
-)
+from roles.engine.transaction import NOT_IN_FLIGHT, change_id, mask_text
+from roles.engine.transaction.change_script import HOME
+from roles.engine.transaction.record import CLUSTER_KIND, FORMAT, OBJECTS_KIND, parse_events
 
 QUESTION_SECONDS = 60
 #: Of a record, and of the original of a file (a survey reads 1 MiB of a file).

@@ -10,7 +10,9 @@ from typing import Any
 
 from roles.engine.node import Observation
 from roles.engine.node_changes import KUBELET, ComponentPlan
-from roles.engine.transaction import ABSENT, CANNOT_UNDO, Change, Effective, FileEdit, Refusal, change_id, cmdline_sha256
+from roles.engine.transaction import Change, Effective, FileEdit, Refusal, change_id
+from roles.engine.transaction.model import ABSENT, cmdline_sha256
+from roles.engine.transaction.object_record import CANNOT_UNDO
 from roles.history.facts import Recorded
 from roles.history.sequence import Sequenced, Unordered
 

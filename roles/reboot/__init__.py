@@ -24,7 +24,8 @@ from roles.engine.proof import SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, with_options
 from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
-from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal
+from roles.engine.transaction import ObjectsRecord, Refusal
+from roles.engine.transaction.object_record import CANNOT_UNDO
 from roles.reboot import report, way_back
 from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts

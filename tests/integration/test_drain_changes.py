@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.kube import Object
-from roles.engine.transaction import script
+from roles.engine.transaction.change_script import script
 from tests.integration import operator
 from tests.integration.checkpoints import STATIC, as_it_is, configz, cpus_of, stored
 from tests.integration.draining import (

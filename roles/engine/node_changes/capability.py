@@ -31,7 +31,8 @@ from roles.engine.proof import Found, ProcessLook, Proof, Prover, RequiredProof,
 from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, table, unreachable, with_options
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
-from roles.engine.transaction import ABSENT, FileEdit, Refusal, Status, new_run_id, this_run
+from roles.engine.transaction import FileEdit, Refusal, Status, new_run_id, this_run
+from roles.engine.transaction.model import ABSENT
 
 W = TypeVar("W")
 N = TypeVar("N", bound=NodePlan[Any])

@@ -11,7 +11,10 @@ from roles.engine.node_changes.change_outage import back_command
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.rollout import ClusterStep, Stage, counted
-from roles.engine.transaction import STABLE_SECONDS, Change, Status, directory, repair
+from roles.engine.transaction import Change, Status
+from roles.engine.transaction.by_hand import repair
+from roles.engine.transaction.change_script import directory
+from roles.engine.transaction.model import STABLE_SECONDS
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 

@@ -24,18 +24,9 @@ from roles.engine.outage import NodeOutage
 from roles.engine.proof import Proof
 from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Stage, counted
 from roles.engine.timeouts import Deadline, patient
-from roles.engine.transaction import (
-    RunInfo,
-    Status,
-    change_id,
-    cluster_record,
-    end_record,
-    plan_record,
-    report,
-    resume_script,
-    script,
-    stage_script,
-)
+from roles.engine.transaction import RunInfo, Status, change_id, report
+from roles.engine.transaction.change_script import resume_script, script, stage_script
+from roles.engine.transaction.record import cluster_record, end_record, plan_record
 
 # The steps of a revert, and the time limit of each (see change.sh).
 REVERT_SECONDS = 4 * 130 + 60

@@ -20,7 +20,8 @@ from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.proof import Proof, SurveyedNode
 from roles.engine.starting import Cause, Needs, Obstacle, PathFact, StartFacts, Stops
 from roles.engine.timeouts import patient
-from roles.engine.transaction import Refusal, Repair
+from roles.engine.transaction import Refusal
+from roles.engine.transaction.by_hand import Repair
 
 N = TypeVar("N", bound=NodePlan[Any])
 _NOT_WHOLE = "it is not known whether its kubelet would start again, and whether new pods would start: the node gave no whole answer"

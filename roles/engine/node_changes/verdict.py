@@ -7,7 +7,8 @@ import json
 
 from roles.engine.proof import Proof
 from roles.engine.rollout import Outcome
-from roles.engine.transaction import Status, end_record
+from roles.engine.transaction import Status
+from roles.engine.transaction.record import end_record
 
 
 def refusal_text(proof: Proof) -> str:

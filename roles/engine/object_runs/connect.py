@@ -19,7 +19,9 @@ from roles.engine.objects import Session
 from roles.engine.proof import NoApi, Survey, survey
 from roles.engine.rollout import unreachable
 from roles.engine.timeouts import API_WAIT, patient
-from roles.engine.transaction import HOME, OBJECTS_KIND, RunInfo, RunRecord, change_id, parse_events
+from roles.engine.transaction import RunInfo, change_id
+from roles.engine.transaction.change_script import HOME
+from roles.engine.transaction.record import OBJECTS_KIND, RunRecord, parse_events
 
 # Of a record on the host of the lock: bytes, and seconds to read it.
 MOST_RECORD, RECORD_SECONDS = 4 << 20, 30

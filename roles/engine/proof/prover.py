@@ -25,7 +25,8 @@ from roles.engine.proof.not_proven import not_proven
 from roles.engine.proof.signs import Found, Sign, signs_of
 from roles.engine.proof.workload import count, evicted_pods, harmed_pods, not_recreated, static_pods_away
 from roles.engine.timeouts import patient
-from roles.engine.transaction import ABSENT, Status, mask_text
+from roles.engine.transaction import Status, mask_text
+from roles.engine.transaction.model import ABSENT
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
 LEASE_SECONDS = 45

@@ -15,7 +15,9 @@ from roles.engine.rollout.lock import ClusterLock, Locked
 from roles.engine.rollout.number import run_number
 from roles.engine.rollout.pace import Stage
 from roles.engine.timeouts import patient
-from roles.engine.transaction import RunInfo, RunRecord, Unrecorded, keep_script
+from roles.engine.transaction import RunInfo
+from roles.engine.transaction.change_script import keep_script
+from roles.engine.transaction.record import RunRecord, Unrecorded
 
 S = TypeVar("S")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
-from roles.engine.transaction import HOME
+from roles.engine.transaction.change_script import HOME
 
 ANSWER_SECONDS = 60
 _LINE = re.compile(r"number ([0-9a-f-]{36}) ([0-9]{1,18})")

@@ -10,7 +10,8 @@ from roles.engine.bridge import Remote, refusals
 from roles.engine.inputs import Boolean, Changes, Names, read_model
 from roles.engine.rollout.pace import Pace, parse_max_unavailable
 from roles.engine.timeouts import LEAST, MOST, parse
-from roles.engine.transaction import LEAST_CONFIRM_SECONDS, Refusal
+from roles.engine.transaction import Refusal
+from roles.engine.transaction.model import LEAST_CONFIRM_SECONDS
 
 
 class Options(BaseModel):

@@ -24,7 +24,7 @@ from roles.engine.starting import cri
 from roles.engine.starting.model import Cause, Holds, Needs, Obstacle, PathNeed, PortNeed, StartFacts, Stops
 from roles.engine.starting.needs import PLAIN_CHECKPOINTS, RECORDS, UNIT_STATE
 from roles.engine.starting.table import KUBELET
-from roles.engine.transaction import RESOLVERS, bring_resolver, restart_runtime
+from roles.engine.transaction.by_hand import RESOLVERS, bring_resolver, restart_runtime
 
 #: MiB and inodes that a start needs; MiB that the record of a change needs, which the change itself reserves before it begins.
 LEAST_MIB: Final = 16

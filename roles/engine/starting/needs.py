@@ -15,7 +15,8 @@ from roles.engine.kubelet import Kubelet, drained, kubelet_plan
 from roles.engine.kubelet.values import lookup
 from roles.engine.starting.model import RECORD, FileRow, Holds, ImageNeed, KeyNeed, KeyRow, Needs, PathNeed, PortNeed, Stops
 from roles.engine.starting.table import ETCD, KEYS, KUBELET, SERVING_KEY, SNI, TUNABLES, rows
-from roles.engine.transaction import RESOLVERS, Refusal
+from roles.engine.transaction import Refusal
+from roles.engine.transaction.by_hand import RESOLVERS
 
 #: The files of a change, by path; None: it removes the file.
 Changed = Mapping[str, bytes | None]

@@ -13,9 +13,8 @@ from roles import history
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.inputs import registry
 from roles.engine.object_runs import open_session
-from roles.engine.transaction import CLUSTER_KIND
 from roles.engine.transaction.object_record import ObjectsRecord, parse
-from roles.engine.transaction.record import Effective, cluster_record, plan_record
+from roles.engine.transaction.record import CLUSTER_KIND, Effective, cluster_record, plan_record
 from roles.history import objects
 from roles.history.facts import HistoryError, Recorded, Speaker
 from roles.history.facts import parse as parse_answer

@@ -10,9 +10,8 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from roles.engine.bridge.hosts import Fleet
-from roles.engine.transaction import end_record
 from roles.engine.transaction.object_record import first_line, kind_of_run, planned
-from roles.engine.transaction.record import RunInfo, RunRecord
+from roles.engine.transaction.record import RunInfo, RunRecord, end_record
 from roles.history import objects
 from roles.history.facts import Recorded, Speaker, parse
 from roles.history.model import RollbackOptions

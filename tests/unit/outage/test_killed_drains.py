@@ -13,7 +13,8 @@ from roles.engine.outage.cordon import CordonWriter
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY
 from roles.engine.outage.surging import EndingWriter
-from roles.engine.transaction import RunInfo, RunRecord, end_record, object_record, read_events
+from roles.engine.transaction import RunInfo, object_record
+from roles.engine.transaction.record import RunRecord, end_record, read_events
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment, pod
 from tests.unit.outage.api import ClusterApi, Killed, Write

@@ -20,7 +20,8 @@ from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY, doubt, surges_in
 from roles.engine.outage.surging import Surger, end_surges
-from roles.engine.transaction import RunInfo, RunRecord
+from roles.engine.transaction import RunInfo
+from roles.engine.transaction.record import RunRecord
 from tests.context import context
 from tests.unit.disruption.world import deployment, pod
 from tests.unit.outage.api import ClusterApi, Killed, Write

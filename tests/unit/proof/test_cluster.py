@@ -12,7 +12,7 @@ from roles.engine.api.metrics import GateMetric
 from roles.engine.bridge import RemoteError
 from roles.engine.proof import cluster as proof_cluster
 from roles.engine.proof.cluster import RECENT_SECONDS, Cluster, NoApi
-from roles.engine.transaction import STABLE_SECONDS
+from roles.engine.transaction.model import STABLE_SECONDS
 from tests.unit.clock import Clock
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from roles.engine.files import create_private, state_folder
-from roles.engine.transaction import RunRecord, new_run_id, record, this_run
+from roles.engine.transaction import new_run_id, record, this_run
 from roles.engine.transaction.mask import mask_command
+from roles.engine.transaction.record import RunRecord
 
 TOKEN = "31ada4fd-adec-460c-809a-9e56ceb75269"
 LINES = f"a\n{TOKEN}"
