@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from roles.engine.editing import FormatError, GateChanges, flags, kubelet_config, unit
 from roles.engine.kubelet import pending, schema
-from roles.engine.kubelet.facts import OPERATORS_VARIABLE, Kubelet
+from roles.engine.kubelet.facts import Kubelet
+from roles.engine.kubelet.settings import edit_flag
 from roles.engine.transaction import Change, FileEdit, Refusal, change_id
 
 DROPIN = "90-daytwo-feature-gates.conf"
@@ -56,15 +56,7 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
                 del left[name]
     on_flags |= {name: value for name, value in left.items() if value is not None}
     if on_flags:
-        folder = f"/etc/systemd/system/{kubelet.unit_name}.d"
-        result |= unit.edit_flag(
-            kubelet.sources,
-            flags.FEATURE_GATES,
-            kubelet.service.with_gates(on_flags),
-            variable=OPERATORS_VARIABLE,
-            new_dropin=posixpath.join(folder, DROPIN),
-            in_place=kubelet.may_edit,
-        )
+        result |= edit_flag(kubelet, kubelet.sources, flags.FEATURE_GATES, kubelet.service.with_gates(on_flags), DROPIN)
     return {path: data for path, data in result.items() if data != kubelet.seen.data(path) or kubelet.seen.file(path) is None}
 
 

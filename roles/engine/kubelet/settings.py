@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.editing import ABSENT, FormatError, flags, kubelet_config, unit
+from roles.engine.editing import ABSENT, FlagValues, FormatError, flags, kubelet_config, unit
 from roles.engine.kubelet import schema
 from roles.engine.kubelet.facts import OPERATORS_VARIABLE, Kubelet
 from roles.engine.kubelet.values import lookup, same_setting, shown
@@ -102,6 +102,19 @@ def flag_text(flag: str, value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(map(str, value))
     return str(value)
+
+
+def _dropins(kubelet: Kubelet) -> str:
+    return f"/etc/systemd/system/{kubelet.unit_name}.d"
+
+
+def edit_flag(
+    kubelet: Kubelet, sources: unit.Sources, flag: str, values: FlagValues, dropin: str, *, switch: bool = False
+) -> dict[str, bytes | None]:
+    """The files of `sources`, those of a kubelet, that change so that a flag has these values (unit.edit_flag); a new drop-in has the name
+    `dropin`. Raises FormatError."""
+    path = f"{_dropins(kubelet)}/{dropin}"
+    return unit.edit_flag(sources, flag, values, variable=OPERATORS_VARIABLE, new_dropin=path, switch=switch, in_place=kubelet.may_edit)
 
 
 class _Editor:
@@ -224,22 +237,13 @@ class _Editor:
         return on_flags(self.kubelet.minor, flag, [word.text for word in self.sources.resolve().argv])
 
     def _set_flag(self, flag: str, text: str | None) -> None:
-        folder = f"/etc/systemd/system/{self.kubelet.unit_name}.d"
         switch = schema.flags(self.kubelet.minor)[flag].switch
-        changed = unit.edit_flag(
-            self.sources,
-            flag,
-            None if text is None else (text,),
-            variable=OPERATORS_VARIABLE,
-            new_dropin=posixpath.join(folder, UNIT_DROPIN),
-            switch=switch,
-            in_place=self.kubelet.may_edit,
-        )
+        changed = edit_flag(self.kubelet, self.sources, flag, None if text is None else (text,), UNIT_DROPIN, switch=switch)
         if owned := next((path for path in changed if path.startswith(("/usr/", "/lib/"))), None):
             raise Refusal(
                 self.kubelet.seen.host,
                 f"--{flag} is set in {owned}, which belongs to a package: its next upgrade would overwrite the change",
-                f"copy it to a drop-in in {folder} (systemctl edit {self.kubelet.unit_name}), and change it there",
+                f"copy it to a drop-in in {_dropins(self.kubelet)} (systemctl edit {self.kubelet.unit_name}), and change it there",
             )
         self.argv = [*flags.without(self.argv, flag, switch=switch), *([f"--{flag}={text}"] if text is not None else [])]
         self.units |= changed
