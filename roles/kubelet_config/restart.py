@@ -27,6 +27,8 @@ def pending(state: KubeletState) -> tuple[Pending, ...]:
 
 def check(state: KubeletState, found: Sequence[Pending]) -> None:
     """Raises Refusal if one of the settings needs more than a restart."""
+    if not found:
+        return
     if more := next((one for one in schema.needs_more(one.name for one in found) if one.refused), None):
         raise refusal(state, found, f"{more.path}: {more.reason}", more.way_out)
     try:

@@ -27,7 +27,7 @@ from roles.engine.node_changes.drains import ChangeDrains, plan_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
-from roles.engine.proof import Found, ProcessLook, Proof, Prover, RequiredProof, Sign, Survey, SurveyedNode, look_at, survey
+from roles.engine.proof import ChangedProcess, Found, ProcessLook, Proof, Prover, Sign, Survey, SurveyedNode, look_at, survey
 from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, table, unreachable, with_options
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
@@ -356,26 +356,19 @@ def _stops_apiserver(plan: NodePlan[Any], planned: ComponentPlan) -> bool:
 
 def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: ComponentPlan, apiservers: bool) -> NodeStep:
     assert planned.change is not None
-    owed = RequiredProof(
+    process = ChangedProcess(
         plan.host,
         plan.kubelet.node_name,
         planned.component,
-        planned.gates,
-        planned.settings,
         plan.components,
         apiservers,
         basis.options.allow_unproven,
-        planned.may_be_evicted,
-        planned.checkpoints,
-        planned.flags,
         _pod_files(planned),
-        planned.recreates_pods,
-        planned.recreates_static_pods,
         bool(planned.undoes),
     )
     node, unproven = basis.found.nodes[plan.host], basis.options.allow_unproven
     watch = starts.StartWatch(node.remote, plan, planned, allow_unproven=unproven)
-    prover = Prover(basis.found.cluster, owed, partial(_look_at_signs, basis, plan, planned))
+    prover = Prover(basis.found.cluster, process, planned, partial(_look_at_signs, basis, plan, planned))
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
 
     def ready() -> str | None:

@@ -7,29 +7,25 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
 from roles.engine.control_plane import RULES, Component, places
-from roles.engine.editing import FlagChanges
 from roles.engine.kubeadm_config import ConfigMapPath, as_given
 from roles.engine.kubelet import Kubelet, KubeletState, ask, blame
 from roles.engine.node import Process
+from roles.engine.proof import RequiredProof
 from roles.engine.transaction import Change, Effective, Refusal
 
 KUBELET = "kubelet"
 
 
 @dataclass(frozen=True)
-class ComponentPlan:
-    """One component of one node. `change` is None if its state is already as desired.
+class ComponentPlan(RequiredProof):
+    """One component of one node, and what must be proven of it. `change` is None if its state is already as desired.
 
-    `question` shows the change to the component's binary, `question_present` its present files ("": the binary is not asked). Required
-    proofs: `gates`, `settings` (fields of a KubeletConfiguration, dots between their parts; None: not set) and `flags` of a control-plane
-    component (None: not given) that the process must run with, `checkpoints`, the policy (by path) that the kubelet must have written into
-    each checkpoint of the change, and `may_be_evicted`, the pods (NAMESPACE/NAME) that may be evicted, with consent. `needs_drain`: why the
-    node must be drained for this change (empty: it need not), and `instead`, what an operator can do so that it need not ("": nothing);
-    `recreates_pods`: the new kubelet ends the pods that a drain leaves, and must create them again; `recreates_static_pods`: the plan
-    announces that it recreates the node's static pods; `unproven`: what its proof cannot show, in whole sentences. For the record:
-    `effective`, the values before and after, and `undoes`, the change that this one undoes. For the re-admission forecast, if they are
-    known: `state`, the node as it is, and `pressures`, the node's pressure conditions after the restart (None: as they are). `lasting` are
-    kubeadm's desired values (None: absent); `write` as in kubeadm_config.ComponentDesired.
+    `question` shows the change to the component's binary, `question_present` its present files ("": the binary is not asked).
+    `needs_drain`: why the node must be drained for this change (empty: it need not), and `instead`, what an operator can do so that it need
+    not ("": nothing); `unproven`: what its proof cannot show, in whole sentences. For the record: `effective`, the values before and after,
+    and `undoes`, the change that this one undoes. For the re-admission forecast, if they are known: `state`, the node as it is, and
+    `pressures`, the node's pressure conditions after the restart (None: as they are). `lasting` are kubeadm's desired values (None:
+    absent); `write` as in kubeadm_config.ComponentDesired.
     """
 
     component: str
@@ -37,16 +33,9 @@ class ComponentPlan:
     _: KW_ONLY
     question: str = ""
     question_present: str = ""
-    gates: Mapping[str, bool] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    checkpoints: Mapping[str, str] = field(default_factory=dict)
     needs_drain: tuple[str, ...] = ()
     instead: str = ""
-    recreates_pods: bool = False
-    recreates_static_pods: bool = False
     unproven: tuple[str, ...] = ()
-    flags: FlagChanges = field(default_factory=dict)
-    may_be_evicted: frozenset[str] = frozenset()
     effective: Effective = field(default_factory=Effective)
     undoes: str = ""
     state: KubeletState | None = None

@@ -4,12 +4,13 @@ from roles.engine.proof import effective, presented, skew
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.identity import claimed_names
-from roles.engine.proof.prover import Proof, Prover, RequiredProof
+from roles.engine.proof.prover import ChangedProcess, Proof, Prover, RequiredProof
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.proof.survey import Survey, SurveyedNode, claims, identified, not_their_node, observed, refuse_claim, survey
 from roles.engine.proof.versions import ObservedNode
 
 __all__ = [
+    "ChangedProcess",
     "Cluster",
     "Found",
     "NoApi",

@@ -52,36 +52,38 @@ class Proof:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RequiredProof:
-    """What must be proven for one component of one node. `gates`, `settings` (fields of a KubeletConfiguration, dots between their parts;
-    None: not set) and `flags` (None: not given) are the values it must run with; `files` are the sha256 of the change's files by path, of
-    which the last is its manifest; `components` are those of the node's control plane; `apiserver_changes` says whether this run changes
-    an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as announced in the plan and with consent;
-    `checkpoints` are the policies that the kubelet must have written into its checkpoints, by path, in the order of the change;
-    `recreates_pods`: the new kubelet ends the node's pods, and each must run again; `recreates_static_pods`: it may recreate the static
-    ones, and each must run then; `undoes`: it restores what was there before, whose signs may be missing as they were."""
+    """What the new process of a component must show. `gates`, `settings` (fields of a KubeletConfiguration, dots between their parts; None:
+    not set) and `flags` of a control-plane component (None: not given) are the values that it must run with; `checkpoints` are the policies
+    that the kubelet must have written into its checkpoints, by path, in the order of the change; `may_be_evicted` are the pods
+    (NAMESPACE/NAME) that may be evicted, as announced in the plan and with consent; `recreates_pods`: the new kubelet ends the pods that a
+    drain leaves, and each must run again; `recreates_static_pods`: the plan announces that it may recreate the static ones, and each must
+    run then."""
+
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    flags: FlagChanges = field(default_factory=dict)
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
+    may_be_evicted: frozenset[str] = frozenset()
+    recreates_pods: bool = False
+    recreates_static_pods: bool = False
+
+
+@dataclass(frozen=True)
+class ChangedProcess:
+    """The component of a node that changes. `components` are those of the node's control plane; `apiserver_changes` says whether this run
+    changes an API server; `files` are the sha256 of the change's files by path, of which the last is its manifest; `undoes`: the change
+    restores what was there before, whose signs may be missing as they were."""
 
     host: str
     node_name: str
     component: str
-    gates: Mapping[str, bool]
-    settings: Mapping[str, Any]
-    components: Mapping[str, Component]
-    apiserver_changes: bool
+    components: Mapping[str, Component] = field(default_factory=dict)
+    apiserver_changes: bool = False
     allow_unproven: bool = False
-    may_be_evicted: frozenset[str] = frozenset()
-    checkpoints: Mapping[str, str] = field(default_factory=dict)
-    flags: FlagChanges = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
-    recreates_pods: bool = False
-    recreates_static_pods: bool = False
     undoes: bool = False
-
-    @property
-    def named(self) -> list[str]:
-        """The settings whose signs are looked at."""
-        return list(self.settings if self.component == KUBELET else self.flags)
 
 
 # Reads the signs of the new process: what they show, by sign.
@@ -91,8 +93,9 @@ LookAtSigns = Callable[[Status, list[str]], list[tuple[Sign, Found]]]
 class Prover:
     """Watches one change and proves it once it is applied."""
 
-    def __init__(self, cluster: Cluster, owed: RequiredProof, look: LookAtSigns | None = None) -> None:
+    def __init__(self, cluster: Cluster, process: ChangedProcess, owed: RequiredProof, look: LookAtSigns | None = None) -> None:
         self._cluster = cluster
+        self._process = process
         self._look = look
         self._owed = owed
         self._pods: list[PodStatus] | None = None
@@ -102,37 +105,44 @@ class Prover:
         #: The configuration that the new kubelet shows.
         self._running: dict[str, Any] = {}
 
+    @property
+    def _named(self) -> list[str]:
+        """The settings whose signs are looked at."""
+        return list(self._owed.settings if self._process.component == KUBELET else self._owed.flags)
+
     def ready(self) -> str | None:
         """Right before the change: note the workload. Before a manifest edit, the rest of the control plane must be healthy, and the
         kubelet must reach the API (a restarted kubelet that has not reached it yet does not clean up pods: kubernetes#112814).
         Returns a text if the change must not begin."""
-        owed = self._owed
+        owed, process = self._owed, self._process
         try:
-            if owed.component in COMPONENTS:
-                if problem := self._cluster.control_plane_ready(owed.host, patient(SETTLE_SECONDS), allow_unproven=owed.allow_unproven):
+            if process.component in COMPONENTS:
+                if problem := self._cluster.control_plane_ready(
+                    process.host, patient(SETTLE_SECONDS), allow_unproven=process.allow_unproven
+                ):
                     return problem
                 if not self._renewed_from_now():
                     return (
                         f"the kubelet has not renewed its lease within {patient(LEASE_SECONDS):g} s: it would not apply an edited manifest"
                     )
                 if not _wait(self._component_runs, patient(BACK_OFF_SECONDS)):
-                    return f"{owed.component} was not ready for {patient(BACK_OFF_SECONDS):g} s and is not ready now: fix that first"
-            self._pods = self._cluster.pods(owed.node_name)
+                    return f"{process.component} was not ready for {patient(BACK_OFF_SECONDS):g} s and is not ready now: fix that first"
+            self._pods = self._cluster.pods(process.node_name)
             self._answered = {host: [name for name, why in found.items() if not why] for host, found in self._through(0.0)}
-            if owed.flags or owed.files:
-                self._configuration = self._cluster.component_configuration(owed.host, owed.component)
+            if owed.flags or process.files:
+                self._configuration = self._cluster.component_configuration(process.host, process.component)
         except ApiFailure as error:
-            return None if owed.allow_unproven else f"the API cannot be asked: {error}"
+            return None if process.allow_unproven else f"the API cannot be asked: {error}"
         return None
 
     def _renewed_from_now(self) -> bool:
         """True if the lease is renewed from now on: then the current kubelet has renewed it."""
-        first = self._cluster.lease_renewed(self._owed.node_name)
-        return _wait(lambda: self._cluster.lease_renewed(self._owed.node_name) not in (None, first), patient(LEASE_SECONDS))
+        first = self._cluster.lease_renewed(self._process.node_name)
+        return _wait(lambda: self._cluster.lease_renewed(self._process.node_name) not in (None, first), patient(LEASE_SECONDS))
 
     def _component_runs(self, cgroup: str = "") -> bool:
         """The component's pod is ready; with the cgroup of a process: that one's container is in it."""
-        component = self._owed.components[self._owed.component]
+        component = self._process.components[self._process.component]
         name = f"{component.pod.name}-{component.node_name}"
         found = [pod for pod in self._cluster.pods(component.node_name) if pod.name == name and pod.namespace == component.pod.namespace]
         return any(
@@ -144,9 +154,9 @@ class Prover:
 
     def watch(self, text: str) -> None:
         """Note the lease as soon as a new kubelet runs: the new process then makes any later renewal."""
-        if self._owed.component == "kubelet" and text.startswith("process: "):
+        if self._process.component == "kubelet" and text.startswith("process: "):
             try:
-                self._lease = self._cluster.lease_renewed(self._owed.node_name)
+                self._lease = self._cluster.lease_renewed(self._process.node_name)
             except ApiFailure:
                 self._lease = None
 
@@ -170,7 +180,7 @@ class Prover:
                 unproven.append(str(error))
         if unproven:
             shown.append(f"NOT PROVEN: {once_each(unproven)}")
-            problems += [] if self._owed.allow_unproven else unproven
+            problems += [] if self._process.allow_unproven else unproven
         if not problems:
             texts, problems = self._signs(status)
             shown += texts
@@ -178,20 +188,20 @@ class Prover:
 
     def _signs(self, status: Status) -> tuple[list[str], list[str]]:
         """What shows that the settings work, besides their values; and what is not proven. A sign that cannot be read reverts nothing."""
-        owed = self._owed
-        unused = idle(self._running, owed.named)
+        process = self._process
+        unused = idle(self._running, self._named)
         unproven = [f"{name} has no effect: {why}" for name, why in unused.items()]
-        named = [name for name in owed.named if name not in unused]
-        unproven += not_proven(owed.component, named)
+        named = [name for name in self._named if name not in unused]
+        unproven += not_proven(process.component, named)
         shown, problems = [], []
         try:
-            found = self._look(status, named) if self._look and signs_of(owed.component, named) else []
+            found = self._look(status, named) if self._look and signs_of(process.component, named) else []
         except ApiFailure as error:
             found, unproven = [], [*unproven, f"whether it works: {error}"]
         for sign, one in found:
             if one.kind == "shown":
                 shown.append(one.text)
-            elif one.kind == "unknown" or sign.may_miss or owed.undoes:
+            elif one.kind == "unknown" or sign.may_miss or process.undoes:
                 unproven.append(one.text)
             else:
                 problems.append(mask_text(one.text))
@@ -213,22 +223,22 @@ class Prover:
         return ", ".join(f"{policy} in {posixpath.basename(path)}" for path, policy in wanted.items()), []
 
     def _gates(self) -> tuple[str, list[str]]:
-        if not self._owed.gates and (self._owed.settings or self._owed.flags or self._owed.files):
+        if not self._owed.gates and (self._owed.settings or self._owed.flags or self._process.files):
             return "", []
-        effective = self._cluster.effective(self._owed.host, self._owed.component, self._owed.node_name)
-        return "gates in /metrics", [str(one) for one in unmet_gates(self._owed.component, self._owed.gates, effective)]
+        effective = self._cluster.effective(self._process.host, self._process.component, self._process.node_name)
+        return "gates in /metrics", [str(one) for one in unmet_gates(self._process.component, self._owed.gates, effective)]
 
     def _settings(self) -> tuple[str, list[str]]:
         if not self._owed.settings:
             return "", []
-        configuration = self._running = self._cluster.configuration(self._owed.node_name)
+        configuration = self._running = self._cluster.configuration(self._process.node_name)
         return f"{', '.join(self._owed.settings)} in /configz", [str(one) for one in unmet_fields(self._owed.settings, configuration)]
 
     def _flags(self, status: Status) -> tuple[str, list[str]]:
         """The arguments of the process, and the files in its container; then what the component itself tells, which is shown, but proves
         nothing alone: no rule says which field of a configuration a flag sets."""
-        owed = self._owed
-        if not owed.flags and not owed.files:
+        owed, process = self._owed, self._process
+        if not owed.flags and not process.files:
             return "", []
         given = {name: any_flag.given(status.argv, name, values) for name, values in owed.flags.items()}
         problems = [
@@ -237,10 +247,10 @@ class Prover:
             if not any_flag.same(given[name], values)
         ]
         # The manifest, the last file, is not in the container.
-        files = list(owed.files.items())[:-1]
+        files = list(process.files.items())[:-1]
         for (path, digest), inside in zip(files, (*status.inside, *[""] * len(files)), strict=False):
             if digest != inside:
-                problems.append(f"the container of {owed.component} does not have the planned {path}")
+                problems.append(f"the container of {process.component} does not have the planned {path}")
         shown = [f"{', '.join(mask_text(written(name, values)) for name, values in owed.flags.items())} in /proc/PID/cmdline"]
         if files:
             shown.append(f"{', '.join(path for path, digest in files if digest != ABSENT) or 'no such file'} in its container")
@@ -249,8 +259,8 @@ class Prover:
     def _probes(self, status: Status) -> tuple[str, list[str]]:
         """A component with other flags may be healthy for whoever has credentials, and refuse its kubelet's probes, which have none: then
         the kubelet kills it minutes later (kubeadm: after 240 s), and again and again."""
-        owed = self._owed
-        if owed.component not in COMPONENTS or not (owed.flags or owed.files):
+        owed, process = self._owed, self._process
+        if process.component not in COMPONENTS or not (owed.flags or process.files):
             return "", []
         if _wait(lambda: self._component_runs(status.cgroup), patient(PROBES_SECONDS)):
             return "its kubelet's probes pass", []
@@ -258,10 +268,10 @@ class Prover:
 
     def _told(self) -> str:
         """What the component says of these flags: its /flagz, or the fields of its /configz that changed."""
-        owed = self._owed
-        flagz = self._cluster.flagz(owed.host, owed.component)
+        owed, process = self._owed, self._process
+        flagz = self._cluster.flagz(process.host, process.component)
         values = [f"{name} is {mask_text(f'--{name}={flagz[name]}').partition('=')[2]}" for name in owed.flags if name in flagz]
-        after = self._cluster.component_configuration(owed.host, owed.component)
+        after = self._cluster.component_configuration(process.host, process.component)
         changed = changed_fields(self._configuration or {}, after or {}) if self._configuration and after else []
         parts = [f"in its /flagz {', '.join(values)}"] if values else []
         if changed:
@@ -269,30 +279,30 @@ class Prover:
         return "; ".join(parts) or "it tells no more: neither /flagz nor a change in /configz"
 
     def _reach(self) -> tuple[str, list[str]]:
-        name = self._owed.node_name
-        if self._owed.component == "kubelet":
+        name = self._process.node_name
+        if self._process.component == "kubelet":
             if self._lease is None:
                 self._lease = self._cluster.lease_renewed(name)
             if _wait(lambda: self._cluster.lease_renewed(name) != self._lease, patient(LEASE_SECONDS)):
                 return "lease renewed", []
             return "", [f"the new kubelet has not renewed its lease within {patient(LEASE_SECONDS):g} s"]
-        if self._owed.component == "kube-apiserver":
-            self._cluster.ready(self._owed.host)
+        if self._process.component == "kube-apiserver":
+            self._cluster.ready(self._process.host)
             return "/readyz 200", []
         return "", []
 
     def _through(self, wait: float) -> Iterator[tuple[str, dict[str, str]]]:
         """Whether kubelets answer through the API, by the host of each API server concerned, if the change touches what that goes through:
         all of them through the one that changes, or the one that changes through all of them."""
-        owed, cluster = self._owed, self._cluster
-        if not any(is_way(owed.component, name) for name in (*owed.flags, *owed.settings)):
+        owed, process, cluster = self._owed, self._process, self._cluster
+        if not any(is_way(process.component, name) for name in (*owed.flags, *owed.settings)):
             return
-        if owed.component == "kubelet":
+        if process.component == "kubelet":
             for host in cluster.serving():
-                yield host, cluster.answering([owed.node_name], (host, APISERVER), wait)
+                yield host, cluster.answering([process.node_name], (host, APISERVER), wait)
         else:
-            at = (owed.host, APISERVER) if owed.host in cluster.serving() else ANY
-            yield owed.host, cluster.answering(cluster.ready_nodes(), at, wait)
+            at = (process.host, APISERVER) if process.host in cluster.serving() else ANY
+            yield process.host, cluster.answering(cluster.ready_nodes(), at, wait)
 
     def _ways(self) -> tuple[str, list[str]]:
         """What daytwo itself goes through: kubelets that answered before still do."""
@@ -317,10 +327,10 @@ class Prover:
             number, away, what, again = len(not_recreated(before, before)), not_recreated, "pod", " again"
         else:
             return "", []
-        if _wait(lambda: not away(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
+        if _wait(lambda: not away(before, self._cluster.pods(self._process.node_name)), patient(RECREATE_SECONDS)):
             done = " created again" if again else " runs" if number == 1 else " run"
             return f"{counted(number, what)}{done}" if number else "", []
-        left = away(before, self._cluster.pods(self._owed.node_name))
+        left = away(before, self._cluster.pods(self._process.node_name))
         return "", [f"{what} {one_line(name)} does not run{again} after {patient(RECREATE_SECONDS):g} s" for name in left]
 
     def _workload(self) -> tuple[str, list[str]]:
@@ -331,11 +341,11 @@ class Prover:
             announced |= {pod.name for pod in self._pods}
         if self._owed.recreates_static_pods:
             announced |= {pod.name for pod in self._pods if pod.mirror}
-        after = self._cluster.pods(self._owed.node_name)
+        after = self._cluster.pods(self._process.node_name)
         problems = harmed_pods(self._pods, after, announced, self._owed.may_be_evicted)
         counted = count(self._pods, after, announced, self._owed.may_be_evicted)
-        new_kubelet = self._owed.component == "kubelet" and bool(self._owed.settings or counted.missing)
-        if new_kubelet and not self._owed.may_be_evicted and (evicted := self._cluster.evictions(self._owed.node_name)):
+        new_kubelet = self._process.component == "kubelet" and bool(self._owed.settings or counted.missing)
+        if new_kubelet and not self._owed.may_be_evicted and (evicted := self._cluster.evictions(self._process.node_name)):
             # An evicted pod that its controller has deleted is no longer listed; but the new kubelet has counted its eviction.
             counts = ", ".join(f"{number} for {signal}" for signal, number in evicted.items())
             problems.append(f"the new kubelet has evicted or preempted pods: {counts}")
@@ -347,9 +357,9 @@ class Prover:
     def _announced(self) -> list[Component]:
         """Static pods whose restart the plan announces: the component itself. If this run changes an apiserver, all of the control
         plane: they lose their leader lease while it is down, and may restart only after their back-off."""
-        if self._owed.apiserver_changes:
-            return list(self._owed.components.values())
-        return [component for name, component in self._owed.components.items() if name == self._owed.component]
+        if self._process.apiserver_changes:
+            return list(self._process.components.values())
+        return [component for name, component in self._process.components.items() if name == self._process.component]
 
 
 def _within(cgroup: str, container: str) -> bool:

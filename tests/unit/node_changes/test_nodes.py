@@ -180,14 +180,9 @@ def test_from_data_to_steps(shown: list[str]) -> None:
     run = prepare(fleet(*hosts), texts())
     assert [(stage.canary, [step.change.node for step in stage.steps]) for stage in run.stages] == [(True, ["w1"]), (False, ["w2"])]
     assert [(step.change.soak, step.change.confirm_timeout) for step in run.steps] == [(7, 106), (0, 99)]
-    owed = run.steps[1].watch.__self__._owed  # type: ignore[attr-defined]
-    assert (owed.host, owed.node_name, owed.component, owed.settings, owed.apiserver_changes) == (
-        "w2",
-        "w2",
-        KUBELET,
-        {"text": "2"},
-        False,
-    )
+    prover = run.steps[1].watch.__self__  # type: ignore[attr-defined]
+    assert (prover._process.host, prover._process.node_name, prover._process.component) == ("w2", "w2", KUBELET)
+    assert prover._owed.settings == {"text": "2"} and not prover._process.apiserver_changes
     assert run.info.data == this_run("r", {f"w{text}": {"text": text} for text in "12"} | {"w3": {"text": "done"}}).data
     assert [len(host.asked) for host in hosts] == [1, 1, 0, 0], "nobody is asked of what is as wanted"
     told = "\n".join(shown)

@@ -14,7 +14,7 @@ from roles.engine.control_plane import COMPONENTS
 from roles.engine.proof import prover as prover_module
 from roles.engine.proof.cluster import Cluster, evictions, flag_values
 from roles.engine.proof.effective import changed_fields, unmet_fields
-from roles.engine.proof.prover import Proof, Prover, RequiredProof
+from roles.engine.proof.prover import ChangedProcess, Proof, Prover, RequiredProof
 from roles.engine.transaction.report import Status
 from tests.unit.node import node
 
@@ -52,7 +52,9 @@ class Node(Cluster):
 
 
 def problems(cluster: Node, may_be_evicted: frozenset[str] = frozenset(), **settings: Any) -> tuple[str, ...]:
-    prover = Prover(cluster, RequiredProof("w1", "w1", "kubelet", {}, settings or {"maxPods": 5}, {}, False, may_be_evicted=may_be_evicted))
+    prover = Prover(
+        cluster, ChangedProcess("w1", "w1", "kubelet"), RequiredProof(settings=settings or {"maxPods": 5}, may_be_evicted=may_be_evicted)
+    )
     assert prover.ready() is None
     return prover.prove(APPLIED).problems
 
@@ -63,7 +65,9 @@ def test_a_change_that_hurt_nobody() -> None:
 
 def test_a_pod_that_vanished_is_told_and_not_counted_as_unharmed() -> None:
     """Nobody is hurt by it, so the change is confirmed; but it was not seen unharmed."""
-    prover = Prover(Node({"maxPods": 5}, [APP, OTHER], [OTHER]), RequiredProof("w1", "w1", "kubelet", {}, {"maxPods": 5}, {}, False))
+    prover = Prover(
+        Node({"maxPods": 5}, [APP, OTHER], [OTHER]), ChangedProcess("w1", "w1", "kubelet"), RequiredProof(settings={"maxPods": 5})
+    )
     assert prover.ready() is None
     found = prover.prove(APPLIED)
     assert found.problems == ()
@@ -133,7 +137,9 @@ def test_a_kubelet_with_reserved_cpus_shows_other_reservations_of_cpu_than_its_f
 def test_the_kubelet_s_own_files_have_the_wanted_policies(stored: tuple[bytes, ...], told: tuple[str, ...]) -> None:
     wanted = {"/k/cpu": "static", "/k/memory": "Static"}
     prover = Prover(
-        Node({"maxPods": 5}, [APP], [APP]), RequiredProof("w1", "w1", "kubelet", {}, {"maxPods": 5}, {}, False, checkpoints=wanted)
+        Node({"maxPods": 5}, [APP], [APP]),
+        ChangedProcess("w1", "w1", "kubelet"),
+        RequiredProof(settings={"maxPods": 5}, checkpoints=wanted),
     )
     assert prover.ready() is None
     found = prover.prove(replace(APPLIED, checkpoints=stored))
@@ -164,8 +170,8 @@ class Scheduler(Node):
 
 
 def prove_flags(cluster: Scheduler, flags: Any = FLAGS, running: str = "/new", **status: Any) -> Any:
-    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {}, False, flags=flags, files={PATH: DIGEST, "/m.yaml": "b"})
-    prover = Prover(cluster, owed)
+    owed = ChangedProcess("cp1", "cp1", "kube-scheduler", files={PATH: DIGEST, "/m.yaml": "b"}), RequiredProof(flags=flags)
+    prover = Prover(cluster, *owed)
     prover._component_runs = lambda cgroup="": not cgroup or cgroup in running  # type: ignore[method-assign]
     assert prover.ready() is None
     return prover.prove(replace(APPLIED, **{"argv": ARGV, "inside": (DIGEST, "absent"), "cgroup": "/new", **status}))
@@ -205,8 +211,8 @@ class Ways(Scheduler):
 
 
 def prove_way(cluster: Ways, flag: str) -> Any:
-    owed = RequiredProof("cp1", "cp1", "kube-apiserver", {}, {}, {}, False, flags={flag: ("/pki/ca.crt",)})
-    prover = Prover(cluster, owed)
+    owed = ChangedProcess("cp1", "cp1", "kube-apiserver"), RequiredProof(flags={flag: ("/pki/ca.crt",)})
+    prover = Prover(cluster, *owed)
     prover._component_runs = lambda cgroup="": True  # type: ignore[method-assign]
     assert prover.ready() is None
     return prover.prove(replace(APPLIED, argv=("kube-apiserver", f"--{flag}=/pki/ca.crt")))
@@ -228,7 +234,7 @@ def test_kubelets_that_answered_through_the_api_server_still_do() -> None:
 def test_a_kubelet_answers_through_all_api_servers_as_before() -> None:
     cluster = Ways({"w1": ""}, {"w1": ""}, {"w1": ""}, {"w1": "401"})
     cluster.running = {"authorization": {"mode": "AlwaysAllow"}}
-    prover = Prover(cluster, RequiredProof("w1", "w1", "kubelet", {}, {"authorization.mode": "AlwaysAllow"}, {}, False))
+    prover = Prover(cluster, ChangedProcess("w1", "w1", "kubelet"), RequiredProof(settings={"authorization.mode": "AlwaysAllow"}))
     assert prover.ready() is None
     assert prover.prove(APPLIED).problems == ("kubelets no longer answer through the API server of cp2, as before: w1: 401",)
 
@@ -279,8 +285,8 @@ def test_the_ready_container_is_that_of_the_process(cgroup: str, container: str,
     component = control_plane.find(kubelet.find(seen))["kube-scheduler"]
     pod = PodStatus("kube-system", f"{component.pod.name}-{component.node_name}", "u", "Running", "", False, True, "h", ())
     pod = replace(pod, containers=(ContainerStatus("kube-scheduler", container, ready, 0, None),))
-    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {"kube-scheduler": component}, False)
-    assert Prover(Node({}, [pod]), owed)._component_runs(cgroup) is runs
+    owed = ChangedProcess("cp1", "cp1", "kube-scheduler", components={"kube-scheduler": component}), RequiredProof()
+    assert Prover(Node({}, [pod]), *owed)._component_runs(cgroup) is runs
 
 
 def test_flagz_whatever_its_separator_is() -> None:
@@ -293,7 +299,7 @@ def recreated(monkeypatch: pytest.MonkeyPatch, *after: list[PodStatus], before: 
     monkeypatch.setattr(prover_module, "patient", lambda _: 0.2)
     monkeypatch.setattr(prover_module, "sleep", lambda _: bridge.tasks.sleep(0.01))
     cluster = Looks({"cgroupDriver": "systemd"}, [before], *after)
-    made = Prover(cluster, RequiredProof("w1", "w1", "kubelet", {}, {"cgroupDriver": "systemd"}, {}, False, recreates_pods=True))
+    made = Prover(cluster, ChangedProcess("w1", "w1", "kubelet"), RequiredProof(settings={"cgroupDriver": "systemd"}, recreates_pods=True))
     assert made.ready() is None
     return made.prove(APPLIED)
 
@@ -325,8 +331,8 @@ def test_static_pods_that_a_gate_recreates_are_no_harm_and_must_run(monkeypatch:
     new = replace(between, uid="u9", config_hash="h2")
 
     def proven(*after: list[PodStatus], recreates: bool = True) -> Proof:
-        owed = RequiredProof("cp1", "cp1", "kubelet", {}, {"maxPods": 5}, {}, False, recreates_static_pods=recreates)
-        made = Prover(Looks({"maxPods": 5}, [etcd, APP], *after), owed)
+        owed = ChangedProcess("cp1", "cp1", "kubelet"), RequiredProof(settings={"maxPods": 5}, recreates_static_pods=recreates)
+        made = Prover(Looks({"maxPods": 5}, [etcd, APP], *after), *owed)
         assert made.ready() is None
         return made.prove(APPLIED)
 

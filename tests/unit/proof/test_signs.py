@@ -16,7 +16,7 @@ from roles.engine.node.logind import parse_inhibitor
 from roles.engine.proof import node_signs
 from roles.engine.proof.node_signs import FileFacts, NodeSigns, Wanted
 from roles.engine.proof.not_proven import NOT_PROVEN, VALUES, not_proven
-from roles.engine.proof.prover import Proof, Prover, RequiredProof
+from roles.engine.proof.prover import ChangedProcess, Proof, Prover, RequiredProof
 from roles.engine.proof.signs import SIGNS, Found, signs_of, value_of
 from roles.engine.transaction.report import Status
 from tests.unit.proof.test_prover import APP, APPLIED, Node
@@ -233,13 +233,13 @@ def test_the_limit_of_all_pods() -> None:
 def proven(one: Found, *, undoes: bool = False) -> Proof:
     (_, sign), *_ = signs_of(KUBELET, ["shutdownGracePeriod"])
     settings = {"shutdownGracePeriod": "120s", "containerLogMaxSize": "11Mi", "syncFrequency": "2m"}
-    owed = RequiredProof("w1", "w1", "kubelet", {}, settings, {}, False, undoes=undoes)
+    owed = ChangedProcess("w1", "w1", "kubelet", undoes=undoes), RequiredProof(settings=settings)
 
     def look(status: Status, names: list[str]) -> list[Any]:
         assert status.identity == APPLIED.identity and names == list(settings)
         return [(sign, one)]
 
-    prover = Prover(Node(settings, [APP], [APP]), owed, look)
+    prover = Prover(Node(settings, [APP], [APP]), *owed, look)
     assert prover.ready() is None
     return prover.prove(APPLIED)
 
