@@ -33,18 +33,15 @@ class Danger:
 _API = (API_SERVER,)
 DANGERS = (
     Danger(
-        "anonymous-auth",
-        "requests without credentials are then answered or refused: also those of health probes and of joining nodes",
+        "anonymous-auth", "requests without credentials are then answered or refused: also those of health probes and of joining nodes",
         _API,
     ),
     Danger(
         "authorization-mode|authorization-config|authorization-webhook-.*",
-        "it decides who may do what: with a wrong value everybody may do everything, or nobody anything",
-        _API,
+        "it decides who may do what: with a wrong value everybody may do everything, or nobody anything", _API,
     ),
     Danger(
-        "etcd-.*|storage-.*",
-        "the API server then reads another store, another part of it or another form: the cluster's objects are gone",
+        "etcd-.*|storage-.*", "the API server then reads another store, another part of it or another form: the cluster's objects are gone",
         _API,
     ),
     Danger(
@@ -58,8 +55,7 @@ DANGERS = (
     Danger("secure-port|bind-address", "everything that has its address loses it: kubelets, probes, kubeconfigs, daytwo's own proof"),
     Danger(
         "advertise-address|external-hostname|apiserver-count|endpoint-reconciler-type",
-        "pods then reach the API at another address, or not at all",
-        _API,
+        "pods then reach the API at another address, or not at all", _API,
     ),
     Danger(
         "service-account-.*|api-audiences|service-account-private-key-file",
@@ -71,8 +67,7 @@ DANGERS = (
     Danger("tls-.*|cert-dir", "clients that cannot use the new certificate, version or cipher lose the connection"),
     Danger(
         "encryption-provider-config.*",
-        "Secrets in etcd are read and written with these keys: without the right ones they can no longer be read",
-        _API,
+        "Secrets in etcd are read and written with these keys: without the right ones they can no longer be read", _API,
     ),
     Danger(
         "authentication-.*|oidc-.*|token-auth-file|requestheader-.*|enable-bootstrap-token-auth|proxy-client-.*|authorization-always-allow-paths",
@@ -82,8 +77,7 @@ DANGERS = (
     Danger("kubeconfig|authentication-kubeconfig|authorization-kubeconfig|master", "it works with another identity, or on another cluster"),
     Danger("cluster-signing-.*|root-ca-file", "it signs the certificates of nodes, or tells pods whom to trust", (CONTROLLER_MANAGER,)),
     Danger(
-        "controllers",
-        "a controller that is off leaves its objects alone: nodes, garbage or endpoints are no longer looked after",
+        "controllers", "a controller that is off leaves its objects alone: nodes, garbage or endpoints are no longer looked after",
         (CONTROLLER_MANAGER,),
     ),
     Danger(
@@ -93,15 +87,14 @@ DANGERS = (
     ),
     Danger(
         "kubelet-client-.*|kubelet-certificate-authority|kubelet-https|kubelet-preferred-address-types|egress-selector-config-file",
-        "logs, exec and metrics of all nodes go this way, and with an egress selector webhooks too",
-        _API,
+        "logs, exec and metrics of all nodes go this way, and with an egress selector webhooks too", _API,
     ),
     Danger("audit-(log|webhook)-mode", "with blocking-strict the API refuses each request whose audit event cannot be written", _API),
     Danger("admission-control.*", "it changes what the API accepts, for everybody", _API),
     Danger("allow-privileged", "without it the API refuses privileged pods, such as those of the network", _API),
     Danger("runtime-config", "an API that is off is gone for everybody who uses it", _API),
     Danger("profiling-path|debug-socket-path|contention-profiling", "it shows internals of the process to whoever may ask"),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,42 +130,31 @@ LIMITS = (
         "node-eviction-rate", "0.1", "so many nodes a second, which do not report, may lose all their pods", CONTROLLER_MANAGER, above=True
     ),
     Limit(
-        "secondary-node-eviction-rate",
-        "0.01",
+        "secondary-node-eviction-rate", "0.01",
         "so many nodes a second may lose all their pods while most of a zone does not report: then the network is the cause, not the nodes",
-        CONTROLLER_MANAGER,
-        above=True,
+        CONTROLLER_MANAGER, above=True,
     ),
     Limit(
-        "unhealthy-zone-threshold",
-        "0.55",
-        "evictions are slowed down, or stop, only once so large a share of a zone does not report",
-        CONTROLLER_MANAGER,
-        above=True,
+        "unhealthy-zone-threshold", "0.55", "evictions are slowed down, or stop, only once so large a share of a zone does not report",
+        CONTROLLER_MANAGER, above=True,
     ),
     Limit(
-        "large-cluster-size-threshold",
-        "50",
-        "while most of a zone does not report, evictions stop only in clusters of at most so many nodes",
-        CONTROLLER_MANAGER,
+        "large-cluster-size-threshold", "50",
+        "while most of a zone does not report, evictions stop only in clusters of at most so many nodes", CONTROLLER_MANAGER,
     ),
     Limit(
-        "max-requests-inflight",
-        "400",
+        "max-requests-inflight", "400",
         "the API answers fewer requests at a time: if these are too few, kubelets do not report in time, and their pods are evicted",
         API_SERVER,
     ),
     Limit(
-        "max-mutating-requests-inflight",
-        "200",
+        "max-mutating-requests-inflight", "200",
         "the API answers fewer requests at a time: if these are too few, kubelets do not report in time, and their pods are evicted",
         API_SERVER,
     ),
     Limit(
-        "default-not-ready-toleration-seconds",
-        "300",
-        "each pod that is created from now on is evicted so soon after its node is not Ready: a restart may then move all pods",
-        API_SERVER,
+        "default-not-ready-toleration-seconds", "300",
+        "each pod that is created from now on is evicted so soon after its node is not Ready: a restart may then move all pods", API_SERVER,
     ),
     Limit(
         "default-unreachable-toleration-seconds",
@@ -191,12 +173,8 @@ LIMITS = (
         )
     ),
     Limit(
-        "node-monitor-period",
-        "5s",
-        "it then checks so rarely which nodes are lost that nothing replaces their pods",
-        CONTROLLER_MANAGER,
-        True,
-        "30s",
+        "node-monitor-period", "5s", "it then checks so rarely which nodes are lost that nothing replaces their pods", CONTROLLER_MANAGER,
+        True, "30s",
     ),
     *(
         Limit(f"horizontal-pod-autoscaler-{flag}", default, "autoscalers may then never scale", CONTROLLER_MANAGER, True, fine)
@@ -214,37 +192,19 @@ LIMITS = (
         Limit("v", "0", "it then logs the bodies of requests and answers, Secrets too, for whoever can read its log", component, True, "7")
         for component in (API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
     ),
-)
+)  # fmt: skip
 _PLUGINS = ("enable-admission-plugins", "disable-admission-plugins")
 #: Plugins that refuse nothing which a usual cluster accepts: those that are on by default (pkg/kubeapiserver/options/plugins.go,
 #: DefaultOffAdmissionPlugins), kubeadm's own, and one that only pulls images again. Any other one needs consent: AlwaysDeny, for example.
 USUAL_PLUGINS = frozenset(
     [
-        "CertificateApproval",
-        "CertificateSigning",
-        "CertificateSubjectRestriction",
-        "ClusterTrustBundleAttest",
-        "DefaultIngressClass",
-        "DefaultStorageClass",
-        "DefaultTolerationSeconds",
-        "LimitRanger",
-        "MutatingAdmissionPolicy",
-        "MutatingAdmissionWebhook",
-        "NamespaceLifecycle",
-        "PersistentVolumeClaimResize",
-        "PodSecurity",
-        "PodTopologyLabels",
-        "Priority",
-        "ResourceQuota",
-        "RuntimeClass",
-        "ServiceAccount",
-        "StorageObjectInUseProtection",
-        "TaintNodesByCondition",
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionWebhook",
-        "NodeRestriction",
+        "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "ClusterTrustBundleAttest", "DefaultIngressClass",
+        "DefaultStorageClass", "DefaultTolerationSeconds", "LimitRanger", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
+        "NamespaceLifecycle", "PersistentVolumeClaimResize", "PodSecurity", "PodTopologyLabels", "Priority", "ResourceQuota",
+        "RuntimeClass", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition", "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionWebhook", "NodeRestriction",
     ]
-)
+)  # fmt: skip
 _PULLS = "AlwaysPullImages"
 #: Flags whose change harms nobody who uses the cluster, as long as the component is well, which each change proves. Any flag that is in no
 #: table needs consent: also one of a later version.

@@ -18,7 +18,7 @@ from roles.engine.harmless import as_json
 from roles.engine.inputs import TEXT, Frozen, file_path
 from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
-from roles.engine.proof import Cluster, NoApi, ObservedNode, not_their_node, observed
+from roles.engine.proof import Cluster, NoApi, ObservedNode, listed_nodes, not_their_node, observed
 from roles.engine.rollout import deploying, one
 from roles.engine.transaction import Refusal
 from roles.eviction import picture, usage
@@ -100,7 +100,7 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
         api = cluster.api()
     except NoApi as error:
         raise bridge.refuse("no node could be shown:", (f"usage is read through the API: {error}", *problems)) from None
-    not_theirs = not_their_node(looked, fleet.inventory, cluster.nodes_if_any())
+    not_theirs = not_their_node(looked, fleet.inventory, listed_nodes(cluster))
     problems += [str(refusal) for host, refusal in not_theirs.items() if host in {remote.name for remote in fleet.targets}]
     names = {one.remote.name: one.kubelet.node_name for one in looked if one.kubelet is not None and one.remote.name not in not_theirs}
     targets = [remote for remote in fleet.targets if remote.name in names]

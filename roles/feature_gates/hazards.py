@@ -53,13 +53,7 @@ HAZARDS: Final = (
 # cmd/kubeadm/app/features/features.go of 1.21 to 1.36, without the gates that the components know too.
 KUBEADM: Final = frozenset(
     {
-        "ControlPlaneKubeletLocalMode",
-        "EtcdLearnerMode",
-        "NodeLocalCRISocket",
-        "PublicKeysECDSA",
-        "RootlessControlPlane",
-        "UnversionedKubeletConfigMap",
-        "UpgradeAddonsBeforeControlPlane",
-        "WaitForAllControlPlaneComponents",
+        "ControlPlaneKubeletLocalMode", "EtcdLearnerMode", "NodeLocalCRISocket", "PublicKeysECDSA", "RootlessControlPlane",
+        "UnversionedKubeletConfigMap", "UpgradeAddonsBeforeControlPlane", "WaitForAllControlPlaneComponents",
     }
-)
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """Evidence from the running processes: the state before a change, and the proof that it took effect."""
 
 from roles.engine.proof import effective, presented, skew
-from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.proof.cluster import Cluster, NoApi, listed_nodes
 from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.identity import claimed_names
 from roles.engine.proof.prover import ChangedProcess, Proof, Prover, RequiredProof
@@ -26,6 +26,7 @@ __all__ = [
     "claims",
     "effective",
     "identified",
+    "listed_nodes",
     "look_at",
     "not_their_node",
     "observed",

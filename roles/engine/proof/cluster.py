@@ -366,13 +366,6 @@ class Cluster:
             self._listed = self._kept.ask(_nodes)
         return self._listed
 
-    def nodes_if_any(self) -> dict[str, dict[str, Any]]:
-        """As `nodes`; {} if they cannot be listed."""
-        try:
-            return self.nodes()
-        except (ApiFailure, RemoteError):
-            return {}
-
     def object(self, path: str) -> dict[str, Any] | None:
         """One object by its path; None if it does not exist. Raises ApiFailure."""
         return self.query(lambda api: find_object(api, path, wait=API_WAIT_SECONDS))
@@ -537,6 +530,14 @@ class Cluster:
                 failed = failed or error
         assert failed is not None  # there is at least one host
         raise failed
+
+
+def listed_nodes(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """The nodes as the API has them; {} if they cannot be listed."""
+    try:
+        return cluster.nodes()
+    except (ApiFailure, RemoteError):
+        return {}
 
 
 def _etcd_from(server: _Server) -> EtcdHealth:

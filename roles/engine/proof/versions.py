@@ -15,7 +15,7 @@ from roles.engine.control_plane import Component
 from roles.engine.kube.fields import status_of
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process, Replacement, is_younger
-from roles.engine.proof.cluster import Cluster
+from roles.engine.proof.cluster import Cluster, listed_nodes
 from roles.engine.timeouts import patient
 
 KUBELET = "kubelet"
@@ -47,7 +47,7 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
     """
     known: dict[str, dict[int, str]] = {one.remote.name: {} for one in looked}
     new: dict[str, dict[int, Replacement]] = {}
-    kubelets = spawn(cluster.nodes_if_any) if looked else None
+    kubelets = spawn(listed_nodes, cluster) if looked else None
     components = [(one, name) for one in looked for name in one.components]
     for answer in at_once([partial(_by_api, cluster, one, name) for one, name in components]):
         if isinstance(answer, Exception):
