@@ -536,7 +536,7 @@ def listed_nodes(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """The nodes as the API has them; {} if they cannot be listed."""
     try:
         return cluster.nodes()
-    except (ApiFailure, RemoteError):
+    except ApiFailure:
         return {}
 
 
