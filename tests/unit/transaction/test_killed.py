@@ -258,8 +258,12 @@ def test_killed_at_any_moment(tmp_path: Path, url: str, remembers: bool | None, 
             seed.node.end()
         hits.update(seed.kills)
 
+    def seen() -> bool:
+        return {end.split(" ")[1] for end in ends} >= {*ENDED}
+
     def many(_: int) -> None:
-        while hits.total() < moments:
+        # An end that is rare may take more of them.
+        while hits.total() < moments or (not seen() and hits.total() < 4 * moments):
             run()
 
     def missed(aim: tuple[str, str]) -> None:
@@ -276,4 +280,4 @@ def test_killed_at_any_moment(tmp_path: Path, url: str, remembers: bool | None, 
     for (verb, step), count in sorted(hits.items()):
         print(f"{count:4} {verb}: {step}")
     assert [aim for aim in steps if not hits[aim]] == []
-    assert {end.split(" ")[1] for end in ends} >= {"confirmed", "reverted", "refused"}
+    assert seen()
