@@ -16,7 +16,7 @@ from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, pods
 from roles.engine.kube.amounts import parse_quantity, whole
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import kubelet_version, name_of, spec_of, status_of
 from roles.engine.kube.pods import kubelet_uid
 from roles.engine.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold
 from roles.engine.rollout import table
@@ -119,7 +119,7 @@ def order(
     rows.sort(key=lambda row: row.uses[MEMORY].place)
     return NodeOrder(
         node=name_of(node),
-        version=str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""),
+        version=kubelet_version(node),
         memory=capacity,
         layout=layout,
         readings=predict.readings(summary),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from roles.engine import starting
-from roles.engine.kube.fields import status_of
+from roles.engine.kube.fields import node_info
 from roles.engine.kubelet import KubeletState
 from roles.engine.kubelet.drained import SWAP, limited_swap
 from roles.engine.kubelet.values import in_effect, lookup
@@ -62,6 +62,5 @@ def _notes(state: KubeletState, before: Mapping[str, Any], after: Mapping[str, A
 
 
 def _old_kernel(state: KubeletState) -> bool:
-    info = status_of(state.node).get("nodeInfo") or {}
-    found = re.match(r"([0-9]+)\.([0-9]+)", str(info.get("kernelVersion") or ""))
+    found = re.match(r"([0-9]+)\.([0-9]+)", str(node_info(state.node).get("kernelVersion") or ""))
     return found is None or (int(found.group(1)), int(found.group(2))) < _NOSWAP_KERNEL

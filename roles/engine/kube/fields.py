@@ -63,6 +63,22 @@ def status_of(item: Object) -> Part:
     return item.get("status") or {}
 
 
+def node_info(node: Object) -> Part:
+    """What the kubelet of a node says of the machine: versions, IDs."""
+    return status_of(node).get("nodeInfo") or {}
+
+
+def node_addresses(node: Object) -> list[tuple[str, str]]:
+    """The types and addresses of a node, as its kubelet reports them."""
+    return [(str(one.get("type")), str(one.get("address"))) for one in status_of(node).get("addresses") or ()]
+
+
+def pod_ranges(node: Object) -> list[str]:
+    """The ranges of addresses that a node has for its pods."""
+    spec = spec_of(node)
+    return [str(one) for one in dict.fromkeys([*(spec.get("podCIDRs") or ()), spec.get("podCIDR")]) if one]
+
+
 def pod_template(item: Object) -> Part:
     """The pod template of a workload, an object like a pod; of a CronJob it is deeper."""
     return spec_of(item).get("template") or {}
@@ -79,7 +95,7 @@ def containers_of(pod: Object) -> Sequence[Part]:
 
 def kubelet_version(node: Object) -> str:
     """Of a node, `v1.36.3`; "" if it has not reported it."""
-    return str((status_of(node).get("nodeInfo") or {}).get("kubeletVersion") or "")
+    return str(node_info(node).get("kubeletVersion") or "")
 
 
 def conditions(item: Object) -> Sequence[Part]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.findings import Severity
+from roles.engine.kube.fields import containers_of, node_addresses, pod_ranges, pod_template, spec_of, status_of
 from roles.engine.pairs import relations as rule
 from roles.engine.pairs.model import Judged, Pair
 from roles.engine.pairs.picture import (
@@ -47,47 +48,24 @@ METRICS_SERVER = "/apis/apps/v1/namespaces/kube-system/deployments/metrics-serve
 # ---- what is read
 
 
-def _at(one: Any, *path: Any) -> Any:
-    for key in path:
-        if isinstance(one, Mapping):
-            one = one.get(key)
-        elif isinstance(one, list) and isinstance(key, int) and key < len(one):
-            one = one[key]
-        else:
-            return None
-    return one
-
-
-def _pod_ranges(one: Mapping[str, Any]) -> list[str]:
-    found = _at(one, "spec", "podCIDRs") or [_at(one, "spec", "podCIDR")]
-    return [str(each) for each in found if each]
+def _data(one: Mapping[str, Any], key: str) -> str | None:
+    """A key of a ConfigMap."""
+    return (one.get("data") or {}).get(key)
 
 
 def _proxy_range(one: Mapping[str, Any]) -> str | None:
-    found = re.search(r'^clusterCIDR:\s*"?([^"\s#]+)', str(_at(one, "data", "config.conf") or ""), re.MULTILINE)
+    found = re.search(r'^clusterCIDR:\s*"?([^"\s#]+)', _data(one, "config.conf") or "", re.MULTILINE)
     return found[1] if found else None
 
 
-def _node_addresses(one: Mapping[str, Any]) -> list[str]:
-    return [str(_at(each, "type")) for each in _at(one, "status", "addresses") or ()]
-
-
-def _node_ips(one: Mapping[str, Any]) -> list[str]:
-    return [str(_at(each, "address")) for each in _at(one, "status", "addresses") or () if _at(each, "type") == "InternalIP"]
-
-
-def _taints(one: Mapping[str, Any]) -> list[str]:
-    return [str(_at(each, "key")) for each in _at(one, "spec", "taints") or ()]
-
-
 def _arguments(one: Mapping[str, Any]) -> list[Any]:
-    container = _at(one, "spec", "template", "spec", "containers", 0)
-    return [*(_at(container, "command") or ()), *(_at(container, "args") or ())]
+    container = next(iter(containers_of(pod_template(one))), {})
+    return [*(container.get("command") or ()), *(container.get("args") or ())]
 
 
 def _priorities(one: Mapping[str, Any]) -> list[Any]:
     """Those of pods: of the classes, and that of pods without one."""
-    return [0, *(_at(each, "value") for each in one.get("items") or ())]
+    return [0, *(each.get("value") for each in one.get("items") or ())]
 
 
 def _probes(component: str) -> Side:
@@ -107,7 +85,10 @@ def _renewal() -> Side:
     return Side(KUBELET, ("rotateCertificates",), get, f"{KUBELET} rotateCertificates")
 
 
-_POD_CIDRS = node("spec.podCIDRs", _pod_ranges)
+_POD_CIDRS = node("spec.podCIDRs", pod_ranges)
+_TAINTS = node("spec.taints", lambda one: [str(each.get("key")) for each in spec_of(one).get("taints") or ()])
+_ADDRESSES = node("status.addresses types", lambda one: [kind for kind, _ in node_addresses(one)])
+_INTERNAL = node("status.addresses InternalIP", lambda one: [text for kind, text in node_addresses(one) if kind == "InternalIP"])
 _NODES = count("number of Node objects", lambda picture: None if picture.nodes is None else len(picture.nodes), "nodes")
 _MAX_PODS = fields("maxPods")
 _SERVICES = flags(API, "service-cluster-ip-range")
@@ -205,7 +186,7 @@ _NETWORK = (
     ),
     Pair(
         "dns-is-the-service", fields("clusterDNS"),
-        of_object(DNS_SERVICE, "Service kube-dns spec.clusterIPs", lambda one: _at(one, "spec", "clusterIPs")), "is one of", rule.is_dns,
+        of_object(DNS_SERVICE, "Service kube-dns spec.clusterIPs", lambda one: spec_of(one).get("clusterIPs")), "is one of", rule.is_dns,
         WARN,
         "new pods ask an address that is not the cluster's DNS",
         "the address of the Service, or a link-local one of a cache on the node",
@@ -213,7 +194,7 @@ _NETWORK = (
     ),
     Pair(
         "domain-is-served", fields("clusterDomain"),
-        of_object(COREDNS, "ConfigMap coredns Corefile", lambda one: _at(one, "data", "Corefile")), "is one of", rule.zone, WARN,
+        of_object(COREDNS, "ConfigMap coredns Corefile", lambda one: _data(one, "Corefile")), "is one of", rule.zone, WARN,
         "short names of Services are not found in new pods",
         "the zone of the plugin kubernetes in the Corefile",
         "pkg/kubelet/network/dns/dns.go, generateSearchesForDNSClusterFirst",
@@ -233,7 +214,7 @@ _NETWORK = (
     ),
     Pair(
         "flannel-range", _CLUSTER_CIDR,
-        of_object(FLANNEL, "ConfigMap kube-flannel-cfg net-conf.json", lambda one: _at(one, "data", "net-conf.json")), "equal",
+        of_object(FLANNEL, "ConfigMap kube-flannel-cfg net-conf.json", lambda one: _data(one, "net-conf.json")), "equal",
         rule.flannel_network, WARN,
         "flannel refuses a node whose range is outside of its Network",
         "set Network in kube-flannel-cfg too, and restart its pods",
@@ -438,14 +419,14 @@ _ACCESS = (
         "cmd/kubelet/app/auth.go, BuildAuthz; kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz", own=True,
     ),
     Pair(
-        "nodes-have-a-preferred-address", flags(API, "kubelet-preferred-address-types"), node("status.addresses types", _node_addresses),
+        "nodes-have-a-preferred-address", flags(API, "kubelet-preferred-address-types"), _ADDRESSES,
         "is one of", rule.known_address, REFUSE,
         "the API does not reach this kubelet (`no preferred addresses found`): logs, exec, metrics, and daytwo's own proofs",
         "name a type that each node has, such as InternalIP",
         "pkg/util/node/node.go, GetPreferredNodeAddress",
     ),
     Pair(
-        "kubelet-listens-where-the-node-is", fields("address"), node("status.addresses InternalIP", _node_ips), "all, or one of",
+        "kubelet-listens-where-the-node-is", fields("address"), _INTERNAL, "all, or one of",
         rule.listens, REFUSE,
         "the API does not reach this kubelet: logs, exec, metrics, and daytwo's own proofs",
         f"0.0.0.0, or an address of the node ({_FIELDS})",
@@ -479,7 +460,7 @@ _ACCESS = (
         "pkg/kubelet/kubelet_node_status.go; cmd/kube-controller-manager/app/core.go", unset=True,
     ),
     Pair(
-        "cloud-has-initialized", kubelet_flag("cloud-provider"), node("spec.taints", _taints), "is removed", rule.initialized, WARN,
+        "cloud-has-initialized", kubelet_flag("cloud-provider"), _TAINTS, "is removed", rule.initialized, WARN,
         "no pod is placed on this node",
         "a cloud controller manager that runs",
         "cloud-provider/api/well_known_taints.go", own=True,
@@ -573,7 +554,7 @@ _NODE = (
     ),
     Pair(
         "logs-fit-the-disk", fields("containerLogMaxSize", "containerLogMaxFiles"),
-        node("status.capacity ephemeral-storage", lambda one: _at(one, "status", "capacity", "ephemeral-storage")), "a part of",
+        node("status.capacity ephemeral-storage", lambda one: (status_of(one).get("capacity") or {}).get("ephemeral-storage")), "a part of",
         rule.logs_fit, NOTE,
         "a few containers that write much bring DiskPressure",
         f"smaller or fewer files ({_FIELDS})",

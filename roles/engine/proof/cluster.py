@@ -47,7 +47,7 @@ from roles.engine.bridge import Remote, RemoteError, at_once
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
 from roles.engine.kube import is_ready
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import name_of, node_addresses, spec_of
 from roles.engine.node import Observation
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
@@ -621,7 +621,7 @@ def _node_addresses(api: Api, node_name: str) -> set[str]:
         found = api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}", LOOK_SECONDS)
     except NotFound:
         return set()
-    return {str(entry.get("address")) for entry in status_of(found).get("addresses") or ()}
+    return {address for _, address in node_addresses(found)}
 
 
 def _runner(remote: Remote) -> RunCommand:

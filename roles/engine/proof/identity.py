@@ -10,7 +10,7 @@ from typing import Any
 
 from roles.engine.harmless import one_line
 from roles.engine.kube import is_ready
-from roles.engine.kube.fields import status_of
+from roles.engine.kube.fields import node_info
 from roles.engine.node import Observation
 
 
@@ -32,7 +32,7 @@ def claimed_names(by_host: Mapping[str, str], inventory: Collection[str] = ()) -
 def other_machine(seen: Observation, node: Mapping[str, Any]) -> str:
     """Why a Node object is not of this machine; "" if it is, or if nothing is known. `machineID` is /etc/machine-id, and `bootID` the
     kernel's (pkg/kubelet/nodestatus/setters.go, MachineInfo), as the kubelet reports them when it starts."""
-    info = status_of(node).get("nodeInfo") or {}
+    info = node_info(node)
     machine, boot = str(info.get("machineID") or ""), str(info.get("bootID") or "")
     if machine and seen.machine_id and machine != seen.machine_id:
         return f"the API has the machine ID {one_line(machine)} for this node, and the host has {one_line(seen.machine_id)}"

@@ -10,7 +10,7 @@ from roles.engine.api import ApiError
 from roles.engine.api.served import Served, served
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import Certificate, CertificateError, parse_der, usual_addresses
-from roles.engine.kube.fields import status_of
+from roles.engine.kube.fields import node_addresses, status_of
 from roles.engine.proof.cluster import Cluster, NoApi
 
 DEFAULT_PORT = 10250
@@ -34,12 +34,10 @@ class Presented:
 
 def address_of(node: Mapping[str, Any], kinds: Sequence[str] = ADDRESSES) -> tuple[str, int] | None:
     """Where the API servers reach a node's kubelet, by the types of --kubelet-preferred-address-types; the first that it has counts."""
-    status = status_of(node)
-    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or DEFAULT_PORT
+    port = ((status_of(node).get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or DEFAULT_PORT
     for kind in kinds:
-        for entry in status.get("addresses") or ():
-            text = str(entry.get("address"))
-            if entry.get("type") == kind and (found := usual_addresses([text]) if kind in ADDRESSES else [text]):
+        for of_kind, text in node_addresses(node):
+            if of_kind == kind and (found := usual_addresses([text]) if kind in ADDRESSES else [text]):
                 return next(iter(found)), int(port)
     return None
 

@@ -12,7 +12,7 @@ from roles.engine.bounds import moment
 from roles.engine.bridge import Remote, RemoteError, at_once, whole
 from roles.engine.bridge.tasks import spawn
 from roles.engine.control_plane import Component
-from roles.engine.kube.fields import status_of
+from roles.engine.kube.fields import kubelet_version, status_of
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process, Replacement, is_younger
 from roles.engine.proof.cluster import Cluster, listed_nodes
@@ -77,7 +77,7 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
     since = moment(beats[0]) if beats else None
     if since is None or not is_younger(since.timestamp(), seen.started_at(process)):
         return None
-    return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
+    return ask.as_version(kubelet_version(node))
 
 
 def _by_api(cluster: Cluster, one: ObservedNode, component: str) -> tuple[str, int, str | None]:
