@@ -419,21 +419,6 @@ def test_an_empty_list_in_an_environment_file_is_the_list(line: bytes, after: by
 
 
 @pytest.mark.parametrize(
-    ("line", "after"),
-    [
-        (b"X=--eviction-hard=", b"X=--eviction-hard=a<1"),
-        (b"X='--eviction-hard \"\"'", b"X='--eviction-hard a<1'"),
-        (b"X=\"--eviction-hard=''\"", b'X="--eviction-hard=a<1"'),
-        (b"X='--eviction-hard= --eviction-hard='", b"X='--eviction-hard=a<1'"),
-    ],
-)
-def test_an_empty_flag_of_any_kind_is_the_flag(line: bytes, after: bytes) -> None:
-    before = sources(READS, env={ENV: line + b"\n"})
-    assert edit_flag(before, "a<1") == {ENV: after + b"\n"}
-    assert edit_flag(flag_edited(before, "a<1"), "a<1") == {}
-
-
-@pytest.mark.parametrize(
     ("command", "changes", "after"),
     [
         (b"/k --feature-gates=G=true --v=2", {"G": None}, b"/k --v=2"),
@@ -586,8 +571,6 @@ def flag_edited(found: Sources, value: str | None, name: str = "eviction-hard", 
 
 
 FLAG_ADDED: list[tuple[Sources, dict[str, bytes | None]]] = [
-    (sources(READS, env={ENV: None}), {ENV: f'# This file was made by daytwo\nX="--eviction-hard={HARD}"\n'.encode()}),
-    (sources(READS, env={ENV: b"X='--v=2'\n"}), {ENV: f"X='--v=2 --eviction-hard={HARD}'\n".encode()}),
     # In a unit a percent sign stands for itself when it is doubled.
     (
         sources(exec_start(b"/k $X", b'Environment="X=--v=2"')),
