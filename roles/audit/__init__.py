@@ -10,6 +10,7 @@ from roles.audit.collect import collect
 from roles.audit.examine import report
 from roles.audit.model import Report
 from roles.audit.options import AuditOptions
+from roles.desired import OF_KUBELETS
 from roles.engine import bridge
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.files import write_whole
@@ -17,9 +18,7 @@ from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs import Declared
 from roles.engine.inputs.registry import desired_state
 from roles.engine.rollout import deploying, one
-from roles.eviction import DesiredThresholds
-from roles.feature_gates import DesiredGates, load
-from roles.kubelet_config import DesiredFields
+from roles.feature_gates import load
 
 
 @deploying("Audit", one(AuditOptions))
@@ -52,6 +51,6 @@ def _write(options: AuditOptions, found: Report, html: str) -> None:
     show(f"\n{options.format}: {options.output}")
 
 
-DATA_KEYS = (Declared(AuditOptions, ("audit",), also=desired_state(DesiredGates, DesiredFields, DesiredThresholds)),)
+DATA_KEYS = (Declared(AuditOptions, ("audit",), also=desired_state(*OF_KUBELETS)),)
 
 __all__ = ["DATA_KEYS", "audit"]

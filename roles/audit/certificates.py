@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from roles.audit.model import CertificateReport
+from roles.audit.node_view import NodeView
 from roles.audit.rules import AuditRule
-from roles.audit.view import View
 from roles.engine.bounds import moment
 from roles.engine.bridge import Remote
 from roles.engine.certificates import Certificate, CertificateError, is_issued_by
@@ -63,7 +63,7 @@ class NodeCertificate:
     renews: bool = False
 
 
-def uses(view: View) -> dict[str, tuple[str, str]]:
+def uses(view: NodeView) -> dict[str, tuple[str, str]]:
     """The files of a node that may hold certificates: by path, whose they are and what for. Paths come from running processes, and
     from etcd's manifest."""
     found: dict[str, tuple[str, str]] = {}
@@ -75,7 +75,7 @@ def uses(view: View) -> dict[str, tuple[str, str]]:
         for argv in _etcd_argv(view):
             if path := _path(last_flag(argv, flag)):
                 found.setdefault(path, ("etcd", use))
-    if view.kubelet is not None:
+    if view.is_read:
         client, kubeconfig = _client_files(view.kubelet)
         found[client] = ("kubelet", "client")
         found[_serving_file(view, view.kubelet)] = ("kubelet", "serving")
@@ -84,7 +84,7 @@ def uses(view: View) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _etcd_argv(view: View) -> list[tuple[str, ...]]:
+def _etcd_argv(view: NodeView) -> list[tuple[str, ...]]:
     """Of etcd as a static pod: what its manifest says, since a look at a node does not read its process."""
     pods = [one.pod for one in view.manifests if one.pod is not None]
     return [(*one.command, *one.args) for pod in pods for one in pod.containers if one.program == "etcd"]
@@ -99,7 +99,7 @@ def _client_files(kubelet: Kubelet) -> tuple[str, str | None]:
     return f"{_folder(kubelet)}/kubelet-client-current.pem", _path(last_flag(kubelet.process.argv, "kubeconfig"))
 
 
-def _serving_file(view: View, kubelet: Kubelet) -> str:
+def _serving_file(view: NodeView, kubelet: Kubelet) -> str:
     """What a kubelet serves (cmd/kubelet/app/server.go, InitializeTLS): a file that it is given; what it has asked the cluster for; or what
     it made itself. What it got from the cluster stays on the disk when it no longer asks."""
     # Not from /configz, which has the one that it made too.
@@ -109,16 +109,16 @@ def _serving_file(view: View, kubelet: Kubelet) -> str:
     )
 
 
-def renewed(view: View) -> frozenset[str]:
+def renewed(view: NodeView) -> frozenset[str]:
     """The files that the kubelet renews itself."""
-    if view.kubelet is None:
+    if not view.is_read:
         return frozenset()
     serving = _serving_file(view, view.kubelet)
     found = {serving} if serving == f"{_folder(view.kubelet)}/kubelet-server-current.pem" else set()
     return frozenset(found | {path for path in _client_files(view.kubelet) if path and view.effective.get("rotateCertificates")})
 
 
-def etcd_folder(view: View) -> str | None:
+def etcd_folder(view: NodeView) -> str | None:
     """Where kubeadm keeps etcd's certificates: beside the CA by which the API server knows it."""
     component = view.components.get("kube-apiserver")
     path = _path(last_flag(component.process.argv, "etcd-cafile")) if component else None
@@ -129,13 +129,13 @@ def _path(text: str | None) -> str | None:
     return posixpath.normpath(text) if text and text.startswith("/") and text.isprintable() else None
 
 
-def read_certificates(remote: Remote, view: View) -> tuple[NodeCertificate, ...]:
+def read_certificates(remote: Remote, view: NodeView) -> tuple[NodeCertificate, ...]:
     """Raises RemoteError."""
     folder = etcd_folder(view)
     return tuple(named(read_files(remote, list(uses(view)), [folder] if folder else []), view))
 
 
-def named(files: Mapping[str, Sequence[Certificate]], view: View) -> Iterator[NodeCertificate]:
+def named(files: Mapping[str, Sequence[Certificate]], view: NodeView) -> Iterator[NodeCertificate]:
     """The first certificate of each file, with what it is for; the others are its chain. Of a folder, those that etcd's CA has signed."""
     known, renews, unused = uses(view), renewed(view), _unused(files, view)
     authorities = [one for path, use in known.items() if use in _ETCD_CAS for one in files.get(path, ())]
@@ -146,9 +146,9 @@ def named(files: Mapping[str, Sequence[Certificate]], view: View) -> Iterator[No
             yield NodeCertificate("etcd", posixpath.splitext(posixpath.basename(path))[0], path, certificates[0])
 
 
-def _unused(files: Mapping[str, Sequence[Certificate]], view: View) -> str | None:
+def _unused(files: Mapping[str, Sequence[Certificate]], view: NodeView) -> str | None:
     """Of two client certificates, a kubelet that renews uses its own, and another one that of its kubeconfig."""
-    if view.kubelet is None:
+    if not view.is_read:
         return None
     current, kubeconfig = _client_files(view.kubelet)
     if current not in files or kubeconfig not in files:
@@ -210,9 +210,9 @@ def _way_out(one: NodeCertificate) -> str:
     return _KUBEADM.format(name=_NAMES.get(one.use, "all"))
 
 
-def serving(views: Sequence[View], held: Mapping[str, Sequence[NodeCertificate]]) -> dict[str, Certificate]:
+def serving(views: Sequence[NodeView], held: Mapping[str, Sequence[NodeCertificate]]) -> dict[str, Certificate]:
     """By node, what its kubelet has got from the cluster; only of its own name, since a node may have anything in its files."""
-    names = {view.host: view.kubelet.node_name for view in views if view.kubelet is not None}
+    names = {view.host: view.kubelet.node_name for view in views if view.is_read}
     return {
         names[host]: one.certificate
         for host, own in held.items()

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from roles.audit import parsed
 from roles.audit.model import SourcedSetting
+from roles.audit.node_view import GATES, NodeView
 from roles.audit.rules import AuditRule
 from roles.audit.versions import gate_then
-from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, cluster_configuration, flags, yaml_text
 from roles.engine.findings import Finding, Place
 from roles.engine.kubeadm_config import (
@@ -46,7 +46,7 @@ def settings(lasting: StoredSettings) -> tuple[SourcedSetting, ...]:
     return tuple(found)
 
 
-def findings(lasting: StoredSettings, views: Sequence[View], catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
+def findings(lasting: StoredSettings, views: Sequence[NodeView], catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
     """The findings of the cluster, and of the nodes that kubeadm set up."""
     for name, problem in lasting.problems.items():
         yield AuditRule.UNREADABLE.found(
@@ -61,13 +61,13 @@ def findings(lasting: StoredSettings, views: Sequence[View], catalogue: Catalogu
     yield from _splits(lasting, kept, views)
 
 
-def _oldest(views: Sequence[View], component: str) -> int | None:
+def _oldest(views: Sequence[NodeView], component: str) -> int | None:
     return min((minor for view in views if (minor := view.minor(component)) is not None), default=None)
 
 
-def _splits(lasting: StoredSettings, kept: Sequence[SourcedSetting], views: Sequence[View]) -> Iterator[Finding]:
+def _splits(lasting: StoredSettings, kept: Sequence[SourcedSetting], views: Sequence[NodeView]) -> Iterator[Finding]:
     by_host = {view.host: view for view in views}
-    gates, fields = written_by_kubeadm((view.kubelet, view.components, view.running) for view in views if view.kubelet is not None)
+    gates, fields = written_by_kubeadm((view.kubelet, view.components, view.running) for view in views if view.is_read)
     for difference in gate_differences(lasting, gates):
         if difference.lasting != difference.files:
             yield _gate(by_host[difference.host], difference, kept)
@@ -75,14 +75,14 @@ def _splits(lasting: StoredSettings, kept: Sequence[SourcedSetting], views: Sequ
         yield _field(by_host[difference.host], difference, lasting)
 
 
-def _gate(view: View, difference: Difference, kept: Sequence[SourcedSetting]) -> Finding:
+def _gate(view: NodeView, difference: Difference, kept: Sequence[SourcedSetting]) -> Finding:
     name, component = difference.setting, difference.component
     place = next((one for one in view.gates if (one.component, one.name) == (component, name) and one.source != "flag"), None)
     place = place or next((one for one in kept if (one.component, one.name) == (component, name)), None)
     return _finding(view, difference, place, f"{name}={shown(difference.files)}", "deploys/feature_gates.py")
 
 
-def _field(view: View, difference: Difference, lasting: StoredSettings) -> Finding:
+def _field(view: NodeView, difference: Difference, lasting: StoredSettings) -> Finding:
     place = next((one for one in view.settings if one.name == difference.setting and one.source == "file"), None)
     if place is None:
         lines = _kubelet_lines(lasting.maps[KUBELET].data)
@@ -93,7 +93,7 @@ def _field(view: View, difference: Difference, lasting: StoredSettings) -> Findi
     return _finding(view, difference, place, f"{difference.setting}: {shown(difference.files)}", "deploys/kubelet_config.py")
 
 
-def _finding(view: View, difference: Difference, place: SourcedSetting | None, value: str, deploy: str) -> Finding:
+def _finding(view: NodeView, difference: Difference, place: SourcedSetting | None, value: str, deploy: str) -> Finding:
     running = f", and {shown(difference.process)} in the process" if difference.process is not None else ""
     what = "removes it" if difference.lasting is None else f"overwrites it with {shown(difference.lasting)}"
     if difference.files is None:

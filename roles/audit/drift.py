@@ -4,79 +4,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from roles import eviction, feature_gates, kubelet_config
 from roles.audit.model import SourcedSetting
+from roles.audit.node_view import NodeView, flat
 from roles.audit.rules import AuditRule
-from roles.audit.view import View, flat
+from roles.desired import NodeDesired
+from roles.engine.control_plane import Component
 from roles.engine.detail import shortened
 from roles.engine.findings import Finding, Place
-from roles.engine.inputs import chosen
-from roles.engine.kubelet import schema
+from roles.engine.kubelet import Kubelet, schema
 from roles.engine.kubelet.values import same_setting, shown
 from roles.engine.proof.effective import UnmetField, UnmetGate
 from roles.engine.transaction import Refusal
 
 # Fields that belong to one node: siblings are not compared by them.
 ITS_OWN = (
-    "address",
-    "healthzBindAddress",
-    "podCIDR",
-    "providerID",
-    "registerWithTaints",
-    "registerNode",
-    "resolvConf",
-    "tlsCertFile",
-    "tlsPrivateKeyFile",
-    "staticPodURL",
-    "reservedSystemCPUs",
-    "reservedMemory",
-    "volumePluginDir",
+    *("address", "healthzBindAddress", "podCIDR", "providerID", "registerWithTaints", "registerNode", "resolvConf"),
+    *("tlsCertFile", "tlsPrivateKeyFile", "staticPodURL", "reservedSystemCPUs", "reservedMemory", "volumePluginDir"),
 )
 # Fields that mean the same on nodes of every kind; other fields have paths and addresses that depend on the kind.
 _WHATEVER_KIND = (
     *(name for name, deploy in schema.OWNED.items() if deploy == "eviction"),
-    "maxPods",
-    "podsPerCore",
-    "podPidsLimit",
-    "containerLogMaxSize",
-    "containerLogMaxFiles",
-    "imageGCHighThresholdPercent",
-    "imageGCLowThresholdPercent",
-    "imageMinimumGCAge",
-    "serializeImagePulls",
-    "maxParallelImagePulls",
-    "shutdownGracePeriod",
-    "shutdownGracePeriodCriticalPods",
-    "cpuManagerPolicy",
-    "memoryManagerPolicy",
-    "topologyManagerPolicy",
-    "failSwapOn",
-    "nodeStatusUpdateFrequency",
-    "kubeAPIQPS",
-    "kubeAPIBurst",
+    *("maxPods", "podsPerCore", "podPidsLimit", "containerLogMaxSize", "containerLogMaxFiles", "imageGCHighThresholdPercent"),
+    *("imageGCLowThresholdPercent", "imageMinimumGCAge", "serializeImagePulls", "maxParallelImagePulls", "shutdownGracePeriod"),
+    *("shutdownGracePeriodCriticalPods", "cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy", "failSwapOn"),
+    *("nodeStatusUpdateFrequency", "kubeAPIQPS", "kubeAPIBurst"),
 )
 
 
-@dataclass(frozen=True)
-class HostDesired:
-    """The desired state of one host; None: the inventory does not set it. `problems`: why the inventory's data is invalid."""
-
-    gates: feature_gates.DesiredGates | None = None
-    fields: kubelet_config.DesiredFields | None = None
-    eviction: eviction.DesiredThresholds | None = None
-    problems: tuple[str, ...] = field(default=())
-
-
-def findings(view: View, desired: HostDesired) -> Iterator[Finding]:
+def findings(view: NodeView, desired: NodeDesired) -> Iterator[Finding]:
     """The findings of one node: drift from the inventory, and flags that override a file."""
     for problem in desired.problems:
         yield AuditRule.INVENTORY.found(Place(view.host), problem)
-    if view.kubelet is not None:
-        if desired.gates is not None:
-            yield from _gates(view, desired.gates)
+    if view.is_read:
+        yield from _gates(view, desired)
         yield from _fields(view, desired)
         yield from _flags(view)
 
@@ -84,13 +47,10 @@ def findings(view: View, desired: HostDesired) -> Iterator[Finding]:
 # ---- the inventory
 
 
-def _gates(view: View, desired: feature_gates.DesiredGates) -> Iterator[Finding]:
-    for component in desired.components:
-        found = view.kubelet if component == "kubelet" else view.components.get(component)
-        if found is None:
-            continue
-        wanted = feature_gates.wanted_of(view.host, component, found.process, desired)
-        for one in feature_gates.unmet(found, wanted, view.running.get(component)):
+def _gates(view: NodeView, desired: NodeDesired) -> Iterator[Finding]:
+    seen: dict[str, Kubelet | Component] = {"kubelet": view.kubelet, **view.components}
+    for component, its in seen.items():
+        for one in feature_gates.unmet(its, desired.gates_of(its), view.running.get(component)):
             if one.known:
                 place = view.winner(component, one.gate)
                 expected = f"{one.gate} absent" if one.wanted is None else f"{one.gate}={shown(one.wanted)}"
@@ -108,26 +68,24 @@ def _has(one: UnmetGate, place: SourcedSetting | None) -> str:
     return setting if place.value == shown(one.found) else f"{setting} in the process, {place.value} in the file"
 
 
-def _fields(view: View, desired: HostDesired) -> Iterator[Finding]:
-    found = view.kubelet
-    assert found is not None  # findings() has checked
-    if (fields := desired.fields) is not None and chosen(fields.only, view.host):
+def _fields(view: NodeView, desired: NodeDesired) -> Iterator[Finding]:
+    if (fields := desired.fields) is not None:
         try:
-            yield from _unmet(view, "kubelet_config", kubelet_config.unmet(fields, found, view.effective))
+            yield from _unmet(view, "kubelet_config", kubelet_config.unmet(fields, view.kubelet, view.effective))
         except Refusal as refusal:
             yield AuditRule.INVENTORY.found(Place(view.host, "kubelet"), refusal.message, refusal.way_out or "")
-    if (thresholds := desired.eviction) is not None and chosen(thresholds.only, view.host):
-        yield from _unmet(view, "eviction", eviction.unmet(thresholds, found, view.effective))
+    if (thresholds := desired.eviction) is not None:
+        yield from _unmet(view, "eviction", eviction.unmet(thresholds, view.kubelet, view.effective))
 
 
-def _unmet(view: View, deploy: str, unmet: Iterable[UnmetField]) -> Iterator[Finding]:
+def _unmet(view: NodeView, deploy: str, unmet: Iterable[UnmetField]) -> Iterator[Finding]:
     for one in (entry for whole in unmet for entry in whole.entries):
         place = view.setting(one.path) or view.setting(one.name)
         value, wanted = (f"{one.path}: {shown(each, one.name)}" for each in (one.found, one.wanted))
         yield _drift(view, "kubelet", one.path, place, value, wanted, deploy)
 
 
-def _drift(view: View, component: str, name: str, place: SourcedSetting | None, value: str, wanted: str, deploy: str) -> Finding:
+def _drift(view: NodeView, component: str, name: str, place: SourcedSetting | None, value: str, wanted: str, deploy: str) -> Finding:
     return AuditRule.DRIFT.found(
         view.at(component, name, place, value, _home(view, component)),
         f"the inventory wants {wanted}",
@@ -135,18 +93,17 @@ def _drift(view: View, component: str, name: str, place: SourcedSetting | None, 
     )
 
 
-def _home(view: View, component: str) -> str | None:
+def _home(view: NodeView, component: str) -> str | None:
     """The file that would set it, if no file does."""
     if component != "kubelet":
-        return view.components[component].file.path or None
-    found = view.kubelet
-    return (found.config_path or found.service.command_path) if found else None
+        return view.components[component].manifest_path
+    return view.kubelet.config_path or view.kubelet.service.command_path
 
 
 # ---- a flag that overrides a file
 
 
-def _flags(view: View) -> Iterator[Finding]:
+def _flags(view: NodeView) -> Iterator[Finding]:
     """Fields and gates that a flag and a file set to different values: the file does not show the effective value."""
     for listed, what in ((view.gates, "--feature-gates"), (view.settings, "")):
         for winner in listed:
@@ -165,7 +122,7 @@ def _flags(view: View) -> Iterator[Finding]:
                     )
 
 
-def _flag_of(view: View, winner: SourcedSetting) -> str:
+def _flag_of(view: NodeView, winner: SourcedSetting) -> str:
     flag = next((one for one in view.flags if not one.masked and one.place.place == winner.place), None)
     return f"--{flag.name}" if flag else "a flag"
 
@@ -173,12 +130,12 @@ def _flag_of(view: View, winner: SourcedSetting) -> str:
 # ---- siblings
 
 
-def siblings(views: Sequence[View]) -> Iterator[Finding]:
+def siblings(views: Sequence[NodeView]) -> Iterator[Finding]:
     """Nodes whose value differs from most nodes of the same group, version and components; without a majority, those where a file or
     flag sets it. Fields with paths and addresses are compared only between nodes of the same kind."""
-    alike: dict[tuple[object, ...], list[View]] = {}
+    alike: dict[tuple[object, ...], list[NodeView]] = {}
     for view in views:
-        if view.kubelet is not None:
+        if view.is_read:
             alike.setdefault((view.groups, frozenset(view.components), view.minor("kubelet")), []).append(view)
     for group in alike.values():
         if len(group) > 1:
@@ -186,7 +143,7 @@ def siblings(views: Sequence[View]) -> Iterator[Finding]:
             yield from _unlike_fields(group)
 
 
-def _unlike_gates(group: Sequence[View]) -> Iterator[Finding]:
+def _unlike_gates(group: Sequence[NodeView]) -> Iterator[Finding]:
     for component in group[0].processes:
         # If a process could not be asked, gates that no file sets are not known.
         asked = all(view.running.get(component) for view in group)
@@ -200,12 +157,12 @@ def _unlike_gates(group: Sequence[View]) -> Iterator[Finding]:
                 yield _unlike(view, component, name, place, f"{name}={values[view.host]}", values, _home(view, component))
 
 
-def _gate_value(view: View, component: str, name: str) -> str:
+def _gate_value(view: NodeView, component: str, name: str) -> str:
     found = view.gate(component, name)
     return "not set" if found is None else shown(found)
 
 
-def _unlike_fields(group: Sequence[View]) -> Iterator[Finding]:
+def _unlike_fields(group: Sequence[NodeView]) -> Iterator[Finding]:
     configurations = {view.host: flat(view.effective) for view in group}
     names = {name for found in configurations.values() for name in found}
     for name in sorted(names):
@@ -220,7 +177,7 @@ def _unlike_fields(group: Sequence[View]) -> Iterator[Finding]:
                 yield _unlike(view, "kubelet", name, view.setting(name), f"{name}: {values[view.host]}", values, _home(view, "kubelet"))
 
 
-def _outliers(group: Sequence[View], values: Mapping[str, str], is_set: Any) -> list[View]:
+def _outliers(group: Sequence[NodeView], values: Mapping[str, str], is_set: Any) -> list[NodeView]:
     """Those that differ from the majority; without a majority, those where a source sets the value, or else all."""
     distinct: list[str] = []
     for value in values.values():
@@ -236,7 +193,7 @@ def _outliers(group: Sequence[View], values: Mapping[str, str], is_set: Any) -> 
 
 
 def _unlike(
-    view: View, component: str, name: str, place: SourcedSetting | None, value: str, values: Mapping[str, str], home: str | None
+    view: NodeView, component: str, name: str, place: SourcedSetting | None, value: str, values: Mapping[str, str], home: str | None
 ) -> Finding:
     others: dict[str, list[str]] = {}
     for host, other in values.items():

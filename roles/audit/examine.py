@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from roles.audit import certificates, configmaps, drift, idle, stale, strays, versions
-from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, FindingReport, NodeReport, Report, Source, in_order
+from roles.audit.node_view import NodeView, flat
 from roles.audit.rules import AuditRule
-from roles.audit.view import View, flat
+from roles.desired import NodeDesired
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.findings import Finding, Place
 from roles.engine.kubeadm_config import StoredSettings
@@ -25,8 +24,8 @@ class Collected:
     """All that was read. `desired`: by host; `held`: the certificates of each host; `requests`: for certificates; `findings`: of what is no
     view; `failures`: nodes that could not be read; `not_known`: what else could not be determined."""
 
-    views: list[View] = field(default_factory=list)
-    desired: dict[str, HostDesired] = field(default_factory=dict)
+    views: list[NodeView] = field(default_factory=list)
+    desired: dict[str, NodeDesired] = field(default_factory=dict)
     lasting: StoredSettings | None = None
     orders: list[NodeOrder] = field(default_factory=list)
     held: dict[str, tuple[certificates.NodeCertificate, ...]] = field(default_factory=dict)
@@ -40,7 +39,7 @@ def report(seen: Collected, catalogue: Catalogue, *, made: str, target: int | No
     """All findings of all nodes. `made`: when, RFC 3339; `target`: the minor of the planned upgrade."""
     found = [*seen.findings, *drift.siblings(seen.views)]
     for view in seen.views:
-        found += _of_node(view, seen.desired.get(view.host, HostDesired()), catalogue, target)
+        found += _of_node(view, seen.desired.get(view.host, NodeDesired()), catalogue, target)
     if seen.lasting is not None:
         found += configmaps.findings(seen.lasting, seen.views, catalogue, target)
     now = moment(made) or EARLIEST
@@ -59,9 +58,9 @@ def report(seen: Collected, catalogue: Catalogue, *, made: str, target: int | No
     )
 
 
-def _of_node(view: View, desired: HostDesired, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
-    if view.kind == "unreadable":
-        yield AuditRule.UNREADABLE.found(Place(view.host, "kubelet", file=_named(view)), view.why)
+def _of_node(view: NodeView, desired: NodeDesired, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
+    if view.refusal is not None and view.kind == "unreadable":
+        yield AuditRule.UNREADABLE.found(Place(view.host, "kubelet", file=view.refusal.file), view.why)
     yield from stale.findings(view)
     yield from strays.findings(view)
     yield from drift.findings(view, desired)
@@ -69,18 +68,12 @@ def _of_node(view: View, desired: HostDesired, catalogue: Catalogue, target: int
     yield from idle.findings(view)
 
 
-def _named(view: View) -> str | None:
-    """The file that the reason names first."""
-    first = view.why.partition(":")[0].split(" ")[-1].partition(",")[0]
-    return first if posixpath.isabs(first) else None
-
-
-def _not_known(views: Sequence[View], catalogue: Catalogue) -> Iterator[str]:
+def _not_known(views: Sequence[NodeView], catalogue: Catalogue) -> Iterator[str]:
     for view in views:
         yield from (f"{view.host}: {sentence}" for sentence in view.seen.ignored)
         if view.kind == "unsupported":
             yield f"{view.host}: {view.why}"
-        if view.kubelet is not None and view.known_minor is None:
+        if view.is_read and view.known_minor is None:
             version = view.processes["kubelet"].version or "unknown"
             yield f"{view.host} kubelet: fields and flags: the table does not have its version ({version})"
         for component, process in view.processes.items():
@@ -88,7 +81,7 @@ def _not_known(views: Sequence[View], catalogue: Catalogue) -> Iterator[str]:
                 yield f"{view.host} {component}: gates: the catalogue does not have its version ({process.version or 'unknown'})"
 
 
-def _node(view: View, held: Sequence[certificates.NodeCertificate]) -> NodeReport:
+def _node(view: NodeView, held: Sequence[certificates.NodeCertificate]) -> NodeReport:
     components = [
         ComponentReport(
             name=name,
@@ -101,7 +94,7 @@ def _node(view: View, held: Sequence[certificates.NodeCertificate]) -> NodeRepor
     configuration = view.configuration
     return NodeReport(
         name=view.host,
-        node_name=view.kubelet.node_name if view.kubelet else None,
+        node_name=view.kubelet.node_name if view.is_read else None,
         groups=view.groups,
         kind=view.kind,
         why=view.why or None,
@@ -115,8 +108,8 @@ def _node(view: View, held: Sequence[certificates.NodeCertificate]) -> NodeRepor
     )
 
 
-def _sources(view: View) -> Iterator[Source]:
-    if view.kubelet is None:
+def _sources(view: NodeView) -> Iterator[Source]:
+    if not view.is_read:
         return
     for path in dict.fromkeys((*view.kubelet.source_paths, *(manifest.path for manifest in view.manifests))):
         file = view.seen.file(path)

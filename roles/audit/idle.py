@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from roles.audit.node_view import NodeView
 from roles.audit.rules import AuditRule
-from roles.audit.view import View
 from roles.control_plane_flags import misplaced
 from roles.engine.editing import any_flag
 from roles.engine.findings import Finding
@@ -19,15 +19,15 @@ _EMPTY = ("", "{}", "[]", "false", "null")
 _AUDIT = ("audit-log-path", "audit-webhook-config-file")
 
 
-def findings(view: View) -> Iterator[Finding]:
+def findings(view: NodeView) -> Iterator[Finding]:
     """The findings of one node."""
     yield from _shutdown(view)
     yield from _fields(view)
     yield from _paths(view)
 
 
-def _shutdown(view: View) -> Iterator[Finding]:
-    if view.configuration is None or view.kubelet is None:
+def _shutdown(view: NodeView) -> Iterator[Finding]:
+    if view.configuration is None:
         return
     wanted, pid = shutdown_seconds(view.configuration), str(view.kubelet.process.pid)
     if wanted <= 0 or any(lock.is_kubelets and lock.pid == pid for lock in view.seen.inhibitors):
@@ -48,7 +48,7 @@ def _shutdown(view: View) -> Iterator[Finding]:
     )
 
 
-def _fields(view: View) -> Iterator[Finding]:
+def _fields(view: NodeView) -> Iterator[Finding]:
     if view.configuration is None:
         return
     # kubeadm writes many fields as 0, which a kubelet reads as not set.
@@ -57,7 +57,7 @@ def _fields(view: View) -> Iterator[Finding]:
         yield _finding(view, "kubelet", name, f"it has no effect: {why}", "remove it, or change what is in its way")
 
 
-def _paths(view: View) -> Iterator[Finding]:
+def _paths(view: NodeView) -> Iterator[Finding]:
     for program, component in view.components.items():
         flags = any_flag.every(component.argv)
         written = {name: values for name, values in flags.items() if name in _AUDIT}
@@ -65,8 +65,8 @@ def _paths(view: View) -> Iterator[Finding]:
             yield _finding(view, program, one.flag, one.why, one.way_out, written[one.flag][-1])
 
 
-def _finding(view: View, component: str, name: str, rule: str, way_out: str, value: str | None = None) -> Finding:
+def _finding(view: NodeView, component: str, name: str, rule: str, way_out: str, value: str | None = None) -> Finding:
     found = view.setting(name) if component == "kubelet" else None
-    home = view.components[component].file.path if component in view.components else None
+    home = view.components[component].manifest_path if component in view.components else None
     shown = value if value is not None or found is None else found.value
     return AuditRule.NO_EFFECT.found(view.at(component, name, found, shown, home), rule, way_out)

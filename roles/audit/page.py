@@ -15,9 +15,9 @@ import jinja2
 
 from roles.audit.matrix import Cell, Group, Matrix, MatrixRow, matrix
 from roles.audit.model import FindingReport, NodeReport, Report
-from roles.audit.text import counted, together, verdict
+from roles.audit.text import by_node, counted, tally, together, verdict
 from roles.engine.bounds import EARLIEST, moment
-from roles.engine.findings import SEVERITIES
+from roles.engine.findings import SEVERITIES, Severity
 from roles.engine.kubelet.thresholds import MEMORY
 from roles.engine.scripts import pages
 from roles.eviction import SIGNAL_TITLES, NodeOrder, OrderRow, amount, gauges, reason
@@ -62,13 +62,11 @@ def _template() -> jinja2.Template:
 
 def _fleet(report: Report) -> Iterator[dict[str, Any]]:
     """Every node with its worst severity, by the groups of the inventory."""
-    worst: dict[str, list[str]] = {}
-    for finding in report.findings:
-        worst.setdefault(finding.node or "", []).append(finding.severity.value)
+    found = by_node(report)
     everywhere = set.intersection(*(set(node.groups) for node in report.nodes)) if report.nodes else set()
     order = {node.groups: number for number, node in reversed(list(enumerate(report.nodes)))}
     for groups, nodes in groupby(sorted(report.nodes, key=lambda node: order[node.groups]), key=lambda node: node.groups):
-        listed = [_chip(node, worst.get(node.name, [])) for node in nodes]
+        listed = [_chip(node, found.get(node.name, [])) for node in nodes]
         yield {
             "title": ", ".join(group for group in groups if group not in everywhere) or "nodes",
             "nodes": listed,
@@ -76,11 +74,11 @@ def _fleet(report: Report) -> Iterator[dict[str, Any]]:
         }
 
 
-def _chip(node: NodeReport, found: Sequence[str]) -> dict[str, str]:
-    severity = next((one.value for one in SEVERITIES if one.value in found), "clean")
-    counts = ", ".join(counted(found.count(one.value), one) for one in SEVERITIES if one.value in found) or "nothing found"
+def _chip(node: NodeReport, found: Sequence[Severity]) -> dict[str, str]:
+    severity = next((one.value for one in SEVERITIES if one in found), "clean")
     about = " ".join(filter(None, (node.kind, node.version)))
-    return {"name": node.name, "severity": "other" if node.kind == "unsupported" else severity, "title": f"{node.name}: {about}; {counts}"}
+    title = f"{node.name}: {about}; {tally(found) or 'nothing found'}"
+    return {"name": node.name, "severity": "other" if node.kind == "unsupported" else severity, "title": title}
 
 
 def _finding(finding: FindingReport, nodes: Sequence[str]) -> dict[str, Any]:

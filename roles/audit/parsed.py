@@ -1,30 +1,11 @@
 """A kubelet's configuration files, each content parsed once: on most clusters the nodes' files are the same bytes. Callers do not change
-the returned values. Pure."""
+what is returned. As the functions of these names in roles.engine.editing.kubelet_config. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from roles.engine.editing import kubelet_config
 
-_CONTENTS = 2048
-
-
-@lru_cache(_CONTENTS)
-def lines(data: bytes) -> Mapping[tuple[str, ...], int]:
-    """As roles.engine.editing.kubelet_config.lines. Raises FormatError."""
-    return kubelet_config.lines(data)
-
-
-@lru_cache(_CONTENTS)
-def read(data: bytes) -> Mapping[str, Any]:
-    """As roles.engine.editing.kubelet_config.read. Raises FormatError."""
-    return kubelet_config.read(data)
-
-
-@lru_cache(_CONTENTS)
-def gates(data: bytes) -> Mapping[str, bool]:
-    """As roles.engine.editing.kubelet_config.gates. Raises FormatError."""
-    return kubelet_config.gates(data)
+_once = lru_cache(2048)
+lines, read, gates = _once(kubelet_config.lines), _once(kubelet_config.read), _once(kubelet_config.gates)

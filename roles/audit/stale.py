@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from roles.audit.model import SourcedSetting
+from roles.audit.node_view import GATES, NodeView
 from roles.audit.rules import AuditRule
 from roles.audit.strays import first_entry
-from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags, manifest, unit
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.kubelet import Kubelet
@@ -21,17 +21,17 @@ from roles.engine.transaction import in_flight
 ACTIVE = "/var/lib/daytwo/active"
 
 
-def findings(view: View) -> Iterator[Finding]:
+def findings(view: NodeView) -> Iterator[Finding]:
     """The findings of one node."""
     yield from _in_flight(view)
-    if view.kubelet is not None:
+    if view.is_read:
         yield from _reload(view)
         yield from _kubelet(view)
         yield from _static_pods(view)
         yield from _gates(view)
 
 
-def _in_flight(view: View) -> Iterator[Finding]:
+def _in_flight(view: NodeView) -> Iterator[Finding]:
     seen = view.seen
     for name, change in sorted(seen.changes.items()):
         for sentence in in_flight({name: change}, seen.boot_id, seen.uptime):
@@ -49,7 +49,7 @@ def _in_flight(view: View) -> Iterator[Finding]:
 # ---- systemd
 
 
-def _reload(view: View) -> Iterator[Finding]:
+def _reload(view: NodeView) -> Iterator[Finding]:
     seen = view.seen
     if seen.unit is None or not seen.unit.unread:
         return
@@ -69,7 +69,7 @@ def _reload(view: View) -> Iterator[Finding]:
         )
 
 
-def _unread(view: View) -> Iterator[str]:
+def _unread(view: NodeView) -> Iterator[str]:
     """Drop-ins in the unit's directories that systemd has not read."""
     assert view.seen.unit is not None  # _reload has checked
     read = {posixpath.basename(path) for path in view.seen.unit.dropins}
@@ -81,9 +81,8 @@ def _unread(view: View) -> Iterator[str]:
 # ---- processes
 
 
-def _kubelet(view: View) -> Iterator[Finding]:
+def _kubelet(view: NodeView) -> Iterator[Finding]:
     found = view.kubelet
-    assert found is not None  # findings() has checked
     differences: list[Finding] = []
     differences += _arguments(view, found)
     if found.process.binary_replaced:
@@ -102,7 +101,7 @@ def _kubelet(view: View) -> Iterator[Finding]:
     yield from (one for one in _younger(view) if one.place.file not in named)
 
 
-def _arguments(view: View, found: Kubelet) -> Iterator[Finding]:
+def _arguments(view: NodeView, found: Kubelet) -> Iterator[Finding]:
     for one in pending_arguments(found) or ():
         place = next((flag.place for flag in reversed(view.flags) if flag.name == one.name and not flag.masked), None)
         path, line = (place.file, place.line) if place else (found.service.command_path, found.service.command.line)
@@ -115,7 +114,7 @@ def _arguments(view: View, found: Kubelet) -> Iterator[Finding]:
         yield AuditRule.STALE.found(Place(view.host, "kubelet", one.name or None, path, line, value), rule, way_out)
 
 
-def _settings(view: View, found: Kubelet, differences: Sequence[Pending]) -> Iterator[Finding]:
+def _settings(view: NodeView, found: Kubelet, differences: Sequence[Pending]) -> Iterator[Finding]:
     for one in differences:
         if one.name == GATES and view.running.get("kubelet"):
             continue  # _gates() reports each gate
@@ -125,10 +124,9 @@ def _settings(view: View, found: Kubelet, differences: Sequence[Pending]) -> Ite
         yield AuditRule.STALE.found(where, f"the kubelet has not applied its files: {one}", way_out)
 
 
-def _younger(view: View) -> Iterator[Finding]:
+def _younger(view: NodeView) -> Iterator[Finding]:
     """Files that were written after the process started, whether or not their values differ."""
     found = view.kubelet
-    assert found is not None  # findings() has checked
     variables = (file.path for file in found.service.environment_files if file.present)
     for path in (*younger_files(found), *(path for path in variables if view.seen.is_younger(path, found.process))):
         known = view.configuration is not None
@@ -141,10 +139,10 @@ def _younger(view: View) -> Iterator[Finding]:
         yield AuditRule.STALE.found(Place(view.host, "kubelet", file=path, value=value), rule, way_out, Severity.note if known else None)
 
 
-def _static_pods(view: View) -> Iterator[Finding]:
+def _static_pods(view: NodeView) -> Iterator[Finding]:
     for name, component in view.components.items():
-        if not component.file.path:
-            folder = view.kubelet.manifests if view.kubelet else None
+        if component.manifest_path is None:
+            folder = view.kubelet.manifests
             rule = f"{name} runs as a static pod, but no readable manifest has its container"
             yield AuditRule.STALE.found(
                 Place(view.host, name, file=folder, value=f"pid {component.process.pid}"), rule, "restore its manifest, or fix it"
@@ -155,7 +153,7 @@ def _static_pods(view: View) -> Iterator[Finding]:
         yield from _other_arguments(view, name, component.argv, component.process)
 
 
-def _other_arguments(view: View, name: str, argv: Sequence[str], process: Process) -> Iterator[Finding]:
+def _other_arguments(view: NodeView, name: str, argv: Sequence[str], process: Process) -> Iterator[Finding]:
     component = view.components[name]
     lines = dict(manifest.argument_lines(component.data, component.container))
     more = [word for word in argv if word not in process.argv]
@@ -166,10 +164,12 @@ def _other_arguments(view: View, name: str, argv: Sequence[str], process: Proces
     for word in more or argv[:1]:
         flag = re.match(r"--([A-Za-z0-9_-]+)", word)
         value = word if more else f"without {' '.join(less)}"
-        yield AuditRule.STALE.found(Place(view.host, name, flag and flag[1], component.file.path, lines.get(word), value), rule, way_out)
+        yield AuditRule.STALE.found(
+            Place(view.host, name, flag and flag[1], component.manifest_path, lines.get(word), value), rule, way_out
+        )
 
 
-def _gates(view: View) -> Iterator[Finding]:
+def _gates(view: NodeView) -> Iterator[Finding]:
     """Gates whose effective value differs from the source that counts."""
     for place in view.gates:
         running = view.running.get(place.component, {}).get(place.name)
@@ -181,7 +181,7 @@ def _gates(view: View) -> Iterator[Finding]:
         yield AuditRule.STALE.found(view.at(place.component, place.name, place, value), rule, way_out)
 
 
-def _is_running(view: View, place: SourcedSetting) -> bool:
+def _is_running(view: NodeView, place: SourcedSetting) -> bool:
     """The process already has the flag, so a restart does not change its value."""
     process = view.processes.get(place.component)
     try:

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from roles.audit import parsed
+from roles.audit.node_view import NodeView
 from roles.audit.rules import AuditRule
-from roles.audit.view import Manifest, View
+from roles.engine.control_plane import ManifestFile, by_pod
 from roles.engine.editing import FormatError, unit
 from roles.engine.findings import Finding, Place, Severity
 
@@ -35,9 +36,9 @@ def looks_like_a_backup(name: str) -> bool:
     return bool(_BACKUP.search(name) or _ROTATED.search(name) or _BACKUP.search(_EXTENSIONS.sub("", name)))
 
 
-def findings(view: View) -> Iterator[Finding]:
+def findings(view: NodeView) -> Iterator[Finding]:
     """The findings of one node."""
-    if view.kubelet is not None:
+    if view.is_read:
         yield from _manifests(view)
         yield from _config_dropins(view)
         yield from _unit_dropins(view)
@@ -46,24 +47,19 @@ def findings(view: View) -> Iterator[Finding]:
 # ---- manifests
 
 
-def _manifests(view: View) -> Iterator[Finding]:
-    folder = view.kubelet.manifests if view.kubelet else None
+def _manifests(view: NodeView) -> Iterator[Finding]:
+    folder = view.kubelet.manifests
     if folder is None:
         return
-    pods: dict[tuple[str, str], list[Manifest]] = {}
-    for one in view.manifests:
-        if one.pod is None:
-            yield _no_pod(view, one)
-        else:
-            pods.setdefault((one.pod.namespace, one.pod.name), []).append(one)
-    for (namespace, name), listed in pods.items():
+    yield from (_no_pod(view, one) for one in view.manifests if one.pod is None)
+    for pod, listed in by_pod(view.manifests).items():
         if len(listed) > 1:
-            yield from _twice(view, f"{namespace}/{name}", listed)
+            yield from _twice(view, pod, listed)
         elif looks_like_a_backup(posixpath.basename(listed[0].path)):
             (one,) = listed
             why = "it is named like a backup, and the kubelet runs it: the kubelet reads every file here, whatever its extension"
             way_out = f"move it to another directory (mv {one.path} /root/); that ends its pod"
-            yield AuditRule.BACKUP.found(Place(view.host, file=one.path, line=one.line, value=f"pod {namespace}/{name}"), why, way_out)
+            yield AuditRule.BACKUP.found(Place(view.host, file=one.path, line=one.line, value=f"pod {pod}"), why, way_out)
     for name in view.seen.directories.get(folder, ()):
         path = posixpath.join(folder, name)
         file = view.seen.file(path)
@@ -82,11 +78,11 @@ def _manifests(view: View) -> Iterator[Finding]:
             yield AuditRule.STRAY.found(Place(view.host, file=path, value=name), why, "remove it")
 
 
-def _no_pod(view: View, one: Manifest) -> Finding:
+def _no_pod(view: NodeView, one: ManifestFile) -> Finding:
     name = posixpath.basename(one.path)
     kind = AuditRule.BACKUP if looks_like_a_backup(name) else AuditRule.STRAY
     why = (
-        f"the kubelet reads every file here as a manifest, and this is not a manifest ({one.why}): the kubelet logs an error at each"
+        f"the kubelet reads every file here as a manifest, and this is not a manifest ({one.error}): the kubelet logs an error at each"
         " read, and a pod that the file created before is gone"
     )
     return kind.found(
@@ -94,7 +90,7 @@ def _no_pod(view: View, one: Manifest) -> Finding:
     )
 
 
-def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding]:
+def _twice(view: NodeView, pod: str, listed: Sequence[ManifestFile]) -> Iterator[Finding]:
     """The kubelet reads them in order of name, and the last wins at each relist."""
     wins = listed[-1].path
     backups = [one for one in listed if looks_like_a_backup(posixpath.basename(one.path))]
@@ -118,8 +114,7 @@ def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding
 # ---- drop-ins
 
 
-def _config_dropins(view: View) -> Iterator[Finding]:
-    assert view.kubelet is not None  # findings() has checked
+def _config_dropins(view: NodeView) -> Iterator[Finding]:
     folder = view.kubelet.dropin_folder
     if folder is None:
         return
@@ -139,8 +134,7 @@ def _config_dropins(view: View) -> Iterator[Finding]:
             yield AuditRule.STRAY.found(Place(view.host, file=path, value=name), rule, way_out, Severity.note)
 
 
-def _unit_dropins(view: View) -> Iterator[Finding]:
-    assert view.kubelet is not None  # findings() has checked
+def _unit_dropins(view: NodeView) -> Iterator[Finding]:
     units = view.kubelet.sources.dropins
     read = tuple(one.path for one in units)
     for one in units:
@@ -151,7 +145,7 @@ def _unit_dropins(view: View) -> Iterator[Finding]:
             yield AuditRule.BACKUP.found(Place(view.host, file=one.path, line=first_entry(one), value=name), rule, way_out)
 
 
-def _copied(view: View, path: str, read: Sequence[str]) -> str:
+def _copied(view: NodeView, path: str, read: Sequence[str]) -> str:
     """Why a drop-in of `read` seems to be a copy, or "". A copy of an earlier one has no effect today, but it overrides a later edit of
     the first."""
     data = view.seen.data(path)

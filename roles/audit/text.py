@@ -29,14 +29,26 @@ def verdict(report: Report) -> str:
         what += f", checked for an upgrade to {report.target_version}"
     if not report.findings:
         return f"nothing found on {what}"
-    counts = [counted(report.count(one), one) for one in SEVERITIES if report.count(one)]
     hit = len({finding.node for finding in report.findings if finding.node})
-    return f"{', '.join(counts)}; {f'on {hit} of' if hit else 'of the cluster itself, none on'} {what}"
+    return f"{tally([one.severity for one in report.findings])}; {f'on {hit} of' if hit else 'of the cluster itself, none on'} {what}"
 
 
 def counted(number: int, severity: Severity) -> str:
     """`1 critical`, `2 warnings`."""
     return f"{number} {severity}{'s' if number != 1 and severity is not Severity.critical else ''}"
+
+
+def tally(found: Sequence[Severity]) -> str:
+    """`1 critical, 2 warnings`; "" for none."""
+    return ", ".join(counted(found.count(one), one) for one in SEVERITIES if one in found)
+
+
+def by_node(report: Report) -> dict[str, list[Severity]]:
+    """The severities of each node's findings; "": of the cluster's."""
+    found: dict[str, list[Severity]] = {}
+    for one in report.findings:
+        found.setdefault(one.node or "", []).append(one.severity)
+    return found
 
 
 def together(findings: Sequence[FindingReport]) -> list[tuple[FindingReport, list[str]]]:
@@ -66,14 +78,11 @@ def _names(nodes: Sequence[str]) -> str:
 
 
 def _nodes(report: Report) -> Iterator[str]:
-    worst: dict[str, list[Severity]] = {}
-    for finding in report.findings:
-        worst.setdefault(finding.node or "", []).append(finding.severity)
+    found = by_node(report)
     rows = []
     for node in report.nodes:
-        found = worst.get(node.name, [])
-        counts = ", ".join(counted(found.count(one), one) for one in SEVERITIES if one in found) or "-"
-        rows.append([node.name, node.kind, node.version or "-", ", ".join(one.name for one in node.components) or node.why or "-", counts])
+        runs = ", ".join(one.name for one in node.components) or node.why or "-"
+        rows.append([node.name, node.kind, node.version or "-", runs, tally(found.get(node.name, [])) or "-"])
     yield "Nodes"
     yield table.render(["node", "kind", "version", "runs", "findings"], table.folded(rows)) if rows else "none"
 

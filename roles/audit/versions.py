@@ -12,8 +12,8 @@ from typing import Any
 
 from roles.audit import parsed
 from roles.audit.model import SourcedSetting
+from roles.audit.node_view import GATES, NodeView
 from roles.audit.rules import AuditRule
-from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.kubelet import schema
@@ -52,9 +52,9 @@ def parse_target(value: Any, catalogue: Catalogue) -> int | None:
     return minor
 
 
-def findings(view: View, catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
+def findings(view: NodeView, catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
     """The findings of one node."""
-    if view.kubelet is None:
+    if not view.is_read:
         return
     yield from _gates_now(view, catalogue)
     for place in view.gates if target is not None else ():
@@ -69,7 +69,7 @@ def findings(view: View, catalogue: Catalogue, target: int | None = None) -> Ite
 # ---- gates
 
 
-def _gates_now(view: View, catalogue: Catalogue) -> Iterator[Finding]:
+def _gates_now(view: NodeView, catalogue: Catalogue) -> Iterator[Finding]:
     """Judges each source by the rules of roles/feature_gates/verdict.py: a component refuses a bad name even if another source
     overrides it."""
     for component, process in view.processes.items():
@@ -153,7 +153,7 @@ def _gate(
 # ---- flags and fields of the kubelet
 
 
-def _flags_now(view: View) -> Iterator[Finding]:
+def _flags_now(view: NodeView) -> Iterator[Finding]:
     minor = view.known_minor
     if minor is None:
         return
@@ -164,7 +164,7 @@ def _flags_now(view: View) -> Iterator[Finding]:
             yield _flag(view, flag, AuditRule.FIELD, rule)
 
 
-def _flags_then(view: View, target: int) -> Iterator[Finding]:
+def _flags_then(view: NodeView, target: int) -> Iterator[Finding]:
     minor = view.known_minor
     if minor is None or target <= minor:
         return
@@ -182,7 +182,7 @@ def _removed(name: str, until: int) -> int | None:
     return known[-1] + 1 if known and known[-1] < until else None
 
 
-def _flag(view: View, flag: Any, kind: AuditRule, rule: str) -> Finding:
+def _flag(view: NodeView, flag: Any, kind: AuditRule, rule: str) -> Finding:
     place: SourcedSetting = flag.place
     variable = f" ({place.variable})" if place.variable else ""
     return kind.found(
@@ -193,7 +193,7 @@ def _flag(view: View, flag: Any, kind: AuditRule, rule: str) -> Finding:
     )
 
 
-def _fields(view: View) -> Iterator[Finding]:
+def _fields(view: NodeView) -> Iterator[Finding]:
     """Fields in the kubelet's files that the kubelet ignores or rejects."""
     minor = view.known_minor
     for path, content, lines in _files(view) if minor is not None else ():
@@ -201,7 +201,7 @@ def _fields(view: View) -> Iterator[Finding]:
             yield _field(view, AuditRule.FIELD, problem, path, lines)
 
 
-def _fields_then(view: View, target: int) -> Iterator[Finding]:
+def _fields_then(view: NodeView, target: int) -> Iterator[Finding]:
     minor = view.known_minor
     if minor is None or not minor < target <= schema.NEWEST:
         return
@@ -212,17 +212,14 @@ def _fields_then(view: View, target: int) -> Iterator[Finding]:
                 yield _field(view, AuditRule.TARGET_VERSION, problem, path, lines)
 
 
-def _field(view: View, kind: AuditRule, problem: schema.FieldProblem, path: str, lines: Mapping[tuple[str, ...], int]) -> Finding:
+def _field(view: NodeView, kind: AuditRule, problem: schema.FieldProblem, path: str, lines: Mapping[tuple[str, ...], int]) -> Finding:
     value = shown(problem.value, problem.path.partition(".")[0])[:80]
     where = Place(view.host, "kubelet", problem.path, path, _line(lines, problem.path), value)
     return kind.found(where, problem.rule, problem.way_out or "")
 
 
-def _files(view: View) -> Iterator[tuple[str, dict[str, Any], Mapping[tuple[str, ...], int]]]:
-    found = view.kubelet
-    if found is None:
-        return
-    for path in found.config_paths:
+def _files(view: NodeView) -> Iterator[tuple[str, dict[str, Any], Mapping[tuple[str, ...], int]]]:
+    for path in view.kubelet.config_paths:
         data = view.seen.data(path) or b""
         try:
             content = parsed.read(data)

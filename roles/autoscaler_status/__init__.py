@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+from pydantic import Field
+
 from roles.autoscaler_status import report
-from roles.autoscaler_status.model import StatusOptions
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.autoscaling import JudgedAutoscaler
 from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json, one_line
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.object_runs import check_namespaces, connect_servers
 from roles.engine.rollout import deploying, one, table
+
+
+class StatusOptions(Frozen):
+    """The data keys of deploys/autoscaler_status.py."""
+
+    format: Annotated[
+        Literal["table", "json"], Field(description="a table, or one JSON document on standard output", examples=["json"])
+    ] = "table"
+    namespaces: Annotated[Names, Field(description="only the autoscalers of these namespaces", examples=[["shop"], "shop,web"])] = None
+    kubeconfig: Kubeconfig = None
+
 
 #: Exit status if an autoscaler does not work; 0 if all do, 1 if the cluster cannot be read.
 DOES_NOT_WORK = 2

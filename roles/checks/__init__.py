@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import Annotated, Protocol, TypeVar
+
+from pydantic import Field
 
 from roles import autoscalers, control_plane_flags, disruption_budgets, priority_classes
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import ClusterFound, Result
-from roles.checks.model import DESIRED, CheckOptions, ClusterDesired, NodeDesired, of_the_cluster, read_desired
+from roles.desired import DESIRED, ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge, detail, kubelet
 from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
-from roles.engine.inputs import Declared
+from roles.engine.inputs import TEXT, Declared, Frozen, file_path
 from roles.engine.inputs.registry import desired_state
 from roles.engine.node import FilesWanted
-from roles.engine.proof import Cluster, NoApi, ObservedNode, identified
+from roles.engine.proof import Cluster, NoApi, ObservedNode, known_nodes
 from roles.engine.rollout import deploying, no_such_host, same, table
 from roles.engine.transaction import Refusal
 
 T = TypeVar("T")
 # Exit statuses other than 0.
 NOT_CHECKED, FAILED = 1, 2
+
+
+class CheckOptions(Frozen):
+    """The data keys of deploys/checks.py only; it also reads the data keys of the other deploys."""
+
+    junit: Annotated[
+        Path | None,
+        file_path("junit", "checks.xml"),
+        TEXT,
+        Field(description="a path on the operator's machine for the results as JUnit XML", examples=["checks.xml"]),
+    ] = None
 
 
 # The options, the desired state of each node, and of the cluster.
@@ -35,22 +48,17 @@ _Read = tuple[CheckOptions, dict[str, NodeDesired], ClusterDesired]
 def _read(fleet: Fleet) -> _Read:
     """Raises DeployError with all errors in the data."""
     reasons: list[object] = []
-    wanted: dict[str, NodeDesired] = {}
-    for remote in fleet.targets:
+
+    def tried(read: Callable[[], T], otherwise: T) -> T:
         try:
-            wanted[remote.name] = read_desired(remote.name, remote.data)
+            return read()
         except Refusal as refusal:
             reasons.append(refusal)
-    cluster_wanted = ClusterDesired()
-    try:
-        cluster_wanted = of_the_cluster([(remote.name, remote.data) for remote in fleet.inventory])
-    except Refusal as refusal:
-        reasons.append(refusal)
-    options = CheckOptions()
-    try:
-        options = same(fleet.targets, CheckOptions)
-    except Refusal as refusal:
-        reasons.append(refusal)
+            return otherwise
+
+    wanted = {one.name: tried(partial(read_desired, one.name, one.data), NodeDesired()) for one in fleet.targets}
+    cluster_wanted = tried(lambda: of_the_cluster([(one.name, one.data) for one in fleet.inventory]), ClusterDesired())
+    options = tried(lambda: same(fleet.targets, CheckOptions), CheckOptions())
     only = dict.fromkeys(sorted({name for one in wanted.values() for name in one.only}))
     bridge.stop([*reasons, *no_such_host(fleet.inventory, only)])
     return options, wanted, cluster_wanted
@@ -60,17 +68,15 @@ def _read(fleet: Fleet) -> _Read:
 def checks(fleet: Fleet, read: _Read) -> int | None:
     """Check all nodes of the run, and the cluster's objects.
 
-    Data keys: junit (roles/checks/model.py), and those of the other deploys. Exit status 0: nothing failed; 2: a check failed; 1: no
+    Data keys: junit, and those of the other deploys. Exit status 0: nothing failed; 2: a check failed; 1: no
     check failed, and something could not be checked. Raises DeployError (1) if the data is invalid.
     """
     options, wanted, cluster_wanted = read
     results = [
         Result(remote.name, "looked-at", "unknown", remote.unreachable.removeprefix(f"{remote.name}: ")) for remote in fleet.unreachable
     ]
-    # Also read the control plane that --limit excludes: the API is there.
-    helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     wanted_files = control_plane_flags.wanted_files({host: one.flags for host, one in wanted.items()})
-    found = gather([*fleet.targets, *helpers], Cluster(), fleet.each, wanted_files)
+    found = gather([*fleet.targets, *fleet.helpers()], fleet.each, wanted_files)
     for remote in fleet.targets:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
@@ -96,10 +102,11 @@ def exit_code(results: Iterable[Result]) -> int:
 
 
 class Gathered:
-    """The evidence of the nodes, by host, and the connection to the API (`no_api`: why there is none)."""
+    """The evidence of the nodes, by host, and the connection to the API (`no_api`: why there is none). `apiservers`: how many nodes have
+    one."""
 
     def __init__(self, nodes: Mapping[str, Evidence], cluster: Cluster, no_api: str) -> None:
-        self.nodes, self.no_api = dict(nodes), no_api
+        self.nodes, self.no_api, self.apiservers = dict(nodes), no_api, cluster.apiservers
         self._cluster = cluster
 
     def live(self, wanted: ClusterDesired) -> ClusterFound:
@@ -128,27 +135,23 @@ class OnEach(Protocol):
     def __call__(self, remotes: Sequence[Remote], work: Callable[[Remote], T], /) -> Mapping[str, T | Exception]: ...
 
 
-def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach, wanted: FilesWanted = kubelet.wanted) -> Gathered:
+def gather(remotes: Sequence[Remote], each: OnEach, wanted: FilesWanted = kubelet.wanted) -> Gathered:
     """All evidence that the checks need of these nodes; `each` reads many at the same time, and of each the files `wanted`. Raises an
     exception that no node caused."""
     seen = bridge.whole(each(remotes, lambda remote: evidence.of_node(remote, wanted)))
-    for remote in remotes:
-        if (observed := seen[remote.name].seen) is not None:
-            cluster.add(remote, observed, dict(seen[remote.name].components))
-    cluster = cluster.kept()
     own = [(remote, seen[remote.name]) for remote in remotes]
     looked = [ObservedNode(remote, one.seen, one.kubelet, one.components) for remote, one in own if one.seen and one.kubelet]
-    known, not_theirs = identified(cluster, looked, each, remotes)
-    seen = {host: replace(found, **evidence.parts(known[host])) if host in known else found for host, found in seen.items()}
+    known = known_nodes(looked, each, remotes)
+    seen = {host: evidence.with_versions(found, known.seen[host]) if host in known.seen else found for host, found in seen.items()}
     no_api = ""
     try:
-        cluster.api()
+        known.cluster.api()
     except (NoApi, RemoteError) as error:
         no_api = str(error)
-    strangers = {host: refusal.text for host, refusal in not_theirs.items()}
+    not_theirs = {host: refusal.text for host, refusal in known.not_theirs.items()}
     names = [remote.name for remote in remotes]
-    asked = bridge.at_once([partial(evidence.with_api, seen[name], cluster, no_api or strangers.get(name, "")) for name in names])
-    return Gathered(bridge.whole(dict(zip(names, asked, strict=True))), cluster, no_api)
+    asked = bridge.at_once([partial(evidence.with_api, seen[name], known.cluster, no_api or not_theirs.get(name, "")) for name in names])
+    return Gathered(bridge.whole(dict(zip(names, asked, strict=True))), known.cluster, no_api)
 
 
 def _rows(results: Sequence[Result]) -> list[list[str]]:

@@ -153,10 +153,10 @@ def of_observation(seen: Observation) -> Evidence:
     )
 
 
-def parts(seen: Observation) -> dict[str, Any]:
-    """The parts of `of_observation` for a new observation of the same node."""
+def with_versions(found: Evidence, seen: Observation) -> Evidence:
+    """The same, after a new observation of the node."""
     made = of_observation(seen)
-    return {"seen": made.seen, "kubelet": made.kubelet, "components": made.components}
+    return replace(found, seen=made.seen, kubelet=made.kubelet, components=made.components)
 
 
 def _watched(remote: Remote, found: Evidence) -> dict[str, Any]:
@@ -216,24 +216,22 @@ def with_api(found: Evidence, cluster: Cluster, no_api: str) -> Evidence:
     if found.kubelet is None:
         return found
     name = found.kubelet.node_name
+    why_not = {KUBELET: "" if found.healthy else "its kubelet is not healthy, so it was not asked"}
+    for component in found.components:
+        health = found.health.get(component)
+        why_not[component] = "" if health is not None and health.status == "200" else "it is not healthy, so it was not asked"
 
-    def ask(what: Callable[[], Any], because: str = "") -> Any:
-        if no_api or because:
-            return no_api or because
+    def ask(component: str, question: Callable[[], Any]) -> Any:
+        if because := no_api or why_not[component]:
+            return because
         try:
-            return what()
+            return question()
         except (ApiFailure, RemoteError) as error:
             return str(error)
 
-    because = "" if found.healthy else "its kubelet is not healthy, so it was not asked"
-    effective: dict[str, Mapping[str, GateMetric] | str] = {KUBELET: ask(lambda: cluster.effective(found.host, KUBELET, name), because)}
-    for component in found.components:
-        health = found.health.get(component)
-        reason = "" if health is not None and health.status == "200" else "it is not healthy, so it was not asked"
-        effective[component] = ask(partial(cluster.effective, found.host, component, name), reason)
     return replace(
         found,
-        effective=effective,
-        configuration=ask(lambda: cluster.configuration(name), because),
-        node=ask(lambda: cluster.node(name), because),
+        effective={one: ask(one, partial(cluster.effective, found.host, one, name)) for one in why_not},
+        configuration=ask(KUBELET, partial(cluster.configuration, name)),
+        node=ask(KUBELET, partial(cluster.node, name)),
     )

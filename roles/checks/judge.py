@@ -15,11 +15,9 @@ from typing import Any, Literal, TypeVar
 
 from roles import autoscalers, control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
 from roles.checks.evidence import KUBELET, Evidence
-from roles.checks.model import ClusterDesired, NodeDesired
-from roles.engine.control_plane import COMPONENTS
+from roles.desired import ClusterDesired, NodeDesired
+from roles.engine.control_plane import COMPONENTS, ManifestFile, by_pod, manifest_files
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.editing import FormatError, manifest
-from roles.engine.inputs import chosen
 from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kubelet.pending import pending_arguments, pending_settings, younger_files
 from roles.engine.starting import Cause, Stops
@@ -119,8 +117,10 @@ def _loaded(found: Evidence, _: NodeDesired) -> Result:
 def _readable(found: Evidence, _: NodeDesired) -> Result:
     if found.refused:
         return _fail(found.refused)
-    if own := [str(one) for one in found.obstacles or () if one.stops is Stops.start and one.component not in COMPONENTS]:
-        return _fail("; ".join(own))
+    own = (one for one in found.obstacles or () if one.stops is Stops.start and one.component not in COMPONENTS)
+    # If no API server answers, its own check says so.
+    if faults := [str(one) for one in own if one.cause is not Cause.api or not isinstance(found.node, str)]:
+        return _fail("; ".join(faults))
     return _pass(f"{found.own_kubelet.config_path or 'flags only'}, {found.own_kubelet.style}")
 
 
@@ -131,7 +131,7 @@ def _new_pods(found: Evidence, _: NodeDesired) -> Result:
     return _verdict(pods, "its DNS file, its network plugin and the container runtime are ready for a new pod, as far as the node tells")
 
 
-def _components_start(found: Evidence, _: NodeDesired) -> Result:
+def _next_start(found: Evidence, _: NodeDesired) -> Result:
     if not found.components:
         return _skip("no control-plane component has a manifest on this node")
     if found.obstacles is None:
@@ -165,7 +165,6 @@ def _binary(found: Evidence, _: NodeDesired) -> Result:
 
 def _arguments(found: Evidence, _: NodeDesired) -> Result:
     kubelet = found.own_kubelet
-    assert kubelet is not None
     differ = pending_arguments(kubelet)
     if differ is None:
         return _unknown("only systemd can resolve a word of its unit's command line, which may be any flags")
@@ -175,7 +174,6 @@ def _arguments(found: Evidence, _: NodeDesired) -> Result:
 
 def _configuration(found: Evidence, _: NodeDesired) -> Result:
     kubelet = found.own_kubelet
-    assert kubelet is not None
     if isinstance(found.configuration, str):
         # Without the API: the process has read a file that is older than the process.
         newer = younger_files(kubelet)
@@ -201,9 +199,7 @@ def _gates(component: str, found: Evidence, desired: NodeDesired) -> Result:
     if component != KUBELET and component not in found.components:
         return _skip(f"no {component} runs on this node as a static pod")
     seen = found.own_kubelet if component == KUBELET else found.components[component]
-    wanted = feature_gates.wanted_of(found.host, component, seen.process, desired.gates) if desired.gates else {}
-    wanted |= desired.more_gates.get(component, {})
-    if not wanted:
+    if not (wanted := desired.gates_of(seen)):
         return _skip("the inventory has no gate for it")
     effective = found.effective.get(component, "")
     metrics = None if isinstance(effective, str) else effective
@@ -218,7 +214,7 @@ def _gates(component: str, found: Evidence, desired: NodeDesired) -> Result:
 
 
 def _settings(found: Evidence, desired: NodeDesired) -> Result:
-    if desired.fields is None or not chosen(desired.fields.only, found.host):
+    if desired.fields is None:
         return _skip("the inventory has no kubelet_config for it")
     if isinstance(found.configuration, str):
         return _unknown(found.configuration)
@@ -230,7 +226,7 @@ def _settings(found: Evidence, desired: NodeDesired) -> Result:
 
 
 def _thresholds(found: Evidence, desired: NodeDesired) -> Result:
-    if desired.eviction is None or not chosen(desired.eviction.only, found.host):
+    if desired.eviction is None:
         return _skip("the inventory has no eviction thresholds for it")
     if isinstance(found.configuration, str):
         return _unknown(found.configuration)
@@ -241,7 +237,7 @@ def _thresholds(found: Evidence, desired: NodeDesired) -> Result:
 
 def _flags(found: Evidence, desired: NodeDesired) -> Result:
     """The flags and files of all components of a node: one check, since few nodes have any."""
-    if desired.flags is None or not chosen(desired.flags.only, found.host):
+    if desired.flags is None:
         return _skip("the inventory has no control_plane_flags for it")
     if not found.components:
         return _skip("no control-plane component runs on this node as a static pod")
@@ -261,24 +257,27 @@ def _flags(found: Evidence, desired: NodeDesired) -> Result:
 # ---- manifests and the control plane
 
 
-def _files(found: Evidence) -> dict[str, bytes | None] | str:
-    """The manifests directory: its files whose names do not begin with a dot, None if unreadable; or why there are none."""
+def _files(found: Evidence) -> list[ManifestFile] | str:
+    """What the kubelet reads as manifests; or why there is nothing."""
     seen, folder = found.own_kubelet.seen, found.own_kubelet.manifests
     if folder is None:
         return "this kubelet has no directory for static pods"
-    names = seen.directories.get(posixpath.normpath(folder))
-    if names is None:
+    if posixpath.normpath(folder) not in seen.directories:
         # On workers kubeadm configures the directory but does not create it; the kubelet waits for it.
         return f"{folder} does not exist"
-    return {name: seen.data(posixpath.join(folder, name)) for name in names if not name.startswith(".")}
+    return manifest_files(found.own_kubelet)
+
+
+def _is_stray(one: ManifestFile) -> bool:
+    return not one.path.endswith(EXTENSIONS) or one.file.data is None
 
 
 def _clean(found: Evidence, _: NodeDesired) -> Result:
     files, folder = _files(found), found.own_kubelet.manifests
     if isinstance(files, str):
         return _skip(files)
-    strays = [name for name, data in files.items() if not name.endswith(EXTENSIONS) or data is None]
-    problems = [f"{folder} has files that are not manifests: {', '.join(strays)}"] if strays else []
+    strays = ", ".join(posixpath.basename(one.path) for one in files if _is_stray(one))
+    problems = [f"{folder} has files that are not manifests: {strays}"] if strays else []
     return _verdict(problems, f"{len(files)} manifests in {folder}")
 
 
@@ -286,18 +285,11 @@ def _pods(found: Evidence, _: NodeDesired) -> Result:
     files, folder = _files(found), found.own_kubelet.manifests
     if isinstance(files, str):
         return _skip(files)
-    pods: dict[str, list[str]] = {}
-    problems = []
-    for name, data in files.items():
-        if data is None or not name.endswith(EXTENSIONS):
-            continue
-        try:
-            pod = manifest.read(data)
-            pods.setdefault(f"{pod.namespace}/{pod.name}", []).append(name)
-        except FormatError as error:
-            problems.append(str(error.in_file(posixpath.join(folder or "", name))))
-    twice = {pod: names for pod, names in pods.items() if len(names) > 1}
-    problems += [f"{', '.join(names)} in {folder} all define the pod {pod}; the kubelet uses one of them" for pod, names in twice.items()]
+    meant = [one for one in files if not _is_stray(one)]
+    problems = [str(one.error.in_file(one.path)) for one in meant if one.error]
+    pods = by_pod(meant)
+    twice = {pod: ", ".join(posixpath.basename(one.path) for one in listed) for pod, listed in pods.items() if len(listed) > 1}
+    problems += [f"{names} in {folder} all define the pod {pod}; the kubelet uses one of them" for pod, names in twice.items()]
     return _verdict(problems, f"each manifest defines a different pod: {len(pods)}")
 
 
@@ -319,8 +311,13 @@ def _settled(found: Evidence, _: NodeDesired) -> Result:
 
 _READABLE = ("kubelet-running", "kubelet-stable", "kubelet-files")
 _HEALTHY = (*_READABLE, "kubelet-healthy")
+_APPLIED = (*_HEALTHY, "kubelet-unit", "kubelet-arguments")
+_CURRENT = (*_HEALTHY, "kubelet-configuration")
+_RUNNABLE = (*_READABLE, "node-ready")
 _FOUND = (*_READABLE, "control-plane-runs")
+_SERVING = (*_FOUND, "kube-apiserver-healthy")
 _SERVED = {name: () if name == "kube-apiserver" else ("kube-apiserver-healthy",) for name in COMPONENTS}
+_GATES = "it runs with the gates that the inventory wants"
 
 CHECKS: tuple[Check, ...] = (
     Check("kubelet-running", "a kubelet runs as a systemd service", _running),
@@ -331,45 +328,23 @@ CHECKS: tuple[Check, ...] = (
     Check("kubelet-healthy", "its /healthz answers 200 on the node", partial(_healthy, KUBELET), _READABLE),
     Check("kubelet-binary", "the running binary is the one on disk", _binary, _READABLE),
     Check("kubelet-arguments", "it runs with the arguments of its unit", _arguments, (*_READABLE, "kubelet-unit")),
-    Check(
-        "kubelet-configuration",
-        "it runs with the values of its files (/configz)",
-        _configuration,
-        (*_HEALTHY, "kubelet-unit", "kubelet-arguments"),
-    ),
-    Check(
-        "kubelet-gates", "it runs with the gates that the inventory wants", partial(_gates, KUBELET), (*_HEALTHY, "kubelet-configuration")
-    ),
-    Check("kubelet-settings", "it runs with the fields that the inventory wants", _settings, (*_HEALTHY, "kubelet-configuration")),
-    Check("eviction-thresholds", "it uses the thresholds that the inventory wants", _thresholds, (*_HEALTHY, "kubelet-configuration")),
+    Check("kubelet-configuration", "it runs with the values of its files (/configz)", _configuration, _APPLIED),
+    Check("kubelet-gates", _GATES, partial(_gates, KUBELET), _CURRENT),
+    Check("kubelet-settings", "it runs with the fields that the inventory wants", _settings, _CURRENT),
+    Check("eviction-thresholds", "it uses the thresholds that the inventory wants", _thresholds, _CURRENT),
     Check("node-ready", "the API reports the node as Ready", _ready, _HEALTHY),
-    Check(
-        "new-pods",
-        "a new pod would start on it: the DNS file, the network plugin, the container runtime",
-        _new_pods,
-        (*_READABLE, "node-ready"),
-    ),
+    Check("new-pods", "a new pod would start on it: the DNS file, the network plugin, the container runtime", _new_pods, _RUNNABLE),
     Check("manifests-clean", "the manifests directory has only manifests", _clean, _READABLE),
     Check("manifests-pods", "each manifest can be read and defines a different pod", _pods, _READABLE),
     Check("control-plane-runs", "each control-plane component runs from its manifest", _control_plane, _READABLE),
-    Check(
-        "control-plane-starts", "each component would start again: the files and certificates of its flags", _components_start, _READABLE
-    ),
+    Check("control-plane-starts", "each component would start again: the files and certificates of its flags", _next_start, _READABLE),
+    # Without the API server, the other components lose their leader's lease and end.
     *(
-        # Without the API server, the other components lose their leader's lease and end.
         Check(f"{name}-healthy", "it is healthy, asked on the node itself", partial(_healthy, name), (*_FOUND, *_SERVED[name]))
         for name in COMPONENTS
     ),
-    *(
-        Check(f"{name}-gates", "it runs with the gates that the inventory wants", partial(_gates, name), (*_FOUND, f"{name}-healthy"))
-        for name in COMPONENTS
-    ),
-    Check(
-        "control-plane-flags",
-        "its components run with the flags and files that the inventory wants",
-        _flags,
-        (*_FOUND, "kube-apiserver-healthy"),
-    ),
+    *(Check(f"{name}-gates", _GATES, partial(_gates, name), (*_FOUND, f"{name}-healthy")) for name in COMPONENTS),
+    Check("control-plane-flags", "its components run with the flags and files that the inventory wants", _flags, _SERVING),
     Check("changes-settled", "no daytwo change is in flight or needs manual repair", _settled),
 )
 CLUSTER_CHECKS = {

@@ -16,7 +16,8 @@ from roles.engine.proof.effective import UnmetFlag, unmet_flags
 
 @dataclass(frozen=True)
 class UnmetFile:
-    """A file of the node that differs from the desired one, or that the component's process has not read."""
+    """A file of the node that differs from the desired one, or that the component's process has not read. No Finding: a
+    desired value has no rule and no severity, as UnmetFlag beside it."""
 
     path: str
     why: str

@@ -82,8 +82,7 @@ def eviction_order(fleet: Fleet, options: OrderOptions) -> None:
 def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOrder]:
     """The nodes in the inventory's order. `problems` gets the nodes that could not be read, `ignored` the processes with a component's
     name that are not the node's own."""
-    # With --limit the control plane is read as well, since usage comes from the API.
-    helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
+    helpers = fleet.helpers()
     seen = fleet.each([*fleet.targets, *helpers], lambda remote: look(remote, kubelet.wanted))
     cluster, looked = Cluster(), list[ObservedNode]()
     for remote in (*fleet.targets, *helpers):

@@ -53,7 +53,8 @@ OWN: frozenset[Rule] = frozenset({"all of a stage", "hazard"})
 
 @dataclass(frozen=True)
 class GateFinding:
-    """The finding of one rule about one gate; `way_out` is what an operator can do."""
+    """The finding of one rule about one gate; `way_out` is what an operator can do. It has a Level, no severity: a plan asks whether a
+    gate is refused, and the audit maps them."""
 
     level: Level
     rule: Rule

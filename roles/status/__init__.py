@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiFailure, GateMetric
 from roles.engine.bridge import Fleet, Remote, show, show_lines
-from roles.engine.control_plane import Component, sourced_gates
+from roles.engine.control_plane import sourced_gates
 from roles.engine.editing import kubelet_config
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import Kubelet
 from roles.engine.kubelet.values import shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
-from roles.engine.proof import Cluster, NoApi, ObservedNode, claims, identified
+from roles.engine.proof import Cluster, NoApi, ObservedNode, Reported, SurveyedNode, claims, known_nodes, reported, surveyed
 from roles.engine.proof.effective import unmet_gates
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
 
-
-@dataclass
-class _StatusNode:
-    seen: Observation
-    kubelet: Kubelet
-    components: dict[str, Component]
-    effective: dict[str, Mapping[str, GateMetric]] = field(default_factory=dict)
+#: The gates of running processes, by host and component.
+_Running = Mapping[str, Mapping[str, Mapping[str, GateMetric]]]
 
 
 @deploying("Status", no_data)
 def status(fleet: Fleet, _: None) -> None:
     """Show all nodes of the run in tables. Raises DeployError if a node could not be read or is not supported."""
     observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted), doing="read")
-    nodes: list[_StatusNode] = []
-    cluster = Cluster()
+    looked: list[SurveyedNode] = []
     failures = [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
     warnings: list[str] = []
     for remote in fleet.targets:
@@ -42,34 +34,29 @@ def status(fleet: Fleet, _: None) -> None:
         try:
             if isinstance(seen, Exception):
                 raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
-            node = _StatusNode(seen, kubelet.find(seen), {})
-            nodes.append(node)
-            control = control_plane.look(node.kubelet)
-            node.components = control.components
-            cluster.add(remote, seen, node.components)
+            looked.append(node := surveyed(remote, seen))
             warnings += map(str, claims(remote, node.components))
-            missing = [refusal for name, refusal in control.refusals.items() if name not in control.components]
-            failures += map(str, missing)
-            others = [warning for warning in control.warnings if not any(refusal.message in warning for refusal in missing)]
-            warnings += [f"{remote.name}: {warning}" for warning in others]
+            missing = {name: refusal for name, refusal in node.control.refusals.items() if name not in node.components}
+            failures += map(str, missing.values())
+            warnings += [f"{remote.name}: {warning}" for name, warning in node.control.said if name not in missing]
         except Refusal as refusal:
             failures.append(str(refusal))
             if not isinstance(seen, Exception):
                 # A change in flight can be the cause.
                 failures += [f"{remote.name}: {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime)]
-    cluster = cluster.kept()
-    not_theirs = _versions(fleet, nodes, cluster)
-    warnings += map(str, not_theirs.values())
-    own = [node for node in nodes if node.seen.host not in not_theirs]
-    notes = _effective(fleet, own, cluster)
+    known = known_nodes([ObservedNode(one.remote, one.seen, one.kubelet, one.components) for one in looked], fleet.each, fleet.inventory)
+    cluster, nodes = known.cluster, [surveyed(one.remote, known.seen[one.remote.name]) for one in looked]
+    warnings += map(str, known.not_theirs.values())
+    own = [node for node in nodes if node.remote.name not in known.not_theirs]
+    running, notes = _effective(fleet, own, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
     show_lines(table.render(headers, table.folded([row for node in nodes for row in _components(node)], vary=(4, 5))))
     show("\nFeature gates that a file or flag sets")
-    gates = [row for node in nodes for row in _gates(node)]
+    gates = [row for node in nodes for row in _gates(node, running)]
     show_lines(table.render(["node", "component", "gate", "set to", "in effect", "source"], table.folded(gates)) if gates else "none")
     show("\nWhat the next `kubeadm upgrade` would change")
-    show_lines(_lasting(nodes, cluster, notes))
+    show_lines(_lasting(nodes, running, cluster, notes))
     show("\nSources")
     show_lines(table.render(["node", "path", "mode", "sha256"], table.folded([row for node in nodes for row in _sources(node)])))
     for warning in [*warnings, *_cordons(own, cluster)]:
@@ -82,21 +69,9 @@ def status(fleet: Fleet, _: None) -> None:
         raise bridge.refuse("not all nodes could be read:", failures)
 
 
-def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> dict[str, Refusal]:
-    """Fill in the versions of the processes. Returns the hosts that are not the Node that they name."""
-    remotes = {remote.name: remote for remote in fleet.targets}
-    looked = [ObservedNode(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
-    known, not_theirs = identified(cluster, looked, fleet.each, fleet.inventory)
-    for node in nodes:
-        node.seen = known[node.seen.host]
-        node.kubelet = kubelet.find(node.seen)
-        node.components = control_plane.look(node.kubelet).components
-    return not_theirs
-
-
-def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode]) -> list[str]:
+def _ignored(host: str, seen: Observation | Exception, nodes: Sequence[SurveyedNode]) -> list[str]:
     """Sentences about processes that have a component's name and that daytwo ignores or does not change."""
-    node = next((node for node in nodes if node.seen.host == host), None)
+    node = next((node for node in nodes if node.remote.name == host), None)
     if node is not None:
         found = control_plane.ignored_files(node.kubelet, node.components)
     else:
@@ -104,7 +79,7 @@ def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode])
     return [f"{host}: {sentence}" for sentence in found]
 
 
-def _cordons(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
+def _cordons(nodes: Sequence[SurveyedNode], cluster: Cluster) -> list[str]:
     """Nodes that a run of daytwo has cordoned, as the versions were read."""
     found, fates = [], fates_of(cluster)
     for node in nodes:
@@ -126,24 +101,21 @@ def _cordons(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
     return found
 
 
-def _effective(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
-    """Fill in the gates that the running processes report. Returns notes on what could not be read."""
-    by_host = {node.seen.host: node for node in nodes}
+def _effective(fleet: Fleet, nodes: Sequence[SurveyedNode], cluster: Cluster) -> tuple[_Running, list[str]]:
+    """The gates that the running processes report; and notes on what could not be read."""
+    by_host = {node.remote.name: node for node in nodes}
 
-    def ask(remote: Remote) -> list[str]:
-        node, notes = by_host[remote.name], []
-        for component in ("kubelet", *node.components):
-            try:
-                node.effective[component] = cluster.effective(remote.name, component, node.kubelet.node_name)
-            except ApiFailure as error:
-                notes.append(f"effective gates: {error}" if isinstance(error, NoApi) else f"{remote.name} {component}: {error}")
-        return notes
+    def ask(remote: Remote) -> Reported:
+        node = by_host[remote.name]
+        return reported(cluster, remote.name, node.kubelet.node_name, node.components, configuration=False)
 
-    asked = fleet.each([remote for remote in fleet.targets if remote.name in by_host], ask, doing="asked for the gates of")
-    return list(dict.fromkeys(note for notes in bridge.whole(asked).values() for note in notes))
+    found = bridge.whole(fleet.each([node.remote for node in nodes], ask, doing="asked for the gates of"))
+    unknown = [(f"{host} {name}", why) for host, one in found.items() for (name, _), why in one.unknown.items()]
+    notes = [f"{'effective gates' if isinstance(why, NoApi) else where}: {why}" for where, why in unknown]
+    return {host: one.gates for host, one in found.items()}, list(dict.fromkeys(notes))
 
 
-def _components(node: _StatusNode) -> list[list[str]]:
+def _components(node: SurveyedNode) -> list[list[str]]:
     seen, found = node.seen, node.kubelet
     unit = seen.unit
     state = f"{unit.first('ActiveState')}, {unit.first('NRestarts')} restarts" if unit else "unknown"
@@ -154,7 +126,7 @@ def _components(node: _StatusNode) -> list[list[str]]:
     return rows
 
 
-def _row(node: _StatusNode, name: str, process: Process, state: str, reads: str) -> list[str]:
+def _row(node: SurveyedNode, name: str, process: Process, state: str, reads: str) -> list[str]:
     age = node.seen.uptime - process.start_ticks / node.seen.ticks_per_second
     return [node.seen.host, node.kubelet.style, name, process.version or "unknown", str(process.pid), _age(age), state, reads]
 
@@ -166,8 +138,8 @@ def _age(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _gates(node: _StatusNode) -> list[list[str]]:
-    found = node.kubelet
+def _gates(node: SurveyedNode, running: _Running) -> list[list[str]]:
+    found, effective = node.kubelet, running.get(node.remote.name, {})
     sources: dict[str, str] = {}
     for path in found.config_paths:
         for gate in kubelet_config.gates(node.seen.data(path) or b""):
@@ -176,15 +148,16 @@ def _gates(node: _StatusNode) -> list[list[str]]:
         for gate in found.flag_gates:
             if f"{gate}=" in word.text:
                 sources[gate] = str(word.origin)
-    rows = _of_component(node, "kubelet", found.gates, sources)
+    rows = _of_component(node, "kubelet", found.gates, sources, effective.get("kubelet", {}))
     for name, component in node.components.items():
         gates = sourced_gates(component)
-        rows += _of_component(node, name, gates, dict.fromkeys(gates, component.file.path))
+        rows += _of_component(node, name, gates, dict.fromkeys(gates, component.file.path), effective.get(name, {}))
     return rows
 
 
-def _of_component(node: _StatusNode, component: str, gates: Mapping[str, bool], sources: Mapping[str, str]) -> list[list[str]]:
-    effective = node.effective.get(component, {})
+def _of_component(
+    node: SurveyedNode, component: str, gates: Mapping[str, bool], sources: Mapping[str, str], effective: Mapping[str, GateMetric]
+) -> list[list[str]]:
     effect = {name: str(metric.enabled).lower() for name, metric in effective.items()}
     effect |= {one.gate: f"{effect[one.gate]} (DIFFERS)" for one in unmet_gates(component, gates, effective) if one.gate in effect}
     return [
@@ -193,7 +166,7 @@ def _of_component(node: _StatusNode, component: str, gates: Mapping[str, bool], 
     ]
 
 
-def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> str:
+def _lasting(nodes: Sequence[SurveyedNode], running: _Running, cluster: Cluster, notes: list[str]) -> str:
     """Differences between kubeadm's ConfigMaps, the files of the nodes that it set up, and the running processes."""
     try:
         lasting = kubeadm_config.read_stored(cluster.object)
@@ -203,26 +176,19 @@ def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> st
     if not lasting.by_kubeadm:
         return "nothing: kubeadm did not set up this cluster (there is no ConfigMap kube-system/kubeadm-config)"
     notes += [f"kubeadm's ConfigMaps: {problem}" for problem in lasting.problems.values()]
-    gates, fields = kubeadm_config.written_by_kubeadm((node.kubelet, node.components, node.effective) for node in nodes)
+    gates, fields = kubeadm_config.written_by_kubeadm((node.kubelet, node.components, running.get(node.remote.name, {})) for node in nodes)
     found = [*kubeadm_config.gate_differences(lasting, gates), *kubeadm_config.kubelet_differences(lasting, fields)]
     headers = ["node", "component", "setting", "ConfigMap", "says", "files", "process"]
+    process = ("-" if one.process is None else shown(one.process) for one in found)
     rows = [
-        [
-            one.host,
-            one.component,
-            one.setting,
-            one.source,
-            shown(one.lasting),
-            shown(one.files),
-            "-" if one.process is None else shown(one.process),
-        ]
-        for one in found
+        [one.host, one.component, one.setting, one.source, shown(one.lasting), shown(one.files), running]
+        for one, running in zip(found, process, strict=True)
     ]
     return table.render(headers, table.folded(rows)) if rows else "nothing: kubeadm-config and kubelet-config match the nodes"
 
 
-def _sources(node: _StatusNode) -> list[list[str]]:
-    manifests = (component.file.path for component in node.components.values() if component.file.kind != "none")
+def _sources(node: SurveyedNode) -> list[list[str]]:
+    manifests = filter(None, (component.manifest_path for component in node.components.values()))
     rows = []
     for path in (*node.kubelet.source_paths, *manifests):
         file = node.seen.file(path)

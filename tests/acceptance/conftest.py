@@ -16,11 +16,10 @@ from testinfra.host import Host
 from roles.checks import gather, judge
 from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
-from roles.checks.model import NodeDesired, of_the_cluster, read_desired
+from roles.desired import NodeDesired, of_the_cluster, read_desired
 from roles.engine import control_plane
 from roles.engine.bridge.hosts import Answer, Fleet, Remote, open_inventory, pyinfra_keys
 from roles.engine.harmless import harmless
-from roles.engine.proof.cluster import Cluster
 from roles.engine.rollout.data_keys import refused_keys
 from roles.engine.transaction.refusal import Refusal
 
@@ -146,16 +145,15 @@ class Nodes:
         wanted = {name: self._desired(name, data.get(name)) for name in self.targets.values()}
         desired = of_the_cluster([(name, remote.data) for name, remote in data.items()])
         results = []
-        cluster = Cluster()
         if self._hosts:
-            found = gather(connections := self._connections(data), cluster, _at_once)
+            found = gather(connections := self._connections(data), _at_once)
             for one in connections:
                 self._refuse_claim(one, found.nodes[one.name])
         else:
             fleet = open_inventory(cast(str, self._inventory), str(ROOT))
             results = [Result(remote.name, "looked-at", "unknown", "unreachable") for remote in fleet.unreachable]
-            found = gather(fleet.targets, cluster, fleet.each)
-        self.without_api = bool(self._hosts) and not cluster.apiservers
+            found = gather(fleet.targets, fleet.each)
+        self.without_api = bool(self._hosts) and not found.apiservers
         for name, evidence in found.nodes.items():
             results += judge.node(evidence, wanted[name])
         return results + judge.cluster(desired, found.live(desired))

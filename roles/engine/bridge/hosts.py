@@ -413,6 +413,10 @@ class Fleet:
         """The host of the cluster's lock: the first control-plane node of the inventory, or its first host if it has none."""
         return next((remote for remote in self.inventory if remote.is_control_plane), self.inventory[0])
 
+    def helpers(self) -> list[Remote]:
+        """The control plane that --limit excludes, for a deploy that only reads: the API is there."""
+        return [remote for remote in self.others if remote.is_control_plane and (remote.connected or remote.connect())]
+
     @property
     def keeper(self) -> Remote | None:
         """The host whose records may speak of the cluster: that of the lock, if it is a control-plane node. Root there can write to the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.engine.detail import shortened
@@ -50,6 +50,11 @@ class Component:
     @property
     def data(self) -> bytes:
         return self.file.data or b""
+
+    @property
+    def manifest_path(self) -> str | None:
+        """None if it is not certain which file is its manifest."""
+        return None if self.file.kind == "none" else self.file.path
 
     @property
     def gates(self) -> dict[str, bool]:
@@ -101,25 +106,38 @@ def sourced_gates(found: Kubelet | Component) -> dict[str, bool]:
 @dataclass(frozen=True)
 class ControlPlane:
     """The control plane in the manifests directory of a node. `components`: those that run, by name. `refusals`: by name, why a component
-    cannot be changed; it may run or not. `warnings`: other files in the directory, which are left as they are."""
+    cannot be changed; it may run or not. `said`: what is left as it is, with the component; "": other files in the directory."""
 
     components: dict[str, Component]
     refusals: dict[str, Refusal]
-    warnings: tuple[str, ...]
+    said: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        return [sentence for _, sentence in self.said]
 
 
 @dataclass(frozen=True)
-class _Entry:
-    """One name in the manifests directory that the kubelet reads. If `pod` is None, `why` says why it is not understood."""
+class ManifestFile:
+    """One name in the manifests directory that the kubelet reads. If `pod` is None, `error` says why it is not understood."""
 
     path: str
     file: File
     pod: manifest.ManifestPod | None
-    why: str = ""
+    error: FormatError | None = None
 
     @property
     def name(self) -> str:
         return printable(posixpath.basename(self.path))
+
+    @property
+    def why(self) -> str:
+        return printable(str(self.error))
+
+    @property
+    def line(self) -> int | None:
+        """Where it names its pod, or where it is wrong."""
+        return self.error.line if self.error else manifest.name_line(self.file.data or b"")
 
     @property
     def identity(self) -> str:
@@ -155,20 +173,20 @@ def find(kubelet: Kubelet) -> dict[str, Component]:
     return found.components
 
 
-def look(kubelet: Kubelet) -> ControlPlane:
+def look(kubelet: Kubelet, *, to_change: bool = True) -> ControlPlane:
     """The control plane in the node's manifests directory. Only a file that should change must be understood: all others are left as
-    they are.
+    they are. Without `to_change`, a component that is refused and runs has the manifest that probably counts.
 
     A component is identified by the binary that its container's command runs. The kubelet reads every file except those whose name
     begins with a dot, whatever the extension, in the order of their names (pkg/kubelet/config/file.go, extractFromDir).
     """
     seen = kubelet.seen
-    if kubelet.manifests is None:
-        return ControlPlane({}, {}, ())
-    entries = list(_entries(kubelet, kubelet.manifests))
+    if kubelet.manifests is None and to_change:
+        return ControlPlane({}, {})
+    entries = manifest_files(kubelet)
     components: dict[str, Component] = {}
     refusals: dict[str, Refusal] = {}
-    warnings = _not_understood(kubelet.manifests, entries)
+    said = [("", sentence) for sentence in _not_understood(kubelet.manifests or "", entries)]
     for name in COMPONENTS:
         running = [process for process in seen.named(name) if process.pod_uid]
         try:
@@ -176,20 +194,17 @@ def look(kubelet: Kubelet) -> ControlPlane:
         except Refusal as refusal:
             refusals[name] = refusal
             # It may be between two starts: also then the operator must know that it cannot be changed.
-            warnings.append(f"{name} is left as it is: {refusal.message}")
+            said.append((name, f"{name} is left as it is: {refusal.message}"))
             if running:
-                nowhere = File(kubelet.manifests, "none")
-                pod = manifest.ManifestPod("kube-system", name, (manifest.ManifestContainer(name),))
-                process = running[0]
-                components[name] = Component(seen.host, name, nowhere, pod, process.argv, process, kubelet.node_name, name)
+                components[name] = _probable(kubelet, name, () if to_change else entries, running)
             continue
         if component is not None:
             components[name] = component
-        warnings += [
-            f"{other.name} also defines a {name}, as the pod {printable(other.identity)}: it is left as it is"
+        said += [
+            (name, f"{other.name} also defines a {name}, as the pod {printable(other.identity)}: it is left as it is")
             for other in others[:_MOST_NAMED]
         ]
-    return ControlPlane(components, refusals, tuple(warnings))
+    return ControlPlane(components, refusals, tuple(said))
 
 
 @dataclass(frozen=True)
@@ -204,7 +219,7 @@ class EtcdPod:
 
 def own_etcd(kubelet: Kubelet) -> EtcdPod | None:
     """None if no manifest of the node runs it: etcd is a unit, or on other machines."""
-    for entry in _entries(kubelet, kubelet.manifests) if kubelet.manifests else ():
+    for entry in manifest_files(kubelet):
         if entry.identity == "kube-system/etcd" and entry.file.data is not None:
             return next((EtcdPod(entry.file.data, one.name, (*one.command, *one.args)) for one in entry.runs("etcd")), None)
     return None
@@ -213,16 +228,28 @@ def own_etcd(kubelet: Kubelet) -> EtcdPod | None:
 # ---- the directory
 
 
-def _entries(kubelet: Kubelet, folder: str) -> Iterator[_Entry]:
-    for name in sorted(kubelet.seen.directories.get(folder, ()), key=os.fsencode):
-        path = posixpath.join(folder, name)
+def manifest_files(kubelet: Kubelet) -> list[ManifestFile]:
+    """What the kubelet reads as manifests, in its order."""
+    folder, found = kubelet.manifests, []
+    for name in sorted(kubelet.seen.directories.get(folder, ()), key=os.fsencode) if folder else ():
+        path = posixpath.join(folder or "", name)
         file = kubelet.seen.file(path)
         if name.startswith(".") or file is None or file.kind == "none":
             continue
         try:
-            yield _Entry(path, file, _pod(file))
+            found.append(ManifestFile(path, file, _pod(file)))
         except FormatError as error:
-            yield _Entry(path, file, None, printable(str(error)))
+            found.append(ManifestFile(path, file, None, error))
+    return found
+
+
+def by_pod(files: Iterable[ManifestFile]) -> dict[str, list[ManifestFile]]:
+    """The manifests of each pod, by NAMESPACE/NAME: of several the kubelet uses the last."""
+    found: dict[str, list[ManifestFile]] = {}
+    for one in files:
+        if one.pod is not None:
+            found.setdefault(one.identity, []).append(one)
+    return found
 
 
 def _pod(file: File) -> manifest.ManifestPod:
@@ -237,7 +264,7 @@ def _pod(file: File) -> manifest.ManifestPod:
     return pod
 
 
-def _not_understood(folder: str, entries: Sequence[_Entry]) -> list[str]:
+def _not_understood(folder: str, entries: Sequence[ManifestFile]) -> list[str]:
     """One sentence about all of them."""
     found = [entry for entry in entries if entry.pod is None]
     if not found:
@@ -255,7 +282,9 @@ def printable(text: str) -> str:
 # ---- one component
 
 
-def _component(kubelet: Kubelet, name: str, entries: Sequence[_Entry], running: Sequence[Process]) -> tuple[Component | None, list[_Entry]]:
+def _component(
+    kubelet: Kubelet, name: str, entries: Sequence[ManifestFile], running: Sequence[Process]
+) -> tuple[Component | None, list[ManifestFile]]:
     """The node's component, or None, and the manifests that define another one of its kind. Raises Refusal."""
     host = kubelet.seen.host
     own = _own(host, name, entries)
@@ -288,7 +317,22 @@ def _component(kubelet: Kubelet, name: str, entries: Sequence[_Entry], running: 
     return Component(host, name, own.file, own.pod, argv, process, kubelet.node_name, container.name), others
 
 
-def _own(host: str, name: str, entries: Sequence[_Entry]) -> _Entry | None:
+def _probable(kubelet: Kubelet, name: str, entries: Sequence[ManifestFile], running: Sequence[Process]) -> Component:
+    """A component that runs and that nothing may change, with the last of these manifests that runs it, and in the pod that kubeadm names
+    if there is one."""
+    container = manifest.ManifestContainer(name)
+    file, pod = File(kubelet.manifests or "", "none"), manifest.ManifestPod("kube-system", name, (container,))
+    argv, process = running[0].argv, running[0]
+    for entry in entries:
+        # A second process of this component is in another pod.
+        if entry.pod and (direct := entry.runs(name)) and not (file.kind != "none" and pod.name == name != entry.pod.name):
+            file, pod, container = entry.file, entry.pod, direct[-1]
+            argv = (*container.command, *container.args)
+            process = next(iter(_in_pod(f"{pod.namespace}_{pod.name}-{kubelet.node_name}", running)), process)
+    return Component(kubelet.seen.host, name, file, pod, argv, process, kubelet.node_name, container.name)
+
+
+def _own(host: str, name: str, entries: Sequence[ManifestFile]) -> ManifestFile | None:
     """The node's own manifest of a component: the only one, or the one whose pod has the name that kubeadm uses. (A second scheduler has
     another name.) None if no manifest runs the component as such. Raises Refusal if it is not clear."""
     direct = [entry for entry in entries if entry.runs(name)]
@@ -308,7 +352,7 @@ def _own(host: str, name: str, entries: Sequence[_Entry]) -> _Entry | None:
     return named
 
 
-def _check_alone(host: str, name: str, own: _Entry, entries: Sequence[_Entry]) -> None:
+def _check_alone(host: str, name: str, own: ManifestFile, entries: Sequence[ManifestFile]) -> None:
     """Raises Refusal if another file defines the same pod, or may define it: the kubelet uses the last of them, and undoes an edit of an
     earlier one within 20 s."""
     for entry in entries:
@@ -343,7 +387,7 @@ def _process(argv: Sequence[str], others: Sequence[Sequence[str]], running: Sequ
     return None
 
 
-def _check_not_hidden(kubelet: Kubelet, name: str, entries: Sequence[_Entry], running: Sequence[Process]) -> None:
+def _check_not_hidden(kubelet: Kubelet, name: str, entries: Sequence[ManifestFile], running: Sequence[Process]) -> None:
     """For a component that no manifest runs as such. Raises Refusal if it runs all the same, or should run: if any component runs on the
     node, a file that is not understood and has the component's name is its manifest."""
     host, folder = kubelet.seen.host, printable(kubelet.manifests or "")

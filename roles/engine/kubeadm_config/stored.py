@@ -109,7 +109,7 @@ def written_by_kubeadm(nodes: Iterable[NodeNow]) -> tuple[list[Found], list[Foun
 @dataclass(frozen=True)
 class Difference:
     """A setting that differs between kubeadm's ConfigMap, a node's files and its running process. None: not set there; `process` is also
-    None if it is not known or not compared."""
+    None if it is not known or not compared. No Finding: a plan writes some of them, and status shows them as a table."""
 
     host: str
     component: str

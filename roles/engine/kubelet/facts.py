@@ -200,7 +200,7 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
     try:
         return _kubelet(seen, process, to_change)
     except FormatError as error:
-        raise Refusal(host, str(error)) from None
+        raise Refusal(host, str(error), file=error.file) from None
 
 
 def _refuse_none(seen: Observation) -> NoReturn:
@@ -233,6 +233,7 @@ def _check_direct(host: str, service: unit.Service, process: Process, programs: 
             "the arguments in the unit may not reach the kubelet",
             f"let ExecStart= start the kubelet itself (ExecStart={process.binary} ...), run `systemctl daemon-reload`, restart the unit; "
             "if only its file was moved since it started, a restart is enough",
+            service.command_path,
         )
 
 
@@ -252,7 +253,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
     for path in (seen.unit.fragment, *seen.unit.dropins):
         data = seen.data(path)
         if data is None:
-            raise Refusal(seen.host, f"{path}: the unit file cannot be read", "restore it, or run `systemctl daemon-reload`")
+            raise Refusal(seen.host, f"{path}: the unit file cannot be read", "restore it, or run `systemctl daemon-reload`", path)
         units.append(unit.UnitFile(path, data))
     environment = {path: file.data for path, file in seen.files.items()}
     release = int(seen.systemd or 0)
@@ -275,6 +276,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
                 f"{configured}: the kubelet's configuration comes from this file, but it cannot be read now (it is missing, not a file,"
                 " or over 1 MiB); the kubelet would not start again",
                 "repair it first",
+                configured,
             )
         try:
             kubelet_config.gates(content)
@@ -283,8 +285,9 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
     main = seen.data(config_path) if config_path else None
     configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])
     if why := misshaped(configuration, SHAPE):
-        files = " and ".join(one for one in (config_path, *dropin_paths) if one)
-        raise Refusal(seen.host, f"{files}: {one_line(why)}; the kubelet would not start again", "correct it first")
+        files = [one for one in (config_path, *dropin_paths) if one]
+        what = f"{' and '.join(files)}: {one_line(why)}; the kubelet would not start again"
+        raise Refusal(seen.host, what, "correct it first", files[-1])
     places = filter(None, (seen.unit.name, config_path, *dropin_paths))
     name = flags.last_flag(process.argv, "hostname-override") or seen.hostname
     kubeadm = any(posixpath.basename(file.path) == _KUBEADM_FLAGS for file in service.environment_files)

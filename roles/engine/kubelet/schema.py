@@ -70,7 +70,8 @@ class KubeletFlag:
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """Why a desired value is refused. `path` as it is written in the data, with the number of a list's item in brackets."""
+    """Why a desired value is refused. `path` as it is written in the data, with the number of a list's item in brackets. No Finding:
+    it knows no file and no host yet, which the audit adds."""
 
     path: str
     value: object

@@ -13,7 +13,7 @@ from roles.engine.context import StepContext
 from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, namespace_and_name, uid
-from roles.engine.kube.pods import has_ended, node_of
+from roles.engine.kube.pods import has_ended, is_static, node_of
 from roles.engine.objects import LOOK_AGAIN, ChangedByOthers, NotDone, ObjectChange, Session
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.outage.evicting import Evictor, NotEvicted, begin_move
@@ -202,9 +202,9 @@ class Drainer:
                 raise NotDone(f"pods came to {node} in mid-drain, or are stuck there: {'; '.join(blocked)}")
             arrived = [one for one in fates if one.leaves]
             if not arrived and not any(one.fate == "ending" for one in fates):
-                kinds = {"static": "static pod", "DaemonSet": "DaemonSet pod", "finished": "finished pod"}
-                counts = {name: sum(name in one.why for one in fates) for name in kinds}
-                return ", ".join(table.counted(count, kinds[name]) for name, count in counts.items() if count) or "no pod is left"
+                kinds = [_kind(one.pod) for one in fates]
+                named = [table.counted(kinds.count(kind), f"{kind} pod") for kind in ("static", "DaemonSet", "finished") if kind in kinds]
+                return ", ".join(named) or "no pod is left"
             names = ", ".join(one.name for one in (arrived or fates) if one.fate != "stays")
             if deadline.over or (arrived and rounds == MOST_ROUNDS):
                 raise NotDone(f"{names} {'came back to' if arrived else 'still end on'} {node}; {self._tolerating(arrived)}")
@@ -316,3 +316,8 @@ class Drainer:
             return CordonBack(why="it keeps the cordon that it had")
         before = "" if over else self.taken_over.get(node, "")
         return give_back(self.session, node, change.about["uid"], {self._mark.run}, context, before)
+
+
+def _kind(staying: Object) -> str:
+    """Of a pod that a drain leaves."""
+    return "static" if is_static(staying) else "finished" if has_ended(staying) else "DaemonSet"

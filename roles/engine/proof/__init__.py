@@ -6,7 +6,19 @@ from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.identity import claimed_names
 from roles.engine.proof.prover import ChangedProcess, Proof, Prover, RequiredProof
 from roles.engine.proof.signs import Found, Sign
-from roles.engine.proof.survey import Survey, SurveyedNode, claims, identified, not_their_node, observed, refuse_claim, survey
+from roles.engine.proof.survey import (
+    Reported,
+    Survey,
+    SurveyedNode,
+    claims,
+    known_nodes,
+    not_their_node,
+    observed,
+    refuse_claim,
+    reported,
+    survey,
+    surveyed,
+)
 from roles.engine.proof.versions import ObservedNode
 
 __all__ = [
@@ -18,6 +30,7 @@ __all__ = [
     "ProcessLook",
     "Proof",
     "Prover",
+    "Reported",
     "RequiredProof",
     "Sign",
     "Survey",
@@ -25,13 +38,15 @@ __all__ = [
     "claimed_names",
     "claims",
     "effective",
-    "identified",
+    "known_nodes",
     "listed_nodes",
     "look_at",
     "not_their_node",
     "observed",
     "presented",
     "refuse_claim",
+    "reported",
     "skew",
     "survey",
+    "surveyed",
 ]

@@ -1,19 +1,22 @@
-"""The first step of every deploy with changes: it reads all its nodes, and the control plane, even if --limit excludes it."""
+"""The first step of every deploy with changes: it reads all its nodes, and the control plane, even if --limit excludes it. And what deploys
+that only read have in common: the nodes with the versions of their processes, and what these report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from roles.engine import control_plane, kubelet
+from roles.engine.api import ApiFailure, GateMetric
 from roles.engine.bridge import Fleet, Remote, stop
 from roles.engine.control_plane import Component, ControlPlane
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import FilesWanted, Observation, look
 from roles.engine.proof.cluster import Cluster
 from roles.engine.proof.identity import claimed_names, other_machine
-from roles.engine.proof.versions import AskEach, ObservedNode, with_versions
+from roles.engine.proof.versions import KUBELET, AskEach, ObservedNode, with_versions
 from roles.engine.transaction import Refusal, in_flight
 
 
@@ -32,6 +35,12 @@ class SurveyedNode:
     @property
     def components(self) -> dict[str, Component]:
         return self.control.components
+
+
+def surveyed(remote: Remote, seen: Observation) -> SurveyedNode:
+    """Raises Refusal for a node whose kubelet cannot be read."""
+    its_kubelet = kubelet.find(seen)
+    return SurveyedNode(remote, its_kubelet, control_plane.look(its_kubelet))
 
 
 @dataclass
@@ -91,8 +100,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
             found.refuse(one.remote, stranger, fleet)
             continue
         # The same as before, now with the versions.
-        its_kubelet = kubelet.find(known[one.remote.name])
-        found.observed[one.remote.name] = node = SurveyedNode(one.remote, its_kubelet, control_plane.look(its_kubelet))
+        found.observed[one.remote.name] = node = surveyed(one.remote, known[one.remote.name])
         if one.remote.name in chosen:
             found.nodes[one.remote.name] = node
     return found
@@ -158,3 +166,55 @@ def not_their_node(
             way_out = "find out which machine it is; one whose IDs were changed reports them when its kubelet is restarted"
             found[host] = Refusal(host, why, way_out)
     return found
+
+
+# ---- deploys that only read
+
+
+@dataclass(frozen=True)
+class KnownNodes:
+    """`cluster`: over kept connections; `seen`: by host, with the versions; `not_theirs`: hosts that are not the Node that they name."""
+
+    cluster: Cluster
+    seen: Mapping[str, Observation]
+    not_theirs: Mapping[str, Refusal]
+
+
+def known_nodes(
+    looked: Sequence[ObservedNode], each: AskEach, inventory: Iterable[Remote], helpers: Sequence[ObservedNode] = ()
+) -> KnownNodes:
+    """`helpers`: nodes that only serve the API."""
+    cluster = Cluster()
+    for one in (*looked, *helpers):
+        cluster.add(one.remote, one.seen, dict(one.components))
+    cluster = cluster.kept()
+    return KnownNodes(cluster, *identified(cluster, looked, each, inventory))
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What the processes of a node say: `gates`, by component (/metrics), and the kubelet's whole `configuration` (/configz). `unknown`:
+    what could not be asked, by component and one of these two."""
+
+    gates: Mapping[str, Mapping[str, GateMetric]]
+    configuration: Mapping[str, Any] | None
+    unknown: Mapping[tuple[str, str], Exception]
+
+
+def reported(cluster: Cluster, host: str, node_name: str, components: Iterable[str], *, configuration: bool = True) -> Reported:
+    """Of the kubelet, and of these components of the control plane."""
+    questions: dict[tuple[str, str], Callable[[], Any]] = {
+        (one, "gates"): partial(cluster.effective, host, one, node_name) for one in (KUBELET, *components)
+    }
+    if configuration:
+        questions[KUBELET, "configuration"] = partial(cluster.configuration, node_name)
+    answers: dict[tuple[str, str], Any] = {}
+    unknown: dict[tuple[str, str], Exception] = {}
+    for about, ask in questions.items():
+        try:
+            answers[about] = ask()
+        except ApiFailure as error:
+            unknown[about] = error
+    return Reported(
+        {one: found for (one, what), found in answers.items() if what == "gates"}, answers.get((KUBELET, "configuration")), unknown
+    )

@@ -256,7 +256,8 @@ class StartFacts:
 class Obstacle:
     """What keeps a component of a host from its next start, or its node from new pods. `subject`: the file, tunable, port or other thing;
     `value` and `needed`: what it is, and must be; `why`: one clause with all of that, and the field or flag that asks for it; `way_out`:
-    commands and files that are there; `commands`: those that repair it, as root on the host, if commands alone can."""
+    commands and files that are there; `commands`: those that repair it, as root on the host, if commands alone can. It is no Finding: it
+    refuses a change before it is one; the audit makes findings of the rest."""
 
     host: str
     component: str

@@ -6,11 +6,12 @@ from roles.engine.transaction.mask import mask_text
 
 
 class Refusal(Exception):
-    """One reason to refuse: the host, what was found, the rule, the way out; one or two sentences. Secrets are masked."""
+    """One reason to refuse: the host, what was found, the rule, the way out; one or two sentences. Secrets are masked. `file`: of the host,
+    if one file is the reason."""
 
-    def __init__(self, host: str, message: str, way_out: str = "") -> None:
+    def __init__(self, host: str, message: str, way_out: str = "", file: str | None = None) -> None:
         # The refused value may be a secret.
-        self.host, self.message, self.way_out = host, mask_text(message), mask_text(way_out)
+        self.host, self.message, self.way_out, self.file = host, mask_text(message), mask_text(way_out), file
         super().__init__(f"{host}: {self.text}")
 
     @property

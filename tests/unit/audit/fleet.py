@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.audit.examine import Collected, report
 from roles.audit.model import FindingReport, Report
-from roles.audit.view import View, view
+from roles.audit.node_view import NodeView, view_of
 from roles.engine.api.metrics import GateMetric
 from roles.engine.findings import Finding
 from roles.engine.kubelet.thresholds import effective
@@ -75,11 +75,11 @@ def make(
     configuration: Mapping[str, Any] | None = None,
     asked: bool = True,
     **changes: Any,
-) -> View:
+) -> NodeView:
     """A view of one node. `gates`: those that its processes run with another value than the default; `configuration`: what
     /configz shows in addition to the usual; `asked` is False if the API could not be asked; the rest is as for tests.unit.node.node.answer."""
-    made = view(parse(host, node.answer(**changes)), groups)
-    if not asked or made.kubelet is None:
+    made = view_of(parse(host, node.answer(**changes)), groups)
+    if not asked or not made.is_read:
         return made
     running = {component: metrics(**(gates or {})) for component in made.processes}
     return replace(made, running=running, configuration={**made.kubelet.configuration, **(configuration or {})})

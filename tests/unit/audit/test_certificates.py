@@ -183,7 +183,6 @@ def test_what_a_kubelet_has_given_up_does_not_wait() -> None:
     foreign = request(pem(("w1", "kubernetes")), name="foreign", created="2026-03-01T11:05:00Z")
     requests = [request(name="old", created="2026-03-01T11:05:00Z"), request(name="new", created="2026-03-01T11:06:00Z"), foreign]
     view = make("w1")
-    assert view.kubelet is not None
-    view = replace(view, kubelet=replace(view.kubelet, node_name="w1"))
+    view = replace(view, found=replace(view.kubelet, node_name="w1"))
     assert [one.name for one in rows(waiting(requests, NOW, serving([view], {"w1": [own]})))] == ["foreign", "new"]
     assert serving([make("w2")], {"w2": [own]}) == {} and serving([view], {"w1": [held(100, renews=True)]}) == {}

@@ -11,10 +11,10 @@ import pytest
 from roles.audit.examine import Collected, report
 from roles.audit.matrix import group, matrix
 from roles.audit.model import FindingReport, Report, in_order, schema
+from roles.audit.node_view import NodeView
 from roles.audit.page import page
 from roles.audit.rules import AuditRule
 from roles.audit.text import render, together, verdict
-from roles.audit.view import View
 from roles.engine.findings import Severity
 from roles.eviction.order import NodeOrder
 from roles.feature_gates.catalogue import load
@@ -29,7 +29,7 @@ def fleet() -> tuple[Report, list[NodeOrder]]:
     return many(100)
 
 
-def made(*views: View, failures: tuple[str, ...] = ()) -> Report:
+def made(*views: NodeView, failures: tuple[str, ...] = ()) -> Report:
     return report(Collected(list(views), failures=list(failures)), load(), made=MADE)
 
 

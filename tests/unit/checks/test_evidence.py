@@ -13,7 +13,7 @@ import pytest
 
 from roles.checks import judge
 from roles.checks.evidence import KUBELET, Health, _unclaimed, of_node, of_observation, parse, with_api
-from roles.checks.model import NodeDesired
+from roles.desired import NodeDesired
 from roles.engine.api.errors import Unreachable
 from roles.engine.bridge.hosts import Answer
 from roles.engine.node.parse import ObservationError

@@ -11,9 +11,10 @@ import pytest
 from roles.checks import exit_code, judge
 from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
 from roles.checks.judge import CHECKS, ClusterFound, Result
-from roles.checks.model import ClusterDesired, NodeDesired, of_the_cluster, read_desired
+from roles.desired import ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine.api.metrics import GateMetric
 from roles.engine.disruption import DisruptionObjects
+from roles.engine.starting import Cause, Obstacle, Stops
 from roles.priority_classes.class_facts import ObservedClasses
 from tests.unit.autoscaling.world import hpa
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
@@ -99,6 +100,15 @@ def test_a_fault_fails_exactly_the_check_that_names_it(found: Evidence, check: s
     told = failed(found, wanting(feature_gates="A=absent", kubelet_config={"maxPods": 110}, eviction_hard="memory.available=100Mi"))
     assert list(told) == [check], told
     assert re.search(why, told[check]), told[check]
+
+
+def test_a_kubelet_whose_api_server_does_not_answer_is_well_and_one_that_asks_another_is_not() -> None:
+    other = Obstacle(
+        "w1", KUBELET, Cause.api, Stops.start, "/x.conf", "https://cp9", "", "it does not answer within 5 s", "correct the file"
+    )
+    found = replace(evidence(), obstacles=(other,))
+    assert list(failed(found)) == ["kubelet-files"]
+    assert failed(replace(found, node="no API server answers")) == {}
 
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "kube-scheduler"])
@@ -197,15 +207,6 @@ def test_a_gate_that_is_wanted_absent_must_be_set_nowhere() -> None:
     assert failed(apiserver, wanting(feature_gates="A=absent")) == {"kube-apiserver-gates": "kube-apiserver: A=false is set, wanted absent"}
 
 
-def test_a_component_is_compared_with_the_gates_that_the_deploy_sets_on_it() -> None:
-    """A gate that only the API server and the controller manager read does not count for the kubelet, unless it is named."""
-    found = replace(evidence(), effective={KUBELET: {"A": gate(True)}})
-    read_elsewhere = {"A": True, "HPAScaleToZero": True}
-    assert verdicts(found, wanting(feature_gates=read_elsewhere))["kubelet-gates"][0] == "pass"
-    assert verdicts(found, wanting(feature_gates={"HPAScaleToZero": True}))["kubelet-gates"][0] == "skip"
-    assert list(failed(found, wanting(feature_gates=read_elsewhere, components="kubelet"))) == ["kubelet-gates"]
-
-
 def test_only_the_chosen_components_are_compared_with_the_gates() -> None:
     found = evidence(components={"kube-apiserver": (*APISERVER, "--feature-gates=A=false")})
     assert failed(found, wanting(feature_gates="A=absent", components="kubelet")) == {}
@@ -225,28 +226,14 @@ def test_what_the_inventory_wants_of_a_kubelet(data: dict[str, Any], check: str,
     assert list(told) == [check] and why in told[check]
 
 
-@pytest.mark.parametrize("text", ["102400Ki", "100Mi", "104857600"])
-def test_the_same_threshold_in_another_form_is_as_wanted(text: str) -> None:
-    assert failed(evidence(), wanting(eviction_hard={"memory.available": text})) == {}
-
-
-CLASS = {"metadata": {"name": "web", "managedFields": []}, "value": 1000}
-
-
-@pytest.mark.parametrize(
-    ("live", "why"),
-    [
-        ({"web": CLASS}, None),
-        ({}, "web: does not exist"),
-        ({"web": {**CLASS, "value": 5}}, "web: value differs (it is 5, wanted 1000)"),
-        ({"web": {**CLASS, "globalDefault": True}}, "web: globalDefault differs"),
-    ],
-)
-def test_priority_classes(live: dict[str, Any], why: str | None) -> None:
-    data = {"priority_classes": {"web": {"value": 1000, "globalDefault": False}}}
-    found = judge.cluster(of_the_cluster([("w1", data.get)]), ClusterFound(ObservedClasses(classes=live)))
-    assert [one.outcome for one in found] == ["fail" if why else "pass", "skip", "skip", "skip"] and found[0].check == "priority-classes"
-    assert why is None or found[0].why == why
+def test_priority_classes() -> None:
+    """As the plan of deploys/priority_classes.py compares them."""
+    desired = of_the_cluster([("w1", {"priority_classes": "web=1000"}.get)])
+    for value, outcome, why in ((1000, "pass", "web"), (5, "fail", "web: value differs (it is 5, wanted 1000)")):
+        live = {"web": {"metadata": {"name": "web", "managedFields": []}, "value": value}}
+        found = judge.cluster(desired, ClusterFound(ObservedClasses(classes=live)))
+        assert [one.outcome for one in found] == [outcome, "skip", "skip", "skip"]
+        assert (found[0].check, found[0].why) == ("priority-classes", why)
 
 
 def test_workloads_and_their_class() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.checks import judge
 from roles.checks.evidence import KUBELET, Evidence, Health, Moment, of_observation
-from roles.checks.model import NodeDesired
+from roles.desired import NodeDesired
 from tests.unit.node import node
 from tests.unit.node.node import parse
 

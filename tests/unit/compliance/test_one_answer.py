@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from roles.audit import drift
-from roles.audit.drift import HostDesired
-from roles.audit.view import view
-from roles.checks.model import read_desired
+from roles.audit.node_view import view_of
+from roles.desired import read_desired
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from tests.unit.audit.fleet import CONFIG, control_plane, metrics, rows
 from tests.unit.checks.world import evidence, verdicts
@@ -40,9 +39,9 @@ def answers(
         seen = replace(seen, effective=effective)
     else:
         seen = replace(seen, effective=dict.fromkeys(effective, "the API is away"), configuration="the API is away")
-    looked = replace(view(seen.seen), **({"running": effective, "configuration": configuration} if asked else {}))
+    looked = replace(view_of(seen.seen), **({"running": effective, "configuration": configuration} if asked else {}))
     wanted = read_desired("w1", data.get)
-    found = rows(drift.findings(looked, HostDesired(wanted.gates, wanted.fields, wanted.eviction)))
+    found = rows(drift.findings(looked, wanted))
     drifted = {str(each.name) for each in found if each.kind == "drift"}
     about = ("-gates", "kubelet-settings", "eviction-thresholds")
     return drifted, {check for check, (outcome, _) in verdicts(seen, wanted).items() if outcome == "fail" and check.endswith(about)}

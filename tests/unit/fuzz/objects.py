@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from roles.checks import evidence, judge, junit
-from roles.checks.model import NodeDesired, of_the_cluster, read_desired
+from roles.desired import NodeDesired, of_the_cluster, read_desired
 from roles.engine.api import ApiError
 from roles.engine.api.nodes import kubelet_config
 from roles.engine.node import ObservationError

@@ -17,7 +17,7 @@ from roles.engine.outage.drainer import DELETE, EVICT, PROVE
 from roles.engine.rollout import ClusterStep
 from tests.context import context
 from tests.unit.clock import Clock
-from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
+from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload
 from tests.unit.outage.api import ClusterApi, Write
 from tests.unit.outage.test_plan import node
 
@@ -74,6 +74,14 @@ def cluster(*more: Mapping[str, Any]) -> ClusterApi:
 
 def late(name: str = "late", **more: Any) -> dict[str, Any]:
     return pod(name, app="late", **more)
+
+
+def test_what_is_left_on_a_node_is_counted_by_what_it_is_and_not_by_its_name() -> None:
+    daemons = workload("DaemonSet", "static-finished")
+    drain = Drain(cluster(daemons, pod("logs", daemons)))
+    drain.step(CORDON)
+    drain.step(EVICT)
+    assert drain.step(PROVE).startswith("1 DaemonSet pod; ")
 
 
 # ---- no eviction begins once the run halts

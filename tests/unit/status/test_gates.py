@@ -8,12 +8,17 @@ from typing import cast
 from roles import status
 from roles.engine import control_plane, kubelet
 from roles.engine.api.metrics import GateMetric
+from roles.engine.bridge import Remote
 from roles.engine.kubeadm_config.stored import path_of
-from roles.engine.proof import Cluster
+from roles.engine.proof import Cluster, SurveyedNode
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
 CONFIG = "/var/lib/kubelet/config.yaml"
+
+
+def node_of(found: kubelet.Kubelet) -> SurveyedNode:
+    return SurveyedNode(cast("Remote", SimpleNamespace(name="w1")), found, control_plane.look(found))
 
 
 def test_only_what_the_next_kubeadm_upgrade_writes_is_compared_with_its_configmaps() -> None:
@@ -35,7 +40,7 @@ def test_only_what_the_next_kubeadm_upgrade_writes_is_compared_with_its_configma
     }
     maps = {path_of(name): {"metadata": {"name": name}, "data": {key: text}} for name, (key, text) in stored.items()}
     cluster = cast("Cluster", SimpleNamespace(object=maps.get))
-    table = status._lasting([status._StatusNode(found.seen, found, {})], cluster, [])
+    table = status._lasting([node_of(found)], {}, cluster, [])
     assert [line.split()[:6] for line in table.splitlines()[2:]] == [["w1", "kubelet", "A", "kubelet-config", "(not", "set)"]]
 
 
@@ -48,8 +53,7 @@ def test_what_a_file_sets_and_what_is_in_effect() -> None:
     )
     found = kubelet.find(parse("w1", lines))
     metrics = {"A": GateMetric("ALPHA", False), "B": GateMetric("ALPHA", True)}
-    made = status._StatusNode(found.seen, found, control_plane.look(found).components, {"kubelet": metrics})
-    assert status._gates(made) == [
+    assert status._gates(node_of(found), {"w1": {"kubelet": metrics}}) == [
         ["w1", "kubelet", "A", "true", "false (DIFFERS)", CONFIG],
         ["w1", "kubelet", "B", "true", "true", CONFIG],
         ["w1", "kubelet", "C", "false", "unknown", CONFIG],

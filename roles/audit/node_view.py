@@ -15,27 +15,16 @@ from roles.audit import parsed
 from roles.audit.model import NodeKind, SourcedSetting, SourceKind
 from roles.engine import kubelet
 from roles.engine.api import GateMetric
-from roles.engine.control_plane import COMPONENTS, Component
+from roles.engine.control_plane import Component, ManifestFile, look, manifest_files
 from roles.engine.editing import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
 from roles.engine.findings import Place
 from roles.engine.kubelet import Kubelet, as_value, schema
 from roles.engine.kubelet.pending import reads_as_unset, with_fields
 from roles.engine.kubelet.values import SECRETS, lookup, shown
-from roles.engine.node import File, Observation, Process
+from roles.engine.node import Observation, Process
 from roles.engine.transaction import Refusal
 
 GATES = "featureGates"
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """One file in the manifests directory that the kubelet reads. `pod` is None if it is not a pod; `why` has the reason."""
-
-    path: str
-    data: bytes
-    pod: manifest.ManifestPod | None
-    why: str = ""
-    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +38,7 @@ class FlagSource:
 
 
 @dataclass(frozen=True)
-class View:
+class NodeView:
     """A node. `gates` and `settings`: each source that sets something, weakest first. `running`: gates by component (/metrics), empty
     if the API could not be asked; `configuration`: what the kubelet runs with (/configz), then None."""
 
@@ -57,17 +46,17 @@ class View:
     groups: tuple[str, ...]
     seen: Observation
     kind: NodeKind
-    why: str = ""
-    kubelet: Kubelet | None = None
+    refusal: Refusal | None = None
+    found: Kubelet | None = None
     components: Mapping[str, Component] = field(default_factory=dict)
-    manifests: tuple[Manifest, ...] = ()
+    manifests: tuple[ManifestFile, ...] = ()
     gates: tuple[SourcedSetting, ...] = ()
     settings: tuple[SourcedSetting, ...] = ()
     flags: tuple[FlagSource, ...] = ()
     running: Mapping[str, Mapping[str, GateMetric]] = field(default_factory=dict)
     configuration: Mapping[str, Any] | None = None
 
-    def as_worker(self) -> View:
+    def as_worker(self) -> NodeView:
         """The node without components of the control plane: a host that the inventory does not have in that group only claims them."""
         return replace(self, components={}, gates=tuple(one for one in self.gates if one.component == "kubelet"))
 
@@ -76,8 +65,24 @@ class View:
         return Place(self.host, component, name, source.file if source else home, source.line if source else None, value)
 
     @property
+    def is_read(self) -> bool:
+        """Its kubelet is known."""
+        return self.found is not None
+
+    @property
+    def kubelet(self) -> Kubelet:
+        """Of a node that is read."""
+        assert self.found is not None
+        return self.found
+
+    @property
+    def why(self) -> str:
+        """Why it is not of a kind that daytwo knows, or could not be read; "" for others."""
+        return self.refusal.text if self.refusal else ""
+
+    @property
     def processes(self) -> dict[str, Process]:
-        found = {"kubelet": self.kubelet.process} if self.kubelet else {}
+        found = {"kubelet": self.kubelet.process} if self.is_read else {}
         return found | {name: component.process for name, component in self.components.items()}
 
     def minor(self, component: str) -> int | None:
@@ -113,7 +118,7 @@ class View:
         """The kubelet's effective fields, nested; if unknown, the result of its sources and the defaults."""
         if self.configuration is not None:
             return dict(self.configuration)
-        if self.kubelet is None:
+        if not self.is_read:
             return {}
         if (minor := self.known_minor) is None:
             return dict(self.kubelet.configuration)
@@ -146,18 +151,18 @@ def _listed_whole(seen: Observation, path: str) -> bool:
     return path in seen.directories and path != posixpath.normpath(config_dir or "/")
 
 
-def view(seen: Observation, groups: Sequence[str] = ()) -> View:
+def view_of(seen: Observation, groups: Sequence[str] = ()) -> NodeView:
     """A node, without what its running processes report. Raises Refusal if it could not be read: without root."""
     if seen.uid != 0:
         raise Refusal(seen.host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
-    made = View(seen.host, tuple(groups), seen, "unreadable")
+    made = NodeView(seen.host, tuple(groups), seen, "unreadable")
     try:
         found = kubelet.find(seen, to_change=False)
     except Refusal as refusal:
         unsupported = isinstance(refusal, kubelet.UnsupportedNode)
-        return replace(made, kind="unsupported" if unsupported else "unreadable", why=refusal.text)
-    listed = tuple(_manifests(found))
-    made = replace(made, kind=found.style, kubelet=found, manifests=listed, components=_components(found, listed))
+        return replace(made, kind="unsupported" if unsupported else "unreadable", refusal=refusal)
+    manifests = tuple(one for one in manifest_files(found) if one.file.data is not None)
+    made = replace(made, kind=found.style, found=found, manifests=manifests, components=look(found, to_change=False).components)
     flag_list = tuple(_flags(found))
     gates = tuple(_counted([*_kubelet_gates(found), *(gate for one in made.components.values() for gate in _component_gates(one))]))
     made = replace(made, gates=gates, flags=flag_list)
@@ -167,49 +172,8 @@ def view(seen: Observation, groups: Sequence[str] = ()) -> View:
 # ---- static pods
 
 
-def _manifests(found: Kubelet) -> Iterator[Manifest]:
-    """What the kubelet reads, in its order: all files, whatever their extension, except those whose names begin with a dot."""
-    if found.manifests is None:
-        return
-    for name in sorted(found.seen.directories.get(found.manifests, ())):
-        path = posixpath.join(found.manifests, name)
-        data = found.seen.data(path)
-        if name.startswith(".") or data is None:
-            continue
-        try:
-            yield Manifest(path, data, manifest.read(data), line=manifest.name_line(data))
-        except FormatError as error:
-            yield Manifest(path, data, None, str(error), error.line)
-
-
-def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Component]:
-    """The control plane's processes, each with the manifest that counts: the lexically last."""
-    made: dict[str, Component] = {}
-    for name in COMPONENTS:
-        process = found.seen.static_pod_process(name)
-        if process is None:
-            continue
-        container = manifest.ManifestContainer(name)
-        file, pod, argv = File("", "none"), manifest.ManifestPod("kube-system", name, (container,)), process.argv
-        for one in listed:
-            # The binary that it runs identifies the component; the names can be any.
-            for candidate in one.pod.containers if one.pod is not None else ():
-                if one.pod is not None and candidate.program == name:
-                    if file.path and pod.name == name != one.pod.name:
-                        continue  # a second process of this component, in another pod
-                    try:
-                        argv = tuple(manifest.container_argv(one.data, candidate.name))
-                    except FormatError:
-                        continue
-                    file, pod, container = found.seen.files[one.path], one.pod, candidate
-        made[name] = component = Component(found.seen.host, name, file, pod, argv, process, found.node_name, container.name)
-        if (its_own := found.seen.static_pod_process(name, component.log_name)) is not None:
-            made[name] = replace(component, process=its_own)
-    return made
-
-
 def _component_gates(component: Component) -> Iterator[SourcedSetting]:
-    if not component.file.path:
+    if component.manifest_path is None:
         return
     try:
         arguments = manifest.argument_lines(component.data, component.container)
@@ -222,7 +186,7 @@ def _component_gates(component: Component) -> Iterator[SourcedSetting]:
                     name=item.name,
                     value=shown(item.value),
                     source="manifest",
-                    file=component.file.path,
+                    file=component.manifest_path,
                     line=line,
                 )
     except FormatError:
@@ -315,7 +279,7 @@ def _assignments(found: Kubelet) -> Iterator[unit.UnitVariable]:
             yield unit.UnitVariable(one.value, unit.Origin("environment_file", path, one.line, one.name))
 
 
-def _settings(made: View, found: Kubelet) -> Iterator[SourcedSetting]:
+def _settings(made: NodeView, found: Kubelet) -> Iterator[SourcedSetting]:
     """Each source that sets a field, by dotted name; each entry of a map is a field."""
     listed: list[tuple[str, SourcedSetting]] = []
     for path, kind in _configs(found):

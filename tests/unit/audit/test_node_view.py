@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roles.audit.view import view, wanted
+from roles.audit.node_view import view_of, wanted
 from roles.engine.transaction.refusal import Refusal
 from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make
 from tests.unit.node import node
@@ -98,7 +98,7 @@ def test_a_broken_file_and_a_foreign_kind_are_reported() -> None:
 
 def test_without_root_nothing_can_be_read() -> None:
     with pytest.raises(Refusal, match="needs root"):
-        view(parse("w1", node.answer(uid=1000)))
+        view_of(parse("w1", node.answer(uid=1000)))
 
 
 def test_directories_of_drop_ins_are_read() -> None:
