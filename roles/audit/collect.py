@@ -20,7 +20,7 @@ from roles.engine.autoscaling.look import any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import budget_states, cluster_time, lint, read_lint
 from roles.engine.node import ObservationError, look
-from roles.engine.outage import read_places, with_places
+from roles.engine.outage import lint_places
 from roles.engine.proof import Cluster, NoApi, ObservedNode, Reported, claims, known_nodes, reported
 from roles.engine.starting import Cause, Obstacle
 from roles.engine.transaction import Refusal
@@ -143,7 +143,7 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
             states = budget_states(live, now)
             listed = lint(live, states, now)
             with _or_not_known(found, "disruption"):
-                listed, not_known = with_places(listed, read_places(api, live, cluster), states, now)
+                listed, not_known = lint_places.with_places(listed, lint_places.read_places(api, live, cluster), states, now)
                 found.not_known += not_known
             found.findings += listed
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from roles.drain.back import read_for_uncordon, uncordon_run, undo_drain, undo_uncordon
 from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
 from roles.drain.run import DrainRun
+from roles.drain.undo import UNDO_DRAIN, UNDO_UNCORDON, plan_uncordon, uncordon_run
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.bridge.tasks import Pool
-from roles.engine.inputs import Changes, Declared, Undo
+from roles.engine.inputs import Changes, Declared
 from roles.engine.kube.fields import name_of
 from roles.engine.object_runs import ConnectedCluster, connect_cluster, dry_run
 from roles.engine.objects import Session
 from roles.engine.outage import (
-    WRITES,
     DrainConsents,
     Drainer,
     DrainPlan,
@@ -24,7 +23,6 @@ from roles.engine.outage import (
     cluster_time,
     plan_drain,
     plan_text,
-    plan_uncordon,
     read_drain,
     try_eviction,
 )
@@ -69,7 +67,7 @@ def uncordon(fleet: Fleet, asked: tuple[Options, UncordonOptions]) -> Turns:
     options, wanted = asked
     reached = connect_cluster(fleet, wanted.kubeconfig)
     names = _nodes(fleet, reached, wanted.nodes)
-    plan = plan_uncordon(*read_for_uncordon(reached.session, names), force=wanted.force)
+    plan = plan_uncordon(reached.session, names, force=wanted.force)
     run = uncordon_run(fleet, options, reached.session, plan, wanted)
     return Turns.of(run, fleet, "uncordon, and read back")
 
@@ -113,8 +111,8 @@ def _preflight(session: Session, plan: DrainPlan) -> dict[str, str]:
 
 
 DATA_KEYS = (
-    Declared(DrainOptions, ("drain",), changes=Changes.OBJECTS, undo=Undo(undo_drain, WRITES)),
-    Declared(UncordonOptions, ("uncordon",), changes=Changes.OBJECTS, undo=Undo(undo_uncordon, WRITES)),
+    Declared(DrainOptions, ("drain",), changes=Changes.OBJECTS, undo=UNDO_DRAIN),
+    Declared(UncordonOptions, ("uncordon",), changes=Changes.OBJECTS, undo=UNDO_UNCORDON),
 )
 
 __all__ = [

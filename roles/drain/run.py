@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.engine.bridge import Fleet, show
 from roles.engine.object_runs import ObjectRun, object_report
-from roles.engine.outage import CORDON, MOVES, Drainer
+from roles.engine.outage import CORDON, MOVES, Drainer, undo
 from roles.engine.rollout import ClusterStep, Stage, table
 from roles.engine.transaction import RunInfo
 
@@ -42,7 +42,7 @@ class DrainRun(ObjectRun):
 
     @property
     def uncordon(self) -> str:
-        return f"deploys/uncordon.py --data nodes={','.join(self.names)}"
+        return undo.command(self.names)
 
     @property
     def moved(self) -> list[ClusterStep]:

@@ -10,8 +10,8 @@ from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import full_name
 from roles.engine.kube.fields import meta_of, spec_of
+from roles.engine.kube.pods import left_by_drain
 from roles.engine.kubelet import KubeletState, drained
-from roles.engine.outage import stays
 from roles.engine.transaction import Change, Refusal
 from roles.kubelet_config import cgroups
 
@@ -37,7 +37,7 @@ def check(state: KubeletState, wanted: drained.Needed) -> None:
     why = []
     if not spec_of(state.node).get("unschedulable"):
         why.append("it is not cordoned")
-    left = [full_name(pod) for pod in state.pods if not stays(pod)]
+    left = [full_name(pod) for pod in state.pods if not left_by_drain(pod)]
     if left:
         why.append(f"{len(left)} {'pod runs' if len(left) == 1 else 'pods run'} there ({one_line(shortened(left))})")
     if why:

@@ -11,12 +11,12 @@ from typing import Any
 from roles.engine.api import ApiError
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.detail import counted, shortened
+from roles.engine.disruption import cluster_time
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, condition, holds, is_ready
 from roles.engine.kube.fields import containers_of, name_of, pod_template, spec_of
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
-from roles.engine.outage import cluster_time
 from roles.engine.proof import NoApi
 from roles.metrics_server.manifests import API_SERVICE_PATH, RESOLUTION_SECONDS
 
@@ -46,7 +46,7 @@ def look(session: Session, resolution: float = RESOLUTION_SECONDS) -> MetricsHea
         raise
     except ApiError as error:
         return MetricsHealth((f"the metrics API gives no answer: {error.rule}",))
-    return judge(nodes, metrics, pods, cluster_time(session), resolution)
+    return judge(nodes, metrics, pods, session.asked(cluster_time), resolution)
 
 
 def unavailable(service: Object | None) -> str:

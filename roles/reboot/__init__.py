@@ -12,30 +12,28 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
 from roles.engine.control_plane import own_etcd
 from roles.engine.findings import Severity
-from roles.engine.inputs import Changes, Declared, Undo, chosen
+from roles.engine.inputs import Changes, Declared, chosen
 from roles.engine.kube import Object
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan
 from roles.engine.kubelet.pending import pending_settings, restarted
 from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions, refusal, unfit_at_start, warning
-from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster
+from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluster
 from roles.engine.objects import Session
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, with_options
 from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
-from roles.engine.transaction import ObjectsRecord, Refusal
+from roles.engine.transaction import Refusal
 from roles.engine.transaction.object_record import CANNOT_UNDO
-from roles.reboot import report, way_back
+from roles.reboot import report
 from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
 from roles.reboot.next_boot import KubeletNeeds
 from roles.reboot.plan import Candidate, RebootPlan, order, plan_drains, plan_node
 from roles.reboot.rebooting import NodeReboots
-
-#: The name in the records of runs that this package undoes.
-CAPABILITY = "reboot"
+from roles.reboot.undo import CAPABILITY, UNDO
 
 
 @deploying("Reboot", with_options(RebootOptions))
@@ -205,25 +203,6 @@ def _needs(kubelet: Kubelet, configuration: Mapping[str, Any]) -> KubeletNeeds:
     )
 
 
-def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
-    """Plan and show the run that uncordons what a halted run of this deploy has left cordoned: a reboot itself cannot be undone. Raises
-    DeployError if it has left nothing."""
-    session = connect_cluster(fleet, consents.kubeconfig).session
-    try:
-        nodes = {one.path: session.fetch(one.path) for one in record.objects}
-    except ApiFailure as error:
-        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
-    left = way_back.left_cordoned(record, nodes)
-    if not left:
-        names = ", ".join(one.name for one in record.objects)
-        raise bridge.refuse(
-            f"run {record.run} rebooted {names}: a reboot cannot be undone, and it has left no cordon; name the run before it: "
-            "deploys/rollback.py --data run=NAME (deploys/changes.py lists them)"
-        )
-    run = way_back.uncordoning(fleet, options, session, record, left, CAPABILITY)
-    return run
+DATA_KEYS = (Declared(RebootOptions, ("reboot",), changes=Changes.BOOTS, undo=UNDO),)
 
-
-DATA_KEYS = (Declared(RebootOptions, ("reboot",), changes=Changes.BOOTS, undo=Undo(undo, way_back.WRITES)),)
-
-__all__ = ["CAPABILITY", "DATA_KEYS", "reboot", "undo"]
+__all__ = ["DATA_KEYS", "reboot"]

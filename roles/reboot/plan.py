@@ -14,7 +14,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, status_of
 from roles.engine.kube.pods import daemon_set, is_static
-from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, judge, node_fate, node_path, read_mark, together
+from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, node_fate, node_path, plan_outages, read_mark
 from roles.engine.rollout import Pace, Stage
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
@@ -256,9 +256,9 @@ def plan_drains(
     """What becomes of the pods of each node that reboots, as text; and why they cannot leave. Nodes that the pace may drain at the same
     time are added up as well."""
     plans = [plan for stage in stages for plan in stage.steps]
-    wanted = {plan.host: Wanted(plan.host, plan.name, (one_line(plan.why),)) for plan in plans if plan.what == "reboot"}
-    groups = together((([plan.host for plan in stage.steps], stage.at_once) for stage in stages), wanted)
-    _, notes, refusals = judge(live, list(wanted.values()), groups, asked, now, REBOOT, brought_back(plans))
+    wanted = [Wanted(plan.host, plan.name, (one_line(plan.why),)) for plan in plans if plan.what == "reboot"]
+    turns = [([plan.host for plan in stage.steps], stage.at_once) for stage in stages]
+    notes, refusals = plan_outages(live, wanted, turns, asked, now, REBOOT, brought_back(plans))
     return [f"\n{note}" for note in notes], refusals
 
 

@@ -23,7 +23,7 @@ from roles.engine.objects import NotDone, Session
 from roles.engine.outage import DrainConsents, NodeOutage, PodFate, Purpose, cluster_time, plan_drain, read_drain, try_eviction
 from roles.engine.outage.evicting import Evictor, eviction
 from roles.engine.outage.model import PodWorkload
-from roles.engine.outage.surge import SURGED_BY
+from roles.engine.outage.surge_marks import SURGED_BY
 from tests.context import context
 from tests.integration.draining import (
     ANYWHERE,

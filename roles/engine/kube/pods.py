@@ -92,6 +92,11 @@ def stays_in_a_drain(pod: Object, daemon_sets: Collection[str] | None = None) ->
     return is_static(pod) or (ref is not None and (daemon_sets is None or ref.uid in daemon_sets))
 
 
+def left_by_drain(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
+    """A drain leaves the pod on its node: it is finished, or stays in a drain. `daemon_sets` as there."""
+    return has_ended(pod) or stays_in_a_drain(pod, daemon_sets)
+
+
 def priority(pod: Object) -> int:
     """spec.priority, 0 if there is none (component-helpers: PodPriority)."""
     return int(pod["spec"].get("priority") or 0)

@@ -21,10 +21,10 @@ from roles.engine.inputs import listing
 from roles.engine.kubelet import ask
 from roles.engine.named_paths import paths_in, written_path
 from roles.engine.node import FilesWanted
-from roles.engine.node_changes import node_report, paired, probe_pod, readmission, starts
+from roles.engine.node_changes import lost_pods, node_report, paired, probe_pod, starts
 from roles.engine.node_changes.brought import JudgedVersions, judge_versions, recheck
-from roles.engine.node_changes.drains import ChangeDrains, plan_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
+from roles.engine.node_changes.outages import ChangeDrains, plan_drains
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import ChangedProcess, Found, ProcessLook, Proof, Prover, Sign, Survey, SurveyedNode, look_at, survey
@@ -269,7 +269,7 @@ def _versions(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
 def _judge(capability: Capability[W, N], basis: Basis, plan: N, verdicts: Verdicts) -> N:
     judged = capability.judge(basis, replace(plan, warnings=(*plan.warnings, *verdicts.warnings)), verdicts)
     return cast(
-        N, readmission.with_forecast(basis.found.reading, judged, capability.allows_evictions(plan.host), may_drain=basis.drains.allowed)
+        N, lost_pods.with_forecast(basis.found.reading, judged, capability.allows_evictions(plan.host), may_drain=basis.drains.allowed)
     )
 
 
@@ -376,7 +376,7 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         why = recheck(basis.found.nodes[plan.host].remote, planned.component, source.process) or prover.ready()
         why = why or watch.recheck() or capability.recheck(basis, plan, planned) or _no_pod_starts(basis, plan, planned, watch)
         consent, may_drain = capability.allows_evictions(plan.host), basis.drains.allowed
-        return why or readmission.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
+        return why or lost_pods.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
 
     def prove(status: Status) -> Proof:
         first = capability.prove_first(basis, plan, planned)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from roles.engine import detail
 from roles.engine.bridge import show, show_lines
-from roles.engine.node_changes.change_outage import back_command
+from roles.engine.node_changes.outages import back_command
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.rollout import ClusterStep, Stage, counted

@@ -16,11 +16,11 @@ from roles.engine.bridge import ConnectionLost, Fleet, RemoteError, doing, hosts
 from roles.engine.bridge.tasks import Event, Task, current_task, sleep
 from roles.engine.context import Fields
 from roles.engine.node_changes.asking import ask_change
-from roles.engine.node_changes.change_outage import Leftover, back_command
+from roles.engine.node_changes.outages import Leftover
 from roles.engine.node_changes.staged import Staged
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.verdict import encoded_end, outcome_of, quoted, refusal_text, verdict
-from roles.engine.outage import NodeOutage
+from roles.engine.outage import NodeOutage, undo
 from roles.engine.proof import Proof
 from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Stage, counted
 from roles.engine.timeouts import Deadline, patient
@@ -136,7 +136,7 @@ class NodeRun(LockedRun):
 
     def _leaving(self) -> str:
         cordoned = [step.drain.node for step in self.steps if step.drain is not None and step.drain.cordoned]
-        stay = f"; {', '.join(cordoned)} stay cordoned: the same command continues, or {back_command(','.join(cordoned))}"
+        stay = f"; {', '.join(cordoned)} stay cordoned: the same command continues, or {undo.command(cordoned)}"
         return "each node reverts what is not confirmed at its deadline" + (stay if cordoned else "")
 
     def _over(self) -> None:

@@ -2,7 +2,7 @@
 
 How a run takes a node out of service for a purpose (a reboot, a change that must not meet running pods):
 
-    made, refusals = judge(live, wanted, groups, consents, now, purpose)   # before any write, for all nodes
+    notes, refusals = plan_outages(live, wanted, stages, consents, now, purpose)   # before any write, for all nodes
     outage = NodeOutage(session, node, consents, context.run, purpose, limit=limit)
     ...                          # in the node's turn:
     outage.take(context)         # plans again, cordons, evicts in waves, waits for the replacements, proves; or uncordons and raises
@@ -19,35 +19,25 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
 """
 
+from roles.engine.outage import lint_places, undo
+from roles.engine.outage.consents import DrainConsents, ask_again
 from roles.engine.outage.cordon import node_fate, node_path
-from roles.engine.outage.drainer import CORDON, MOVES, SURGE, Drainer
-from roles.engine.outage.evicting import try_eviction
-from roles.engine.outage.fates import stays
-from roles.engine.outage.keys import DrainConsents
-from roles.engine.outage.lint_places import read_places, with_places
-from roles.engine.outage.mark import MARKS, Mark, read_mark
-from roles.engine.outage.model import DrainPlan, NodeFate, PodFate
+from roles.engine.outage.drainer import CORDON, MOVES, Drainer
+from roles.engine.outage.evicting import RunLimit, try_eviction
+from roles.engine.outage.mark import Mark, read_mark
+from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, Wanted
 from roles.engine.outage.node import NodeOutage, end_outage
-from roles.engine.outage.planning import plan_drain
-from roles.engine.outage.plans import Wanted, judge, together
+from roles.engine.outage.plan import plan_drain, plan_outages
 from roles.engine.outage.purpose import Purpose
-from roles.engine.outage.reading import cluster_time, read_drain, recorded_surges
+from roles.engine.outage.reading import cluster_time, read_drain
 from roles.engine.outage.report import plan_text
-from roles.engine.outage.run_limit import RunLimit
-from roles.engine.outage.second_consent import ask_again
-from roles.engine.outage.undo import UNCORDON, WRITES, EndWriter, plan_cordon_again, plan_uncordon, plan_undo
 
 __all__ = [
     "CORDON",
-    "MARKS",
     "MOVES",
-    "SURGE",
-    "UNCORDON",
-    "WRITES",
     "DrainConsents",
     "DrainPlan",
     "Drainer",
-    "EndWriter",
     "Mark",
     "NodeFate",
     "NodeOutage",
@@ -58,20 +48,14 @@ __all__ = [
     "ask_again",
     "cluster_time",
     "end_outage",
-    "judge",
+    "lint_places",
     "node_fate",
     "node_path",
-    "plan_cordon_again",
     "plan_drain",
+    "plan_outages",
     "plan_text",
-    "plan_uncordon",
-    "plan_undo",
     "read_drain",
     "read_mark",
-    "read_places",
-    "recorded_surges",
-    "stays",
-    "together",
     "try_eviction",
-    "with_places",
+    "undo",
 ]

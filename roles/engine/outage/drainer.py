@@ -12,19 +12,18 @@ from roles.engine.api import ApiFailure
 from roles.engine.context import StepContext
 from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object, is_ending, namespace_and_name, uid
+from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.pods import has_ended, is_static, node_of
 from roles.engine.objects import LOOK_AGAIN, ChangedByOthers, NotDone, ObjectChange, Session
+from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
-from roles.engine.outage.evicting import Evictor, NotEvicted, begin_move
+from roles.engine.outage.evicting import Evictor, NotEvicted, RunLimit, begin_move
 from roles.engine.outage.fates import is_cut
-from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.mark import Mark
-from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, PodWorkload
-from roles.engine.outage.planning import plan_drain
-from roles.engine.outage.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
-from roles.engine.outage.run_limit import RunLimit
-from roles.engine.outage.surging import Surger
+from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, PodWorkload, pod_path
+from roles.engine.outage.plan import plan_drain
+from roles.engine.outage.reading import cluster_time, pods_on, read_drain
+from roles.engine.outage.surge import Surger
 from roles.engine.outage.workloads import ready_elsewhere
 from roles.engine.placement import own_names
 from roles.engine.rollout import ClusterStep, Stage, table
@@ -105,9 +104,9 @@ class Drainer:
         return f"{now.by} has cordoned it since the plan: that cordon stays"
 
     def _pod_step(self, one: PodFate, action: str) -> ClusterStep:
-        about: dict[str, object] = {"path": pod_path(*namespace_and_name(one.pod)), "uid": one.uid, "node": one.node}
+        about: dict[str, object] = {"path": pod_path(one.pod), "uid": one.uid, "node": one.node}
         if action == SURGE and one.workload is not None:
-            about |= {"path": workload_path(one.workload), "uid": one.workload.uid, "pod": one.name, "pod_uid": one.uid}
+            about |= {"path": one.workload.path, "uid": one.workload.uid, "pod": one.name, "pod_uid": one.uid}
         summary = f"{action} it from {one.node} ({one.workload or 'without a controller'})"
         return ClusterStep(f"pod {one.name}", summary, "", partial(self._moved, one), "", action=action, about=about)
 

@@ -1,10 +1,10 @@
-"""Evicts one pod, by its UID, and waits until it is gone and replaced."""
+"""Evicts one pod, by its UID, and waits until it is gone and replaced; and when a pod may leave, over all drains of a run."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 
 from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker
@@ -16,13 +16,13 @@ from roles.engine.kube import Object, controller, is_ending, namespace_and_name,
 from roles.engine.kube.fields import finalizers_of
 from roles.engine.kube.pods import has_ended, node_of
 from roles.engine.objects import LOOK_AGAIN, NotDone, Session, workload_rollout
+from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.fates import is_cut, kept_by
-from roles.engine.outage.keys import DrainConsents
-from roles.engine.outage.model import PodFate, PodWorkload
-from roles.engine.outage.planning import waits_for_place
-from roles.engine.outage.reading import Look, cluster_time, pod_path, read_drain
+from roles.engine.outage.model import PodFate, PodWorkload, pod_path
+from roles.engine.outage.places import waits_for_place
+from roles.engine.outage.reading import Look, cluster_time, read_drain
 from roles.engine.outage.volumes import not_detached
-from roles.engine.outage.workloads import ready_elsewhere
+from roles.engine.outage.workloads import own_limit, ready_elsewhere
 from roles.engine.rollout import Outcome
 from roles.engine.timeouts import Deadline
 
@@ -54,7 +54,7 @@ def eviction(pod: Object, max_grace: int | None = None) -> dict[str, Any]:
 def try_eviction(session: Session, pod: Object) -> str:
     """The API server's answer to a dry run of the eviction (it asks the budget, and takes nothing from it): "" if it would evict the pod
     now, or if the pod is gone or in a namespace that is being deleted; else who refuses it, and why. Raises ApiFailure."""
-    path = f"{pod_path(*namespace_and_name(pod))}/eviction"
+    path = f"{pod_path(pod)}/eviction"
     try:
         session.create(path, eviction(pod), "dry run", dry_run=True)
     except (NotFound, Conflict):
@@ -118,7 +118,7 @@ class Evictor:
     def delete(self, pod: Object) -> None:
         """Delete exactly this pod; one that is ending has less time then, if the consents say so. Raises NotDone, ApiError."""
         cap = self._consents.max_grace
-        self.session.deleted(pod_path(*namespace_and_name(pod)), pod, grace=cap if cap is not None and is_cut(pod, cap) else None)
+        self.session.deleted(pod_path(pod), pod, grace=cap if cap is not None and is_cut(pod, cap) else None)
 
     def _place(self, one: PodFate) -> str:
         """Why its replacement has no place now; "" if it has one. Raises ApiFailure."""
@@ -143,7 +143,7 @@ class Evictor:
 
     def _evict(self, one: PodFate, deadline: Deadline, context: StepContext) -> str:
         """Returns the API server's answer in words."""
-        path, body, said = f"{pod_path(*namespace_and_name(one.pod))}/eviction", eviction(one.pod, self._consents.max_grace), ""
+        path, body, said = f"{pod_path(one.pod)}/eviction", eviction(one.pod, self._consents.max_grace), ""
         way_out, by_budget = "", False
         while True:
             try:
@@ -186,7 +186,7 @@ class Evictor:
         return error
 
     def _is_another(self, one: PodFate) -> bool:
-        found = self.session.fetch(pod_path(*namespace_and_name(one.pod)))
+        found = self.session.fetch(pod_path(one.pod))
         return found is None or uid(found) != one.uid
 
     # ---- its replacement
@@ -229,3 +229,68 @@ class Evictor:
         new = [pod for pod in pods if controller(pod) in owners and not is_ending(pod)]
         why = [*filter(None, [self._waits(one, pods, 0)]), *workload_rollout.complaints(workload.found or {}, new)]
         return "; ".join([f"gone, but {workload} does not have its pods Ready again after {deadline.passed:.0f} s", *why])
+
+
+class RunLimit:
+    """Shared by all drains of a run. The waves of one drain keep `own_limit`; this keeps it over all of them: a pod leaves only if enough
+    others of its workload are Ready at that moment. The Eviction API keeps budgets by itself."""
+
+    def __init__(self, session: Session) -> None:
+        self._look = Look(session)
+        # By the UID of the workload: the UIDs of the pods that are leaving; and the most pods that were Ready in this run.
+        self._leaving: dict[str, set[str]] = {}
+        self._most: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def turn(self, one: PodFate, seconds: float, context: StepContext) -> Iterator[None]:
+        """The time in which a pod leaves, from its eviction until its replacement is Ready. Waits for its begin, at most `seconds`; raises
+        NotEvicted after that, or once the run halts; ApiFailure. In its own turn a pod does not wait again."""
+        workload = one.workload
+        if workload is None or not _limited(one, workload) or one.uid in self._leaving.get(workload.uid, ()):
+            yield
+            return
+        self._await(one, workload, Deadline(seconds, as_given=True), context)
+        try:
+            yield
+        finally:
+            self._leaving[workload.uid].discard(one.uid)
+
+    def _await(self, one: PodFate, workload: PodWorkload, deadline: Deadline, context: StepContext) -> None:
+        said = False
+        while True:
+            # One drain decides at a time: a pod counts as leaving before the next one looks.
+            with self._look.session.alone(workload.uid):
+                why = self._too_few(one, workload)
+                if not why:
+                    self._leaving[workload.uid].add(one.uid)
+                    return
+            if not said:
+                said = True
+                context.say(f"  {one.name}: waits: {why}")
+            if halted := context.stopped():
+                raise NotEvicted(f"{one.name}: not evicted ({halted}): {why}")
+            if deadline.over:
+                raise NotEvicted(f"{one.name}: not evicted after {deadline.passed:.0f} s: {why}")
+            deadline.pause(LOOK_AGAIN)
+
+    def _too_few(self, one: PodFate, workload: PodWorkload) -> str:
+        """Why the pod must not leave now; "" if it may."""
+        leaving = self._leaving.setdefault(workload.uid, set())
+        most = self._most[workload.uid] = max(self._most.get(workload.uid, 0), workload.ready)
+        since = time.monotonic()
+        wanted = self._look.wanted(workload, since)
+        if wanted is None:
+            return ""
+        need = min(wanted, most) - own_limit(workload)
+        owners = self._look.controllers(workload, since)
+        ready = ready_elsewhere(self._look.pods(workload.namespace, since), owners, (), {one.uid, *leaving})
+        if ready >= need:
+            return ""
+        return f"{ready} other pods of {workload} are Ready, and {need} must be, since no budget says how many"
+
+
+def _limited(one: PodFate, workload: PodWorkload) -> bool:
+    """No budget is asked before it leaves, its workload's pods can be counted, no consent lets them stay away, and no other pod must leave
+    at the same time."""
+    alone = not one.budgets or one.fate == "deleted"
+    return one.fate in ("evicted", "deleted") and workload.counted and not one.pending and alone and not one.together

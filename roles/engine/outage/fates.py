@@ -17,9 +17,9 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, uid
 from roles.engine.kube.fields import ends_at, finalizers_of, name_of, volumes_of
 from roles.engine.kube.matching import CORDON, untolerated
-from roles.engine.kube.pods import broken, has_ended, is_over, is_static, phase, stays_in_a_drain
+from roles.engine.kube.pods import broken, has_ended, is_over, is_static, left_by_drain, phase
 from roles.engine.objects import workload_rollout
-from roles.engine.outage.keys import DrainConsents
+from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.model import MOST_SECONDS, Fate, PodFate, PodWorkload
 from roles.engine.outage.waves import has_storage
 from roles.engine.outage.workloads import Workloads
@@ -54,7 +54,7 @@ class Judge:
             return made("stays", "a static pod: only its node ends it")
         if has_ended(pod):
             return made("stays", f"it is finished ({phase(pod)}) and holds nothing")
-        if stays(pod, self.workloads.daemon_sets):
+        if left_by_drain(pod, self.workloads.daemon_sets):
             return made("stays", f"of {workload}, which ignores the cordon")
         if not is_ending(pod):
             return None
@@ -179,12 +179,6 @@ def never_healthy(state: BudgetState) -> str:
     if names and state.attainable - len(names) <= state.numbers.desired_healthy:
         return f"it stays so until someone repairs {', '.join(names.values())}"
     return ""
-
-
-def stays(pod: Object, daemon_sets: Collection[str] | None = None) -> bool:
-    """A drain leaves the pod on its node: static, finished, or of a DaemonSet. `daemon_sets`: the UIDs of those that exist; None: not
-    known, so what the pod itself says counts."""
-    return has_ended(pod) or stays_in_a_drain(pod, daemon_sets)
 
 
 def empty_dirs(pod: Object) -> list[str]:

@@ -14,12 +14,11 @@ from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, Disrupt
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube.fields import volumes_of
 from roles.engine.kube.pods import node_of
+from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.fates import Judge
-from roles.engine.outage.keys import DrainConsents
 from roles.engine.outage.model import PodFate
-from roles.engine.outage.planning import cluster_view, passing_taints
+from roles.engine.outage.places import cluster_view, passing_taints, replacement
 from roles.engine.outage.reading import MORE_KINDS, with_schedulers
-from roles.engine.outage.replacing import replacement
 from roles.engine.outage.waves import in_order
 from roles.engine.outage.workloads import Workloads
 from roles.engine.placement import Outcome, Placement, place_all

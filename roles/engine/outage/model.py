@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import quote
 
-from roles.engine.disruption import Controller
-from roles.engine.kube import Object, full_name, uid
+from roles.engine.disruption import Controller, namespaced
+from roles.engine.kube import Object, full_name, namespace_and_name, uid
 from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.outage.mark import Mark
 from roles.engine.placement import PodVolume
 
@@ -24,6 +26,11 @@ MOST_SECONDS = 86400
 COUNTED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 
 
+def pod_path(pod: Object) -> str:
+    namespace, name = namespace_and_name(pod)
+    return f"{namespaced(COLLECTIONS['Pod'], namespace)}/{quote(name, safe='')}"
+
+
 @dataclass(frozen=True)
 class PodWorkload(Controller):
     """What recreates a pod: the end of its chain of controllers. `found`: the object, None for a kind that daytwo does not read; `ready`:
@@ -35,6 +42,10 @@ class PodWorkload(Controller):
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        return f"{namespaced(COLLECTIONS[self.kind], self.namespace)}/{quote(self.name, safe='')}"
 
 
 @dataclass(frozen=True)
@@ -134,3 +145,14 @@ class DrainPlan:
     @property
     def leaving(self) -> tuple[PodFate, ...]:
         return tuple(one for one in self.pods if one.leaves)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A node to be drained. `host`, and its name in the cluster, `node`; `why` in sentences; `instead`: what an operator can do so that it
+    is not drained."""
+
+    host: str
+    node: str
+    why: tuple[str, ...]
+    instead: str = ""

@@ -9,16 +9,16 @@ from functools import partial
 from roles.engine.context import Fields, StepContext
 from roles.engine.kube import uid
 from roles.engine.objects import NotDone, Session
+from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.cordon import CordonBack, give_back, node_path
 from roles.engine.outage.drainer import Drainer
-from roles.engine.outage.keys import DrainConsents
+from roles.engine.outage.evicting import RunLimit
 from roles.engine.outage.mark import Mark
 from roles.engine.outage.model import DrainPlan
-from roles.engine.outage.planning import narrowed, plan_drain
+from roles.engine.outage.plan import narrowed, plan_drain
 from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.reading import cluster_time, read_drain
-from roles.engine.outage.run_limit import RunLimit
-from roles.engine.outage.surging import end_surges
+from roles.engine.outage.surge import end_surges
 from roles.engine.rollout import ClusterStep
 
 

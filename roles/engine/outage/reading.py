@@ -6,7 +6,6 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
-from urllib.parse import quote
 
 from roles.engine import disruption
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, read_disruption
@@ -17,7 +16,7 @@ from roles.engine.objects import LOOK_AGAIN, Session
 from roles.engine.outage.cordon import node_path
 from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
-from roles.engine.outage.surge import SURGES, mark_of, surges_in
+from roles.engine.outage.surge_marks import SURGES, mark_of, surges_in
 from roles.engine.placement import Attachment, attachments, in_node_status
 from roles.engine.proof import Cluster
 
@@ -119,11 +118,3 @@ class Look:
                 begun, found = now, list(self.session.fetch_all(path))
                 self._lists[path] = begun, found
             return found
-
-
-def pod_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
-
-
-def workload_path(workload: PodWorkload) -> str:
-    return f"{namespaced(COLLECTIONS[workload.kind], workload.namespace)}/{quote(workload.name, safe='')}"

@@ -1,13 +1,16 @@
-"""The plan of a drain in lines and tables. Pure."""
+"""The plans of drains in lines and tables. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from roles.engine import detail
+from roles.engine.detail import shortened
 from roles.engine.harmless import one_line
 from roles.engine.outage.mark import OUTAGE
-from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate
-from roles.engine.rollout import table
+from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate, Wanted
+from roles.engine.outage.purpose import Purpose
+from roles.engine.rollout import counted, table
 
 _ALWAYS = 30
 
@@ -78,3 +81,30 @@ def _answers(plan: DrainPlan, answers: Mapping[str, str] | None) -> list[str]:
     refused = [f"  {one.name}: NOT NOW, the run waits: {one_line(answers[one.uid])}" for one in plan.leaving if answers.get(one.uid)]
     asked = len(answers)
     return [f"\nDry run of {table.counted(asked, 'eviction')} on the API server: {asked - len(refused)} would be evicted now", *refused]
+
+
+#: Of more pods than this, the plan shows counts and what is unusual.
+MANY_PODS = 30
+
+
+def outage_note(one: Wanted, purpose: Purpose, plan: DrainPlan, nodes: int) -> str:
+    """What becomes of the pods of a node: each of them, or how many and what is unusual."""
+    heading = f"{one.host} is drained for {purpose.text}: {one_line('; '.join(one.why))}"
+    if len(plan.pods) <= MANY_PODS and not (detail.folds() and nodes > 1):
+        return f"{heading}\n{plan_text(plan)}"
+    return "\n".join([heading, f"  {summary(plan)}", *(f"  WARNING: {one_line(text)}" for text in plan.warnings)])
+
+
+def summary(plan: DrainPlan) -> str:
+    """A drain in one line."""
+    fates = {fate: [pod.name for pod in plan.pods if pod.fate == fate] for fate in ("surged", "deleted", "stays")}
+    parts = [f"{counted(len(plan.leaving), 'pod')} leave in {counted(len(plan.waves), 'wave')}, {len(fates['stays'])} stay"]
+    for names, what in (
+        (fates["surged"], "replaced first"),
+        (fates["deleted"], "deleted past their budget, by consent"),
+        ([pod.name for pod in plan.leaving if pod.pending], "replacements stay Pending, by consent"),
+        ([pod.name for pod in plan.leaving if pod.blocked_now], "not now, so the run waits"),
+    ):
+        if names:
+            parts.append(f"{what}: {one_line(shortened(names))}")
+    return "; ".join(parts)

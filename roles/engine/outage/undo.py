@@ -1,18 +1,21 @@
-"""The end of outages that their runs have left: nodes uncordoned, surges ended, cordons given back. Pure, but for the steps."""
+"""The end of outages that their runs have left: nodes uncordoned, surges ended, cordons given back. The plans are pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name, uid
+from roles.engine.kube.fields import name_of
+from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import ObjectChange, ObjectPlan, ObjectWriter, Session, undo_plan
 from roles.engine.outage.cordon import CORDONED, UNSCHEDULABLE, CordonWriter, cordon_back, node_fate, uncordon_change
 from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE, SURGE
 from roles.engine.outage.mark import MARKS, mark_before, run_of
-from roles.engine.outage.surge import SURGED_BY, doubt, mark_of
-from roles.engine.outage.surging import EndingWriter, left_surges, unsurge_change
+from roles.engine.outage.reading import recorded_surges
+from roles.engine.outage.surge import EndingWriter
+from roles.engine.outage.surge_marks import SURGED_BY, doubt, left_surges, mark_of, unsurge_change
 from roles.engine.rollout import ClusterStep
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 
@@ -26,8 +29,25 @@ WRITES = (
         for path in ("/api/v1/nodes/*", "/api/v1/namespaces/*/pods/*", "/apis/apps/v1/namespaces/*/*/*")
     ),
 )
+#: What the undo of a run that itself has marked its nodes may write.
+MARKED = (Writable("/api/v1/nodes/*", MARKS),)
 # Of so many marks of surges that do not count the plan speaks.
 _MOST_DOUBTS = 5
+
+
+def command(nodes: Iterable[str]) -> str:
+    """The command that uncordons nodes, by name."""
+    return f"deploys/uncordon.py --data nodes={','.join(nodes)}"
+
+
+def read_for_uncordon(
+    session: Session, names: Collection[str]
+) -> tuple[dict[str, Object | None], list[Object], list[Object], list[Object]]:
+    """For `plan_uncordon`: the nodes by name, all Deployments, the other nodes, and the recorded surges. Raises ApiFailure."""
+    deployments: list[Object] = list(session.fetch_all(COLLECTIONS["Deployment"]))
+    nodes: dict[str, Object] = {name_of(one): one for one in session.fetch_all("/api/v1/nodes")}
+    others = [one for name, one in nodes.items() if name not in names]
+    return {name: nodes.get(name) for name in names}, deployments, others, recorded_surges(session, deployments)
 
 
 def plan_uncordon(
@@ -62,6 +82,11 @@ def plan_uncordon(
     if len(doubts) > _MOST_DOUBTS:
         plan.unchanged.append(("Deployments", f"{len(doubts) - _MOST_DOUBTS} more have marks of surges that do not count"))
     return plan
+
+
+def held(record: ObjectsRecord) -> list[str]:
+    """The paths of the objects that a drain holds, for `plan_undo`: what it has cordoned and surged."""
+    return [one.path for one in record.objects if one.action in (CORDON, SURGE)]
 
 
 def plan_undo(record: ObjectsRecord, there: Mapping[str, Object]) -> ObjectPlan:

@@ -11,10 +11,9 @@ import gevent
 import pytest
 
 from roles.engine.context import StepContext
-from roles.engine.node_changes import drains
-from roles.engine.node_changes.change_outage import Leftover
-from roles.engine.node_changes.drains import ChangeDrains
+from roles.engine.node_changes import outages
 from roles.engine.node_changes.node_plan import KUBELET
+from roles.engine.node_changes.outages import ChangeDrains, Leftover
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.objects import NotDone
@@ -40,14 +39,14 @@ def test_each_outage_is_marked_with_this_run(monkeypatch: pytest.MonkeyPatch, le
     """Also beside a node that an earlier run has left cordoned, and one that nobody has."""
     nodes = [node("w1"), node("w2", manager="daytwo" if left else "", mark=of_change("r0") if left else ""), node("w3")]
     cluster = LiveCluster(monkeypatch, *nodes, *deployment(1, 1))
-    monkeypatch.setattr(drains, "open_session", lambda *args: cluster.session)
-    monkeypatch.setattr(drains, "read_drain", lambda session: session.world())
-    monkeypatch.setattr(drains, "cluster_time", lambda session: NOW)
+    monkeypatch.setattr(outages, "open_session", lambda *args: cluster.session)
+    monkeypatch.setattr(outages, "read_drain", lambda session: session.world())
+    monkeypatch.setattr(outages, "cluster_time", lambda session: NOW)
     survey: Any = SimpleNamespace(reading=SimpleNamespace(last_nodes=lambda: {one["metadata"]["name"]: one for one in nodes}))
     changing = [SimpleNamespace(needs_drain=(), component=KUBELET, instead="")]
     plans: Any = [SimpleNamespace(host="w1", kubelet=SimpleNamespace(node_name="w1"), changing=changing)]
     one = step("w1", [], Drained("w1", []))
-    _, leftovers = drains.plan_drains(fleet("w1"), survey, ChangeDrains(drain="always"), "r1", plans, [Stage((one,))], ("r0",))
+    _, leftovers = outages.plan_drains(fleet("w1"), survey, ChangeDrains(drain="always"), "r1", plans, [Stage((one,))], ("r0",))
     assert [(found.node, found.run) for found in leftovers] == ([("w2", "r0")] if left else [])
     assert one.drain is not None
     one.drain.take(context())
@@ -57,17 +56,17 @@ def test_each_outage_is_marked_with_this_run(monkeypatch: pytest.MonkeyPatch, le
 def test_all_drains_of_a_run_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
     steps = tuple(step(name, [], Drained(name, [])) for name in ("w1", "w2"))
-    drains.set_drains(cluster.session, [Stage(steps, 2)], {"w1": W1, "w2": W2}, DrainConsents(drain_timeout=60), "r1")
+    outages.set_drains(cluster.session, [Stage(steps, 2)], {"w1": W1, "w2": W2}, DrainConsents(drain_timeout=60), "r1")
     begun = [gevent.spawn(one.drain.take, context()) for one in steps if one.drain is not None]
     gevent.joinall(begun, raise_error=True)
     assert [ready for _, ready in cluster.evicted] == [1, 1]
 
 
 def test_the_mark_says_that_a_change_cordoned_the_node() -> None:
-    fates = [drains.node_fate(node("w1", manager="daytwo", mark=text)) for text in (of_change("r1"), "r1")]
-    assert [drains.cordoned_for_change(fate) for fate in fates] == ["r1", ""]
-    theirs = drains.node_fate(node("w1", manager="kubectl-cordon", mark=of_change("r1")))
-    assert drains.cordoned_for_change(theirs) == ""
+    fates = [outages.node_fate(node("w1", manager="daytwo", mark=text)) for text in (of_change("r1"), "r1")]
+    assert [outages.cordoned_for_change(fate) for fate in fates] == ["r1", ""]
+    theirs = outages.node_fate(node("w1", manager="kubectl-cordon", mark=of_change("r1")))
+    assert outages.cordoned_for_change(theirs) == ""
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from roles.engine import timeouts
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import controller, is_ending
 from roles.engine.objects import Session
-from roles.engine.outage import drainer, evicting, reading, run_limit
+from roles.engine.outage import drainer, evicting, reading
 from roles.engine.outage import node as outage_node
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, pod, world
@@ -30,7 +30,7 @@ class LiveCluster:
 
     def __init__(self, patch: pytest.MonkeyPatch, *items: dict[str, Any]) -> None:
         self.clock = Clock()
-        for module in (timeouts, evicting, reading, drainer, run_limit):
+        for module in (timeouts, evicting, reading, drainer):
             patch.setattr(module, "time", self.clock)
         for module in (outage_node, drainer):
             patch.setattr(module, "read_drain", lambda session: session.world())

@@ -11,11 +11,12 @@ import pytest
 from roles.drain.model import DrainOptions, chosen_nodes
 from roles.engine.api import Denied, Forbidden, Speaker
 from roles.engine.api.errors import EvictionRefused, Unreachable, by_status
-from roles.engine.outage import CORDON, SURGE, Mark, plan_uncordon, plan_undo
+from roles.engine.outage import CORDON, Mark
 from roles.engine.outage.cordon import cordon_back, cordon_change, node_fate
-from roles.engine.outage.drainer import EVICT, PROVE
+from roles.engine.outage.drainer import EVICT, PROVE, SURGE
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT, read_mark
-from roles.engine.outage.surge import SURGED_BY
+from roles.engine.outage.surge_marks import SURGED_BY
+from roles.engine.outage.undo import plan_uncordon, plan_undo
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import workload
 from tests.unit.outage.test_plan import node

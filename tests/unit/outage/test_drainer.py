@@ -12,7 +12,7 @@ from roles.engine import timeouts
 from roles.engine.api import Forbidden
 from roles.engine.context import Fields
 from roles.engine.objects import NotDone
-from roles.engine.outage import CORDON, DrainConsents, Drainer, Mark, drainer, evicting, plan_drain, plan_text, reading, surging
+from roles.engine.outage import CORDON, DrainConsents, Drainer, Mark, drainer, evicting, plan_drain, plan_text, reading, surge
 from roles.engine.outage.drainer import DELETE, EVICT, PROVE
 from roles.engine.rollout import ClusterStep
 from tests.context import context
@@ -29,7 +29,7 @@ INNER = deployment(1, 1)[1]
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """What waits takes no time."""
     ticks = Clock()
-    for module in (timeouts, reading, evicting, surging, drainer):
+    for module in (timeouts, reading, evicting, surge, drainer):
         monkeypatch.setattr(module, "time", ticks)
     yield ticks
 

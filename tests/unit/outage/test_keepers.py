@@ -14,7 +14,7 @@ from roles.engine.disruption import budget_states, lint
 from roles.engine.disruption.keepers import Keeps
 from roles.engine.kube.field_managers import PEOPLE, is_people
 from roles.engine.objects import NotDone
-from roles.engine.outage import DrainConsents, NodeOutage, Purpose, drainer, evicting, plan_text, reading, surging
+from roles.engine.outage import DrainConsents, NodeOutage, Purpose, drainer, evicting, plan_text, reading, surge
 from roles.engine.outage.drainer import EVICT
 from roles.engine.placement.taints import PASSING, removed_by
 from tests.context import context
@@ -35,7 +35,7 @@ ROLLOUT = workload("Rollout", "web", apiVersion="argoproj.io/v1alpha1")
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """What waits takes no time."""
     ticks = Clock()
-    for module in (timeouts, reading, evicting, surging, drainer):
+    for module in (timeouts, reading, evicting, surge, drainer):
         monkeypatch.setattr(module, "time", ticks)
     yield ticks
 

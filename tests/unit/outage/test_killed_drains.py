@@ -8,11 +8,13 @@ import pytest
 
 from roles.engine.context import Fields
 from roles.engine.objects import ObjectPlan
-from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, plan_uncordon, plan_undo, reading, recorded_surges
+from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, reading
 from roles.engine.outage.cordon import CordonWriter
 from roles.engine.outage.mark import OUTAGE
-from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY
-from roles.engine.outage.surging import EndingWriter
+from roles.engine.outage.reading import recorded_surges
+from roles.engine.outage.surge import CHEAPEST, DELETION_COST, EndingWriter
+from roles.engine.outage.surge_marks import SURGED_BY
+from roles.engine.outage.undo import plan_uncordon, plan_undo
 from roles.engine.transaction import RunInfo, object_record
 from roles.engine.transaction.record import RunRecord, end_record, read_events
 from tests.context import context

@@ -8,7 +8,8 @@ import pytest
 
 from roles.engine.disruption import PDB, DisruptionRule, budget_states, lint
 from roles.engine.findings import Finding
-from roles.engine.outage import lint_places, read_places, with_places
+from roles.engine.outage import lint_places
+from roles.engine.outage.lint_places import read_places, with_places
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 from tests.unit.outage.test_plan import asking, node, of_template, spread
 

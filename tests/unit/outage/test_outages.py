@@ -7,7 +7,7 @@ from typing import Any
 import gevent
 import pytest
 
-from roles.engine.node_changes.change_outage import CHANGE
+from roles.engine.node_changes.outages import CHANGE
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Purpose, RunLimit, end_outage, read_mark
 from roles.engine.rollout.lock import Locked

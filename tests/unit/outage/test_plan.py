@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from roles.drain.model import DrainOptions
-from roles.engine.outage import DrainConsents, DrainPlan, Mark, node_fate, plan_drain, plan_text, read_mark, stays
+from roles.engine.kube.pods import left_by_drain
+from roles.engine.outage import DrainConsents, DrainPlan, Mark, node_fate, plan_drain, plan_text, read_mark
 from roles.engine.outage.cordon import cordon_change
 from roles.engine.outage.evicting import eviction
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, parse_mark
 from roles.engine.outage.reading import SCHEDULERS
-from roles.engine.outage.surge import SURGED_BY, SURGES
+from roles.engine.outage.surge_marks import SURGED_BY, SURGES
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 
 NONE = DrainConsents()
@@ -123,7 +124,7 @@ def test_each_filter() -> None:
 def test_a_finished_pod_that_is_deleted_holds_something_until_its_kubelet_says_so(kept: dict[str, Any], fate: str) -> None:
     made = pod("done", phase="Failed", **kept)
     (one,) = plan(made).pods
-    assert (one.fate, stays(made)) == (fate, fate == "stays")
+    assert (one.fate, left_by_drain(made)) == (fate, fate == "stays")
     assert fate != "blocks" or "its node still has its volumes or cgroup" in one.why
 
 
@@ -134,8 +135,8 @@ def test_only_a_daemon_set_of_kubernetes_keeps_its_pods() -> None:
     (one,) = plan(daemons, forged).pods
     assert one.fate == "evicted"
     orphan, uids = pod("orphan", daemons), {"uid-DaemonSet-logs"}
-    assert (stays(forged), stays(forged, uids)) == (False, False)
-    assert (stays(orphan), stays(orphan, uids), stays(orphan, set())) == (True, True, False)
+    assert (left_by_drain(forged), left_by_drain(forged, uids)) == (False, False)
+    assert (left_by_drain(orphan), left_by_drain(orphan, uids), left_by_drain(orphan, set())) == (True, True, False)
 
 
 def test_a_long_grace_period_needs_a_longer_timeout() -> None:

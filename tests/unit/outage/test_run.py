@@ -11,8 +11,9 @@ from pyinfra.api import output
 
 from roles.drain.run import DrainRun, rows
 from roles.engine.bridge import Fleet
-from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, plan_undo, reading
+from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, reading
 from roles.engine.outage.drainer import EVICT, PROVE
+from roles.engine.outage.undo import plan_undo
 from roles.engine.transaction.object_record import parse
 from roles.engine.transaction.record import RunInfo
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod

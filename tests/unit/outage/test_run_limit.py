@@ -8,7 +8,7 @@ from typing import Any
 import gevent
 import pytest
 
-from roles.engine.node_changes.change_outage import CHANGE
+from roles.engine.node_changes.outages import CHANGE
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, NodeOutage, RunLimit
 from tests.context import context

@@ -11,15 +11,17 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.node_changes.change_outage import Leftover
+from roles.engine.node_changes.outages import Leftover
 from roles.engine.object_runs import KeptRecords
 from roles.engine.objects import NotDone, Session
-from roles.engine.outage import SURGE, DrainConsents, PodFate, recorded_surges
+from roles.engine.outage import DrainConsents, PodFate
+from roles.engine.outage.drainer import SURGE
 from roles.engine.outage.evicting import Evictor
 from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
-from roles.engine.outage.surge import CHEAPEST, DELETION_COST, SURGED_BY, doubt, surges_in
-from roles.engine.outage.surging import Surger, end_surges
+from roles.engine.outage.reading import recorded_surges
+from roles.engine.outage.surge import CHEAPEST, DELETION_COST, Surger, end_surges
+from roles.engine.outage.surge_marks import SURGED_BY, doubt, surges_in
 from roles.engine.transaction import RunInfo
 from roles.engine.transaction.record import RunRecord
 from tests.context import context

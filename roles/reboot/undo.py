@@ -5,19 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from roles.engine import bridge
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
 from roles.engine.context import StepContext
+from roles.engine.inputs import Undo
 from roles.engine.kube import Object, uid
-from roles.engine.object_runs import ObjectRun, object_report
+from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import NotDone, Session
-from roles.engine.outage import MARKS, Mark, node_fate, read_mark
+from roles.engine.outage import Mark, node_fate, read_mark, undo
 from roles.engine.rollout import ClusterStep, Options, Stage
-from roles.engine.transaction import ObjectsRecord, Writable
+from roles.engine.transaction import ObjectsRecord
 from roles.reboot.plan import REBOOT
 from roles.reboot.rebooting import free
 
-#: What an undo may write, besides the cordon that the mark on the node itself is of.
-WRITES = (Writable("/api/v1/nodes/*", MARKS),)
+#: The name in the records of runs that this package undoes.
+CAPABILITY = "reboot"
+
+
+def undo_reboot(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
+    """Plan and show the run that uncordons what a halted run of this deploy has left cordoned: a reboot itself cannot be undone. Raises
+    DeployError if it has left nothing."""
+    session = connect_cluster(fleet, consents.kubeconfig).session
+    try:
+        nodes = {one.path: session.fetch(one.path) for one in record.objects}
+    except ApiFailure as error:
+        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
+    left = left_cordoned(record, nodes)
+    if not left:
+        names = ", ".join(one.name for one in record.objects)
+        raise bridge.refuse(
+            f"run {record.run} rebooted {names}: a reboot cannot be undone, and it has left no cordon; name the run before it: "
+            "deploys/rollback.py --data run=NAME (deploys/changes.py lists them)"
+        )
+    return uncordoning(fleet, options, session, record, left)
 
 
 @dataclass(frozen=True)
@@ -41,9 +62,7 @@ def left_cordoned(record: ObjectsRecord, nodes: Mapping[str, Object | None]) -> 
     return found
 
 
-def uncordoning(
-    fleet: Fleet, options: Options, session: Session, record: ObjectsRecord, left: Sequence[LeftCordoned], capability: str
-) -> ObjectRun:
+def uncordoning(fleet: Fleet, options: Options, session: Session, record: ObjectsRecord, left: Sequence[LeftCordoned]) -> ObjectRun:
     """The run that ends the surges which that run has left, and uncordons the nodes, with its plan shown. It proves nothing about them."""
 
     def step(one: LeftCordoned) -> ClusterStep:
@@ -64,10 +83,13 @@ def uncordoning(
         fleet,
         options.take_over,
         lambda run: object_report.show_objects_end(run, []),
-        capability=capability,
+        capability=CAPABILITY,
         leaving=lambda: "the nodes keep their cordons, or are uncordoned",
     )
     show(f"\nUndoing run {record.run}: a reboot cannot be undone; what it left cordoned is uncordoned")
     for one in left:
         show(f"  {one.name}: {next(step.summary for step in run.steps if step.name == one.name)}")
     return run
+
+
+UNDO = Undo(undo_reboot, undo.MARKED)

@@ -9,10 +9,10 @@ from typing import Any
 from roles.engine.api import ApiFailure
 from roles.engine.harmless import one_line
 from roles.engine.kube.fields import status_of
+from roles.engine.kube.pods import left_by_drain
 from roles.engine.kubelet import KubeletState
 from roles.engine.kubelet.pending import pending_settings, restarted, with_fields, with_own_reservations
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
-from roles.engine.outage import stays
 from roles.engine.placement import Forecast, Readmission, forecast
 from roles.engine.proof import Cluster
 from roles.engine.transaction import Refusal
@@ -75,7 +75,7 @@ def _not_admitted(losers: Sequence[Readmission]) -> str:
 
 def _drained(state: KubeletState) -> KubeletState:
     """The node with the pods that a drain leaves."""
-    return replace(state, pods=[pod for pod in state.pods if stays(pod)])
+    return replace(state, pods=[pod for pod in state.pods if left_by_drain(pod)])
 
 
 def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, consent: bool | None, *, may_drain: bool = False) -> str | None:

@@ -1,8 +1,10 @@
-"""Changes that must not meet running pods: which nodes a run drains for them, planned for all nodes before anything is written."""
+"""Changes that must not meet running pods: which nodes a run drains for them, planned for all nodes before anything is written; and the
+cordons that earlier changes have left."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -10,25 +12,31 @@ from pydantic import Field
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
-from roles.engine.node_changes.change_outage import CHANGE, Leftover
+from roles.engine.context import StepContext
+from roles.engine.kube import Object, is_ready
+from roles.engine.kube.fields import spec_of
+from roles.engine.kube.matching import UNSCHEDULABLE
 from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.object_runs import open_session
-from roles.engine.objects import Session
+from roles.engine.objects import LOOK_AGAIN, NotDone, Session
 from roles.engine.outage import (
     DrainConsents,
     NodeFate,
     NodeOutage,
+    Purpose,
     RunLimit,
     Wanted,
     cluster_time,
-    judge,
+    end_outage,
     node_fate,
+    node_path,
+    plan_outages,
     read_drain,
-    together,
 )
 from roles.engine.proof import Cluster, Survey
 from roles.engine.rollout import Stage
+from roles.engine.timeouts import Deadline
 
 
 class ChangeDrains(DrainConsents):
@@ -47,6 +55,51 @@ class ChangeDrains(DrainConsents):
     def allowed(self) -> bool:
         """A change that needs a drained node gets one."""
         return self.drain != "never"
+
+
+# A node with a restarted kubelet is Ready again within this time, and without the taint of its cordon.
+READY_SECONDS = 90
+
+
+def wait_schedulable(session: Session, node: str) -> None:
+    """Until the node is Ready and takes pods. Raises NotDone, ApiFailure."""
+    deadline = Deadline(READY_SECONDS)
+    while why := _not_schedulable(session.fetch(node_path(node))):
+        if deadline.over:
+            raise NotDone(f"{node}: {why} after {deadline.passed:.0f} s")
+        deadline.pause(LOOK_AGAIN)
+
+
+def _not_schedulable(node: Object | None) -> str:
+    """Why a node takes no pods; "" if it does, or does not exist."""
+    spec = spec_of(node or {})
+    if node is None or spec.get("unschedulable"):
+        return ""  # someone has cordoned it since: that is not for this run to wait for
+    if not is_ready(node):
+        return "it is not Ready"
+    return "it has the taint of its cordon" if any(one.get("key") == UNSCHEDULABLE for one in spec.get("taints") or ()) else ""
+
+
+#: A cordon that an earlier change has left ends with the next one.
+CHANGE = Purpose("change", "its change", wait_schedulable)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A node that an earlier run, which is over, cordoned for its change."""
+
+    session: Session
+    host: str
+    node: str
+    run: str
+
+    def uncordon(self, context: StepContext) -> str:
+        """End what that run has left of its surges, and uncordon the node if it still has its mark; returns the proof. Raises NotDone,
+        ApiFailure."""
+        ended, back = end_outage(self.session, self.node, self.run, {self.run}, context)
+        if back.done:
+            CHANGE.back(self.session, self.node)
+        return "; ".join(filter(None, (ended, f"{back.done}: {back.why}" if back.done else f"left as it is: {back.why}")))
 
 
 def plan_drains(
@@ -78,8 +131,7 @@ def plan_drains(
         except ApiFailure as error:
             raise bridge.refusals([f"{', '.join(wanted)}: to be drained, but the cluster's objects cannot be read: {error}"]) from None
         turns = [([step.change.node for step in stage.steps if step.change.kind == "kubelet"], stage.at_once) for stage in stages]
-        groups = together(turns, wanted)
-        _, notes, refusals = judge(live, list(wanted.values()), groups, asked, now, CHANGE, changed)
+        notes, refusals = plan_outages(live, list(wanted.values()), turns, asked, now, CHANGE, changed)
         bridge.stop(refusals)
     set_drains(session, stages, wanted, asked, run)
     leftovers = [Leftover(session, host, *one) for host, one in left.items() if host not in wanted]

@@ -1,4 +1,4 @@
-"""The pod that takes the place of one that leaves, as its workload's template makes it. Pure.
+"""Where the pods can run that take the places of those that leave, as the templates of their workloads make them. Pure.
 
 A ReplicaSet, ReplicationController, StatefulSet or Job creates it from the template in its own spec; a Deployment does so by its
 ReplicaSet. What admission added to the live pod is added again: its priority, its overhead, further containers, values of a LimitRange.
@@ -7,14 +7,107 @@ What somebody changed on the live pod is not: its labels, its resources.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roles.engine.autoscaling.created import as_created
+from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
 from roles.engine.kube.fields import labels_of, meta_of, name_of, pod_template, spec_of, status_of
+from roles.engine.outage.consents import DrainConsents
+from roles.engine.outage.model import PodFate
+from roles.engine.outage.reading import SCHEDULERS
+from roles.engine.outage.volumes import no_place
 from roles.engine.outage.workloads import Workloads
+from roles.engine.placement import ClusterView, Placement, differs, place_all, without_passing
+
+
+def with_places(
+    pods: Sequence[PodFate], workloads: Workloads, nodes: Collection[str], consents: DrainConsents
+) -> tuple[tuple[PodFate, ...], dict[str, Placement], tuple[str, ...]]:
+    """The pods with where their replacements can run, placed one after the other; that by UID; and what could not be judged."""
+    moving = [one for one in pods if one.leaves and one.workload is not None]
+    made = [replacement(one.pod, workloads) for one in moving]
+    new, view = [pod for pod, _ in made], cluster_view(workloads.live)
+    try:
+        places = place_all(new, view, nodes)
+        later = passing_taints(new, places, view, nodes)
+    except ValueError as error:
+        return tuple(pods), {}, (f"where the replacements can run was not judged: {error}",)
+    by_uid = {one.uid: place for one, place in zip(moving, places, strict=True)}
+    found = {
+        one.uid: _placed(replace(one, notes=(*one.notes, *notes)), place, waits, consents)
+        for one, place, waits, (_, notes) in zip(moving, places, later, made, strict=True)
+    }
+    return tuple(found.get(one.uid, one) for one in pods), by_uid, ()
+
+
+def passing_taints(pods: Sequence[Object], places: Sequence[Placement], view: ClusterView, nodes: Collection[str]) -> list[str]:
+    """For each pod that has no place: the taints without which it would have one, with the controllers that remove them; "". Raises
+    ValueError."""
+    bare, removed = without_passing(view.nodes)
+    if not removed or all(place.outcome != "nowhere" for place in places):
+        return [""] * len(places)
+    text = ", ".join(f"taint {taint} (removed by {who})" for taint, who in removed.items())
+    later = place_all(pods, replace(view, nodes=bare), nodes)
+    return [text if now.outcome == "nowhere" and then.outcome != "nowhere" else "" for now, then in zip(places, later, strict=True)]
+
+
+def waits_for_place(one: PodFate, live: DisruptionObjects, nodes: Collection[str]) -> str:
+    """Why a pod that waits for a place (PodFate.waits) has none now; "" if it has one, or if that is not judged."""
+    pod = replacement(one.pod, Workloads(live))[0]
+    try:
+        place = place_all([pod], cluster_view(live), nodes)[0]
+    except ValueError:
+        return ""
+    return str(place).partition(": ")[2] if place.outcome == "nowhere" else ""
+
+
+def _placed(one: PodFate, place: Placement, waits: str, consents: DrainConsents) -> PodFate:
+    if place.apart:
+        return replace(one, place=f"on {', '.join(place.on)}, if {', '.join(place.apart)} goes to the same node")
+    if place.outcome != "nowhere":
+        return replace(one, place=f"on {', '.join(place.on)}" if place.fits and place.on else str(place).partition(": ")[2])
+    why = str(place).partition(": ")[2]
+    if place.returns:
+        why = f"{why}; it would come back to {', '.join(place.returns)}, since it tolerates the cordon"
+    can_wait = not place.returns and one.fate != "surged"
+    if consents.allow_pending and can_wait:
+        return replace(one, place=why, pending=True, notes=(*one.notes, "by consent: its replacement stays Pending"))
+    if waits and can_wait:
+        blocked = "; ".join(filter(None, (one.blocked_now, f"its replacement has no place: {waits}")))
+        return replace(one, blocked_now=blocked, waits=waits, place=f"not yet: {why}")
+    if waits:
+        return replace(
+            one, fate="blocks", why=f"its replacement has no place now: {why}", way_out=f"run this again later: {waits}", place=why
+        )
+    blocks, way_out = no_place(one, place, why, can_wait=can_wait)
+    return replace(one, fate="blocks", why=blocks, way_out=way_out, place=why)
+
+
+def cluster_view(live: DisruptionObjects) -> ClusterView:
+    """A kind that was not read is not judged."""
+
+    def read(kind: str) -> list[Object] | None:
+        return list(live.of(kind)) if kind in live.objects else None
+
+    return ClusterView(
+        list(live.of("Node")), list(live.of("Pod")), read("PersistentVolumeClaim"), read("PersistentVolume"), read("CSINode"),
+        read("VolumeAttachment"), read("Namespace"), _unlike_the_default(live), read("CSIDriver"),
+    )  # fmt: skip
+
+
+def _unlike_the_default(live: DisruptionObjects) -> str:
+    """Why no pod can be placed: a scheduler whose own configuration decides otherwise than a default one."""
+    for one in live.of(SCHEDULERS):
+        configuration = one["configuration"]
+        why = "its configuration could not be read" if configuration is None else differs(configuration)
+        if why:
+            return f"kube-scheduler of {one['host']} runs with --config: {why}"
+    return ""
+
 
 #: Labels that the controllers themselves set on a pod. (Its topology labels are of its node.)
 _OF_CONTROLLERS = (

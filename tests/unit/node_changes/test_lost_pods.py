@@ -6,7 +6,7 @@ from typing import Any
 
 from roles.engine.kubelet import KubeletState, kubelet_plan
 from roles.engine.kubelet.facts import find
-from roles.engine.node_changes import readmission
+from roles.engine.node_changes import lost_pods
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.proof import Cluster, NoApi
 from tests.unit.node import node
@@ -54,78 +54,78 @@ def plan(
 
 
 def test_all_pods_stay() -> None:
-    made = readmission.with_forecast(Api({"maxPods": 110}), plan(), None)
+    made = lost_pods.with_forecast(Api({"maxPods": 110}), plan(), None)
     assert made.refusals == () and made.outlook == "    before\n    Re-admission: all pods of the node stay"
 
 
 def test_a_pod_that_is_lost_refuses_the_plan_and_names_the_way_out() -> None:
-    (why,) = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), None).refusals
+    (why,) = lost_pods.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), None).refusals
     assert str(why) == (
         "n1: a restart of its kubelet would not admit these pods again: default/b (OutOfpods: pods: 1 requested, 0 left);"
         " drain the node first: --data drain=auto, or deploys/drain.py --data nodes=n1"
     )
-    (why,) = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), False).refusals
+    (why,) = lost_pods.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), False).refusals
     assert str(why).endswith(", or accept the loss with --data allow_evictions=true")
 
 
 def test_with_consent_it_is_announced_and_may_be_lost() -> None:
-    made = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), True)
+    made = lost_pods.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), True)
     assert made.refusals == () and made.planned[0].may_be_evicted == {"default/b"}
     assert made.outlook.splitlines()[1:] == ["    LOSES: default/b (OutOfpods: pods: 1 requested, 0 left)"]
 
 
 def test_what_the_files_hold_already_counts_too() -> None:
-    made = readmission.with_forecast(Api({"maxPods": 110}), plan(b"maxPods: 1\n", gates={"A": True}), None)
+    made = lost_pods.with_forecast(Api({"maxPods": 110}), plan(b"maxPods: 1\n", gates={"A": True}), None)
     assert "default/b (OutOfpods" in str(made.refusals[0])
 
 
 def test_labels_that_were_changed_since_count() -> None:
-    made = readmission.with_forecast(Api({"maxPods": 110}, disk="hdd"), plan(), None)
+    made = lost_pods.with_forecast(Api({"maxPods": 110}, disk="hdd"), plan(), None)
     assert "default/b (NodeAffinity: nodeSelector disk=ssd does not match)" in str(made.refusals[0])
 
 
 def test_without_an_answer_the_forecast_is_said_to_be_missing() -> None:
-    made = readmission.with_forecast(Api(None), plan(), None)
+    made = lost_pods.with_forecast(Api(None), plan(), None)
     assert made.warnings == ("it is not known which pods a restart of its kubelet would lose: gone",) and made.refusals == ()
     new = Api({"maxPods": 110})
     new.amounts = {}
-    assert "its Node object has no capacity of cpu, memory, pods" in readmission.with_forecast(new, plan(), None).warnings[0]
+    assert "its Node object has no capacity of cpu, memory, pods" in lost_pods.with_forecast(new, plan(), None).warnings[0]
 
 
 def test_only_what_restarts_a_kubelet_is_read_and_once() -> None:
     api = Api({"maxPods": 110})
-    assert readmission.with_forecast(api, plan(component="kube-apiserver"), None) == plan(component="kube-apiserver")
+    assert lost_pods.with_forecast(api, plan(component="kube-apiserver"), None) == plan(component="kube-apiserver")
     still = NodePlan("n1", plan().kubelet, {}, (ComponentPlan(KUBELET, None),))
-    assert readmission.with_forecast(api, still, None) is still and api.read == []
-    made = readmission.with_forecast(api, plan(), None)
+    assert lost_pods.with_forecast(api, still, None) is still and api.read == []
+    made = lost_pods.with_forecast(api, plan(), None)
     assert api.read == ["configuration", "pods"]
     assert isinstance(made.planned[0].state, KubeletState)
-    assert readmission.with_forecast(api, made, None).refusals == () and api.read == ["configuration", "pods"]
+    assert lost_pods.with_forecast(api, made, None).refusals == () and api.read == ["configuration", "pods"]
 
 
 def test_the_forecast_is_repeated_when_the_nodes_turn_comes() -> None:
-    made = readmission.with_forecast(Api({"maxPods": 110}), plan(), None)
-    assert readmission.recheck(Api({"maxPods": 110}), made, made.planned[0], None) is None
+    made = lost_pods.with_forecast(Api({"maxPods": 110}), plan(), None)
+    assert lost_pods.recheck(Api({"maxPods": 110}), made, made.planned[0], None) is None
     later = Api({"maxPods": 110}, disk="hdd")
-    assert "default/b (NodeAffinity" in (readmission.recheck(later, made, made.planned[0], None) or "")
-    assert readmission.recheck(later, made, made.planned[0], True) is None
-    again = readmission.recheck(later, made, made.planned[0], None, may_drain=True)
+    assert "default/b (NodeAffinity" in (lost_pods.recheck(later, made, made.planned[0], None) or "")
+    assert lost_pods.recheck(later, made, made.planned[0], True) is None
+    again = lost_pods.recheck(later, made, made.planned[0], None, may_drain=True)
     assert "run this again: then the node is drained first" in (again or "")
 
 
 def test_a_node_is_drained_instead_of_refused_if_that_helps() -> None:
-    made = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), None, may_drain=True)
+    made = lost_pods.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), None, may_drain=True)
     assert made.refusals == () and made.planned[0].may_be_evicted == frozenset()
     assert made.planned[0].needs_drain == (
         "a restart of its kubelet would not admit these pods again: default/b (OutOfpods: pods: 1 requested, 0 left)",
     )
     assert made.outlook.endswith("default/b (OutOfpods: pods: 1 requested, 0 left): so the node is drained first")
     assert made.planned[0].instead == "", "this deploy has no such consent"
-    made = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), False, may_drain=True)
+    made = lost_pods.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), False, may_drain=True)
     assert made.planned[0].needs_drain and made.planned[0].instead == "accept the loss with --data allow_evictions=true"
     # Nothing is drained for nothing, and not if the loss is accepted.
-    assert readmission.with_forecast(Api({"maxPods": 110}), plan(), None, may_drain=True).planned[0].needs_drain == ()
-    consented = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), True, may_drain=True)
+    assert lost_pods.with_forecast(Api({"maxPods": 110}), plan(), None, may_drain=True).planned[0].needs_drain == ()
+    consented = lost_pods.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), True, may_drain=True)
     assert consented.planned[0].needs_drain == () and consented.planned[0].may_be_evicted == {"default/b"}
 
 
@@ -139,5 +139,5 @@ def test_pods_that_a_drain_leaves_still_refuse() -> None:
                 ]
             return found, [first, second]
 
-    (why,) = readmission.with_forecast(Daemons({"maxPods": 110}), plan(settings={"maxPods": 1}), False, may_drain=True).refusals
+    (why,) = lost_pods.with_forecast(Daemons({"maxPods": 110}), plan(settings={"maxPods": 1}), False, may_drain=True).refusals
     assert "default/b (OutOfpods" in str(why) and "a drain does not help" in str(why) and "allow_evictions=true" in str(why)

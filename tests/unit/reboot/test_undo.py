@@ -9,7 +9,7 @@ from roles.engine.outage import Mark
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.rollout import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord
-from roles.reboot.way_back import left_cordoned, uncordoning
+from roles.reboot.undo import left_cordoned, uncordoning
 from tests.unit.objects.test_object_run import Host, host
 from tests.unit.outage.test_surging import AS_BEFORE, check, cluster, state, surged
 
@@ -46,7 +46,7 @@ def test_what_it_left_of_a_surge_is_ended_before_the_node_is_uncordoned(host: Ho
     left = left_cordoned(record, {"/api/v1/nodes/w1": api.one("Node", "w1")})
     api.after = lambda write: check(api)
     remotes: list[Any] = [host]
-    run = uncordoning(Fleet(remotes, [], [], remotes), Options(), api.session, record, left, "reboot")
+    run = uncordoning(Fleet(remotes, [], [], remotes), Options(), api.session, record, left)
     assert run.result("cp1"), run.halted
     assert run.steps[0].how == "ended the surge of Deployment shop/web; uncordoned" and state(api) == AS_BEFORE
     assert not api.one("Node", "w1")["spec"].get("unschedulable") and OUTAGE not in api.one("Node", "w1")["metadata"]["annotations"]
