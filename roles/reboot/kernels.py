@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from itertools import zip_longest
-
-from roles.engine.bounds import digits
+from typing import Any
 
 # 6.1.0-18-amd64, 6.12.48+deb13-cloud-amd64, 5.15.0-91-generic: the flavour follows the version.
 _DEBIAN = re.compile(r"(?P<version>[0-9].*?)-(?P<flavour>[A-Za-z][A-Za-z0-9_-]*)")
 # 5.14.0-362.8.1.el9_3.x86_64, with +debug, +rt or +64k behind it.
 _RED_HAT = re.compile(r"(?P<version>[0-9].*)\.(?P<flavour>[a-z0-9_]+(?:\+[A-Za-z0-9_-]+)?)")
 _LIKE_RED_HAT = frozenset({"rhel", "fedora", "centos"})
-_RUNS = re.compile(r"[0-9]+|[^0-9]+")
 _SEGMENTS = re.compile(r"[0-9]+|[A-Za-z]+|~|\^")
+_END = (0, "", (0, ""))
 
 
 @dataclass(frozen=True)
@@ -41,19 +38,15 @@ class Kernels:
 def judge_kernels(running: str, installed: Collection[str], family: str) -> Kernels:
     """`installed` are releases; `family` the words of ID and ID_LIKE in os-release(5)."""
     red_hat = bool(_LIKE_RED_HAT & set(re.split(r"[\s\"']+", family.lower())))
-    order = compare_rpm if red_hat else compare_debian
+    order: Callable[[str], Any] = rpm_order if red_hat else debian_order
     own = _cut(running, red_hat)
     known = {text: _cut(text, red_hat) for text in installed if text != running}
     alike = [one for one in known.values() if own is not None and one is not None and one.flavour == own.flavour]
     others = tuple(sorted(text for text, one in known.items() if one not in alike))
     if own is None or not alike:
         return Kernels("", others)
-
-    def compare(one: Release, other: Release) -> int:
-        return order(one.version, other.version)
-
-    newest = max(alike, key=functools.cmp_to_key(compare))
-    return Kernels(newest.text if order(newest.version, own.version) > 0 else "", others)
+    newest = max(alike, key=lambda one: order(one.version))
+    return Kernels(newest.text if order(newest.version) > order(own.version) else "", others)
 
 
 def _cut(text: str, red_hat: bool) -> Release | None:
@@ -66,68 +59,32 @@ def _cut(text: str, red_hat: bool) -> Release | None:
     return Release(text, found["version"], found["flavour"] + more)
 
 
-def compare_debian(one: str, other: str) -> int:
-    """Less than, equal to or greater than 0, as dpkg orders versions (dpkg: lib/dpkg/version.c, verrevcmp; deb-version(7))."""
-    for first, second in zip_longest(_pairs(one), _pairs(other), fillvalue=("", "0")):
-        text = _compare_text(first[0], second[0])
-        if text:
-            return text
-        number = int(first[1] or 0) - int(second[1] or 0)
-        if number:
-            return number
-    return 0
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    """Text without digits and the number behind it, in turn."""
-    runs = _RUNS.findall(text)
-    if runs and runs[0][0] in "0123456789":
-        runs.insert(0, "")
-    runs += [""] * (len(runs) % 2)
-    return list(zip(runs[::2], runs[1::2], strict=True))
-
-
-def _compare_text(one: str, other: str) -> int:
-    for first, second in zip_longest(map(_weight, one), map(_weight, other), fillvalue=0):
-        if first != second:
-            return first - second
-    return 0
+def debian_order(version: str) -> Any:
+    """A key in the order of dpkg (dpkg: lib/dpkg/version.c, verrevcmp; deb-version(7)): text without digits and the number behind it, in
+    turn."""
+    return [((*map(_weight, text), 0), _number(number)) for text, number in re.findall(r"([^0-9]*)([0-9]*)", version)]
 
 
 def _weight(character: str) -> int:
-    """A tilde comes before the end, letters before all other characters."""
+    """A tilde comes before the end, which is 0, letters before all other characters."""
     if character == "~":
         return -1
     return ord(character) if character.isalpha() else ord(character) + 256
 
 
-def compare_rpm(one: str, other: str) -> int:
-    """The same for VERSION-RELEASE as rpm orders them: the version, then the release (rpm: rpmio/rpmvercmp.cc)."""
-    for first, second in zip_longest(one.partition("-")[::2], other.partition("-")[::2], fillvalue=""):
-        found = _compare_segments(_SEGMENTS.findall(first), _SEGMENTS.findall(second))
-        if found:
-            return found
-    return 0
+def rpm_order(version: str) -> Any:
+    """A key in the order of rpm for VERSION-RELEASE: the version, then the release (rpm: rpmio/rpmvercmp.cc)."""
+    return [[*map(_segment, _SEGMENTS.findall(part)), _END] for part in version.partition("-")[::2]]
 
 
-def _compare_segments(one: list[str], other: list[str]) -> int:
-    for first, second in zip_longest(one, other, fillvalue=""):
-        if first == second:
-            continue
-        if "~" in (first, second):
-            return -1 if first == "~" else 1
-        if "^" in (first, second):
-            # After the end, but before anything else.
-            return (-1 if second else 1) if first == "^" else (1 if first else -1)
-        here, there = digits(first), digits(second)
-        if here is not None and there is not None:
-            if here != there:
-                return here - there
-            continue
-        if not first or not second:
-            return 1 if first else -1
-        # A number is newer than letters.
-        if (here is None) != (there is None):
-            return 1 if there is None else -1
-        return 1 if first > second else -1
-    return 0
+def _segment(text: str) -> tuple[int, str, tuple[int, str]]:
+    """A tilde comes before the end, a caret behind it, then letters, then numbers."""
+    if text.isdigit():
+        return 3, "", _number(text)
+    return {"~": -1, "^": 1}.get(text, 2), text, (0, "")
+
+
+def _number(text: str) -> tuple[int, str]:
+    """Of any length."""
+    digits = text.lstrip("0")
+    return len(digits), digits

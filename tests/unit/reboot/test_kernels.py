@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.reboot.kernels import Kernels, compare_debian, compare_rpm, judge_kernels
+from roles.reboot.kernels import Kernels, debian_order, judge_kernels, rpm_order
 
 DEBIAN, UBUNTU, RED_HAT = "debian", 'ubuntu\n"debian"', '"rocky"\n"rhel centos fedora"'
 
@@ -51,7 +51,7 @@ def test_debian_versions_are_in_the_order_of_dpkg(one: str, other: str) -> None:
     def dpkg(relation: str) -> bool:
         return subprocess.run(["dpkg", "--compare-versions", one, relation, other], check=False, stderr=subprocess.DEVNULL).returncode == 0
 
-    assert (compare_debian(one, other) > 0, compare_debian(one, other) < 0) == (dpkg("gt"), dpkg("lt"))
+    assert (debian_order(one) > debian_order(other), debian_order(one) < debian_order(other)) == (dpkg("gt"), dpkg("lt"))
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,4 @@ def test_debian_versions_are_in_the_order_of_dpkg(one: str, other: str) -> None:
     ],
 )  # fmt: skip
 def test_red_hats_versions_are_in_the_order_of_rpm(one: str, other: str, sign: int) -> None:
-    found, back = compare_rpm(one, other), compare_rpm(other, one)
-    assert ((found > 0) - (found < 0), (back > 0) - (back < 0)) == (sign, -sign)
+    assert (rpm_order(one) > rpm_order(other)) - (rpm_order(one) < rpm_order(other)) == sign
