@@ -305,7 +305,7 @@ class Drainer:
             if share.key not in lost and (now := states.named(share.key)) is not None and now.disruptions_allowed < share.allowed
         ]
 
-    # ---- the way back
+    # ---- the undo
 
     def uncordon(self, node: str, context: StepContext, *, over: bool = False) -> CordonBack:
         """End this drain's hold of a node: the cordon of an earlier run that it has taken over comes back with its mark, unless that run's

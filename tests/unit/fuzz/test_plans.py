@@ -48,7 +48,7 @@ from tests.unit.eviction.pods import stats, summary
 from tests.unit.fuzz import objects
 from tests.unit.fuzz.mutation import TEXTS, anything, mutated, mutated_line
 from tests.unit.node import node
-from tests.unit.outage.test_plan import NODES
+from tests.unit.outage.world import NODES
 from tests.unit.right_size.world import REPLICA_SET
 from tests.unit.right_size.world import pod as sized_pod
 

@@ -17,7 +17,7 @@ from roles.engine.transaction.record import CLUSTER_KIND
 from roles.history.facts import HistoryError, Recorded, Speaker
 from tests.unit.history.test_history import INFO, change, numbered, recorded
 from tests.unit.history.test_objects import LINES, NO_WAY, RUN, of_objects
-from tests.unit.outage.test_plan import node, of_change
+from tests.unit.outage.world import node, of_change
 
 
 class Host:

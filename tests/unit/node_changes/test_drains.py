@@ -26,7 +26,7 @@ from tests.context import context
 from tests.unit.disruption.world import NOW, deployment
 from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet
 from tests.unit.outage.cluster import LiveCluster
-from tests.unit.outage.test_plan import node, of_change, spread
+from tests.unit.outage.world import node, of_change, spread
 
 W1, W2 = Wanted("w1", "w1", ("drain=always",)), Wanted("w2", "w2", ("drain=always",))
 
@@ -69,18 +69,10 @@ def test_the_mark_says_that_a_change_cordoned_the_node() -> None:
     assert outages.cordoned_for_change(theirs) == ""
 
 
-@pytest.mark.parametrize(
-    ("given", "words"), [({"drain": "sometimes"}, "drain"), ({"surge": "web"}, "surge"), ({"drain_timeout": 0}, "drain_timeout")]
-)
-def test_values_that_are_refused(given: Mapping[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        ChangeDrains(**given)
-
-
-def test_the_consents_are_those_of_a_drain() -> None:
-    keys = ChangeDrains(allow_local_data="true", surge="true", ignore_budgets="shop/web", drain_timeout=7)  # type: ignore[arg-type]
-    assert (keys.allow_local_data, keys.surge, keys.ignore_budgets, keys.seconds) == (True, True, ("shop/web",), 7)
-    assert keys.allowed and not ChangeDrains(drain="never").allowed
+def test_whether_a_node_is_drained_at_all() -> None:
+    assert ChangeDrains().allowed and not ChangeDrains(drain="never").allowed
+    with pytest.raises(ValueError, match="drain"):
+        ChangeDrains(drain="sometimes")  # type: ignore[arg-type]
 
 
 # ---- the run

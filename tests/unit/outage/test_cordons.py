@@ -18,11 +18,10 @@ from tests.context import context
 from tests.unit.disruption.world import NOW
 from tests.unit.objects.test_object_run import Host, host
 from tests.unit.outage.api import ClusterApi
-from tests.unit.outage.test_drainer import clock
-from tests.unit.outage.test_plan import cordon, node, of_change
 from tests.unit.outage.test_run import RUN, cluster, drive, refuse_second, told
+from tests.unit.outage.world import cordon, node, of_change
 
-__all__ = ["clock", "host", "told"]
+__all__ = ["host", "told"]
 
 OLD, LATER = "r20251224-080000-01d0", "r20260202-000000-cccc"
 W1 = "/api/v1/nodes/w1"

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from roles.engine import timeouts
 from roles.engine.api import Forbidden
 from roles.engine.context import Fields
 from roles.engine.objects import NotDone
-from roles.engine.outage import CORDON, DrainConsents, Drainer, Mark, drainer, evicting, plan_drain, plan_text, reading, surge
+from roles.engine.outage import CORDON, DrainConsents, Drainer, Mark, evicting, plan_drain, plan_text, reading
 from roles.engine.outage.drainer import DELETE, EVICT, PROVE
 from roles.engine.rollout import ClusterStep
 from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload
 from tests.unit.outage.api import ClusterApi, Write
-from tests.unit.outage.test_plan import node
+from tests.unit.outage.world import node
 
 RUN = "r20260101-000000-aaaa"
 INNER = deployment(1, 1)[1]
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """What waits takes no time."""
-    ticks = Clock()
-    for module in (timeouts, reading, evicting, surge, drainer):
-        monkeypatch.setattr(module, "time", ticks)
-    yield ticks
 
 
 class Drain:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roles.engine import timeouts
 from roles.engine.disruption import budget_states, lint
 from roles.engine.disruption.keepers import Keeps
 from roles.engine.kube.field_managers import PEOPLE, is_people
 from roles.engine.objects import NotDone
-from roles.engine.outage import DrainConsents, NodeOutage, Purpose, drainer, evicting, plan_text, reading, surge
+from roles.engine.outage import DrainConsents, NodeOutage, Purpose, evicting, plan_text
 from roles.engine.outage.drainer import EVICT
 from roles.engine.placement.taints import PASSING, removed_by
 from tests.context import context
@@ -22,22 +21,13 @@ from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 from tests.unit.outage.api import ClusterApi, Write
 from tests.unit.outage.test_drainer import Drain
-from tests.unit.outage.test_plan import NODES, node, plan, spread, waves
+from tests.unit.outage.world import NODES, node, plan, spread, waves
 
 DOCS = Path(__file__).parents[3] / "docs/disruption.md"
 CEPH = {"apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": "main", "uid": "u", "controller": True}
 BLOCKED = of_status(1, 1, 1, 0)
 ENGINE = workload("InstanceManager", "engine", apiVersion="longhorn.io/v1beta2")
 ROLLOUT = workload("Rollout", "web", apiVersion="argoproj.io/v1alpha1")
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """What waits takes no time."""
-    ticks = Clock()
-    for module in (timeouts, reading, evicting, surge, drainer):
-        monkeypatch.setattr(module, "time", ticks)
-    yield ticks
 
 
 def managed(manager: str, *, field: str = "f:maxUnavailable", operation: str = "Update", **more: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The operator's machine dies after any write of a drain: whoever comes next finds it all, by each way back."""
+"""The operator's machine dies after any write of a drain: whoever comes next finds it all, by each undo."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ from roles.engine.transaction.record import RunRecord, end_record, read_events
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment, pod
 from tests.unit.outage.api import ClusterApi, Killed, Write
-from tests.unit.outage.test_drainer import clock
-from tests.unit.outage.test_plan import node
 from tests.unit.outage.test_run import RUN
-
-__all__ = ["clock"]
+from tests.unit.outage.world import node
 
 LATER = "r20260202-000000-cccc"
 CONSENTS = DrainConsents(drain_timeout=60, surge=True)
@@ -132,7 +129,7 @@ def test_the_drain_has_as_many_writes_as_are_struck() -> None:
 
 @pytest.mark.parametrize("way", [uncordon, roll_back, again], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("dies_after", range(1, WRITES + 1))
-def test_each_way_back_finds_all(dies_after: int, way: object) -> None:
+def test_each_undo_finds_all(dies_after: int, way: object) -> None:
     api = cluster()
     with pytest.raises(Killed):
         drain(api, RUN, dies_after)

@@ -11,7 +11,7 @@ from roles.engine.findings import Finding
 from roles.engine.outage import lint_places
 from roles.engine.outage.lint_places import read_places, with_places
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
-from tests.unit.outage.test_plan import asking, node, of_template, spread
+from tests.unit.outage.world import asking, node, of_template, spread
 
 FINE = {"maxUnavailable": 1, "status": of_status(2, 1, 2, 1)}
 

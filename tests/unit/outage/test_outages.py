@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import gevent
 import pytest
 
 from roles.engine.node_changes.outages import CHANGE
 from roles.engine.objects import NotDone
-from roles.engine.outage import DrainConsents, Mark, NodeOutage, Purpose, RunLimit, end_outage, read_mark
+from roles.engine.outage import DrainConsents, Mark, NodeOutage, Purpose, end_outage, read_mark
 from roles.engine.rollout.lock import Locked
 from roles.reboot.plan import REBOOT
 from tests.context import context
 from tests.unit.disruption.world import deployment
 from tests.unit.outage.cluster import LiveCluster
-from tests.unit.outage.test_plan import cordon, node, spread
+from tests.unit.outage.world import cordon, node
 
 RUN, OLD, DRAIN = "r20260102-000000-bbbb", "r20260101-000000-aaaa", "r20251224-080000-01d0"
 BOOT = "00000000-53a4-4b4b-9f4f-0123456789ab"
@@ -43,14 +42,6 @@ def marked(by: str, purpose: Purpose, boot: str = "") -> dict[str, Any]:
     mark = {"earlier": Mark(OLD, purpose.name, boot).text(), "drain": DRAIN}.get(by, "")
     found = node("w1", manager={"kubectl": "kubectl-cordon", "": ""}.get(by, "daytwo"), mark=mark)
     return found
-
-
-def test_nodes_that_are_drained_at_the_same_time_share_the_limit_of_a_workload(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = LiveCluster(monkeypatch, node("w1"), node("w2"), node("w3"), *spread(deployment(2, 2), "w1", "w2"))
-    limit, seconds = RunLimit(cluster.session), DrainConsents(drain_timeout=60)
-    outages = [NodeOutage(cluster.session, name, seconds, RUN, REBOOT, boot=BOOT, limit=limit) for name in ("w1", "w2")]
-    gevent.joinall([gevent.spawn(one.take, Run().context) for one in outages], raise_error=True)
-    assert [ready for _, ready in cluster.evicted] == [1, 1]
 
 
 @PURPOSES

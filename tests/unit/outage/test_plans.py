@@ -12,7 +12,7 @@ from roles.engine.outage import DrainConsents, Mark, Purpose, Wanted, plan_outag
 from roles.engine.outage.mark import OUTAGE
 from roles.reboot.plan import REBOOT
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
-from tests.unit.outage.test_plan import node, single, spread
+from tests.unit.outage.world import node, single, spread
 
 W1, W2 = Wanted("w1", "w1", ("drain=always",)), Wanted("w2", "w2", ("drain=always",))
 # What the pace drains at the same time.

@@ -18,12 +18,12 @@ from roles.engine.transaction.object_record import parse
 from roles.engine.transaction.record import RunInfo
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
 from tests.unit.objects.test_object_run import Host, host, own
-from tests.unit.outage import test_plan
+from tests.unit.outage import world
 from tests.unit.outage.api import ClusterApi, Write
-from tests.unit.outage.test_drainer import INNER, clock
-from tests.unit.outage.test_plan import node
+from tests.unit.outage.test_drainer import INNER
+from tests.unit.outage.world import node
 
-__all__ = ["clock", "host"]
+__all__ = ["host"]
 
 RUN = "r20260101-000000-aaaa"
 INFO = RunInfo(RUN, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
@@ -71,7 +71,7 @@ def drive(host: Host, api: ClusterApi, at: Callable[[DrainRun, Write], None] = l
 
 
 def cordon(api: ClusterApi) -> tuple[bool, str]:
-    return test_plan.cordon(api.one("Node", "w1"))
+    return world.cordon(api.one("Node", "w1"))
 
 
 def refuse_second(api: ClusterApi) -> None:

@@ -14,7 +14,7 @@ from roles.engine.outage import DrainConsents, NodeOutage, RunLimit
 from tests.context import context
 from tests.unit.disruption.world import budget, deployment, of_status
 from tests.unit.outage.cluster import LiveCluster
-from tests.unit.outage.test_plan import node, spread
+from tests.unit.outage.world import node, spread
 
 W = [node(f"w{number}") for number in (1, 2, 3, 4)]
 

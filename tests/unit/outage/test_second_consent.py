@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.engine.outage import DrainConsents, ask_again
 from tests.unit.disruption.world import budget, deployment, of_status, pod, workload
-from tests.unit.outage.test_plan import plan, spread
+from tests.unit.outage.world import plan, spread
 
 FIRST = DrainConsents(ignore_budgets=("shop/web",))
 

@@ -27,7 +27,7 @@ from roles.engine.transaction.record import RunRecord
 from tests.context import context
 from tests.unit.disruption.world import deployment, pod
 from tests.unit.outage.api import ClusterApi, Killed, Write
-from tests.unit.outage.test_plan import node, of_change
+from tests.unit.outage.world import node, of_change
 
 RUN = "r20260101-000000-aaaa"
 

@@ -15,7 +15,7 @@ from roles.engine.placement import Move, attachments
 from tests.context import context
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 from tests.unit.outage.cluster import LiveCluster
-from tests.unit.outage.test_plan import NODES, fates, node, plan, waves
+from tests.unit.outage.world import NODES, fates, node, plan, waves
 from tests.unit.storage import HOST, attachment, claim, csi_node, mounts, volume
 
 DATA = (claim("data"), volume("pv-data"), attachment("pv-data", "w1"), *(csi_node(name) for name in ("w1", "w2", "w3")))

@@ -10,7 +10,7 @@ from roles.engine.rollout import Pace
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import RebootPlan, order, plan_drains
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
-from tests.unit.outage.test_plan import node, spread
+from tests.unit.outage.world import node, spread
 from tests.unit.reboot import test_plan
 from tests.unit.reboot.test_plan import OLD, RUN, candidate
 

@@ -24,7 +24,7 @@ from roles.reboot.plan import (
     plan_node,
     unready_pods,
 )
-from tests.unit.outage.test_plan import node as cordoned
+from tests.unit.outage.world import node as cordoned
 
 OLD, NEW = "00000000-53a4-4b4b-9f4f-0123456789ab", "11111111-53a4-4b4b-9f4f-0123456789ab"
 RUN = "r20260101-000000-aaaa"

@@ -1,4 +1,4 @@
-"""Names of nodes, consents, and the way back: whose cordon and whose surge is undone."""
+"""Names of nodes, consents, and the undo: whose cordon and whose surge is undone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import pytest
 from roles.drain.model import DrainOptions, chosen_nodes
 from roles.engine.api import Denied, Forbidden, Speaker
 from roles.engine.api.errors import EvictionRefused, Unreachable, by_status
-from roles.engine.outage import CORDON, Mark
+from roles.engine.node_changes.outages import ChangeDrains
+from roles.engine.outage import CORDON, DrainConsents, Mark
 from roles.engine.outage.cordon import cordon_back, cordon_change, node_fate
 from roles.engine.outage.drainer import EVICT, PROVE, SURGE
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT, read_mark
 from roles.engine.outage.surge_marks import SURGED_BY
 from roles.engine.outage.undo import plan_uncordon, plan_undo
 from roles.engine.transaction import ChangedObject, ObjectsRecord
+from roles.reboot.model import RebootOptions
 from tests.unit.disruption.world import workload
-from tests.unit.outage.test_plan import node
+from tests.unit.outage.world import node
 
 W1 = "/api/v1/nodes/w1"
 WEB = "/apis/apps/v1/namespaces/shop/deployments/web"
@@ -38,15 +40,18 @@ def test_names_of_nodes() -> None:
             chosen_nodes(asked, limited, hosts, ["node-1", "w2"])
 
 
-def test_consents() -> None:
-    assert DrainOptions(surge="true").surge is True and DrainOptions(surge="false").surge is False and DrainOptions().surge is False
-    assert DrainOptions(surge="shop/web, shop/api").surge == ("shop/web", "shop/api")
-    assert DrainOptions(ignore_budgets="shop/web").ignore_budgets == ("shop/web",)
-    assert DrainOptions(confirm_ignore="pods-0123abcd").confirm_ignore == "pods-0123abcd"
+@pytest.mark.parametrize("model", [DrainOptions, RebootOptions, ChangeDrains], ids=lambda model: model.__name__)
+def test_the_consents_are_the_same_for_every_purpose(model: type[DrainConsents]) -> None:
+    def read(**given: object) -> DrainConsents:
+        return model.model_validate(given)
+
+    assert read(surge="true").surge is True and read(surge="false").surge is False and read().surge is False
+    assert read(surge="shop/web, shop/api").surge == ("shop/web", "shop/api") and read(allow_local_data="true").allow_local_data
+    assert read(ignore_budgets="shop/web").ignore_budgets == ("shop/web",)
+    assert read(confirm_ignore="pods-0123abcd").confirm_ignore == "pods-0123abcd" and read(drain_timeout=30).seconds == 30
     for wrong in ({"surge": "web"}, {"ignore_budgets": "true"}, {"drain_timeout": 0}, {"confirm_ignore": "true"}):
-        with pytest.raises(ValueError):
-            DrainOptions(**wrong)
-    assert DrainOptions(drain_timeout=30).seconds == 30
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            read(**wrong)
 
 
 def surged(run: str, replicas: int = 2) -> dict[str, Any]:
@@ -109,7 +114,7 @@ def step(name: str, action: str, path: str, uid: str, outcome: str = "done") -> 
     return ChangedObject(name, action, (), {"path": path, "uid": uid}, outcome)
 
 
-def test_the_way_back_of_a_drain() -> None:
+def test_the_undo_of_a_drain() -> None:
     found = record(
         step("Node w1", CORDON, W1, "uid-w1"), step("pod shop/web-1", SURGE, WEB, "uid-Deployment-web", ""),
         step("pod shop/api-1", EVICT, "/x", "u"), step("Node w1 drained", PROVE, W1, "uid-w1", ""),
