@@ -4,6 +4,7 @@ stays cordoned, with the mark of the run, until it is proven."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -160,8 +161,7 @@ class NodeReboots:
         now = facts.ask_facts(remote, plan.candidate.unit_name)
         if now.boot.id != plan.candidate.facts.boot.id:
             raise NotDone("it rebooted after daytwo read it; run this again")
-        candidate = plan.candidate.__class__(**{**plan.candidate.__dict__, "facts": now})
-        again = plan_node(candidate, unneeded=True, allow_unproven=self._options.allow_unproven)
+        again = plan_node(replace(plan.candidate, facts=now), unneeded=True, allow_unproven=self._options.allow_unproven)
         if again.refusals:
             raise NotDone("; ".join(again.refusals))
 
