@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from roles.engine import detail
 from roles.engine.bridge import show, show_lines
-from roles.engine.node_changes.outages import back_command
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
+from roles.engine.outage import undo
 from roles.engine.rollout import ClusterStep, Stage, counted
 from roles.engine.transaction import Change, Status
 from roles.engine.transaction.by_hand import repair
@@ -123,7 +123,7 @@ def show_end(run: NodeRun) -> None:
     for step in run.failed:
         _show_failure(step)
     for node, why in run.still_cordoned.items():
-        show(f"STILL CORDONED: {node}: {why}. Once the node is well: {back_command(node)}")
+        show(f"STILL CORDONED: {node}: {why}. Once the node is well: {undo.command([node])}")
     left = [step for step in run.steps if step.outcome == "not started"]
     if left:
         show(f"Not touched: {_names(left)}.")
