@@ -233,6 +233,12 @@ def test_the_pod_that_a_controller_lets_go_leaves_after_those_that_it_waits_for(
     assert waves(found)[-1] == ["engine-0"] and len(found.waves) == 2
 
 
+def test_of_the_pods_that_controllers_let_go_drivers_of_volumes_leave_last() -> None:
+    driver, other = pod("engine-0", ENGINE), pod("engine-1", ENGINE)
+    driver["spec"]["priorityClassName"] = "system-node-critical"
+    assert waves(plan(driver, other, budget(minAvailable=2, status=of_status(2, 2, 2, 0)))) == [["engine-1"], ["engine-0"]]
+
+
 def test_a_budget_that_is_removed_after_the_cordon_ends_the_wait(clock: Clock) -> None:
     api = storage()
     begun = clock.now
@@ -337,6 +343,13 @@ def test_a_pod_is_not_evicted_before_its_replacement_has_a_place(monkeypatch: py
     monkeypatch.setattr(api, "get_json", get_json)
     assert "evicted" in drain.step(EVICT)
     assert 60 <= seen[0] - begun <= 75
+
+
+def test_a_pod_that_waits_for_a_place_leaves_after_those_that_have_one() -> None:
+    """Whatever their priority: it keeps no other pod on the node."""
+    first = deployment(1, 1, "api")
+    first[-1]["spec"] |= {"priority": 1000, "tolerations": [{"key": TAINT["key"], "operator": "Exists"}]}
+    assert waves(plan(*deployment(1, 1), *first, nodes=tuple(tainted("w2")))) == [["api-1-0"], ["web-1-0"]]
 
 
 def test_a_taint_that_stays_halts_and_evicts_nothing() -> None:
