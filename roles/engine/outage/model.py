@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
-from roles.engine.disruption import Controller, namespaced
+from roles.engine.disruption import Controller
 from roles.engine.kube import Object, full_name, namespace_and_name, uid
 from roles.engine.kube.fields import name_of, spec_of
-from roles.engine.kube.workloads import COLLECTIONS
+from roles.engine.kube.workloads import COLLECTIONS, namespaced
 from roles.engine.outage.mark import Mark
 from roles.engine.placement import PodVolume
 
