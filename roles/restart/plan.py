@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from roles.engine.bounds import moment
 from roles.engine.disruption import DisruptionObjects, budget_states, budgets, budgets_of
 from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Data, Frozen, Kubeconfig, did_you_mean, names, read_common
 from roles.engine.kube import Object, full_name, uid
@@ -19,7 +20,7 @@ from roles.engine.kube.quotas import counts, without_room
 from roles.engine.kube.workloads import COLLECTIONS, replicas
 from roles.engine.objects import Kind, NotUndone, ObjectChange, ObjectPath, ObjectPlan, undo_plan, workload_rollout
 from roles.engine.timeouts import unless_set
-from roles.engine.transaction import ObjectsRecord
+from roles.engine.transaction import ChangedObject, ObjectsRecord
 
 #: As `kubectl rollout restart` does (kubectl/pkg/polymorphichelpers/objectrestarter.go): whoever looks finds the time of the last restart,
 #: by whichever tool, in one place, and tools that compare templates with their source know this annotation.
@@ -162,6 +163,11 @@ def unsafe(kind: str, item: Object, world: RestartWorld, states: budgets.Budgets
         if namespace_of(quota) == namespace_of(item) and counts(quota, pods[0]):
             for why, _ in without_room(quota, pods[0], 1):
                 yield f"{why}: there is no room for the new pod with which its roll-out begins; raise the quota, or set maxUnavailable 1"
+
+
+def no_time(one: ChangedObject) -> str:
+    """What a record has before a restart that is no time of one; "" for nothing."""
+    return next((f"{field.before!r} as a time" for field in one.fields if field.before is not None and moment(field.before) is None), "")
 
 
 def plan_undo(record: ObjectsRecord, world: RestartWorld, *, force: bool, seconds: float) -> ObjectPlan:

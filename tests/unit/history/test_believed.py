@@ -134,6 +134,7 @@ BINDING = f"{RBAC}/clusterrolebindings/system:metrics-server"
 TO = {"kind": "ClusterRoleBinding", "object_name": "system:metrics-server", "version": "rbac.authorization.k8s.io/v1"}
 OWN_ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:metrics-server"}
 LAST = ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"]
+RESTART = ["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"]
 ROOM = ["spec", "containers", "x", "resources"]
 FINE: list[tuple[Any, ...]] = [
     ("node_labels", NODE, ["metadata", "labels", "rack"], "a1"),
@@ -148,6 +149,7 @@ FINE: list[tuple[Any, ...]] = [
     ("autoscalers", f"{APPS}/deployments/x", LAST, '{"spec": {"replicas": 3}}'),
     ("priority_classes", "/apis/scheduling.k8s.io/v1/priorityclasses/x", ["value"], 5, {"rollout_timeout": 600}),
     ("priority_classes", f"{APPS}/daemonsets/x", ["spec", "template", "spec", "priorityClassName"], "x"),
+    ("restart", f"{APPS}/deployments/x", RESTART, "2026-01-31T10:00:00+01:00", {"rollout_timeout": 60}),
     ("resize", "/api/v1/namespaces/a/pods/x", ROOM, {"requests": {"cpu": "1"}}),
     ("right_size", f"{APPS}/statefulsets/x", ["autoscalers", "x", "metrics"], []),
     ("metrics_server", BINDING, ["manifest"], {"roleRef": OWN_ROLE}, None, TO),
@@ -170,6 +172,8 @@ FORGED: dict[str, tuple[Any, ...]] = {
     "the template of a Deployment": ("autoscalers", f"{APPS}/deployments/x", ["spec", "template"], {}),
     "another manifest": ("autoscalers", f"{APPS}/deployments/x", LAST, '{"spec": {"replicas": 3, "template": {}}}'),
     "an image": ("priority_classes", f"{APPS}/daemonsets/x", ["spec", "template", "spec", "containers"], []),
+    "no time of a restart": ("restart", f"{APPS}/deployments/x", RESTART, "{{ x }}"),
+    "another annotation of pods": ("restart", f"{APPS}/deployments/x", [*RESTART[:-1], "x"], "2026-01-31T10:00:00Z"),
     "a claim": ("resize", "/api/v1/namespaces/a/pods/x", ROOM, {"claims": [{"name": "gpu"}]}),
     "a device": ("resize", "/api/v1/namespaces/a/pods/x", ROOM, {"limits": {"nvidia.com/gpu": "1"}}),
     "a ServiceAccount": ("right_size", f"{APPS}/statefulsets/x", ["spec", "template", "spec", "serviceAccountName"], "x"),
