@@ -31,7 +31,6 @@ from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.kube.fields import at, spec_of
-from roles.engine.kube.workloads import in_namespaces
 from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, connect_servers, desired_of_cluster, dry_run, planned_run, read_objects
 from roles.engine.objects import ObjectChange, ObjectPlan, Session, recorded_paths, undo_plan
 from roles.engine.placement import ClusterView
@@ -121,8 +120,7 @@ def read_live(api: Api, entries: Collection[Entry]) -> dict[str, list[Object]]:
     """The autoscalers of the entries' kinds and namespaces, by kind. Raises ApiError; NotFound if a kind is not installed."""
     found: dict[str, list[Object]] = {}
     for kind in {kind_of(entry) for entry in entries}:
-        there = in_namespaces(KINDS[kind].collection, {entry.namespace for entry in entries})
-        found[kind] = [item for one in there for item in list_objects(api, one)]
+        found[kind] = [*list_objects(api, KINDS[kind].collection, {entry.namespace for entry in entries})]
     return found
 
 

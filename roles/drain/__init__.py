@@ -84,10 +84,8 @@ def _nodes(fleet: Fleet, reached: ConnectedCluster, asked: tuple[str, ...] | Non
 
 
 def _plan(session: Session, nodes: tuple[str, ...], consents: DrainConsents) -> DrainPlan:
-    try:
+    with bridge.refusing(ApiFailure, "the cluster's objects cannot be read: "):
         return plan_drain(read_drain(session), nodes, consents, cluster_time(session))
-    except ApiFailure as error:
-        raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
 
 
 def _preflight(session: Session, plan: DrainPlan) -> dict[str, str]:

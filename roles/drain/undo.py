@@ -53,10 +53,8 @@ def undo_uncordon(fleet: Fleet, options: Options, record: ObjectsRecord, consent
 
 
 def _read(session: Session, paths: Collection[str]) -> dict[str, Object]:
-    try:
+    with bridge.refusing(ApiFailure, "the objects of that run cannot be read: "):
         return {path: found for path in paths if (found := session.fetch(path)) is not None}
-    except ApiFailure as error:
-        raise bridge.refusals([f"the objects of that run cannot be read: {error}"]) from None
 
 
 UNDO_DRAIN, UNDO_UNCORDON = Undo(undo_drain, undo.WRITES), Undo(undo_uncordon, undo.WRITES)

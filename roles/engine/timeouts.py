@@ -68,7 +68,9 @@ class Deadline:
     def over(self) -> bool:
         return self.passed >= self.seconds
 
-    def pause(self, seconds: float) -> None:
-        """Between two checks: not stretched."""
+    def pause(self, seconds: float, late: Exception | None = None) -> None:
+        """Between two checks: not stretched. Raises `late` instead if the time is over."""
+        if late is not None and self.over:
+            raise late
         # pyinfra's command line patches this sleep, so that other greenlets run meanwhile.
         time.sleep(seconds)

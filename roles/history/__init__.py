@@ -38,9 +38,8 @@ from roles.engine.transaction.model import IO_SECONDS
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded, Speaker
-from roles.history.listing import age, chosen
 from roles.history.model import ChangesOptions, RollbackOptions
-from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
+from roles.history.plan import Undo, age, changes_to_undo, chosen, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet_config import cgroups, drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
 

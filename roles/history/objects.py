@@ -40,10 +40,8 @@ def _of_node(found: Recorded) -> ObjectsRecord | None:
     """Raises DeployError."""
     if found.problem is not None:
         raise bridge.refusals([f"{found.host}: the record of {found.id}: {found.problem}"])
-    try:
+    with bridge.refusing(ValueError, f"{found.host}: "):
         return object_record.parse(found.run, found.events)
-    except ValueError as error:
-        raise bridge.refusals([f"{found.host}: {error}"]) from None
 
 
 def _readable(found: Recorded) -> ObjectsRecord | None:

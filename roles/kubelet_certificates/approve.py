@@ -14,8 +14,9 @@ from roles.engine.certificates.approval import ExpectedNames, is_pending, object
 from roles.engine.harmless import one_line
 from roles.engine.objects import LOOK_AGAIN, NotDone
 from roles.engine.proof import Cluster
+from roles.engine.proof.presented import Presented
 from roles.engine.timeouts import Deadline
-from roles.kubelet_certificates.facts import REQUESTS, Presented, read_requests
+from roles.kubelet_certificates.facts import REQUESTS, read_requests
 from roles.kubelet_certificates.plan import listed, name_of
 
 #: Seconds. A kubelet asks as soon as its node has addresses; kube-controller-manager signs at once; the kubelet then watches.
@@ -152,6 +153,4 @@ def proven(node: Node, key: bytes | None) -> str:
                     f"{shown.where} serves a certificate of another key than that of the approved request: something else may have the"
                     " node's credential; if so, remove the node and join it again"
                 )
-        if deadline.over:
-            raise NotDone(f"not proven within {deadline.seconds:g} s: {why}")
-        deadline.pause(LOOK_AGAIN)
+        deadline.pause(LOOK_AGAIN, late=NotDone(f"not proven within {deadline.seconds:g} s: {why}"))

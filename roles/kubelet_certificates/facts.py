@@ -12,13 +12,13 @@ from typing import Any
 from roles.engine.api import Api, list_objects
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import CertificateError, parse_der, usual_addresses
-from roles.engine.certificates.approval import SERVICE, NodeIdentity, claimed_by_others, is_network, is_serving
+from roles.engine.certificates.approval import SERVICE, NodeIdentity, claimed_by_others, is_network, is_serving, usual_name
 from roles.engine.editing import flag_values
 from roles.engine.harmless import one_line
 from roles.engine.kube import namespace_and_name
 from roles.engine.kube.fields import created_of, name_of, spec_of, status_of
 from roles.engine.proof import Cluster, NoApi
-from roles.engine.proof.presented import Presented, address_of, handshake, presented
+from roles.engine.proof.presented import handshake
 from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 
@@ -72,7 +72,7 @@ class ClusterFacts:
         # Some installers put the names of all API servers into each certificate; no host has the endpoint alone.
         alone = frozenset(name for name in (seen.addresses if seen is not None else ()) if self.api.get(name) != ENDPOINT)
         own = self.certified.get(host, frozenset()) - (elsewhere - mine - alone) if control_plane else frozenset()
-        api = {name: what for name, what in self.api.items() if name not in own and not (what == ETCD and _as_compared(name) in mine)}
+        api = {name: what for name, what in self.api.items() if name not in own and not (what == ETCD and usual_name(name) in mine)}
         inventory = {name: f"of {one} in the inventory" for one, names in self.hosts.items() if one != host for name in names - mine}
         # Programs like node-local DNS put the address of a Service on nodes; it is no node's all the same.
         return claimed_by_others(node_name, self.nodes.values(), others, {**inventory, **self.services, **api})
@@ -195,34 +195,4 @@ def service_claims(cluster: Cluster, ranges: Iterable[str]) -> dict[str, str]:
 
 def inventory_names(remotes: Iterable[Remote]) -> dict[str, frozenset[str]]:
     """By host, its name in the inventory, and the name or address by which it is reached."""
-    found = {}
-    for remote in remotes:
-        found[remote.name] = frozenset(map(_as_compared, (remote.name, remote.address)))
-    return found
-
-
-def _as_compared(name: str) -> str:
-    return next(iter(usual_addresses([name])), name.lower())
-
-
-__all__ = [
-    "ENDPOINT",
-    "REQUESTS",
-    "CertificateFactsError",
-    "ClusterFacts",
-    "Presented",
-    "SeenNames",
-    "address_of",
-    "api_names",
-    "certified_names",
-    "endpoint",
-    "flag_names",
-    "identity",
-    "inventory_names",
-    "parse_names",
-    "presented",
-    "read_requests",
-    "seen_names",
-    "service_claims",
-    "services_claims",
-]
+    return {remote.name: frozenset(map(usual_name, (remote.name, remote.address))) for remote in remotes}

@@ -21,8 +21,8 @@ from roles.engine.detail import shortened
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
 from roles.engine.kube.fields import meta_of, spec_of
+from roles.engine.proof.presented import Presented
 from roles.engine.transaction import Refusal
-from roles.kubelet_certificates.facts import Presented
 
 Standing = Literal["signed", "self-signed", "other", "none"]
 #: How many requests a plan names one by one: who has a node's credential can make any number.

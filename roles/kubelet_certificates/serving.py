@@ -11,8 +11,7 @@ from roles.engine import bridge, pairs
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.bridge.tasks import Lock
-from roles.engine.certificates import usual_addresses
-from roles.engine.certificates.approval import ExpectedNames, expected_names, request_of
+from roles.engine.certificates.approval import ExpectedNames, expected_names, request_of, usual_name
 from roles.engine.detail import listed
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
@@ -22,10 +21,11 @@ from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import KUBELET, Basis, ComponentPlan, DesiredByHost, NodePlan, Steps, ended, from_data
 from roles.engine.objects import NotDone
 from roles.engine.proof import NoApi, Proof, SurveyedNode
+from roles.engine.proof.presented import Presented, presented
 from roles.engine.rollout import ClusterStep
 from roles.engine.transaction import Refusal
 from roles.kubelet_certificates import approve, facts, plan
-from roles.kubelet_certificates.facts import ClusterFacts, Presented, SeenNames
+from roles.kubelet_certificates.facts import ClusterFacts, SeenNames
 from roles.kubelet_certificates.model import CertificateKeys
 from roles.kubelet_certificates.plan import NodeStanding
 from roles.kubelet_config import FieldsRequest, KubeletFields, Settled, allocatable_impact
@@ -52,7 +52,7 @@ def shared_names(vouched: Mapping[str, frozenset[str]]) -> list[Refusal]:
     """Names that `serving_names` gives to several hosts of the run, as --data does without --limit: they are no one host's own."""
     hosts: dict[str, list[str]] = {}
     for host, names in vouched.items():
-        for name in {next(iter(usual_addresses([one])), one.lower()) for one in names}:
+        for name in set(map(usual_name, names)):
             hosts.setdefault(name, []).append(host)
     return [
         Refusal(
@@ -141,7 +141,7 @@ class ServingCertificates(KubeletFields):
             raise NoApi(f"the cluster has no node {name}")
         identity = facts.identity(name, its, known.seen[host], desired.vouched)
         taken = known.taken(host, name, control_plane=node.remote.is_control_plane)
-        shown = facts.presented(basis.found.reading, its)
+        shown = presented(basis.found.reading, its)
         return plan.standing(host, identity, shown, known.requests, taken, asks=_asks(node))
 
     def _read(self, basis: Basis) -> ClusterFacts:
@@ -232,7 +232,7 @@ class ServingCertificates(KubeletFields):
         surveyed = basis.found.nodes[host]
         name = surveyed.kubelet.node_name
         return approve.Node(
-            name, lambda: self._expected(basis, surveyed), lambda: facts.presented(basis.found.cluster, basis.found.cluster.node(name))
+            name, lambda: self._expected(basis, surveyed), lambda: presented(basis.found.cluster, basis.found.cluster.node(name))
         )
 
     def _expected(self, basis: Basis, node: SurveyedNode) -> ExpectedNames:
@@ -265,7 +265,7 @@ class ServingCertificates(KubeletFields):
 
     def _now(self, basis: Basis, one: NodeStanding) -> str:
         try:
-            shown: Presented = facts.presented(basis.found.cluster, basis.found.cluster.node(one.name))
+            shown: Presented = presented(basis.found.cluster, basis.found.cluster.node(one.name))
         except (ApiFailure, RemoteError):
             return "unknown"
         return replace(one, presented=shown).text

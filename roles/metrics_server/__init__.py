@@ -48,7 +48,7 @@ def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
     """
     options, desired = asked[0], asked[1].server
     found, session = connect_servers(fleet, desired.kubeconfig if desired else None)
-    try:
+    with bridge.refusing(ApiFailure, "the cluster cannot be read: "):
         installed = facts.read_installed(session)
         needs = facts.read_needs(found, session)
         if installed is not None:
@@ -56,8 +56,6 @@ def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
         if desired is None:
             raise bridge.refusals(unasked(judge(needs, None, datetime.now(UTC))))
         return _own(fleet, options, desired, session, needs)
-    except ApiFailure as error:
-        raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
 
 
 def unasked(judged: Preflight) -> list[str]:
@@ -98,10 +96,8 @@ def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Sessio
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same objects since."""
     session = cluster_session(fleet, consents.kubeconfig)
-    try:
+    with bridge.refusing(ApiFailure, "the objects of the record cannot be read: "):
         live = _live(session, recorded_paths(record, KINDS.values()))
-    except ApiFailure as error:
-        raise bridge.refusals([f"the objects of the record cannot be read: {error}"]) from None
     limit = TimeLimit.of(record, "proof_timeout", DesiredServer)
     plan = plan_undo(record, live, force=consents.force)
     serves = any(one.what != "remove" for one in plan.actions)

@@ -36,10 +36,8 @@ EVICTION = 60.0
 
 def _read(fleet: Fleet) -> tuple[Options, dict[str, DesiredLabels]]:
     options = read_options(fleet.targets)
-    try:
+    with bridge.refusing(Refusal):
         desired = read_labels([(remote.name, remote.data) for remote in fleet.targets])
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
     if not desired:
         raise bridge.refuse("no host of this run has node_labels or node_taints in its data; set them there, or with --limit and --data")
     return options, desired
@@ -74,11 +72,9 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
 
 def _read_nodes(session: Session, paths: Iterable[str]) -> tuple[dict[str, Object], dict[str, list[dict[str, Any]]]]:
     """The nodes, and their pods, by the path of the node. Raises DeployError."""
-    try:
+    with bridge.refusing(ApiFailure, "the nodes cannot be read: "):
         nodes: dict[str, Object] = {path: found for path in paths if (found := session.fetch(path)) is not None}
         return nodes, {path: _pods(session, node) for path, node in nodes.items()}
-    except ApiFailure as error:
-        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 
 
 def _pods(session: Session, node: Object) -> list[dict[str, Any]]:

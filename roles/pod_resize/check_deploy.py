@@ -46,10 +46,8 @@ class NodeCheck:
 
 def _read(fleet: Fleet) -> tuple[Options, ProbeOptions]:
     options = read_options(fleet.targets)
-    try:
+    with bridge.refusing(Refusal):
         return options, model.read_cluster([(one.name, one.data) for one in fleet.inventory], ProbeOptions)[1]
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
 
 
 @deploying("Check of resizing pods in place", _read, of_cluster=True)
@@ -64,11 +62,9 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     session = reached.session
     targets = {remote.name for remote in fleet.targets}
     names = [name for name, remote in reached.nodes.items() if remote.name in targets]
-    try:
+    with bridge.refusing(ApiFailure, "the cluster cannot be read: "):
         ability = session.asked(lambda api: facts.read_ability(reached.found, api, names), "plan")
         items = session.asked(lambda api: list_objects(api, "/api/v1/nodes"), "plan")
-    except ApiFailure as error:
-        raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
     bridge.stop(
         [*(f"{name}: it is not a node of this cluster" for name in names if name not in ability.nodes), *abilities.missing(ability, names)]
     )
@@ -219,9 +215,7 @@ class CheckRun(ObjectRun):
                 pod_resources.of(state) for state in states
             ):
                 return pod
-            if deadline.over:
-                raise NotDone(f"the probe pod does not run after {deadline.seconds:g} s: {_waiting(states)}")
-            deadline.pause(LOOK_AGAIN)
+            deadline.pause(LOOK_AGAIN, late=NotDone(f"the probe pod does not run after {deadline.seconds:g} s: {_waiting(states)}"))
 
     def _allocated(self, node: str) -> dict[str, Any]:
         """The allocated resources of all pods on the node, and of the probe."""

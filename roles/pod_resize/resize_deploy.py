@@ -33,10 +33,8 @@ CAPABILITY = "resize"
 
 def _read(fleet: Fleet) -> tuple[Options, DesiredResources]:
     options = read_options(fleet.targets)
-    try:
+    with bridge.refusing(Refusal):
         return options, model.read_resize([(one.name, one.data) for one in fleet.inventory])
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
 
 
 @deploying("Resize pods", _read, of_cluster=True)
@@ -75,7 +73,7 @@ class _Observed:
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a run of this deploy, at its pace. Raises DeployError if someone else has changed the same fields
     since."""
-    try:
+    with bridge.refusing(ValueError, f"run={record.run}: "):
         earlier = resize_run.recorded(record)
         desired = DesiredResources(
             selector=f"{earlier.about['namespace']}/{earlier.about['labels']}",
@@ -83,8 +81,6 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
             kubeconfig=consents.kubeconfig,
             **(earlier.about.get("pace") or {}),
         )
-    except ValueError as error:
-        raise bridge.refusals([f"run={record.run}: {error}"]) from None
     goal = _Goal(desired, earlier, consents.force, f"Undoing run {record.run}")
     return _run(fleet, options, goal, record)
 

@@ -82,10 +82,8 @@ def _drains(session: Session, wanted: RebootOptions, stages: Sequence[Stage[Rebo
     """What becomes of the pods of each node that reboots, as text. Raises DeployError if they cannot leave, or cannot be read."""
     if not any(plan.what == "reboot" for stage in stages for plan in stage.steps):
         return []
-    try:
+    with bridge.refusing(ApiFailure, "the pods cannot be read: "):
         live, now = read_drain(session), cluster_time(session)
-    except ApiFailure as error:
-        raise bridge.refusals([f"the pods cannot be read: {error}"]) from None
     texts, refusals = plan_drains(live, stages, wanted, now)
     bridge.stop(refusals)
     return texts
@@ -121,10 +119,8 @@ def servers(fleet: Fleet) -> dict[str, Remote]:
 def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: RebootOptions) -> list[RebootPlan]:
     """The plans of all hosts of the run. Raises DeployError."""
     targets = [remote for remote in fleet.targets if remote.name in reached.names]
-    try:
+    with bridge.refusing(ApiFailure, "the nodes cannot be read: "):
         nodes = reached.found.reading.nodes()
-    except ApiFailure as error:
-        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
     made = fleet.each(targets, lambda remote: _candidate(reached, nodes, wanted, remote), doing="read the boot of")
     bridge.stop(f"{host}: {str(one).removeprefix(f'{host}: ')}" for host, one in made.items() if isinstance(one, Exception))
     judge = partial(plan_node, unneeded=wanted.allow_unneeded, allow_unproven=options.allow_unproven)

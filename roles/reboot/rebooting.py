@@ -315,9 +315,7 @@ class NodeReboots:
         while lost := next_boot.lost(plan.candidate.facts.next, self._facts(plan, remote).next, with_pods=with_pods):
             if deadline.over and self._options.allow_unproven:
                 return f"; NOT PROVEN: {detail.once_each(lost)}"
-            if deadline.over:
-                raise NotBack("; ".join(lost))
-            deadline.pause(LOOK_AGAIN)
+            deadline.pause(LOOK_AGAIN, late=NotBack("; ".join(lost)))
         return ""
 
     def _check_work(self, plan: RebootPlan, remote: Remote, freed: str, context: StepContext) -> None:

@@ -16,13 +16,9 @@ from roles.engine.inputs import Changes, Declared, Undo, unmatched
 from roles.engine.object_runs import check_namespaces, connect_cluster, open_session
 from roles.engine.objects import Session
 from roles.engine.proof import survey
-from roles.engine.rollout import Options, Turns, deploying, one
-from roles.engine.rollout.options import read_options
-from roles.right_size import apply_deploy, page, prometheus, report
-from roles.right_size.apply_deploy import WRITES, undo
-from roles.right_size.collected import CollectedUse
-from roles.right_size.judged import JudgedContainer
-from roles.right_size.judging import grouped, judge_all, with_reads
+from roles.engine.rollout import Options, Turns, deploying, with_options
+from roles.right_size import apply, prometheus, report
+from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
 from roles.right_size.model import RightSizeOptions
 from roles.right_size.prometheus import PrometheusError
 from roles.right_size.reading import collect
@@ -31,11 +27,7 @@ from roles.right_size.store import FolderError, Store, StoreError
 from roles.right_size.workloads import SizedWorkload
 
 
-def _read(fleet: Fleet) -> tuple[Options, RightSizeOptions]:
-    return read_options(fleet.targets), one(RightSizeOptions)(fleet)
-
-
-@deploying("Right size", _read)
+@deploying("Right size", with_options(RightSizeOptions))
 def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns | None:
     """Show for each container what it uses, what it requests and what it should request; with `apply`, change that.
 
@@ -49,7 +41,7 @@ def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns |
         seen, found = observe(fleet, options, reached.session, reached.nodes)
         _write(options, seen, found)
         bridge.stop(seen.problems)
-        return Turns.of(apply_deploy.plan_run(fleet, options, common, reached, seen, found), fleet, "resize, watch, and update templates")
+        return Turns.of(apply.plan_run(fleet, options, common, reached, seen, found), fleet, "resize, watch, and update templates")
     # An operator's own identity needs the addresses of the API servers, also with --limit.
     servers = [remote for remote in fleet.others if remote.is_control_plane] if options.kubeconfig else []
     surveyed = survey(fleet, [*fleet.targets, *(remote for remote in servers if remote.connected or remote.connect())])
@@ -125,7 +117,7 @@ def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[Judged
         "json": lambda: as_json(
             report.as_json(found, made=made.isoformat(timespec="seconds"), cluster=seen.cluster, notes=seen.notes, problems=seen.problems)
         ),
-        "html": lambda: page.page(found, made=made.strftime("%Y-%m-%d %H:%M UTC"), notes=seen.notes, problems=seen.problems),
+        "html": lambda: report.page(found, made=made.strftime("%Y-%m-%d %H:%M UTC"), notes=seen.notes, problems=seen.problems),
     }
     document = formats[options.format]()
     if options.output is None:
@@ -139,7 +131,7 @@ def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[Judged
     show(f"\n{options.format}: {options.output}")
 
 
-DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES)),)
+DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=Changes.OBJECTS, undo=Undo(apply.undo, apply.WRITES)),)
 
 __all__ = [
     "DATA_KEYS",

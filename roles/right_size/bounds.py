@@ -10,13 +10,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from roles.engine.autoscaling.created import RangeRule
 from roles.engine.kube import amounts
-from roles.right_size.quantities import cpu_text, memory_text
+from roles.right_size.quantities import text_of
 from roles.right_size.recommend import Advice, Decision, Present
-
-_TEXT = {"cpu": cpu_text, "memory": memory_text}
 
 
 def within(advice: Advice, now: Present, rules: Iterable[RangeRule]) -> Advice:
@@ -28,7 +27,7 @@ def within(advice: Advice, now: Present, rules: Iterable[RangeRule]) -> Advice:
 
 
 def _within(advice: Advice, now: Present, rule: RangeRule) -> Advice:
-    resource, text = advice.resource, _TEXT[advice.resource]
+    resource, text = advice.resource, partial(text_of, advice.resource)
     least, most, ratio = _amount(rule.least, resource), _amount(rule.most, resource), rule.ratio.get(resource)
     request, limit, target, reasons = advice.request, advice.limit, advice.target, []
     assert request is not None
@@ -48,17 +47,10 @@ def _within(advice: Advice, now: Present, rule: RangeRule) -> Advice:
 
 
 def _changed(advice: Advice, now: Present, request: int, limit: int | None, target: int | None, reasons: Sequence[str]) -> Advice:
-    if not reasons or advice.decision not in ("raise", "lower"):
+    if not reasons or not advice.changes:
         return replace(advice, target=target)
-    has = (getattr(now.requests, advice.resource), getattr(now.limits, advice.resource))
-    return replace(
-        advice,
-        decision=_decision(has, (request, limit)),
-        why="; ".join([advice.why, *reasons]),
-        request=request,
-        limit=limit,
-        target=target,
-    )
+    decision, why = _decision(now.of(advice.resource), (request, limit)), "; ".join([advice.why, *reasons])
+    return replace(advice, decision=decision, why=why, request=request, limit=limit, target=target)
 
 
 def _decision(has: tuple[int | None, int | None], wanted: tuple[int | None, int | None]) -> Decision:
@@ -83,7 +75,7 @@ def within_pod(
 
 
 def _outside(rule: RangeRule, resource: str, advices: Sequence[Advice]) -> str:
-    text = _TEXT[resource]
+    text = partial(text_of, resource)
     requests = sum(one.request or 0 for one in advices)
     limits = sum(one.limit or 0 for one in advices)
     least, most = _amount(rule.least, resource), _amount(rule.most, resource)
@@ -95,9 +87,9 @@ def _outside(rule: RangeRule, resource: str, advices: Sequence[Advice]) -> str:
 
 
 def _held(advice: Advice, now: Present, why: str) -> Advice:
-    if advice.decision not in ("raise", "lower"):
+    if not advice.changes:
         return advice
-    request, limit = getattr(now.requests, advice.resource), getattr(now.limits, advice.resource)
+    request, limit = now.of(advice.resource)
     return replace(advice, decision="keep", why=f"{advice.why}; {why}", request=request, limit=limit, target=request)
 
 

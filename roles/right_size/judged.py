@@ -1,29 +1,45 @@
-"""A container of a workload, judged: what it has, what it was seen to use, what it should have, what is wasted and in danger. Pure."""
+"""All containers of a cluster, judged: this run's reads added to the samples of earlier ones, then what each container has, what it used,
+what it should have, what is wasted and in danger. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from roles.right_size.autoscaling import Recommended, UtilizationTarget, corrected
-from roles.right_size.evidence import UseEvidence
+from roles.engine.autoscaling.created import RangeRule, range_rules
+from roles.engine.kube import Object
+from roles.engine.kube.fields import status_of
+from roles.right_size import bounds, targets
+from roles.right_size.evidence import UseEvidence, evidence
 from roles.right_size.quantities import cpu_text, memory_text, rate_text
-from roles.right_size.recommend import CLOSE, Advice, Present
-from roles.right_size.samples import THROTTLED
-from roles.right_size.workloads import STATIC, Amounts, ContainerNow, SizedWorkload
+from roles.right_size.recommend import CLOSE, Advice, Present, advise
+from roles.right_size.samples import THROTTLED, SampleHistory, Seen, Span, added
+from roles.right_size.targets import Recommended, UtilizationTarget, kept_by
+from roles.right_size.workloads import STATIC, Amounts, ContainerNow, PodOwners, SizedWorkload, amounts
 
 #: From this share of its memory limit on, a container is in danger.
 NEAR_LIMIT = 0.9
 
 
-@dataclass(frozen=True)
-class UseTotal:
-    """What all nodes can give to pods: thousandths of a core and bytes."""
+@dataclass
+class CollectedUse:
+    """What one run read of a cluster. `containers` as they were at the end of the reads; `lives`: with those that ended meanwhile; `seen`:
+    what was read of each, by its container ID. `pods`: the workloads of all pods that were read, also of those that are in no report, by
+    namespace and pod. `notes`: what is known less well, and why; `problems`: what could not be read."""
 
-    cpu: int
-    memory: int
+    cluster: str
+    containers: list[ContainerNow]
+    lives: list[ContainerNow]
+    seen: dict[str, Seen]
+    pods: Mapping[tuple[str, str], SizedWorkload] = field(default_factory=dict)
+    vpas: list[Object] = field(default_factory=list)
+    hpas: list[Object] = field(default_factory=list)
+    limit_ranges: list[Object] = field(default_factory=list)
+    nodes: list[Object] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -55,58 +71,127 @@ class JudgedContainer:
         return self.cpu, self.memory
 
 
-def judge(
-    workload: SizedWorkload,
-    container: str,
-    now: Sequence[ContainerNow],
-    found: UseEvidence,
-    total: UseTotal,
-    advices: tuple[Advice, Advice],
-    vpa: Recommended | None = None,
-    targets: Iterable[UtilizationTarget] = (),
-    requested: Mapping[str, Amounts] | None = None,
-) -> JudgedContainer:
-    """`now`: the container in each pod. `advices`: for CPU and memory. `requested`: the requests of all containers of a pod, by name, for
-    autoscalers that count them together."""
-    kinds = _kinds(now)
+#: Containers of a workload, by name; each in several pods.
+Grouped = dict[SizedWorkload, dict[str, list[ContainerNow]]]
+
+
+def grouped(containers: Iterable[ContainerNow]) -> Grouped:
+    found: Grouped = {}
+    for one in containers:
+        found.setdefault(one.workload, {}).setdefault(one.name, []).append(one)
+    return found
+
+
+def with_reads(
+    kept: Mapping[str, SampleHistory], lives: Mapping[str, Sequence[ContainerNow]], seen: CollectedUse, now: float
+) -> dict[str, SampleHistory]:
+    """The samples of a workload's containers, with this run's: `lives` are its containers by name. Containers that it no longer has are
+    dropped."""
+    return {
+        name: added(
+            kept.get(name, SampleHistory()),
+            [seen.seen[one.id] for one in ones if one.id in seen.seen],
+            [kill for one in ones for kill in one.kills],
+            now,
+        )
+        for name, ones in lives.items()
+    }
+
+
+def judge_all(
+    seen: CollectedUse,
+    histories: Mapping[SizedWorkload, Mapping[str, SampleHistory]],
+    min_span: float,
+    more: Mapping[tuple[str, str, str], Span],
+) -> list[JudgedContainer]:
+    """In the order of the report: the critical ones first, then those in danger, then by what is wasted. `more`: spans of another source,
+    by namespace, pod and container; those of pods that are gone count for the workload that their names say."""
+    vpas, scaled = targets.recommendations(seen.vpas), targets.utilization_targets(seen.hpas)
+    whole = allocatable(seen.nodes)
+    present, gone = _spans_by_workload(seen, more)
+    found = []
+    for workload, by_name in grouped(seen.containers).items():
+        requested = {name: ones[0].requests for name, ones in by_name.items()}
+        evidences = {}
+        for name in by_name:
+            history = histories.get(workload, {}).get(name, SampleHistory())
+            known = SampleHistory((*history.spans, *present.get((workload, name), ())), history.kills)
+            evidences[name] = evidence(known, gone.get((workload, name), ()))
+        now = {name: present_of(ones) for name, ones in by_name.items()}
+        advices = _advices(evidences, now, min_span, list(range_rules(seen.limit_ranges, workload.namespace)))
+        for name, ones in by_name.items():
+            vpa = vpas.get((workload, name))
+            notes = _notes(workload, name, ones, advices[name], vpa, scaled.get(workload, ()), requested)
+            found.append(_judged(workload, name, ones, evidences[name], whole, advices[name], vpa, tuple(notes)))
+    return sorted(found, key=lambda one: (not one.critical, not one.dangers, -one.wasted, str(one.workload), one.container))
+
+
+def _judged(
+    workload: SizedWorkload, name: str, now: Sequence[ContainerNow], found: UseEvidence, whole: Amounts, advices: tuple[Advice, Advice],
+    vpa: Recommended | None, notes: tuple[str, ...],
+) -> JudgedContainer:  # fmt: skip
+    """`now`: the container in each pod; `whole`: what all nodes can give to pods."""
     present, (cpu, memory) = present_of(now), advices
     wasted_cpu = _wasted(present.requests.cpu, cpu) * len(now)
     wasted_memory = _wasted(present.requests.memory, memory) * len(now)
-    dangers = tuple(_dangers(found, present, cpu, memory, evicted=not all(one.critical for one in now)))
     return JudgedContainer(
-        workload,
-        container,
-        tuple(one.pod for one in now),
-        present,
-        sum(one.restarts for one in now),
-        found,
-        cpu,
-        memory,
-        vpa,
-        len(kinds) > 1,
-        wasted_cpu / max(1, total.cpu) + wasted_memory / max(1, total.memory),
-        wasted_cpu,
-        wasted_memory,
-        dangers,
-        memory.decision == "fix" or _killed(memory),
-        tuple(_notes(workload, container, now, (cpu, memory), vpa, targets, requested or {})),
-        any(one.sidecar for one in now),
-    )
+        workload, name, tuple(one.pod for one in now), present, sum(one.restarts for one in now), found, cpu, memory, vpa,
+        differ=len(_kinds(now)) > 1,
+        wasted=wasted_cpu / max(1, whole.cpu or 0) + wasted_memory / max(1, whole.memory or 0),
+        wasted_cpu=wasted_cpu,
+        wasted_memory=wasted_memory,
+        dangers=tuple(_dangers(found, present, cpu, memory, evicted=not all(one.critical for one in now))),
+        critical=memory.decision == "fix" or _killed(memory),
+        notes=notes,
+        sidecar=any(one.sidecar for one in now),
+    )  # fmt: skip
+
+
+def _advices(
+    found: Mapping[str, UseEvidence], now: Mapping[str, Present], min_span: float, rules: Sequence[RangeRule]
+) -> dict[str, tuple[Advice, Advice]]:  # fmt: skip
+    """The advice for the containers of one pod, by name, within the LimitRanges of its namespace."""
+    advices = {}
+    for name, one in found.items():
+        cpu, memory = advise(one, now[name], min_span)
+        advices[name] = (bounds.within(cpu, now[name], rules), bounds.within(memory, now[name], rules))
+    return bounds.within_pod(advices, now, rules)
+
+
+#: By workload and container.
+_Spans = dict[tuple[SizedWorkload, str], list[Span]]
+
+
+def _spans_by_workload(seen: CollectedUse, more: Mapping[tuple[str, str, str], Span]) -> tuple[_Spans, _Spans]:
+    """Spans of pods that exist, and of pods that are gone."""
+    owners = PodOwners({**seen.pods, **{(one.workload.namespace, one.pod): one.workload for one in seen.containers}})
+    present: _Spans = {}
+    gone: _Spans = {}
+    for (namespace, pod, container), span in more.items():
+        if (workload := owners.of(namespace, pod)) is not None:
+            (present if owners.exists(namespace, pod) else gone).setdefault((workload, container), []).append(span)
+    return present, gone
+
+
+def allocatable(nodes: Iterable[Object]) -> Amounts:
+    """Of all nodes together; what cannot be read of one counts as nothing."""
+    cpu = memory = 0
+    for node in nodes:
+        try:
+            found = amounts(status_of(node).get("allocatable"))
+        except ValueError:
+            found = Amounts()
+        cpu, memory = cpu + (found.cpu or 0), memory + (found.memory or 0)
+    return Amounts(cpu, memory)
 
 
 def present_of(now: Iterable[ContainerNow]) -> Present:
     """What the container has in most of its pods."""
-    kinds = _kinds(now)
-    return max(kinds, key=lambda one: kinds[one])
+    return _kinds(now).most_common(1)[0][0]
 
 
 def _kinds(now: Iterable[ContainerNow]) -> Counter[Present]:
     return Counter(Present(one.requests, one.limits, one.guaranteed) for one in now)
-
-
-def in_order(found: Iterable[JudgedContainer]) -> list[JudgedContainer]:
-    """The critical ones first, then those in danger, then by what is wasted."""
-    return sorted(found, key=lambda one: (not one.critical, not one.dangers, -one.wasted, str(one.workload), one.container))
 
 
 def _wasted(request: int | None, advice: Advice) -> int:
@@ -164,12 +249,11 @@ def _notes(
         yield f"the VerticalPodAutoscaler {vpa.name} ({vpa.mode}) sets its requests: change its bounds, or turn it off first"
     for target in targets:
         advice = next(one for one in advices if one.resource == target.resource)
-        before = {name: getattr(one, target.resource) for name, one in requested.items() if target.container in ("", name)}
-        if container not in before or None in before.values() or advice.request is None or advice.request == before[container]:
-            continue
-        whole = sum(before.values())
-        new = corrected(target, whole, whole - before[container] + advice.request)
-        yield (
-            f"the HorizontalPodAutoscaler {target.name} keeps {target.percent} % of the {target.resource} request: with the new request, "
-            f"{new} % keeps as many pods"
-        )
+        has = requested[container].of_resource(target.resource)
+        changed = replace(requested[container], **{target.resource: advice.request})
+        new = kept_by(target, requested, {**requested, container: changed})
+        if new is not None and target.container in ("", container) and advice.request != has:
+            yield (
+                f"the HorizontalPodAutoscaler {target.name} keeps {target.percent} % of the {target.resource} request: with the new "
+                f"request, {new} % keeps as many pods"
+            )

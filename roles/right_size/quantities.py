@@ -36,6 +36,16 @@ def memory_text(size: int) -> str:
     return f"{math.ceil(size / 1024)}Ki"
 
 
+def text_of(resource: str, amount: int | None) -> str:
+    """cpu in thousandths, memory in bytes, others in whole units; `-` for None."""
+    return "-" if amount is None else {"cpu": cpu_text, "memory": memory_text}.get(resource, str)(amount)
+
+
+def pair(resource: str, amounts: tuple[int | None, int | None]) -> str:
+    """Request and limit: `100m/-`."""
+    return "/".join(text_of(resource, amount) for amount in amounts)
+
+
 def span_text(seconds: float) -> str:
     """40 s, 12 min, 5 h, 3 d: two digits at most."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):

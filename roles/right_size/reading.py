@@ -5,26 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from roles.engine.api import Api, ApiFailure, NotFound, list_objects
-from roles.engine.bridge import Fleet, Remote, RemoteError, doing
+from roles.engine.autoscaling import HPAS_PATH, VPAS_PATH
+from roles.engine.bridge import Fleet, Remote, RemoteError, doing, whole
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of, namespace_of
-from roles.engine.kube.workloads import in_namespaces
+from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.node import ObservationError
 from roles.engine.objects import Session
 from roles.engine.timeouts import Deadline
-from roles.right_size import autoscaling, kernel, resource_metrics
-from roles.right_size.collected import CollectedUse
+from roles.right_size import kernel, resource_metrics
+from roles.right_size.judged import CollectedUse
 from roles.right_size.kernel import NodeUse
 from roles.right_size.resource_metrics import KubeletUse
 from roles.right_size.samples import Read, Seen
-from roles.right_size.watching import SoakLook, places
+from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import BETWEEN, ContainerNow, SizedWorkload, containers, failure
 
 #: Reads in one run, at most: a longer `watch` reads less often.
 MOST_READS = 120
+# What a read keeps of the kernel's counts as it is.
+_COUNTED = ("memory", "cache", "peak", "oom_kills", "periods", "throttled", "cpu_pressure", "memory_pressure")
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,9 @@ def list_containers(api: Api, namespaces: Collection[str] | None) -> list[Contai
     return containers(*_listed(api, namespaces))
 
 
-def _listed(api: Api, namespaces: Collection[str] | None) -> tuple[list[Object], dict[str, list[Object]]]:
+def _listed(api: Api, namespaces: Collection[str] | None) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
     """The pods, and what is between them and their workloads."""
-
-    def items(path: str) -> list[Object]:
-        return [item for place in in_namespaces(path, namespaces) for item in list_objects(api, place)]
-
-    return items("/api/v1/pods"), {kind: items(path) for kind, path in BETWEEN.items()}
+    return list_objects(api, COLLECTIONS["Pod"], namespaces), {kind: list_objects(api, COLLECTIONS[kind], namespaces) for kind in BETWEEN}
 
 
 def collect(
@@ -90,8 +90,8 @@ def collect(
     for node, use in reads[-1].kernels.items():
         if use.cut:
             notes[f"{node}: more than {kernel.MOST} records of containers; the others were not read"] = None
-    found.vpas = _optional(session, autoscaling.VPA_PATH, namespaces, notes)
-    found.hpas = _optional(session, autoscaling.HPA_PATH, namespaces, notes)
+    found.vpas = _optional(session, VPAS_PATH, namespaces, notes)
+    found.hpas = _optional(session, HPAS_PATH, namespaces, notes)
     found.limit_ranges = _optional(session, "/api/v1/limitranges", namespaces, notes)
     found.nodes = list(session.fetch_all("/api/v1/nodes"))
     found.notes, found.problems = list(notes), list(problems)
@@ -104,15 +104,16 @@ def look_at(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], workloa
     pods, between = session.asked(lambda api: _listed(api, [workload.namespace]))
     mine = [one for one in containers(pods, between) if one.workload == workload]
     failed = {name_of(pod): why for pod in pods if (why := failure(pod))}
-    at = time.time()
-    remotes = {nodes[one.node].name: one.node for one in mine if one.node in nodes}
-    kernels = {}
-    for host, answer in fleet.each([nodes[node] for node in remotes.values()], kernel.look).items():
-        if isinstance(answer, Exception):
-            raise answer
-        kernels[remotes[host]] = answer
-    read = ReadAt(at, kernels, {})
-    return SoakLook(places(mine), {(one.pod, one.name): seen for one in mine if (seen := _read(one, read)) is not None}, failed)
+    at, there = time.time(), {one.node: nodes[one.node] for one in mine if one.node in nodes}
+    read = ReadAt(at, whole(_kernels(fleet, there)), {})
+    places = {(one.pod, one.name): one for one in mine}
+    return SoakLook(places, {place: seen for place, one in places.items() if (seen := _read(one, read)) is not None}, failed)
+
+
+def _kernels(fleet: Fleet, nodes: Mapping[str, Remote]) -> dict[str, NodeUse | Exception]:
+    """By node."""
+    names = {remote.name: node for node, remote in nodes.items()}
+    return {names[host]: answer for host, answer in fleet.each(list(nodes.values()), kernel.look).items()}
 
 
 def _lives(before: Sequence[ContainerNow], now: Sequence[ContainerNow]) -> list[ContainerNow]:
@@ -122,15 +123,14 @@ def _lives(before: Sequence[ContainerNow], now: Sequence[ContainerNow]) -> list[
 
 def _round(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], others: Sequence[str], problems: dict[str, None]) -> ReadAt:
     at = time.time()
-    names = {remote.name: node for node, remote in nodes.items()}
     kernels: dict[str, NodeUse] = {}
-    for host, answer in fleet.each(list(nodes.values()), kernel.look).items():
+    for node, answer in _kernels(fleet, nodes).items():
         if isinstance(answer, (ObservationError, RemoteError)):
             problems[str(answer)] = None
         elif isinstance(answer, Exception):
             raise answer
         else:
-            kernels[names[host]] = answer
+            kernels[node] = answer
     kubelets = {}
     for node in others:
         path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/metrics/resource"
@@ -157,16 +157,9 @@ def _read(one: ContainerNow, read: ReadAt) -> Read | None:
             counter=use.cpu,
             # Both times are of the node's own clock, which may have been set meanwhile: no container is older than the boot of its node.
             age=None if one.started is None else min(use.at, max(0.0, node.clock - one.started)),
-            memory=use.memory,
-            cache=use.cache,
-            peak=use.peak,
-            oom_kills=use.oom_kills,
-            periods=use.periods,
-            throttled=use.throttled,
-            cpu_pressure=use.cpu_pressure,
-            memory_pressure=use.memory_pressure,
             cpu_limit=one.limits.cpu,
             memory_limit=one.limits.memory,
+            **{name: getattr(use, name) for name in _COUNTED},
         )
     told = read.kubelets.get(one.node, {}).get((one.workload.namespace, one.pod, one.name))
     if told is None or (told.at is not None and one.started is not None and told.at < one.started):

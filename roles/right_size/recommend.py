@@ -54,6 +54,10 @@ class Advice:
     limit: int | None = None
     target: int | None = None
 
+    @property
+    def changes(self) -> bool:
+        return self.decision in ("raise", "lower")
+
 
 @dataclass(frozen=True)
 class Present:
@@ -62,6 +66,10 @@ class Present:
     requests: Amounts
     limits: Amounts
     guaranteed: bool = False
+
+    def of(self, resource: str) -> tuple[int | None, int | None]:
+        """Request and limit."""
+        return self.requests.of_resource(resource), self.limits.of_resource(resource)
 
 
 def advise(found: UseEvidence, now: Present, min_span: float) -> tuple[Advice, Advice]:

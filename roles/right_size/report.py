@@ -1,31 +1,25 @@
-"""The report as a table and as JSON. Pure."""
+"""The report: a table, JSON, and an HTML page that loads nothing else, with a bar for each container's CPU and memory. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
+
+import jinja2
 
 from roles.engine.harmless import one_line
 from roles.engine.rollout import table
+from roles.engine.scripts import pages
 from roles.right_size.judged import JudgedContainer
-from roles.right_size.quantities import cpu_text, memory_text, span_text
+from roles.right_size.quantities import cpu_text, memory_text, pair, span_text, text_of
 from roles.right_size.recommend import Advice, Present
-from roles.right_size.workloads import Amounts
+from roles.right_size.workloads import RESOURCES
 
 #: The form of the JSON document; it grows when readers have to change.
 FORM = 1
 HEADERS = ("workload", "container", "", "request/limit", "seen to need", "pattern", "advice", "why")
-
-
-def text_of(resource: str, amount: int | None) -> str:
-    if amount is None:
-        return "-"
-    return cpu_text(amount) if resource == "cpu" else memory_text(amount)
-
-
-def pair(resource: str, request: int | None, limit: int | None) -> str:
-    return f"{text_of(resource, request)}/{text_of(resource, limit)}"
 
 
 def seen_text(advice: Advice) -> str:
@@ -36,18 +30,12 @@ def seen_text(advice: Advice) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def now_of(advice: Advice, now: Present) -> tuple[int | None, int | None]:
-    return getattr(now.requests, advice.resource), getattr(now.limits, advice.resource)
-
-
 def advice_text(advice: Advice, now: Present) -> str:
     """`raise to 130m/260m`, `keep`."""
-    has = now_of(advice, now)
-    changes = (advice.request, advice.limit) != has
-    wanted = f" to {pair(advice.resource, advice.request, advice.limit)}" if changes else ""
+    wanted = (advice.request, advice.limit)
     if advice.decision == "wait":
         return f"keep (later {text_of(advice.resource, advice.target)})"
-    return f"{advice.decision}{wanted}"
+    return advice.decision + (f" to {pair(advice.resource, wanted)}" if wanted != now.of(advice.resource) else "")
 
 
 def basis(one: JudgedContainer) -> str:
@@ -76,7 +64,7 @@ def rows(found: Sequence[JudgedContainer]) -> list[list[str]]:
         for number, advice in enumerate(one.advices):
             name = [str(one.workload), one.container] if number == 0 else ["", ""]
             lines.append([
-                *name, advice.resource, pair(advice.resource, *now_of(advice, one.now)), seen_text(advice), advice.pattern,
+                *name, advice.resource, pair(advice.resource, one.now.of(advice.resource)), seen_text(advice), advice.pattern,
                 advice_text(advice, one.now), table.short(advice.why),
             ])  # fmt: skip
     return lines
@@ -92,7 +80,7 @@ def lines(found: Sequence[JudgedContainer], notes: Sequence[str]) -> Iterator[st
     if dangers:
         yield "\nIn danger\n" + "\n".join(dangers)
     yield "\nSeen\n" + "\n".join(f"  {one.workload}, {one.container}: {basis(one)}" for one in found)
-    more = [f"  {one.workload}, {one.container}: {note}" for one in found for note in (*more_notes(one), *one.notes)]
+    more = [f"  {one.workload}, {one.container}: {note}" for one in found for note in notes_of(one)]
     if more or notes:
         yield "\nNotes\n" + "\n".join([*more, *(f"  {one_line(note)}" for note in notes)])
     cpu, memory = sum(one.wasted_cpu for one in found), sum(one.wasted_memory for one in found)
@@ -100,19 +88,19 @@ def lines(found: Sequence[JudgedContainer], notes: Sequence[str]) -> Iterator[st
         yield f"\nRequested and not seen to be needed: {cpu_text(cpu)} of CPU, {memory_text(memory)} of memory."
 
 
-def more_notes(one: JudgedContainer) -> Iterator[str]:
+def notes_of(one: JudgedContainer) -> list[str]:
+    return [*_more_notes(one), *one.notes]
+
+
+def _more_notes(one: JudgedContainer) -> Iterator[str]:
     if one.differ:
         yield "its pods have different requests or limits; those of most of them are shown (deploys/resize_drift.py lists them)"
-    if one.vpa is not None:
-        yield (
-            f"the VerticalPodAutoscaler {one.vpa.name} recommends cpu {_amounts(one.vpa.target, 'cpu')} "
-            f"({_amounts(one.vpa.low, 'cpu')} to {_amounts(one.vpa.high, 'cpu')}), memory {_amounts(one.vpa.target, 'memory')} "
-            f"({_amounts(one.vpa.low, 'memory')} to {_amounts(one.vpa.high, 'memory')})"
+    if (vpa := one.vpa) is not None:
+        texts = (
+            "{} {} ({} to {})".format(name, *(text_of(name, side.of_resource(name)) for side in (vpa.target, vpa.low, vpa.high)))
+            for name in RESOURCES
         )
-
-
-def _amounts(found: Amounts, resource: str) -> str:
-    return text_of(resource, getattr(found, resource))
+        yield f"the VerticalPodAutoscaler {vpa.name} recommends {', '.join(texts)}"
 
 
 def as_json(found: Sequence[JudgedContainer], *, made: str, cluster: str, notes: Sequence[str], problems: Sequence[str]) -> dict[str, Any]:
@@ -127,12 +115,13 @@ def as_json(found: Sequence[JudgedContainer], *, made: str, cluster: str, notes:
     }
 
 
+def _names(one: JudgedContainer) -> dict[str, Any]:
+    return {"kind": one.workload.kind, "namespace": one.workload.namespace, "name": one.workload.name, "container": one.container}
+
+
 def _container(one: JudgedContainer) -> dict[str, Any]:
     return {
-        "kind": one.workload.kind,
-        "namespace": one.workload.namespace,
-        "name": one.workload.name,
-        "container": one.container,
+        **_names(one),
         "pods": list(one.pods),
         "restarts": one.restarts,
         "guaranteed": one.now.guaranteed,
@@ -144,12 +133,12 @@ def _container(one: JudgedContainer) -> dict[str, Any]:
         "wasted": {"share": round(one.wasted, 6), "cpu": one.wasted_cpu, "memory": one.wasted_memory},
         "dangers": list(one.dangers),
         "critical": one.critical,
-        "notes": [*more_notes(one), *one.notes],
+        "notes": notes_of(one),
     }
 
 
 def _resource(advice: Advice, now: Present) -> Mapping[str, Any]:
-    request, limit = now_of(advice, now)
+    request, limit = now.of(advice.resource)
     return {
         "now": {"request": request, "limit": limit},
         "range": {"low": advice.low, "high": advice.high},
@@ -159,3 +148,69 @@ def _resource(advice: Advice, now: Present) -> Mapping[str, Any]:
         "target": advice.target,
         "why": advice.why,
     }
+
+
+# ---- the page
+
+
+def page(found: Sequence[JudgedContainer], *, made: str, notes: Sequence[str] = (), problems: Sequence[str] = ()) -> str:
+    """The containers in the order given. `made` says when they were read."""
+    return _template().render(
+        rows=[_row(one) for one in found],
+        made=made,
+        notes=list(notes),
+        problems=list(problems),
+        danger=sum(1 for one in found if one.dangers),
+        cpu=cpu_text(sum(one.wasted_cpu for one in found)),
+        memory=memory_text(sum(one.wasted_memory for one in found)),
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    return pages().get_template("right_size.html.j2")
+
+
+def _row(one: JudgedContainer) -> dict[str, Any]:
+    return {
+        **_names(one),
+        "pods": len(one.pods),
+        "state": "critical" if one.critical else "danger" if one.dangers else "wasted" if one.wasted_cpu or one.wasted_memory else "fits",
+        "words": f"{one.workload} {one.container} {one.cpu.pattern} {one.memory.pattern}".lower(),
+        "bars": [_bar(advice, one) for advice in one.advices],
+        "basis": basis(one),
+        "dangers": list(one.dangers),
+        "notes": notes_of(one),
+    }
+
+
+def _bar(advice: Advice, one: JudgedContainer) -> dict[str, Any]:
+    """All lengths are percent of the largest of its amounts."""
+    request, limit = one.now.of(advice.resource)
+    used = _used(advice, one)
+    whole = max([1, *(amount for amount in (request, limit, used, advice.high, advice.request) if amount is not None)])
+
+    def share(amount: int | None) -> float | None:
+        return None if amount is None else round(100 * amount / whole, 2)
+
+    return {
+        "title": "CPU" if advice.resource == "cpu" else "memory",
+        "used": share(used),
+        "peak": share(advice.high),
+        "request": share(request),
+        "limit": share(limit),
+        "advice": share(advice.request) if advice.changes else None,
+        "over": used is not None and (request is None or used > request),
+        "pattern": advice.pattern,
+        "decision": advice.decision,
+        "text": f"used {text_of(advice.resource, used)} (95 %), needed {seen_text(advice)}; "
+        f"request/limit {pair(advice.resource, (request, limit))}",
+        "does": advice_text(advice, one.now),
+        "why": advice.why,
+    }
+
+
+def _used(advice: Advice, one: JudgedContainer) -> int | None:
+    if advice.resource == "memory":
+        return one.found.memory_p95
+    return None if one.found.cpu_p95 is None else round(one.found.cpu_p95)

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 DAY = 86400
 #: Days that are kept.
@@ -56,8 +57,7 @@ class Read:
     memory_limit: int | None = None
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """Memory in bytes, the most and the least until `at` and since the point before."""
 
     at: float
@@ -225,7 +225,7 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
 def _with_point(points: tuple[Point, ...], read: Read) -> tuple[Point, ...]:
     if read.memory is None:
         return points
-    more = (*points, Point(read.at, read.memory, read.memory))
+    more = (*points, Point(round(read.at, 1), read.memory, read.memory))
     return more if len(more) <= MOST_POINTS else _thinned(more)
 
 

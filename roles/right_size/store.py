@@ -12,17 +12,17 @@ import errno
 import fcntl
 import hashlib
 import json
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from roles.engine.bounds import read_json
 from roles.engine.files import FILE_MODE, create_private, keep_newest, state_folder, write_whole
 from roles.engine.timeouts import Deadline
-from roles.right_size.samples import DAY, KEEP_DAYS, ClockError, Kill, Point, Read, SampleHistory, Span
+from roles.right_size.samples import DAY, KEEP_DAYS, ClockError, SampleHistory
 from roles.right_size.workloads import SizedWorkload
 
 #: The format of the files. Files of a newer one are neither read nor written.
@@ -33,6 +33,7 @@ MOST_BYTES = 64 * 2**20
 #: Of one cluster; whoever may create workloads may create any number.
 MOST_WORKLOADS = 50_000
 _PAUSE = 0.2
+_CONTAINERS = TypeAdapter(dict[str, SampleHistory])
 
 
 class StoreError(Exception):
@@ -76,9 +77,9 @@ class Store:
         try:
             if SizedWorkload(**found["workload"]) != workload:
                 raise ValueError("it is of another workload")
-            return {str(name): _history(one) for name, one in found["containers"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            why = f"{type(error).__name__}: {error}"
+            return _CONTAINERS.validate_python(found["containers"])
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"{type(error).__name__}: {' '.join(str(error).splitlines()[:3])}"
             raise StoreError(f"{path}: earlier samples cannot be read ({why}); move the file away") from None
 
     def update(
@@ -90,7 +91,7 @@ class Store:
             create_private(self.folder)
             with self._locked():
                 new = dict(change(self.read(workload)))
-                containers = {name: _plain(one) for name, one in new.items()}
+                containers = {name: asdict(one) for name, one in new.items()}
                 text = json.dumps({"format": FORMAT, "workload": asdict(workload), "containers": containers})
                 if len(text) >= MOST_BYTES:
                     raise StoreError(f"{self.path(workload)}: its samples would have more than {MOST_BYTES >> 20} MiB: they are not kept")
@@ -136,68 +137,3 @@ class Store:
             yield
         finally:
             os.close(descriptor)
-
-
-def _plain(history: SampleHistory) -> dict[str, Any]:
-    return {"spans": [_plain_span(span) for span in history.spans], "kills": [asdict(kill) for kill in history.kills]}
-
-
-def _plain_span(span: Span) -> dict[str, Any]:
-    return {**asdict(span), "points": [[round(point.at, 1), point.most, point.least] for point in span.points]}
-
-
-def _history(found: Mapping[str, Any]) -> SampleHistory:
-    """Raises KeyError, TypeError, ValueError, AttributeError, OverflowError."""
-    return SampleHistory(tuple(_span(one) for one in found["spans"]), tuple(_kill(one) for one in found["kills"]))
-
-
-def _span(found: Mapping[str, Any]) -> Span:
-    last: dict[str, Any] = {key: _number_or_none(value) if key != "source" else str(value) for key, value in found["last"].items()}
-    return Span(
-        id=str(found["id"]),
-        pod=str(found["pod"]),
-        node=str(found["node"]),
-        image=str(found["image"]),
-        first=_finite(found["first"]),
-        last=Read(**last),
-        reads=int(found["reads"]),
-        highest=_number_or_none(found["highest"]),
-        fine=_days(found["fine"]),
-        slow=_days(found["slow"]),
-        points=tuple(Point(_finite(at), int(most), int(least)) for at, most, least in found["points"]),
-        passed=_pair(found.get("passed", (0, 0))),
-        stopped=_stopped(found.get("stopped")),
-    )
-
-
-def _pair(found: Sequence[Any]) -> tuple[int, int]:
-    one, other = found
-    return int(one), int(other)
-
-
-def _stopped(found: Sequence[Any] | None) -> tuple[int, float] | None:
-    if found is None:
-        return None
-    limit, share = found
-    return int(limit), _finite(share)
-
-
-def _kill(found: Mapping[str, Any]) -> Kill:
-    limit = _number_or_none(found["limit"])
-    return Kill(str(found["id"]), _finite(found["at"]), None if limit is None else int(limit), _number_or_none(found["lived"]))
-
-
-def _days(found: Mapping[str, Any]) -> dict[int, dict[int, int]]:
-    return {int(day): {int(index): int(count) for index, count in counts.items()} for day, counts in found.items()}
-
-
-def _number_or_none(value: Any) -> Any:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise TypeError(f"{value!r} is not a number")
-    return None if value is None else _finite(value)
-
-
-def _finite(value: Any) -> Any:
-    if not math.isfinite(value):
-        raise ValueError(f"{value!r} is not a number that daytwo writes")
-    return value

@@ -5,7 +5,7 @@ Source: Documentation/accounting/psi.rst (`some`: the time in which at least one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.rollout import table
@@ -79,7 +79,3 @@ def _waited(where: str, before: Read, now: Read, share: float) -> Iterator[str]:
             f"{where}: its processes waited for CPU in {min(1.0, waited / seconds):.0%} of the time, before in {share:.0%}: others on the "
             "node take what it no longer requests"
         )
-
-
-def places(containers: Iterable[ContainerNow]) -> dict[tuple[str, str], ContainerNow]:
-    return {(one.pod, one.name): one for one in containers}

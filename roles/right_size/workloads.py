@@ -5,30 +5,37 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
-from roles.engine.bounds import moment
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, namespace_and_name, owner_ref
-from roles.engine.kube.amounts import parse_quantity, units
+from roles.engine.kube.amounts import listed, units
 from roles.engine.kube.fields import created_of, name_of, spec_of, status_of
-from roles.engine.kube.pods import is_alive, is_critical, is_static, kubelet_uid, node_of
+from roles.engine.kube.pods import container_states, is_alive, is_critical, is_static, kubelet_uid, lasting_containers, node_of
+from roles.engine.kube.times import time_of
 from roles.engine.kube.workloads import GROUPS, ObservedObjects, is_known
 from roles.right_size.samples import Kill
 
 _ID = re.compile(r"[0-9a-f]{64}\Z")
 #: Collections that are needed to find the workload of a pod: what is between them, or what creates it.
-BETWEEN = {
-    "ReplicaSet": "/apis/apps/v1/replicasets",
-    "Job": "/apis/batch/v1/jobs",
-    "StatefulSet": "/apis/apps/v1/statefulsets",
-    "DaemonSet": "/apis/apps/v1/daemonsets",
-}
+BETWEEN = ("ReplicaSet", "Job", "StatefulSet", "DaemonSet")
 # A pod that names one of these as its own controller, and is not one of the objects that exist, must not count as one of its replicas;
 # Deployment and CronJob create pods through others only.
 _CREATORS = ("Deployment", "CronJob", "StatefulSet", "DaemonSet")
 #: `kind` of a pod without a controller, and of a static pod.
 POD, STATIC = "Pod", "static pod"
 _OOM = "OOMKilled"
+RESOURCES = ("cpu", "memory")
+# The names of pods: a ReplicaSet is NAME-HASH of its Deployment (pkg/apis/apps), a pod has five random characters of the same alphabet
+# (k8s.io/apiserver/pkg/storage/names/generate.go), or NAME-ORDINAL (pkg/controller/statefulset); a Job is NAME-MINUTES of its CronJob
+# (pkg/controller/cronjob).
+_ALPHABET = "[bcdfghjklmnpqrstvwxz2456789]"
+_FORMS = (
+    (re.compile(rf"(.+)-{_ALPHABET}{{6,10}}-{_ALPHABET}{{5}}"), ("Deployment",)),
+    (re.compile(rf"(.+)-{_ALPHABET}{{5}}"), ("DaemonSet", "ReplicaSet", "ReplicationController")),
+    (re.compile(r"(.+)-[0-9]{1,6}"), ("StatefulSet",)),
+    (re.compile(rf"(.+)-[0-9]{{8,10}}-{_ALPHABET}{{5}}"), ("CronJob",)),
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,13 @@ class Amounts:
 
     cpu: int | None = None
     memory: int | None = None
+
+    @classmethod
+    def of(cls, found: Mapping[str, Fraction]) -> Amounts:
+        return cls(*(units(name, found[name]) if name in found else None for name in RESOURCES))
+
+    def of_resource(self, name: str) -> int | None:
+        return self.cpu if name == "cpu" else self.memory
 
 
 @dataclass(frozen=True)
@@ -104,11 +118,11 @@ def workload_of(pod: Object, live: ObservedObjects) -> SizedWorkload:
 
 
 def _of_pod(pod: Object, live: ObservedObjects) -> Iterator[ContainerNow]:
-    spec, status = spec_of(pod), status_of(pod)
+    status = status_of(pod)
     workload = workload_of(pod, live)
-    states = {str(one.get("name")): one for key in ("containerStatuses", "initContainerStatuses") for one in status.get(key) or ()}
-    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-    for one in (*(spec.get("containers") or ()), *sidecars):
+    states = {str(one.get("name")): one for one in container_states(pod)}
+    plain = spec_of(pod).get("containers") or ()
+    for one in lasting_containers(pod):
         state = states.get(str(one.get("name")), {})
         running = (state.get("state") or {}).get("running") or {}
         identifier = str(state.get("containerID") or "").rpartition("/")[2]
@@ -127,7 +141,7 @@ def _of_pod(pod: Object, live: ObservedObjects) -> Iterator[ContainerNow]:
             started=_started(pod, running),
             restarts=int(state.get("restartCount") or 0),
             kills=tuple(_kills(state, limits.memory)),
-            sidecar=one in sidecars,
+            sidecar=one not in plain,
             guaranteed=status.get("qosClass") == "Guaranteed",
             best_effort=status.get("qosClass") == "BestEffort",
             critical=is_critical(pod),
@@ -152,13 +166,29 @@ def _kills(state: Object, limit: int | None) -> Iterator[Kill]:
 
 def amounts(found: Mapping[str, object] | None) -> Amounts:
     """CPU and memory of `requests` or `limits`. Raises ValueError."""
-    given = ((name, (found or {}).get(name)) for name in ("cpu", "memory"))
-    return Amounts(*(None if value is None else units(name, parse_quantity(str(value))) for name, value in given))
+    return Amounts.of(listed({name: found[name] for name in RESOURCES if found.get(name) is not None} if found else None))
 
 
 def seconds(text: object) -> float | None:
     """Of a time as the API writes it; None without one. Raises ValueError."""
-    found = moment(text)
-    if text and found is None:
-        raise ValueError(f"{text!r} is no time with a zone")
+    found = time_of(text)
     return found.timestamp() if found else None
+
+
+class PodOwners:
+    """Whose pod one is or was: a source that knows only names has the past of a workload, too. `now`: the workloads of all pods that exist,
+    by namespace and pod."""
+
+    def __init__(self, now: Mapping[tuple[str, str], SizedWorkload]) -> None:
+        self._now, self._workloads = now, frozenset(now.values())
+
+    def exists(self, namespace: str, pod: str) -> bool:
+        return (namespace, pod) in self._now
+
+    def of(self, namespace: str, pod: str) -> SizedWorkload | None:
+        """The workload that a pod is of, or was of, among those that have pods now. None if the name of none fits, or of more than one."""
+        if (there := self._now.get((namespace, pod))) is not None:
+            return there
+        matches = ((form.fullmatch(pod), kinds) for form, kinds in _FORMS)
+        named = {SizedWorkload(kind, namespace, match[1]) for match, kinds in matches if match for kind in kinds}
+        return next(iter(named & self._workloads)) if len(named & self._workloads) == 1 else None

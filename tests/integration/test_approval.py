@@ -22,8 +22,9 @@ from roles.engine.certificates import is_issued_by, parse_certificates
 from roles.engine.certificates.approval import ExpectedNames
 from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.objects import NotDone
+from roles.engine.proof.presented import Presented
 from roles.kubelet_certificates import approve
-from roles.kubelet_certificates.facts import REQUESTS, Presented
+from roles.kubelet_certificates.facts import REQUESTS
 from tests.integration.operator import wait_for
 from tests.integration.shadow import TOKEN, Shadow, free_ports, shadow
 from tests.lab import binaries

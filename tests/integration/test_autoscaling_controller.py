@@ -20,8 +20,7 @@ from roles.autoscalers import KINDS as AUTOSCALERS
 from roles.autoscalers.model import read_desired
 from roles.autoscalers.plan import planned, with_result
 from roles.autoscalers.write import AutoscalerWriter
-from roles.engine.api import errors
-from roles.engine.api.client import Api
+from roles.engine.api import Api, errors
 from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, read_autoscalers
 from roles.engine.autoscaling.controller import leader, read_lease
 from roles.engine.objects import ObjectChange, ObjectPlan, Session, Undone, undo_plan

@@ -12,8 +12,7 @@ from functools import partial
 
 import pytest
 
-from roles.engine.api import errors
-from roles.engine.api.client import Api
+from roles.engine.api import Api, errors
 from roles.engine.kube import Object
 from roles.engine.objects import Session
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord

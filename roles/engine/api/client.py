@@ -1,4 +1,4 @@
-"""One node's API as daytwo uses it: the protocol `Api`, and what both implementations share (tunnel.py, kubectl.py).
+"""One node's API as daytwo uses it, by whatever way its requests are sent (tunnel.py, kubectl.py).
 
 Written by hand, without the `kubernetes` package. Its models cost half a second of CPU at each start, and a list takes 15 times the CPU
 of plain JSON. It writes keys and discovery to files. With it, a deadline for a whole try, kubectl as the fallback, and errors with a way
@@ -90,25 +90,21 @@ class Api:
         self, path: str, content: str, changes: Mapping[str, Any], more: Mapping[str, str], timeout: float, dry_run: bool, wait: float
     ) -> dict[str, Any]:
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", **more, **({"dryRun": "All"} if dry_run else {})}
-        body = json.dumps(changes).encode()
         whole = f"{path}?{urlencode(query)}"
-
-        def send(limit: float) -> bytes:
-            return self._send("PATCH", whole, content, body, limit)
-
         # The same patch twice has the same result, so it can be retried.
-        return self._object("PATCH", whole, self._tried("PATCH", whole, send, timeout, wait))
+        return self._object("PATCH", whole, self._sent("PATCH", whole, changes, timeout, wait, content))
+
+    def _sent(
+        self, verb: str, path: str, body: Mapping[str, Any], timeout: float, wait: float = 0.0, content: str = "application/json"
+    ) -> bytes:
+        data = json.dumps(body).encode()
+        return self._tried(verb, path, lambda limit: self._send(verb, path, content, data, limit), timeout, wait)
 
     def create(self, path: str, manifest: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False) -> dict[str, Any]:
         """POST an object to a collection or a subresource; returns the answer (with `dry_run`, the one that would come). Never retried by
         itself. Raises an ApiError; for an eviction also EvictionRefused."""
-        body = json.dumps(manifest).encode()
         whole = f"{path}?{urlencode({'fieldManager': FIELD_MANAGER, **({'dryRun': 'All'} if dry_run else {})})}"
-        return self._object(
-            "POST",
-            whole,
-            self._tried("POST", whole, lambda limit: self._send("POST", whole, "application/json", body, limit), timeout, 0.0),
-        )
+        return self._object("POST", whole, self._sent("POST", whole, manifest, timeout))
 
     def delete(
         self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False, grace: int | None = None
@@ -122,8 +118,7 @@ class Api:
             options["gracePeriodSeconds"] = grace
         if dry_run:
             options["dryRun"] = ["All"]
-        body = json.dumps(options).encode()
-        self._tried("DELETE", path, lambda limit: self._send("DELETE", path, "application/json", body, limit), timeout, 0.0)
+        self._sent("DELETE", path, options, timeout)
 
     def _tried(self, verb: str, path: str, send: Callable[[float], bytes], timeout: float, wait: float) -> bytes:
         if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:

@@ -157,15 +157,8 @@ _OWNER = re.compile(r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"')
 
 def owners(body: bytes) -> tuple[Owner, ...]:
     """The owners of fields that a server-side apply would have changed, from the Status of a 409. Pure."""
-    try:
-        causes: Any = read_json(body)["details"]["causes"]
-        found = []
-        for cause in causes:
-            if cause.get("reason") == "FieldManagerConflict" and (said := _OWNER.search(str(cause.get("message", "")))):
-                found.append(Owner(said["manager"], str(cause.get("field", ""))))
-        return tuple(found)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ()
+    found = ((_OWNER.search(message), field) for reason, message, field in causes(body) if reason == "FieldManagerConflict")
+    return tuple(Owner(said["manager"], field) for said, field in found if said)
 
 
 #: An apply with a field that the kind does not have is a 500 (apimachinery/pkg/util/managedfields/internal/structuredmerge.go).
@@ -245,7 +238,7 @@ def _by_code(host: str, path: str, status: int, body: bytes, spoken: Spoken) -> 
         return Expired(host, path, f"410 Gone ({said})", "list from the beginning")
     if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
         return Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "correct what it names")
-    budget = next((message for reason, message in causes(body) if reason == _BUDGET), "") if status == 429 else ""
+    budget = next((message for reason, message, _ in causes(body) if reason == _BUDGET), "") if status == 429 else ""
     if budget or (status == 500 and said.startswith(_TWO_BUDGETS)):
         return _eviction_refused(host, path, status, budget or said, budget=bool(budget))
     if status in _BUSY:
@@ -253,11 +246,11 @@ def _by_code(host: str, path: str, status: int, body: bytes, spoken: Spoken) -> 
     return Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
 
 
-def causes(body: bytes) -> tuple[tuple[str, str], ...]:
-    """The (reason, message) of each cause in a Status; none if it is not one. Pure."""
+def causes(body: bytes) -> tuple[tuple[str, str, str], ...]:
+    """Reason, message and field of each cause in a Status; none if it is not one. Pure."""
     try:
         found: Any = read_json(body)["details"]["causes"]
-        return tuple((str(one.get("reason", "")), str(one.get("message", ""))) for one in found)
+        return tuple((str(one.get("reason", "")), str(one.get("message", "")), str(one.get("field", ""))) for one in found)
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()
 
@@ -301,9 +294,4 @@ def _conflict(host: str, path: str, said: str, body: bytes) -> Conflict:
         )  # fmt: skip
         error.owners = found
         return error
-    return Conflict(
-        host,
-        path,
-        f"409 Conflict: the object was changed or replaced since it was read ({said})",
-        "run it again",
-    )
+    return Conflict(host, path, f"409 Conflict: the object was changed or replaced since it was read ({said})", "run it again")

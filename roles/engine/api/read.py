@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from roles.engine.api.client import TIMEOUT, Api
 from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.kube.fields import meta_of
+from roles.engine.kube.workloads import in_namespaces
 
 #: As kubectl pages (client-go/tools/pager).
 PAGE = 500
@@ -26,11 +29,22 @@ def find_object(api: Api, path: str, timeout: float = TIMEOUT, *, wait: float = 
 
 
 def list_objects(
-    api: Api, path: str, *, labels: str = "", fields: str = "", page: int = PAGE, timeout: float = TIMEOUT, wait: float = 0.0
+    api: Api,
+    path: str,
+    namespaces: Collection[str] | None = None,
+    *,
+    labels: str = "",
+    fields: str = "",
+    page: int = PAGE,
+    timeout: float = TIMEOUT,
+    wait: float = 0.0,
 ) -> list[dict[str, Any]]:
-    """All objects of a collection, in pages of `page`; `labels` and `fields` are selectors. All pages show one state of the cluster: if
-    the API has forgotten it between two pages (410), the list starts again. Each object is a map with a map `metadata`; there are at most
-    MOST_OBJECTS, and no page twice. Raises an ApiError."""
+    """All objects of a collection, or those of some namespaces, in pages of `page`; `labels` and `fields` are selectors. All pages show one
+    state of the cluster: if the API has forgotten it between two pages (410), the list starts again. Each object is a map with a map
+    `metadata`; there are at most MOST_OBJECTS, and no page twice. Raises an ApiError."""
+    if namespaces is not None:
+        every = partial(list_objects, api, labels=labels, fields=fields, page=page, timeout=timeout, wait=wait)
+        return [item for one in in_namespaces(path, namespaces) for item in every(one)]
     query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
     items: list[dict[str, Any]] = []
     after = ""

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from roles.engine.autoscaling.model import (
     MAX_REPLICAS,
@@ -25,14 +24,15 @@ from roles.engine.autoscaling.model import (
     Total,
     amount,
     milli,
-    time_of,
 )
 from roles.engine.bounds import span
 from roles.engine.kube import Object, condition, is_ending, is_ready
 from roles.engine.kube.amounts import whole
 from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.pods import lasting_containers
 from roles.engine.kube.resources import View
 from roles.engine.kube.resources import requests as pod_requests
+from roles.engine.kube.times import time_of
 
 CPU = "cpu"
 TYPES = ("Resource", "ContainerResource", "Pods", "Object", "External")
@@ -373,13 +373,6 @@ def requests(pods: Sequence[Object], container: str, resource: str, controller: 
     return {name_of(pod): _request(pod, container, resource, controller) for pod in pods}
 
 
-def requesting_containers(pod: Object) -> Sequence[Mapping[str, Any]]:
-    """The containers whose requests count: all but init containers that end."""
-    spec = spec_of(pod)
-    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-    return [*(spec.get("containers") or ()), *sidecars]
-
-
 def has_pod_level_requests(pod: Object) -> bool:
     """The pod sets requests of cpu, memory or huge pages for all of its containers together (KEP-2837, IsPodLevelRequestsSet)."""
     found: Collection[str] = ((spec_of(pod).get("resources") or {}).get("requests") or {}).keys()
@@ -394,7 +387,7 @@ def _request(pod: Object, container: str, resource: str, controller: ScalingCont
             raise NoCount(f"missing pod-level request for {resource} in Pod {name}")
         return whole(found[resource] * 1000)
     total = 0
-    for one in requesting_containers(pod):
+    for one in lasting_containers(pod):
         if container and one.get("name") != container:
             continue
         wanted = ((one.get("resources") or {}).get("requests") or {}).get(resource)

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from roles.engine.api import Api, ApiError, ApiFailure, find_object
-from roles.engine.autoscaling.model import ODD, Idle, ScalingController, time_of
+from roles.engine.autoscaling.model import ODD, Idle, ScalingController
 from roles.engine.control_plane import Component
 from roles.engine.disruption import cluster_time
 from roles.engine.editing import flags
 from roles.engine.kube.fields import spec_of
-from roles.engine.kube.times import parse_duration
+from roles.engine.kube.times import parse_duration, time_of
 from roles.engine.node import minor_of
 from roles.engine.objects import LOOK_AGAIN
 from roles.engine.proof import Cluster

@@ -77,10 +77,7 @@ def turns(row: MetricResult, judged: JudgedAutoscaler, controller: ScalingContro
     pods = judged.scene.scale.status if shared and judged.scene.scale is not None else row.groups.ready or current
     if not pods or not current:
         return TurningPoints()
-    tolerance = [controller.tolerance] * 2
-    if item.behavior is not None and controller.tolerance_per_autoscaler:
-        own = (item.behavior.up.tolerance, item.behavior.down.tolerance)
-        tolerance = [controller.tolerance if one is None else one for one in own]
+    tolerance = controller.tolerances(item)
     up = _value(row, max(1 + tolerance[0], current / pods)) if current < item.maximum else ""
     down = _value(row, min(1 - tolerance[1], (current - 1) / pods)) if current > max(item.minimum, 0) and current > 1 else ""
     return TurningPoints(up, down)

@@ -13,10 +13,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from roles.engine.bounds import moment
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.amounts import parse_quantity, whole
 from roles.engine.kube.fields import created_of, spec_of, status_of
+from roles.engine.kube.times import time_of
 
 HPA = "HorizontalPodAutoscaler"
 #: What an object of another shape than the API's raises where it is read or judged.
@@ -41,15 +41,6 @@ def approximate(quantity: str) -> float:
         return float(parse_quantity(quantity))
     digits, more, suffix = found.groups()
     return float(int(f"{digits}{more}" or "0")) * 10.0 ** (_POWERS[suffix] - len(more))
-
-
-def time_of(text: object) -> datetime | None:
-    """A time of the API, with its zone; None if it is not set. Raises ValueError."""
-    if not text:
-        return None
-    if (found := moment(text)) is None:
-        raise ValueError(f"{text!r} is no time with a zone")
-    return found
 
 
 @dataclass(frozen=True)
@@ -396,11 +387,14 @@ class ScalingController:
         1.33 on."""
         if self.minor < 33:
             return abs(1.0 - ratio) <= self.tolerance
-        up = down = self.tolerance
-        if autoscaler.behavior is not None and self.tolerance_per_autoscaler:
-            up = self.tolerance if autoscaler.behavior.up.tolerance is None else autoscaler.behavior.up.tolerance
-            down = self.tolerance if autoscaler.behavior.down.tolerance is None else autoscaler.behavior.down.tolerance
+        up, down = self.tolerances(autoscaler)
         return (1.0 - down) <= ratio <= (1.0 + up)
+
+    def tolerances(self, autoscaler: Autoscaler) -> tuple[float, float]:
+        """Up and down."""
+        own = autoscaler.behavior if self.tolerance_per_autoscaler else None
+        up, down = (own.up.tolerance, own.down.tolerance) if own else (None, None)
+        return self.tolerance if up is None else up, self.tolerance if down is None else down
 
 
 # ---- what the metrics APIs say

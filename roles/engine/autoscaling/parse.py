@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roles.engine.autoscaling.model import MetricSpec, NoReading, PodSamples, Reading, Sample, Total, milli, time_of
+from roles.engine.autoscaling.model import MetricSpec, NoReading, PodSamples, Reading, Sample, Total, milli
 from roles.engine.kube import full_name
 from roles.engine.kube.fields import name_of
-from roles.engine.kube.times import parse_duration
+from roles.engine.kube.times import parse_duration, time_of
 
 RESOURCE, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
 _NAMES = {RESOURCE: "resource", CUSTOM: "custom", EXTERNAL: "external"}

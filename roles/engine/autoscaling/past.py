@@ -8,9 +8,10 @@ from datetime import datetime
 
 from roles.engine.autoscaling.decide import BELOW_MINIMUM
 from roles.engine.autoscaling.limits import ABLE, LIMITED, TOO_MANY, UP_LIMIT, Past, ScalingHistory
-from roles.engine.autoscaling.model import Autoscaler, LiveScale, ScalingController, time_of
+from roles.engine.autoscaling.model import Autoscaler, LiveScale, ScalingController
 from roles.engine.bounds import EARLIEST, span
 from roles.engine.kube import Object
+from roles.engine.kube.times import time_of
 
 #: The reason of the event that the controller writes with each change of the count.
 EVENT = "SuccessfulRescale"

@@ -5,27 +5,27 @@ The table is rules.py.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roles.engine.autoscaling.calculator import has_pod_level_requests, is_running_and_ready, requesting_containers
+from roles.engine.autoscaling.calculator import has_pod_level_requests, is_running_and_ready
 from roles.engine.autoscaling.decide import Decision, ScalingScene
-from roles.engine.autoscaling.model import Autoscaler, MetricSpec, NoReading, ScalingController
-from roles.engine.autoscaling.owners import replicas_owner
+from roles.engine.autoscaling.model import ODD, Autoscaler, MetricSpec, NoReading, ScalingController
+from roles.engine.autoscaling.owners import INJECTED, replicas_owner, sleeper, strays
 from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
 from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.autoscaling.room import alive, limit_problems, quota_problems, room_problem
 from roles.engine.autoscaling.rules import IN_THE_AUTOSCALER, ScalingRule
-from roles.engine.autoscaling.strays import INJECTED, sleeper, strays
-from roles.engine.autoscaling.vertical import VPA
+from roles.engine.autoscaling.vertical import Vertical
 from roles.engine.detail import shortened
 from roles.engine.disruption.strays import Stray, by_owner
 from roles.engine.findings import Finding, Severity, worst_first
-from roles.engine.kube import Object, OwnerRef, condition, namespace_and_name, owner_ref
+from roles.engine.kube import Object, OwnerRef, condition, owner_ref
 from roles.engine.kube.fields import name_of, spec_of, status_of
-from roles.engine.kube.pods import node_of
+from roles.engine.kube.pods import lasting_containers, node_of
 from roles.engine.placement import ClusterView
 
 _FEW = 4
@@ -270,7 +270,7 @@ def _requests(look: _Look, metric: MetricSpec) -> Iterator[Finding]:
 
 def _where_to_request(look: _Look, resource: str, container: str) -> str:
     template = _template(look.target.item)
-    if template is None or container in [one.get("name") for one in requesting_containers(template)]:
+    if template is None or container in [one.get("name") for one in lasting_containers(template)]:
         return f"set requests.{resource} of container {container} in {look.template}"
     mark = INJECTED.get(container, {}).get(resource)
     how = f"set its request by the annotation {mark} in {look.template}" if mark else "set its request in the configuration of that webhook"
@@ -280,10 +280,10 @@ def _where_to_request(look: _Look, resource: str, container: str) -> str:
 def _without_container(
     look: _Look, metric: MetricSpec, places: Sequence[tuple[str, Object]], foreign: Mapping[str, Stray]
 ) -> Iterator[Finding]:  # fmt: skip
-    without = [place for place, pod in places if metric.container not in [one.get("name") for one in requesting_containers(pod)]]
+    without = [place for place, pod in places if metric.container not in [one.get("name") for one in lasting_containers(pod)]]
     own = [place for place in without if place.removeprefix("pod ") not in foreign]
     if own:
-        known = _few([str(one.get("name")) for one in requesting_containers(places[-1][1])])
+        known = _few([str(one.get("name")) for one in lasting_containers(places[-1][1])])
         yield ScalingRule.NO_CONTAINER.found(
             look.objects(look.workload), f"{metric}: {_few(own)} has no container {metric.container}", f"name one that it has: {known}",
             Severity.critical if any(one.startswith("pod ") for one in own) else Severity.warning,
@@ -310,12 +310,12 @@ def without_request(pod: Object, metric: MetricSpec, controller: ScalingControll
     """The containers that stop a Utilization metric."""
     if not metric.container and controller.pod_level_requests and has_pod_level_requests(pod):
         level = (spec_of(pod).get("resources") or {}).get("requests") or {}
-        containers = requesting_containers(pod)
+        containers = lasting_containers(pod)
         if metric.name in level or any(metric.name in ((one.get("resources") or {}).get("requests") or {}) for one in containers):
             return []
     return [
         str(one.get("name"))
-        for one in requesting_containers(pod)
+        for one in lasting_containers(pod)
         if (not metric.container or one.get("name") == metric.container)
         and metric.name not in ((one.get("resources") or {}).get("requests") or {})
         # A limit without a request: the API server sets the request when it creates a pod (pkg/apis/core/v1/defaults.go).
@@ -439,35 +439,16 @@ def _bounds(look: _Look) -> Iterator[Finding]:
 
 
 def _vertical(look: _Look) -> Iterator[Finding]:
-    for vpa in look.world.vpas or ():
-        namespace, name = namespace_and_name(vpa)
-        spec = spec_of(vpa)
-        target = spec.get("targetRef") or {}
-        if (namespace, target.get("kind"), target.get("name")) != (look.item.namespace, look.item.target.kind, look.item.target.name):
-            continue
-        mode = (spec.get("updatePolicy") or {}).get("updateMode") or "Recreate"
-        if mode == "Off":
-            continue
-        both = sorted(vertical_resources(spec) & {one.name for one in look.item.metrics if one.is_resource and one.utilization is not None})
-        if both:
-            yield ScalingRule.VERTICAL.found(
-                look.objects(f"{VPA} {namespace}/{name}"),
-                f"{VPA} {namespace}/{name} (mode {mode}) changes the {' and '.join(both)} request of the same pods, by which the "
-                f"autoscaler "
-                "divides: each change of the request changes the count, and the other way round",
-                f"set its updateMode to Off, or its controlledResources to others than {' and '.join(both)}, or scale by another metric",
-            )  # fmt: skip
-
-
-def vertical_resources(spec: Mapping[str, Any]) -> set[str]:
-    """The resources that a VerticalPodAutoscaler changes, of any container."""
-    policies = (spec.get("resourcePolicy") or {}).get("containerPolicies") or ()
-    general: Mapping[str, Any] = next((one for one in policies if one.get("containerName") == "*"), {})
-    found: set[str] = set() if general.get("mode") == "Off" else set(general.get("controlledResources") or ("cpu", "memory"))
-    for one in policies:
-        if one.get("containerName") != "*" and one.get("mode") != "Off":
-            found |= set(one.get("controlledResources") or ("cpu", "memory"))
-    return found
+    for raw in look.world.vpas or ():
+        with contextlib.suppress(*ODD):
+            vpa = Vertical.of(raw)
+            if vpa.workload == look.workload and (both := vpa.counted_by(look.item)):
+                yield ScalingRule.VERTICAL.found(
+                    look.objects(str(vpa)),
+                    f"{vpa} (mode {vpa.mode}) changes the {both} request of the same pods, by which the autoscaler divides: each change of "
+                    "the request changes the count, and the other way round",
+                    f"set its updateMode to Off, or its controlledResources to others than {both}, or scale by another metric",
+                )  # fmt: skip
 
 
 def _owner(look: _Look) -> Iterator[Finding]:

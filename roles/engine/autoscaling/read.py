@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from roles.engine.api import Api, ApiConnectionLost, ApiError, NotFound, find_object, list_objects
 from roles.engine.api.errors import Invalid
 from roles.engine.autoscaling.decide import ScalingScene, shared
-from roles.engine.autoscaling.model import ODD, Autoscaler, LiveScale, MetricSpec, NoReading, Reading, Ref, ScalingController
+from roles.engine.autoscaling.model import HPA, ODD, Autoscaler, LiveScale, MetricSpec, NoReading, Reading, Ref, ScalingController
 from roles.engine.autoscaling.parse import (
     API_OF,
     CUSTOM,
@@ -24,11 +24,11 @@ from roles.engine.autoscaling.parse import (
     resource_samples,
 )
 from roles.engine.autoscaling.past import EVENT, history_of
-from roles.engine.kube import Object, condition, holds, namespace_and_name
+from roles.engine.kube import Object, condition, full_name, holds, namespace_and_name
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.selectors import query_of
-from roles.engine.kube.workloads import in_namespaces
 
+T = TypeVar("T")
 HPAS_PATH = "/apis/autoscaling/v2/horizontalpodautoscalers"
 VPAS_PATH = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"
 APISERVICES_PATH = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -64,17 +64,10 @@ def read_autoscalers(
 ) -> ScalingWorld:  # fmt: skip
     """All autoscalers, or those of some namespaces, with what the controller would read for them. `known`: autoscalers that are read
     already, or that are planned. Raises ApiError if the autoscalers themselves cannot be read, and ApiConnectionLost."""
-    listed = (
-        list(known) if known is not None else [item for path in in_namespaces(HPAS_PATH, namespaces) for item in list_objects(api, path)]
-    )
+    listed = list_objects(api, HPAS_PATH, namespaces) if known is None else known
     reader = _Reader(api, controller, now)
     scenes, targets = [], {}
-    for raw in sorted(listed, key=namespace_and_name):
-        try:
-            autoscaler = Autoscaler.of(raw)
-        except ODD as error:
-            reader.not_known.append(f"HorizontalPodAutoscaler {'/'.join(namespace_and_name(raw))}: it cannot be read: {error}")
-            continue
+    for autoscaler in reader.parsed(HPA, Autoscaler.of, listed):
         scene, targets[autoscaler.key] = reader.scene(autoscaler)
         scenes.append(scene)
     by_key = shared({one.autoscaler.key: one.pods for one in scenes})
@@ -91,24 +84,46 @@ def read_autoscalers(
     )
 
 
-class _Reader:
-    def __init__(self, api: Api, controller: ScalingController, now: datetime) -> None:
+class Noting:
+    """Reads from an API; what cannot be read is in `not_known`, with the reason. A lost connection is raised: the caller asks again."""
+
+    def __init__(self, api: Api) -> None:
         self.not_known: list[str] = []
-        self._api, self._controller, self._now = api, controller, now
-        self._resources: dict[str, list[Mapping[str, Any]]] = {}
-        self._groups: dict[str, list[str]] = {}
+        self._api = api
 
     def optional(self, path: str, namespaces: Collection[str] | None) -> list[dict[str, Any]] | None:
-        """A collection; none if its kind does not exist; None, and a note, if it cannot be read."""
+        """A collection; none if its kind does not exist; None if it cannot be read."""
+        missing: list[dict[str, Any]] = []
+        return self.known(path.rpartition("/")[2], lambda: list_objects(self._api, path, namespaces), missing)
+
+    def known(self, what: str, read: Callable[[], T], missing: T | None = None) -> T | None:
+        """What `read` returns; `missing` if there is no such thing; None if it cannot be read (`what`, for people; "" if the error says
+        it)."""
         try:
-            return [item for one in in_namespaces(path, namespaces) for item in list_objects(self._api, one)]
+            return read()
         except NotFound:
-            return []
+            return missing
         except ApiConnectionLost:
             raise
-        except ApiError as error:
-            self.not_known.append(f"{path.rpartition('/')[2]}: {error}")
+        except (ApiError, ValueError) as error:
+            self.not_known.append(f"{what}: {error}" if what else str(error))
             return None
+
+    def parsed(self, kind: str, of: Callable[[Object], T], items: Iterable[Object]) -> Iterator[T]:
+        """By namespace and name; without those that cannot be read."""
+        for item in sorted(items, key=namespace_and_name):
+            try:
+                yield of(item)
+            except ODD as error:
+                self.not_known.append(f"{kind} {full_name(item)}: it cannot be read: {error}")
+
+
+class _Reader(Noting):
+    def __init__(self, api: Api, controller: ScalingController, now: datetime) -> None:
+        super().__init__(api)
+        self._controller, self._now = controller, now
+        self._resources: dict[str, list[Mapping[str, Any]]] = {}
+        self._groups: dict[str, list[str]] = {}
 
     # ---- the target
 
@@ -130,16 +145,8 @@ class _Reader:
             problem = error.rule
         readings = tuple(self._reading(metric, autoscaler, scale) for metric in autoscaler.metrics)
         history = history_of(autoscaler, scale, self._controller, self._rescales(autoscaler), self._now)
-        return ScalingScene(autoscaler, scale, "", pods, readings, (), problem, history), Target(path, self._item(path))
-
-    def _item(self, path: str) -> dict[str, Any] | None:
-        try:
-            return find_object(self._api, path)
-        except ApiConnectionLost:
-            raise
-        except ApiError as error:
-            self.not_known.append(str(error))
-            return None
+        target = Target(path, self.known("", lambda: find_object(self._api, path)))
+        return ScalingScene(autoscaler, scale, "", pods, readings, (), problem, history), target
 
     def _path(self, namespace: str, ref: Ref) -> str:
         """The path of an object, as the controller finds it: by group and kind, in whatever version. Raises _Unknown, ApiError."""

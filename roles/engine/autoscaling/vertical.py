@@ -13,11 +13,13 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.engine.autoscaling.model import Autoscaler, Condition, HasConditions, Ref, time_of
+from roles.engine.autoscaling.model import Autoscaler, Condition, HasConditions, Ref
 from roles.engine.bounds import span
+from roles.engine.detail import counted
 from roles.engine.kube import Object, amounts, condition, controller, holds, namespace_and_name
 from roles.engine.kube.fields import containers_of, created_of, name_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, node_of
+from roles.engine.kube.times import time_of
 
 VPA = "VerticalPodAutoscaler"
 PROVIDED, NO_PODS = "RecommendationProvided", "NoPodsMatched"
@@ -109,6 +111,18 @@ class Vertical(HasConditions):
     def policies(self) -> list[Mapping[str, Any]]:
         return list((spec_of(self.raw).get("resourcePolicy") or {}).get("containerPolicies") or ())
 
+    @property
+    def resources(self) -> set[str]:
+        """Those that it changes, of any container."""
+        general: Mapping[str, Any] = next((one for one in self.policies if one.get("containerName") == "*"), {})
+        own = [one for one in self.policies if one.get("containerName") != "*"]
+        return {name for one in (general, *own) if one.get("mode") != "Off" for name in one.get("controlledResources") or ("cpu", "memory")}
+
+    def counted_by(self, autoscaler: Autoscaler) -> str:
+        """The resources whose requests it changes and by which an autoscaler divides; "" if there are none."""
+        shares = {metric.name for metric in autoscaler.metrics if metric.is_resource and metric.utilization is not None}
+        return "" if self.mode == "Off" else " and ".join(sorted(self.resources & shares))
+
 
 def _advice(recommended: Mapping[str, Any]) -> Iterator[VerticalAdvice]:
     for one in recommended.get("containerRecommendations") or ():
@@ -161,15 +175,11 @@ def outlook(scene: VerticalScene, now: datetime) -> Outlook:
         return Outlook("waits" if item.acts else "off", "there is no recommendation yet")
     differ = [(pod, why) for pod in pods if (why := outside(item, pod, now))]
     if item.mode == "Initial":
-        text = f"mode Initial: only new pods get it; {len(differ)} of {_pods(len(pods))} have requests outside of it"
+        text = f"mode Initial: only new pods get it; {len(differ)} of {counted(len(pods), 'pod')} have requests outside of it"
         return Outlook("off", text)
     if not differ:
-        return Outlook("done", f"the requests of {_pods(len(pods))} are within the recommended range")
+        return Outlook("done", f"the requests of {counted(len(pods), 'pod')} are within the recommended range")
     return _updates(scene, pods, differ, now)
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod{'' if count == 1 else 's'}"
 
 
 def _updates(scene: VerticalScene, pods: Sequence[Object], differ: Sequence[tuple[Object, str]], now: datetime) -> Outlook:
@@ -180,7 +190,7 @@ def _updates(scene: VerticalScene, pods: Sequence[Object], differ: Sequence[tupl
     if (resizing := [pod for pod, _ in differ if resize_state(pod)]) and len(resizing) == len(differ):
         pod, said = resizing[0], resize_state(resizing[0])
         state: Literal["acts", "waits"] = "acts" if said == _RESIZING[1] else "waits"
-        return Outlook(state, f"the kubelet has not finished the resize of pod {_name(pod)}: {said}")
+        return Outlook(state, f"the kubelet has not finished the resize of pod {name_of(pod)}: {said}")
     groups: dict[str, list[Object]] = {}
     for pod in pods:
         groups.setdefault(controller(pod), []).append(pod)
@@ -189,7 +199,7 @@ def _updates(scene: VerticalScene, pods: Sequence[Object], differ: Sequence[tupl
         group = groups[controller(pod)]
         why = _held(item, pod, group)
         if not why:
-            how = f"resizes pod {_name(pod)} in place" if item.mode in (IN_PLACE, "InPlace") else f"evicts pod {_name(pod)}"
+            how = f"resizes pod {name_of(pod)} in place" if item.mode in (IN_PLACE, "InPlace") else f"evicts pod {name_of(pod)}"
             return Outlook("acts", f"the updater {how}, within its next minutes: {needs}")
     return Outlook("waits", f"the updater waits: {why}")
 
@@ -197,21 +207,17 @@ def _updates(scene: VerticalScene, pods: Sequence[Object], differ: Sequence[tupl
 def _held(item: Vertical, pod: Object, group: Sequence[Object]) -> str:
     """Why the updater leaves a pod as it is; "" if it changes it."""
     if not controller(pod):
-        return f"pod {_name(pod)} has no controller"
+        return f"pod {name_of(pod)} has no controller"
     required = MIN_REPLICAS if item.least is None else item.least
     if len(group) < required:
-        return f"{_pods(len(group))} live, and it changes none below {required} (min_replicas)"
+        return f"{counted(len(group), 'pod')} live, and it changes none below {required} (min_replicas)"
     if status_of(pod).get("phase") == "Pending":
-        return f"pod {_name(pod)} is Pending"
+        return f"pod {name_of(pod)} is Pending"
     running = sum(status_of(one).get("phase") != "Pending" for one in group)
     tolerance = int(len(group) * TOLERANCE)
     if not (running > len(group) - tolerance or (running == len(group) and tolerance == 0)):
-        return f"{running} of {_pods(len(group))} run, and too few would be left"
+        return f"{running} of {counted(len(group), 'pod')} run, and too few would be left"
     return ""
-
-
-def _name(pod: Object) -> str:
-    return name_of(pod)
 
 
 def resize_state(pod: Object) -> str:

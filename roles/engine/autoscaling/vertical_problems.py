@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from roles.engine.autoscaling.created import range_rules
 from roles.engine.autoscaling.model import ODD
-from roles.engine.autoscaling.problems import not_judged, vertical_resources
+from roles.engine.autoscaling.problems import not_judged
 from roles.engine.autoscaling.rules import ScalingRule
 from roles.engine.autoscaling.vertical import IN_PLACE, PROVIDED, Outlook, Vertical, VerticalScene, outlook, shown
 from roles.engine.bounds import span
@@ -94,18 +94,12 @@ def _two(scene: VerticalScene) -> Iterator[Finding]:
 
 
 def _horizontal(scene: VerticalScene) -> Iterator[Finding]:
-    item = scene.vertical
-    if item.mode == "Off":
-        return
-    changed = vertical_resources(spec_of(item.raw))
     for one in scene.autoscalers:
-        both = sorted(changed & {metric.name for metric in one.metrics if metric.is_resource and metric.utilization is not None})
-        if both:
-            text = " and ".join(both)
+        if text := scene.vertical.counted_by(one):
             yield ScalingRule.VERTICAL.found(
                 (str(scene.vertical), str(one)),
-                f"{one} scales the same pods by a percentage of their {text} request, which this one changes (mode {item.mode}): each "
-                "change of the request changes the count, and the other way round",
+                f"{one} scales the same pods by a percentage of their {text} request, which this one changes (mode {scene.vertical.mode}): "
+                "each change of the request changes the count, and the other way round",
                 f"set its mode to Off, or its resources to others than {text}, or scale by another metric",
             )  # fmt: skip
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from urllib.parse import quote
 
 from roles.engine.api import Api, ApiConnectionLost, ApiError, NotFound, find_object, list_objects
-from roles.engine.autoscaling.model import ODD, Autoscaler, time_of
-from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH
+from roles.engine.autoscaling.model import HPA, Autoscaler
+from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, Noting
 from roles.engine.autoscaling.vertical import VPA, Vertical, VerticalScene
-from roles.engine.kube import Object, namespace_and_name
+from roles.engine.kube import Object
 from roles.engine.kube.fields import created_of, spec_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import query_of
-from roles.engine.kube.workloads import in_namespaces
+from roles.engine.kube.times import time_of
 
 LEASES_PATH = "/apis/coordination.k8s.io/v1/leases"
 #: The lease by which the admission controller shows the updater that it runs (pkg/utils/status).
@@ -33,37 +32,16 @@ class VerticalWorld:
     not_known: tuple[str, ...] = ()
 
 
-@dataclass
-class _Reading:
-    api: Api
-    namespaces: Collection[str] | None
-    not_known: list[str] = field(default_factory=list)
-
-    def listed(self, path: str) -> list[dict[str, Any]]:
-        """A collection, of the namespaces. Raises ApiError."""
-        return [item for place in in_namespaces(path, self.namespaces) for item in list_objects(self.api, place)]
-
-    def optional(self, path: str) -> list[dict[str, Any]]:
-        """A collection; none, and a note, if it cannot be read. Raises ApiConnectionLost."""
-        try:
-            return self.listed(path)
-        except ApiConnectionLost:
-            raise
-        except ApiError as error:
-            self.not_known.append(f"{path.rpartition('/')[2]}: {error}")
-            return []
-
+class _Reading(Noting):
     def lease(self) -> datetime | None:
-        """The last word of an admission controller, in whichever namespace it runs. Raises ApiConnectionLost."""
-        try:
-            found = list_objects(self.api, LEASES_PATH, fields=f"metadata.name={ADMISSION}")
+        """The last word of an admission controller, in whichever namespace it runs."""
+
+        def read() -> datetime | None:
+            found = list_objects(self._api, LEASES_PATH, fields=f"metadata.name={ADMISSION}")
             words = [time_of(spec_of(one).get("renewTime") or created_of(one)) for one in found]
             return max((one for one in words if one is not None), default=None)
-        except ApiConnectionLost:
-            raise
-        except (ApiError, ValueError) as error:
-            self.not_known.append(f"the lease {ADMISSION}: {error}")
-            return None
+
+        return self.known(f"the lease {ADMISSION}", read)
 
     def workload(self, item: Vertical) -> tuple[Object | None, str, Sequence[Object]]:
         """The object, why it cannot be read, and its living pods. Raises ApiConnectionLost."""
@@ -73,11 +51,11 @@ class _Reading:
             return None, "", ()
         space = f"namespaces/{quote(item.namespace, safe='')}"
         try:
-            found = find_object(self.api, f"/apis/apps/v1/{space}/{resource}/{quote(item.target.name, safe='')}")
+            found = find_object(self._api, f"/apis/apps/v1/{space}/{resource}/{quote(item.target.name, safe='')}")
             if found is None:
                 return None, "it does not exist", ()
             selector = query_of(spec_of(found).get("selector"))
-            pods = list_objects(self.api, f"/api/v1/{space}/pods", labels=selector) if selector else []
+            pods = list_objects(self._api, f"/api/v1/{space}/pods", labels=selector) if selector else []
         except ApiConnectionLost:
             raise
         except (ApiError, ValueError) as error:
@@ -94,25 +72,23 @@ def read_verticals(
 ) -> VerticalWorld:
     """All VerticalPodAutoscalers, or those of some namespaces; none if the cluster does not have the kind. `known`, `horizontal`: those
     that are read already or planned, instead of the cluster's; `minor`: of the cluster's version. Raises ApiConnectionLost."""
-    reading = _Reading(api, namespaces)
+    reading = _Reading(api)
     try:
-        listed = reading.listed(VPAS_PATH) if known is None else known
+        listed = list_objects(api, VPAS_PATH, namespaces) if known is None else known
     except NotFound:
         return VerticalWorld()
     except ApiConnectionLost:
         raise
     except ApiError as error:
         return VerticalWorld((), True, (f"verticalpodautoscalers: {error}",))
-    verticals = []
-    for raw in sorted(listed, key=namespace_and_name):
-        try:
-            verticals.append(Vertical.of(raw))
-        except ODD as error:
-            reading.not_known.append(f"{VPA} {'/'.join(namespace_and_name(raw))}: it cannot be read: {error}")
+    verticals = list(reading.parsed(VPA, Vertical.of, listed))
     if not verticals:
         return VerticalWorld((), True, tuple(reading.not_known))
-    autoscalers = _horizontal(reading.optional(HPAS_PATH) if horizontal is None else horizontal)
-    ranges, lease = reading.optional("/api/v1/limitranges"), reading.lease()
+    if horizontal is None:
+        horizontal = reading.optional(HPAS_PATH, namespaces) or ()
+    # Those that cannot be read are named where they are judged themselves.
+    autoscalers = list(Noting(api).parsed(HPA, Autoscaler.of, horizontal))
+    ranges, lease = reading.optional("/api/v1/limitranges", namespaces) or (), reading.lease()
     scenes = []
     for one in verticals:
         item, problem, pods = reading.workload(one)
@@ -120,14 +96,3 @@ def read_verticals(
         same = tuple(auto for auto in autoscalers if f"{auto.target.kind} {auto.namespace}/{auto.target.name}" == one.workload)
         scenes.append(VerticalScene(one, item, problem, pods, others, same, ranges, minor, lease))
     return VerticalWorld(tuple(scenes), True, tuple(reading.not_known))
-
-
-def _horizontal(items: Sequence[Object]) -> list[Autoscaler]:
-    """Those that can be read; the others are named where they are judged themselves."""
-    found = []
-    for raw in items:
-        try:
-            found.append(Autoscaler.of(raw))
-        except ODD:
-            continue
-    return found

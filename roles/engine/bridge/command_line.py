@@ -22,7 +22,7 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_state
 
 from roles.engine.bounds import once, read_json
-from roles.engine.bridge.refused import RunRefused
+from roles.engine.bridge.unforeseen import RunRefused
 from roles.engine.inputs import converted, did_you_mean, listing, registry, unmatched
 from roles.engine.inputs.unknown_keys import OWN_PREFIX
 

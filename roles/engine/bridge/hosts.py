@@ -45,8 +45,8 @@ from pyinfra.connectors.util import (
 from roles.engine import detail, timeouts
 from roles.engine.bridge import command_line, host_keys, progress, sudo, terminal, unforeseen, unreachable
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
-from roles.engine.bridge.refused import RunRefused
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
+from roles.engine.bridge.unforeseen import RunRefused
 from roles.engine.context import OutOfReach
 from roles.engine.framed import MOST_COMPLAINED, Framed, frame, not_begun
 from roles.engine.harmless import in_list, one_line
@@ -492,11 +492,9 @@ def _fleet(state: State) -> Fleet:
             f"{', '.join(unchecked)}: connected without daytwo's config.py, so the host key was not checked by the rules of your ssh; "
             "start pyinfra in daytwo's folder, without another --config"
         )
-    try:
+    with refusing(ValueError):
         timeouts.set_factor(remote.data(timeouts.KEY) for remote in remotes.values())
         detail.set_run(len(limited), (remote.data(detail.KEY) for name, remote in remotes.items() if name in limited))
-    except ValueError as error:
-        raise refusals([error]) from None
     return Fleet(
         targets=[remote for name, remote in remotes.items() if name in active],
         others=[remote for name, remote in remotes.items() if name not in limited],
@@ -540,6 +538,15 @@ def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
 def refusals(reasons: Iterable[object]) -> DeployError:
     """The error that stops a run and names all `reasons`."""
     return refuse("refused, nothing was written on any node:", reasons)
+
+
+@contextlib.contextmanager
+def refusing(errors: type[Exception] | tuple[type[Exception], ...], about: str = "") -> Iterator[None]:
+    """Within it, these errors refuse the run; `about` precedes the words of one."""
+    try:
+        yield
+    except errors as error:
+        raise refusals([f"{about}{error}" if about else error]) from None
 
 
 def stop(reasons: Iterable[object]) -> None:

@@ -1,4 +1,5 @@
-"""What nobody expected, in one sentence for the operator: the error, its place in the code, and a file with the traceback to report.
+"""The refusal of a run; and what nobody expected, in one sentence for the operator: the error, its place in the code, and a file with the
+traceback to report.
 
 A traceback on a terminal says nothing to an operator, and may show what a node wrote.
 """
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from roles.engine.bridge.refused import RunRefused
+from pyinfra.api.exceptions import DeployError
+
 from roles.engine.files import FILE_MODE, create_private, keep_newest, state_folder, write_whole
 from roles.engine.harmless import harmless, one_line
 from roles.engine.transaction import mask_text
@@ -25,6 +27,18 @@ _LONGEST = 300
 _MOST_KEPT, _MOST_FILES = 1 << 20, 50
 # The same error of many hosts is kept once.
 _kept: dict[str, Path | None] = {}
+
+
+class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
+    """A refusal, without a traceback: pyinfra would print the file and line that raised it, which is in gevent."""
+
+    @property
+    def __traceback__(self) -> None:
+        return None
+
+    @__traceback__.setter
+    def __traceback__(self, traceback: object) -> None:
+        """Ignored; Python still keeps the traceback for sys.exc_info()."""
 
 
 def sentence(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State, StateStage
 
 from roles.engine import detail
-from roles.engine.bridge.refused import RunRefused
+from roles.engine.bridge.unforeseen import RunRefused
 from roles.engine.harmless import one_line
 
 # What a server says before it is trusted may be long.

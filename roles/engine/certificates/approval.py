@@ -129,14 +129,15 @@ def claimed_by_others(name: str, nodes: Iterable[Mapping[str, Any]], seen: Mappi
     SSH, by host, without those that are on every node; `api`: the names and addresses of the API and of Services, with what they are."""
     found: dict[str, str] = {}
     for host, names in seen.items():
-        found |= {_usual(text): f"seen on {host}" for text in names}
+        found |= {usual_name(text): f"seen on {host}" for text in names}
     for node in nodes:
         other = name_of(node)
         if other != name:
-            listed = [str(entry.get("address", "")) for entry in status_of(node).get("addresses") or ()]
-            found |= {_usual(text): f"also listed by node {one_line(other)}" for text in [*listed, *usual_addresses(listed), other] if text}
+            texts = [str(one.get("address", "")) for one in status_of(node).get("addresses") or ()]
+            texts += [*usual_addresses(texts), other]
+            found |= {usual_name(text): f"also listed by node {one_line(other)}" for text in texts if text}
             found |= {one: f"in the pod CIDR of node {one_line(other)}" for one in pod_networks(node)}
-    return {**found, **{_usual(address): what for address, what in api.items()}}
+    return {**found, **{usual_name(address): what for address, what in api.items()}}
 
 
 def pod_networks(node: Mapping[str, Any]) -> list[str]:
@@ -152,7 +153,7 @@ def is_network(text: str) -> bool:
         return False
 
 
-def _usual(name: str) -> str:
+def usual_name(name: str) -> str:
     """A name as clients compare it: an address in its usual form, a DNS name without case and last dot."""
     return next(iter(usual_addresses([name])), name.lower().rstrip("."))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from roles.engine.certificates.x509 import Certificate, CertificateError, is_issued_by, parse_certificates
 
+#: The answer of pems.sh.j2: a file by its number, a line of its certificates, or the certificate in a kubeconfig.
+_LINE = re.compile(r"([0-9]+)(?:([ :])(.*))?", re.DOTALL)
 _PUBLIC = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 _PRIVATE = re.compile(rb"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----.*?-----END (?P=kind)-----", re.DOTALL)
 
@@ -95,3 +99,23 @@ def _public_half(block: bytes) -> bytes | None:
         return load_pem_private_key(block + b"\n", None).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
+
+
+def parse_pems(text: str, most_bytes: int) -> dict[int, bytes]:
+    """The PEM blocks of each file, by number, from the answer of pems.sh.j2. Raises ValueError if a line is none of that script's."""
+    found: dict[int, bytes] = {}
+    for line in filter(None, text.split("\n")):
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            raise ValueError("the answer about certificates is damaged")
+        number, kind, rest = parts.groups()
+        more = b"" if not kind else rest.encode() + b"\n" if kind == " " else _from_kubeconfig(rest)
+        found[int(number)] = found.get(int(number), b"") + more
+    return {number: pem[:most_bytes] for number, pem in found.items()}
+
+
+def _from_kubeconfig(text: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error:
+        return b""

@@ -17,7 +17,7 @@ from roles.engine.disruption.webhooks import WEBHOOKS, service_of
 from roles.engine.kube import Object, OwnerRef, namespace_and_name, owner_ref, uid
 from roles.engine.kube.fields import created_of, labels_of, spec_of, volumes_of
 from roles.engine.kube.selectors import label_selector
-from roles.engine.kube.workloads import COLLECTIONS, in_namespaces, replicas
+from roles.engine.kube.workloads import COLLECTIONS, replicas
 from roles.engine.timeouts import API_WAIT
 
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
@@ -55,7 +55,7 @@ def read_disruption(
     objects: dict[str, Collection[Object]] = dict(known or {})
     for kind, path in paths.items():
         if kind not in objects:
-            objects[kind] = [item for one in in_namespaces(path, namespaces) for item in list_objects(api, one, wait=API_WAIT)]
+            objects[kind] = list_objects(api, path, namespaces, wait=API_WAIT)
     live = DisruptionObjects(objects)
     return DisruptionObjects(objects, read_scales(api, owners_to_ask(live)))
 

@@ -116,6 +116,12 @@ def is_sidecar(container: Object) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
+def lasting_containers(pod: Object) -> list[Object]:
+    """All but init containers that end."""
+    spec = spec_of(pod)
+    return [*(spec.get("containers") or ()), *filter(is_sidecar, spec.get("initContainers") or ())]
+
+
 # ---- what keeps it from starting
 
 
@@ -152,11 +158,9 @@ def _keeps_failing(state: Object) -> str:
 
 def host_ports(pod: Object) -> frozenset[Port]:
     """The ports of the host that its containers and sidecars hold."""
-    spec = pod["spec"]
-    holders = [*(one for one in spec.get("initContainers") or () if is_sidecar(one)), *(spec.get("containers") or ())]
     return frozenset(
         (str(port.get("hostIP") or ANY_ADDRESS), str(port.get("protocol") or "TCP"), int(port["hostPort"]))
-        for one in holders
+        for one in lasting_containers(pod)
         for port in one.get("ports") or ()
         if int(port.get("hostPort") or 0) > 0
     )

@@ -1,10 +1,13 @@
-"""Durations. Pure. Go's time.ParseDuration."""
+"""Times and durations. Pure. Go's time.ParseDuration."""
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import datetime
 from fractions import Fraction
+
+from roles.engine.bounds import moment
 
 _NANO = 10**9
 _MOST_DIGITS = 100
@@ -34,3 +37,12 @@ def parse_duration(text: str) -> Fraction:
     if total > 2**63 - (sign > 0):
         raise ValueError(f"{text!r} is longer than a duration can be (about 292 years)")
     return sign * Fraction(total, _NANO)
+
+
+def time_of(text: object) -> datetime | None:
+    """A time of the API, with its zone; None if it is not set. Raises ValueError."""
+    if not text:
+        return None
+    if (found := moment(text)) is None:
+        raise ValueError(f"{text!r} is no time with a zone")
+    return found

@@ -163,10 +163,8 @@ def plan_undo(
     steps: list[ClusterStep] = []
     notes: list[str] = []
     reasons: list[object] = []
-    try:
+    with bridge.refusing(ApiFailure):
         lasting = read_stored(found.reading.object)
-    except ApiFailure as error:
-        raise bridge.refusals([error]) from None
     for name, changes in records.items():
         try:
             if name not in lasting.maps:

@@ -126,10 +126,8 @@ def plan_drains(
     session = open_session(fleet, found, None)
     notes: list[str] = []
     if wanted:
-        try:
+        with bridge.refusing(ApiFailure, f"{', '.join(wanted)}: to be drained, but the cluster's objects cannot be read: "):
             live, now = read_drain(session), cluster_time(session)
-        except ApiFailure as error:
-            raise bridge.refusals([f"{', '.join(wanted)}: to be drained, but the cluster's objects cannot be read: {error}"]) from None
         turns = [([step.change.node for step in stage.steps if step.change.kind == "kubelet"], stage.at_once) for stage in stages]
         notes, refusals = plan_outages(live, list(wanted.values()), turns, asked, now, CHANGE, changed)
         bridge.stop(refusals)

@@ -39,10 +39,8 @@ def desired_of_cluster(
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
     options = read_options(fleet.targets)
-    try:
+    with bridge.refusing(Refusal):
         desired = read([(remote.name, remote.data) for remote in fleet.inventory])
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
     if desired is None:
         raise bridge.refuse(missing)
     return options, desired
@@ -67,10 +65,8 @@ def check_namespaces(session: Session, asked: Collection[str] | None) -> None:
 
 def read_objects(session: Session, read: Callable[[Api], T]) -> T:
     """What `read` returns; it may be called again."""
-    try:
+    with bridge.refusing(ApiFailure, "the cluster's objects cannot be read: "):
         return session.asked(read)
-    except ApiFailure as error:
-        raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
 
 
 @dataclass(frozen=True)

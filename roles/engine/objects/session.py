@@ -181,9 +181,7 @@ class Session:
             # A restarted API server answers 403 until it has read its RBAC rules.
             if refused is not None and not (isinstance(refused, Forbidden) and not deadline.over):
                 raise refused
-            if deadline.over:
-                raise Unknown(unknown.format(lost))
-            deadline.pause(PAUSE)
+            deadline.pause(PAUSE, late=Unknown(unknown.format(lost)))
 
     def _after(self, path: str, lost: str) -> dict[str, Any] | None:
         """The object after an answer was lost. Raises Unknown."""

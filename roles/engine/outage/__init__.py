@@ -27,6 +27,7 @@ from roles.engine.outage.evicting import RunLimit, try_eviction
 from roles.engine.outage.mark import Mark, read_mark
 from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, Wanted
 from roles.engine.outage.node import NodeOutage, end_outage
+from roles.engine.outage.places import cluster_view
 from roles.engine.outage.plan import plan_drain, plan_outages
 from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.reading import cluster_time, read_drain
@@ -47,6 +48,7 @@ __all__ = [
     "Wanted",
     "ask_again",
     "cluster_time",
+    "cluster_view",
     "end_outage",
     "lint_places",
     "node_fate",

@@ -163,9 +163,7 @@ class Drainer:
                 serving = len(self._workloads())
                 serve = f"{table.counted(serving, 'workload')} {'serves' if serving == 1 else 'serve'} elsewhere"
                 return "; ".join([left, serve, "budgets as before or better", *self._still_attached(node)])
-            if deadline.over:
-                raise NotDone(f"{left}, but after {deadline.passed:.0f} s {'; '.join(unmet)}")
-            deadline.pause(LOOK_AGAIN)
+            deadline.pause(LOOK_AGAIN, late=NotDone(f"{left}, but after {deadline.passed:.0f} s {'; '.join(unmet)}"))
 
     def _check_cordon(self, node: str) -> None:
         """Raises NotDone if someone has uncordoned the node: then it is empty only for this moment."""

@@ -112,9 +112,21 @@ class _Run:
     def _place(self, number: int, after_others: bool = False) -> None:
         pod = self._of[number]
         self._world.take(pod)
-        found = replace(assess(pod, self._world), after_others=after_others)
+        found = assess(pod, self._world)
+        found = replace(found, after_others=after_others or (found.fits and self._needs_late_ones(pod)))
         self._found[number] = found
         self._hold(pod, found)
+
+    def _needs_late_ones(self, pod: Object) -> bool:
+        """It fits only because of pods that could be placed only after others: until they are, it waits, too."""
+        names = [one.pod for one in self._found.values() if one.after_others] if _depends(pod) else []
+        late = [self._world.held[name] for name in names if name in self._world.held]
+        for held in late:
+            self._world.take(held.pod)
+        waits = bool(late) and not assess(pod, self._world).fits
+        for held in late:
+            self._world.put(held)
+        return waits
 
     def _retry(self, last: int) -> None:
         """Another pod can make a place possible, by affinity or spread."""

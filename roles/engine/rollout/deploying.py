@@ -111,10 +111,8 @@ def one(model: type[M]) -> Callable[[Fleet], M]:
     """Reads the data keys of a model that apply to the whole run: hosts that have a key must have the same value."""
 
     def read(fleet: Fleet) -> M:
-        try:
+        with bridge.refusing(Refusal):
             return same(fleet.targets, model)
-        except Refusal as refusal:
-            raise bridge.refusals([refusal]) from None
 
     return read
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from roles.engine.bridge import Remote, refusals
+from roles.engine.bridge import Remote, refusing
 from roles.engine.inputs import Boolean, Changes, Names, read_model
 from roles.engine.rollout.pace import Pace, parse_max_unavailable
 from roles.engine.timeouts import LEAST, MOST, parse
@@ -123,10 +123,8 @@ READ_FROM = {
 
 def read_options(remotes: list[Remote]) -> Options:
     """The options of a run. Raises DeployError if a value is invalid, or if two hosts have different values."""
-    try:
+    with refusing(Refusal):
         return _read(remotes)
-    except Refusal as refusal:
-        raise refusals([refusal]) from None
 
 
 def _read(remotes: list[Remote]) -> Options:

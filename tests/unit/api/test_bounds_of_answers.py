@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api import errors, tunnel
-from roles.engine.api.client import Api
+from roles.engine.api import Api, errors, tunnel
 from roles.engine.api.etcd import _object
 from roles.engine.api.read import list_objects
 from roles.engine.api.tunnel import Tunnel

@@ -19,8 +19,9 @@ from roles.engine.certificates import parse_certificates
 from roles.engine.certificates.approval import ExpectedNames
 from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.objects import NotDone
+from roles.engine.proof.presented import Presented
 from roles.kubelet_certificates import approve
-from roles.kubelet_certificates.facts import REQUESTS, Presented
+from roles.kubelet_certificates.facts import REQUESTS
 from tests.unit.certificates.requests import general, key, pem, request
 
 EXPECTED = ExpectedNames(SubjectNames(("w1",), ("192.0.2.11",)))

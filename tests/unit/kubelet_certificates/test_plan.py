@@ -13,13 +13,12 @@ from roles.engine.certificates import Certificate
 from roles.engine.certificates.approval import NodeIdentity, expected_names
 from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.pairs import unsigned
+from roles.engine.proof.presented import Presented, address_of
 from roles.kubelet_certificates.facts import (
     ENDPOINT,
     CertificateFactsError,
     ClusterFacts,
-    Presented,
     SeenNames,
-    address_of,
     endpoint,
     flag_names,
     identity,

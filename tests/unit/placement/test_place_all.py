@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from roles.engine.placement import ClusterView, Placement, place_all, where
@@ -68,6 +68,7 @@ def outcomes(there: list[dict[str, Any]], placed: list[dict[str, Any]], moving: 
 
 
 @given(st.integers(0, 2**32))
+@example(19395)  # the last one wants to be near a pod that finds a place only after others
 @settings(max_examples=400, deadline=None)
 def test_what_fits_is_placed_whatever_is_chosen_before_it(seed: int) -> None:
     one = cluster_of(seed)

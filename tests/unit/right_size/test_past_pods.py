@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from roles.right_size.collected import CollectedUse
-from roles.right_size.judging import judge_all
-from roles.right_size.past_pods import PodOwners
+from roles.right_size.judged import CollectedUse, judge_all
 from roles.right_size.samples import Point, Read, Span
-from roles.right_size.workloads import SizedWorkload
+from roles.right_size.workloads import PodOwners, SizedWorkload
 from tests.unit.right_size.test_report import NODE, container
 from tests.unit.right_size.world import DAY, MI, START
 

@@ -9,8 +9,8 @@ import pytest
 
 from roles.engine.kube.quotas import counts
 from roles.engine.objects.workload_rollout import unavailable
-from roles.right_size.quotas import grown, quota_problems, surge_problems
-from tests.unit.right_size.test_applying import ONE_BY_ONE, rolling, running, step
+from roles.right_size.room import grown, quota_problems, surge_problems
+from tests.unit.right_size.test_wanted import ONE_BY_ONE, rolling, running, step
 from tests.unit.right_size.world import MI
 
 PODS = [running("web-1", "100m", "64Mi"), running("web-2", "100m", "64Mi")]

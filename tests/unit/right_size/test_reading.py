@@ -14,7 +14,7 @@ from roles.engine.api import Forbidden, NotFound
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.objects import Session
 from roles.right_size import reading as module
-from roles.right_size.collected import CollectedUse
+from roles.right_size.judged import CollectedUse
 from roles.right_size.kernel import KernelUse, NodeUse
 from roles.right_size.reading import collect, look_at
 from roles.right_size.workloads import SizedWorkload

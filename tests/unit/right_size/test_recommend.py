@@ -383,10 +383,6 @@ def test_a_kill_that_the_kernel_counted_before_the_api_had_it_keeps_its_limit() 
     assert evidence(other).kill_limit == 512 * MI
 
 
-def test_ids_of_the_world_differ() -> None:
-    assert ID != OTHER
-
-
 def test_an_idle_container_keeps_a_limit_that_it_can_start_with() -> None:
     found = history(life(reads(600, 5, lambda _: 2.0)))
     for limit, advised in ((1000, 100), (100, 100), (50, 50)):

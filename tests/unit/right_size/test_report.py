@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from roles.engine.harmless import as_json
-from roles.right_size import page, report
-from roles.right_size.collected import CollectedUse
-from roles.right_size.judged import JudgedContainer
-from roles.right_size.judging import grouped, judge_all, with_reads
+from roles.right_size import report
+from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
 from roles.right_size.samples import Kill, Seen
 from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload
 from tests.unit.eviction.test_picture import Page
@@ -84,7 +82,7 @@ def test_two_pods_and_their_worst() -> None:
     one, other = container("web"), replace(container("web"), pod="web-2", id="e" * 64, restarts=2, requests=Amounts(50, 112 * MI))
     [found] = judged((one, reads(120, 5)), (other, reads(120, 5, lambda _: 300.0)))
     assert report.basis(found) == "CPU over 2 min, memory over 2 min, 50 reads, 2 pods, 2 restarts, most in web-1 and web-2"
-    assert any("different requests" in note for note in report.more_notes(found))
+    assert any("different requests" in note for note in report.notes_of(found))
 
 
 def test_the_document_for_programs() -> None:
@@ -123,7 +121,7 @@ def test_the_page() -> None:
         (container("leaks"), reads(120, 5, memory=lambda at: (20 + at) * MI)),
         (container("new"), None),
     )
-    text = page.page(found, made="now", notes=["a note"], problems=["w1: unreachable"])
+    text = report.page(found, made="now", notes=["a note"], problems=["w1: unreachable"])
     read = Page(text.replace("<script>", "<style>").replace("</script>", "</style>"))
     assert not [attributes for tag, attributes in read.found if tag in ("link", "img") or "src" in attributes or "href" in attributes]
     assert "url(" not in text and "a note" in read.text and "w1: unreachable" in read.text
@@ -137,13 +135,13 @@ def test_the_page() -> None:
 def test_hostile_names_are_shown_and_do_nothing() -> None:
     name = "<script>alert(1)</script>\x1b[2J\u202e"
     found = judged((container(name), reads(120, 5)))
-    text = page.page(found, made="now")
+    text = report.page(found, made="now")
     assert "<script>alert" not in text and "\x1b" not in text and "\u202e" not in text and "&lt;script&gt;" in text
     assert "\\x1b[2J\\u202e" in "\n".join(report.lines(found, [])).split("Seen")[0]
 
 
 def test_nothing_to_show() -> None:
-    assert "No container runs" in page.page([], made="now")
+    assert "No container runs" in report.page([], made="now")
 
 
 def test_a_pod_without_any_request_is_told_what_one_would_make_of_it() -> None:

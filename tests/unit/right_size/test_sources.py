@@ -16,14 +16,14 @@ from pydantic import ValidationError
 
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.timeouts import Deadline
-from roles.right_size import autoscaling, prometheus, resource_metrics
-from roles.right_size.autoscaling import UtilizationTarget, corrected
+from roles.right_size import prometheus, resource_metrics, targets
 from roles.right_size.evidence import evidence
 from roles.right_size.model import RightSizeOptions
 from roles.right_size.prometheus import PrometheusError
 from roles.right_size.quantities import cpu_text, memory_text, rate_text, round_cpu, round_memory, span_text
 from roles.right_size.resource_metrics import KubeletUse
 from roles.right_size.samples import Kill, SampleHistory
+from roles.right_size.targets import UtilizationTarget, corrected
 from roles.right_size.workloads import Amounts, SizedWorkload, containers
 from tests.unit.right_size.world import ID, MI, OTHER, REPLICA_SET, START, pod
 
@@ -57,52 +57,28 @@ def test_one_that_was_killed_and_waits() -> None:
     assert containers([pod("web-1-x", state=state)], BETWEEN)[0].kills == ()
 
 
+def of(api: str, kind: str, name: str, uid: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": True}]}
+
+
+ALONE = SizedWorkload("Pod", "shop", "p")
+
+
 @pytest.mark.parametrize(
     ("meta", "workload"),
     [
-        ({"ownerReferences": []}, SizedWorkload("Pod", "shop", "p")),
-        (
-            {"ownerReferences": [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "r", "uid": "u", "controller": True}]},
-            SizedWorkload("Rollout", "shop", "r"),
-        ),
-        (
-            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]},
-            SizedWorkload("ReplicaSet", "shop", "gone"),
-        ),
+        ({"ownerReferences": []}, ALONE),
+        (of("argoproj.io/v1alpha1", "Rollout", "r", "u"), SizedWorkload("Rollout", "shop", "r")),
+        (of("apps/v1", "ReplicaSet", "gone", "u"), SizedWorkload("ReplicaSet", "shop", "gone")),
         # A Deployment has its pods through ReplicaSets: who may create pods cannot make one count as a replica.
-        (
-            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}]},
-            SizedWorkload("Pod", "shop", "p"),
-        ),
-        (
-            {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "b", "uid": "c", "controller": True}]},
-            SizedWorkload("Pod", "shop", "p"),
-        ),
-        (
-            {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "b-1", "uid": "j", "controller": True}]},
-            SizedWorkload("CronJob", "shop", "b"),
-        ),
+        (of("apps/v1", "Deployment", "web", "d"), ALONE),
+        (of("batch/v1", "CronJob", "b", "c"), ALONE),
+        (of("batch/v1", "Job", "b-1", "j"), SizedWorkload("CronJob", "shop", "b")),
         # Owners that do not exist, or are something else: by group, UID, name.
-        (
-            {
-                "ownerReferences": [
-                    {"apiVersion": "no-such.example/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
-                ]
-            },
-            SizedWorkload("StatefulSet of no-such.example/v1", "shop", "db"),
-        ),
-        (
-            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}]},
-            SizedWorkload("Pod", "shop", "p"),
-        ),
-        (
-            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "other", "uid": "s", "controller": True}]},
-            SizedWorkload("Pod", "shop", "p"),
-        ),
-        (
-            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": True}]},
-            SizedWorkload("StatefulSet", "shop", "db"),
-        ),
+        (of("no-such.example/v1", "StatefulSet", "db", "u"), SizedWorkload("StatefulSet of no-such.example/v1", "shop", "db")),
+        (of("apps/v1", "StatefulSet", "db", "u"), ALONE),
+        (of("apps/v1", "StatefulSet", "other", "s"), ALONE),
+        (of("apps/v1", "StatefulSet", "db", "s"), SizedWorkload("StatefulSet", "shop", "db")),
         (
             {"annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "8a" * 16}},
             SizedWorkload("static pod", "shop", "p"),
@@ -110,14 +86,7 @@ def test_one_that_was_killed_and_waits() -> None:
     ],
 )
 def test_the_workload_of_a_pod(meta: dict[str, Any], workload: SizedWorkload) -> None:
-    job = {
-        "metadata": {
-            "name": "b-1",
-            "namespace": "shop",
-            "uid": "j",
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "b", "uid": "c", "controller": True}],
-        }
-    }
+    job = {"metadata": {"name": "b-1", "namespace": "shop", "uid": "j", **of("batch/v1", "CronJob", "b", "c")}}
     database = {"metadata": {"name": "db", "namespace": "shop", "uid": "s"}}
     [found] = containers([pod("p", meta=meta)], {**BETWEEN, "Job": [job], "StatefulSet": [database]})
     assert found.workload == workload
@@ -191,7 +160,7 @@ def test_what_vertical_pod_autoscalers_recommend() -> None:
         "status": {"recommendation": {"containerRecommendations": [
             {"containerName": "app", "target": {"cpu": "25m", "memory": "262144k"}, "lowerBound": {"cpu": "10m"}, "upperBound": {"cpu": "1"}}]}},
     }  # fmt: skip
-    found = autoscaling.recommendations(
+    found = targets.recommendations(
         [item, {"metadata": {"name": "odd"}}, {**item, "status": {"recommendation": {"containerRecommendations": [{}]}}}]
     )
     [(place, one)] = found.items()
@@ -208,7 +177,7 @@ def test_utilization_targets_and_their_correction() -> None:
         "metadata": {"name": "h", "namespace": "shop"},
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "metrics": metrics},
     }
-    found = autoscaling.utilization_targets([item, {"metadata": {}, "spec": {}}])
+    found = targets.utilization_targets([item, {"metadata": {}, "spec": {}}])
     assert found == {WEB: [UtilizationTarget("h", "cpu", 60), UtilizationTarget("h", "memory", 70, "app")]}
     assert corrected(found[WEB][0], 1000, 250) == 240 and corrected(found[WEB][0], 250, 1000) == 15
 

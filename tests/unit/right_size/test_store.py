@@ -15,7 +15,7 @@ import pytest
 
 import roles.right_size as right_size
 from roles.right_size import store
-from roles.right_size.collected import CollectedUse
+from roles.right_size.judged import CollectedUse
 from roles.right_size.samples import Kill, SampleHistory, added
 from roles.right_size.store import Store, StoreError
 from roles.right_size.workloads import SizedWorkload

@@ -18,11 +18,11 @@ from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, U
 from roles.engine.transaction import ChangedObject
 from roles.engine.transaction.object_record import ChangedField
 from roles.pod_resize import WorkloadResize
-from roles.right_size.apply_deploy import _keep
-from roles.right_size.apply_run import WayBack, WorkloadChange, recorded_targets, target_field, write_target
-from roles.right_size.applying import TargetChange
+from roles.right_size.apply import _keep
+from roles.right_size.change import WorkloadChange, WorkloadUndo
 from roles.right_size.samples import Kill
 from roles.right_size.store import Store
+from roles.right_size.targets import TargetChange, recorded_targets, write_target
 from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import Amounts
 from tests.context import context
@@ -159,7 +159,7 @@ def test_pods_then_targets_then_the_watch_then_the_template() -> None:
     proof = change(cluster, resize, WELL).carry_out(context(noted.append))
     assert resize.log == ["resize", "template"] and cluster.metrics == NEW
     assert proof == "watched for 20 s; h: cpu 60 % -> 120 %; rolled out; proof"
-    assert noted == [[target_field(TARGET)]], "before the first write"
+    assert noted == [[TARGET.field]], "before the first write"
 
 
 def test_a_container_that_is_killed_puts_everything_back() -> None:
@@ -252,7 +252,7 @@ def test_while_pods_are_resized_each_metric_has_its_lower_target(target: TargetC
 
     cluster = Cluster(target.before)
     resize = Noting(cluster)
-    WayBack(cast(WorkloadResize, resize), [target], cluster.session).carry_out(context())
+    WorkloadUndo(cast(WorkloadResize, resize), [target], cluster.session).carry_out(context())
     assert resize.seen == [("resize", meanwhile), ("template", meanwhile)] and cluster.metrics == list(target.after)
 
 
@@ -261,7 +261,7 @@ def test_the_way_back_of_a_run_that_was_killed_anywhere(at: list[Any]) -> None:
     cluster = Cluster(at)
     back = replace(TWO, before=TWO.after, after=TWO.before)
     assert back.wrote(at)
-    WayBack(cast(WorkloadResize, Resize()), [back], cluster.session).carry_out(context())
+    WorkloadUndo(cast(WorkloadResize, Resize()), [back], cluster.session).carry_out(context())
     assert cluster.metrics == TWO.before
     assert not back.wrote(utilization(50)) and not back.wrote([])
 
@@ -270,7 +270,7 @@ def test_an_autoscaler_that_is_gone_does_not_keep_the_pods_from_their_way_back()
     cluster, resize = Cluster(), Resize()
     cluster.item = None
     with pytest.raises(Gone):
-        WayBack(cast(WorkloadResize, resize), [FALLING], cluster.session).carry_out(context())
+        WorkloadUndo(cast(WorkloadResize, resize), [FALLING], cluster.session).carry_out(context())
     assert resize.log == ["resize", "template"]
 
 
@@ -279,7 +279,7 @@ def test_metrics_that_are_not_the_recorded_ones_stay_until_the_end() -> None:
     theirs = [*utilization(50), {"type": "External"}]
     cluster = Cluster(theirs)
     resize = Noting(cluster)
-    WayBack(cast(WorkloadResize, resize), [replace(FALLING, before=theirs)], cluster.session).carry_out(context())
+    WorkloadUndo(cast(WorkloadResize, resize), [replace(FALLING, before=theirs)], cluster.session).carry_out(context())
     assert resize.seen[0] == ("resize", theirs) and cluster.metrics == OLD
 
 
@@ -381,11 +381,11 @@ def test_the_way_back() -> None:
     write_target(cluster.session, TARGET, NEW)
     pods, template, both = Resize(template=None), Resize(steps=()), Resize()
     for resize, done in ((pods, ["resize"]), (template, ["template"]), (both, ["resize", "template"])):
-        way = WayBack(cast(WorkloadResize, resize), [back], cluster.session)
+        way = WorkloadUndo(cast(WorkloadResize, resize), [back], cluster.session)
         assert not way.empty
         way.carry_out(context())
         assert resize.log == done and cluster.metrics == OLD
-    assert WayBack(cast(WorkloadResize, Resize(template=None, steps=())), [], cluster.session).empty
+    assert WorkloadUndo(cast(WorkloadResize, Resize(template=None, steps=())), [], cluster.session).empty
     with pytest.raises(ChangedByOthers):
         assert cluster.item is not None
         cluster.item["spec"]["metrics"] = [{"theirs": 1}]

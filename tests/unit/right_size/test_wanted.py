@@ -12,19 +12,11 @@ from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, WorkloadResize
 from roles.pod_resize.plan import ResourceChange
 from roles.pod_resize.templates import Template
-from roles.right_size.applying import (
-    WantedResources,
-    changed_since,
-    new_resources,
-    node_problems,
-    rollout_problems,
-    target_changes,
-    use_before,
-    wanted,
-)
-from roles.right_size.autoscaling import Recommended
 from roles.right_size.judged import JudgedContainer
+from roles.right_size.room import node_problems, rollout_problems
 from roles.right_size.samples import Kill
+from roles.right_size.targets import Recommended
+from roles.right_size.wanted import WantedResources, changed_since, new_resources, use_before, wanted
 from roles.right_size.watching import SoakLook, UseBefore, worse
 from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload
 from tests.unit.right_size.test_report import container, judged
@@ -92,36 +84,33 @@ def test_utilization_targets_follow_the_request() -> None:
     change = WantedResources(found.workload, {"app": new_resources(found)}, [found])
     value = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "50m"}}}
     item = autoscaler(utilization(60), value, utilization(70, container="other"), utilization(80, container="app"))
-    [target] = target_changes(change, [item])
+    [target] = change.targets([item])
     assert target.path == "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
     assert list(target.after) == [utilization(30), value, utilization(70, container="other"), utilization(40, container="app")]
     assert target.text == "cpu 60 % -> 30 %, cpu 80 % -> 40 %" and item["spec"]["metrics"][0] == utilization(60), "the old one is as it was"
-    assert target.patch(target.after, "7") == {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"metrics": list(target.after)}}
     assert target.meanwhile == list(target.after) and not target.rises, "all fall"
     assert target.window == 300.0
     item["spec"]["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": 0}}
-    assert target_changes(change, [item])[0].window == 0.0
+    assert change.targets([item])[0].window == 0.0
     less = one(220)
-    [target] = target_changes(WantedResources(less.workload, {"app": new_resources(less)}, [less]), [item])
+    [target] = WantedResources(less.workload, {"app": new_resources(less)}, [less]).targets([item])
     assert target.rises and target.meanwhile == list(target.before)
 
 
 def test_all_containers_of_the_pod_count() -> None:
     found, proxy = one(55), replace(one(110, 112 * MI), container="proxy")
     change = WantedResources(found.workload, {"app": new_resources(found)}, [found, proxy])
-    [target] = target_changes(change, [autoscaler(utilization(60))])
+    [target] = change.targets([autoscaler(utilization(60))])
     assert target.after[0] == utilization(45), "from 165m to 220m"
     unknown = replace(proxy, now=replace(proxy.now, requests=Amounts()))
-    assert target_changes(replace(change, judged=[found, unknown]), [autoscaler(utilization(60))]) == [], (
-        "it does not work without a request"
-    )
+    assert replace(change, judged=[found, unknown]).targets([autoscaler(utilization(60))]) == [], "it does not work without a request"
 
 
 def test_others_stay() -> None:
     found = one(110)
     change = WantedResources(found.workload, {"app": new_resources(found)}, [found])
-    assert target_changes(change, [autoscaler(utilization(60)), {"metadata": {}, "spec": {}}]) == [], "only memory changes"
-    assert len(target_changes(change, [autoscaler(utilization(60, "memory"))])) == 1
+    assert change.targets([autoscaler(utilization(60)), {"metadata": {}, "spec": {}}]) == [], "only memory changes"
+    assert len(change.targets([autoscaler(utilization(60, "memory"))])) == 1
 
 
 # ---- what was planned, and how it is now

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show
+from roles.engine.detail import counted
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import uid
 from roles.engine.kube.fields import namespace_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import ChangedByOthers, WriteRefused
-from roles.engine.outage import read_drain
-from roles.engine.placement import ClusterView
-from roles.engine.rollout import Options, Stage, table
+from roles.engine.outage import cluster_view, read_drain
+from roles.engine.rollout import Options, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable
 from roles.pod_resize import POD, RESOURCES_OF_TEMPLATE, PodStep, Resizer, WorkloadResize, only_resources, resources_text
-from roles.right_size import applying
-from roles.right_size.apply_run import ACTION, AUTOSCALER, WayBack, WorkloadChange, metrics_of, recorded_targets
-from roles.right_size.applying import TargetChange, WantedResources
-from roles.right_size.collected import CollectedUse
-from roles.right_size.judged import JudgedContainer
+from roles.right_size import room
+from roles.right_size.change import ACTION, SizedChange, WorkloadChange, WorkloadUndo
+from roles.right_size.judged import CollectedUse, JudgedContainer
 from roles.right_size.model import RightSizeOptions
-from roles.right_size.quotas import quota_problems, surge_problems
 from roles.right_size.reading import look_at
 from roles.right_size.samples import Kill, SampleHistory, added, processes_killed
 from roles.right_size.store import Store, StoreError
+from roles.right_size.targets import AUTOSCALER, TargetChange, metrics_of, recorded_targets
+from roles.right_size.wanted import WantedResources, changed_since, use_before, wanted
 from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import SizedWorkload
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "right_size"
+C = TypeVar("C", bound=SizedChange)
 _QUOTAS = {"ResourceQuota": "/api/v1/resourcequotas"}
 #: What an undo may write.
 WRITES = (
@@ -57,28 +58,35 @@ def plan_run(
 ) -> ObjectRun:
     """Plan and show the run that applies the advice. Raises DeployError if a workload that the data name is refused, or
     if nothing can be said of it yet."""
-    wanted, left, waiting = applying.wanted(found, system=options.read_namespaces is not None)
+    changing, left, waiting = wanted(found, system=options.read_namespaces is not None)
     if options.only_objects is not None:
         left += waiting
     resizer = Resizer(fleet, reached, allow_restarts=options.allow_restarts, template=options.template == "update")
-    try:
+    with bridge.refusing(ApiFailure, "the cluster cannot be read: "):
         live = read_drain(reached.session, _QUOTAS)
-        changes = _planned(fleet, options, resizer, wanted, seen, live, left)
-    except ApiFailure as error:
-        raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
+        changes = _planned(fleet, options, resizer, changing, seen, live, left)
     if options.only_objects is not None:
         bridge.stop(f"{name}: {why}" for name, why in left)
-    stages = [Stage((change.step(),)) for change in changes]
+    rest = [[name, "none", "left", "-", why] for name, why in left]
+    run = _run(fleet, options, common, changes, rest, resizer)
+    _show(run, changes, left, options)
+    if waiting and options.only_objects is None:
+        many = counted(len(waiting), "more workload")
+        show(f"\n{many} not known well enough yet, or leaking: see above (min_span={options.min_span}).")
+    return run
+
+
+def _run(
+    fleet: Fleet, asked: RightSizeOptions | ObjectsRecord, common: Options, changes: Sequence[WorkloadChange | WorkloadUndo],
+    rest: Sequence[Sequence[str]], resizer: Resizer,
+) -> ObjectRun:  # fmt: skip
+    """`rest`: rows of what does not change."""
     run = ObjectRun(
-        options, stages, fleet, common.take_over,
-        lambda run: object_report.show_objects_end(run, _rest(left)),
+        asked, [Stage((change.step(),)) for change in changes], fleet, common.take_over,
+        lambda run: object_report.show_objects_end(run, rest),
         capability=CAPABILITY, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
         warnings=resizer.rolling.warnings,
     )  # fmt: skip
-    _show(run, changes, left, options)
-    if waiting and options.only_objects is None:
-        many = table.counted(len(waiting), "more workload")
-        show(f"\n{many} not known well enough yet, or leaking: see above (min_span={options.min_span}).")
     return run
 
 
@@ -95,45 +103,44 @@ def _planned(
     changes: list[WorkloadChange] = []
     steps: list[PodStep] = []
     for one in wanted:
-        workload = one.workload
         try:
-            resize, refusals = resizer.plan(workload.kind, workload.namespace, workload.name, one.resources)
+            resize, why = _resize(resizer, one, steps, lambda: live)
         except (Refusal, ValueError) as error:
-            left.append((str(workload), str(error)))
-            continue
-        if resize is not None and not refusals:
-            refusals = _room(resize, one, [*steps, *resize.steps], live)
-        if resize is None or refusals:
-            left.append((str(workload), "; ".join(refusals)))
-            continue
-        if not resize.steps and resize.template is None:
-            continue
-        steps += resize.steps
-        again = partial(_again, resizer, one, resize)
-        known = {judged.container: applying.use_before(judged) for judged in one.judged}
-        look = partial(look_at, fleet, resizer.reached.session, resizer.reached.nodes, workload)
-        targets = applying.target_changes(one, seen.hpas)
-        changes.append(
-            WorkloadChange(
-                resize, targets, resizer.reached.session, options.watch_resized, look, known, again, partial(_keep, seen.cluster, workload)
+            resize, why = None, str(error)
+        if resize is None or why:
+            left.append((str(one.workload), why))
+        elif resize.steps or resize.template is not None:
+            steps += resize.steps
+            look = partial(look_at, fleet, resizer.reached.session, resizer.reached.nodes, one.workload)
+            known = {judged.container: use_before(judged) for judged in one.judged}
+            again, keep = partial(_again, resizer, one, resize), partial(_keep, seen.cluster, one.workload)
+            changes.append(
+                WorkloadChange(resize, one.targets(seen.hpas), resizer.reached.session, options.watch_resized, look, known, again, keep)
             )
-        )
     return changes
+
+
+def _resize(
+    resizer: Resizer, one: WantedResources, before: Sequence[PodStep], live: Callable[[], DisruptionObjects]
+) -> tuple[WorkloadResize | None, str]:  # fmt: skip
+    """The resize of a workload after the steps `before`, and why it is refused. Raises Refusal, ValueError, ApiFailure."""
+    workload = one.workload
+    resize, refusals = resizer.plan(workload.kind, workload.namespace, workload.name, one.resources)
+    if resize is not None and not refusals:
+        refusals = _room(resize, one, [*before, *resize.steps], live())
+    return resize, "; ".join(refusals)
 
 
 def _again(resizer: Resizer, one: WantedResources, planned: WorkloadResize) -> WorkloadResize:
     """The resize of a workload, planned once more right before it is carried out: an autoscaler may have added pods since. Raises
     WriteRefused or ChangedByOthers if it is refused now, or no longer the change of the plan."""
-    workload = one.workload
     try:
-        resize, refusals = resizer.plan(workload.kind, workload.namespace, workload.name, one.resources)
-        if resize is not None and not refusals:
-            refusals = _room(resize, one, resize.steps, read_drain(resizer.reached.session, _QUOTAS))
+        resize, why = _resize(resizer, one, (), lambda: read_drain(resizer.reached.session, _QUOTAS))
     except (Refusal, ValueError, ApiFailure) as error:
         raise WriteRefused(f"it cannot be planned again, so nothing was changed: {error}") from error
-    if resize is None or refusals:
-        raise WriteRefused(f"it is refused by now, so nothing was changed: {'; '.join(refusals)}")
-    if others := list(applying.changed_since(planned, resize)):
+    if resize is None or why:
+        raise WriteRefused(f"it is refused by now, so nothing was changed: {why}")
+    if others := list(changed_since(planned, resize)):
         raise ChangedByOthers(f"since the plan {'; '.join(others)}; nothing was changed: plan again")
     return resize
 
@@ -157,45 +164,34 @@ def _keep(cluster: str, workload: SizedWorkload, found: SoakLook) -> None:
 def _room(resize: WorkloadResize, one: WantedResources, steps: Sequence[PodStep], live: DisruptionObjects) -> list[str]:
     """Why nodes or quotas have no room for all steps so far."""
     pods = list(live.of("Pod"))
-    problems = list(applying.node_problems(steps, live.of("Node"), pods))
+    problems = list(room.node_problems(steps, live.of("Node"), pods))
     quotas = [item for item in live.of("ResourceQuota") if namespace_of(item) == one.workload.namespace]
-    problems += quota_problems(steps, one.workload.namespace, quotas, pods)
+    problems += room.quota_problems(steps, one.workload.namespace, quotas, pods)
     if resize.template is not None:
-        view = ClusterView(
-            list(live.of("Node")), pods, list(live.of("PersistentVolumeClaim")), list(live.of("PersistentVolume")),
-            list(live.of("CSINode")), list(live.of("VolumeAttachment")), list(live.of("Namespace")),
-        )  # fmt: skip
-        mine = live.pods_of(resize.kind, uid(resize.item))
-        alive = [pod for pod in mine if is_alive(pod)]
-        problems += applying.rollout_problems(resize.kind, resize.item, alive, one.resources, view)
+        alive = [pod for pod in live.pods_of(resize.kind, uid(resize.item)) if is_alive(pod)]
+        problems += room.rollout_problems(resize.kind, resize.item, alive, one.resources, cluster_view(live))
         if alive:
-            new = applying.with_resources(alive[0], one.resources)
-            problems += surge_problems(resize.kind, resize.item, new, steps, quotas, pods)
+            new = room.with_resources(alive[0], one.resources)
+            problems += room.surge_problems(resize.kind, resize.item, new, steps, quotas, pods)
     return problems
 
 
 def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tuple[str, str]], options: RightSizeOptions) -> None:
-    count = len(changes)
-    show(f"\nPlan of run {run.info.id}: {table.counted(count, 'workload')} to change, one after the other, tried on the API server")
-    for number, change in enumerate(changes, 1):
-        resize = change.resize
-        show(f"[{number}/{count}] {resize.name}")
-        for step in resize.steps:
-            show(f"    pod {step.where} on {step.node}: {step.summary}")
+    count = counted(len(changes), "workload")
+    show(f"\nPlan of run {run.info.id}: {count} to change, one after the other, tried on the API server")
+    for change in _shown(changes):
         for target in change.targets:
             show(f"    HorizontalPodAutoscaler {target.name}: {target.text}, so that it keeps as many pods")
         show(
             f"    watched for {options.watch_resized} s: an OOM kill, a restart or more throttling puts everything back, and the run halts"
         )
-        if resize.template is not None:
-            for name, after in resize.template.after.items():
-                before = resources_text(resize.template.before.get(name) or {})
+        if (template := change.resize.template) is not None:
+            for name, after in template.after.items():
+                before = resources_text(template.before.get(name) or {})
                 show(f"    then its template: {name}: {before} -> {resources_text(after)}, which recreates all its pods")
-        for note in resize.notes:
+        for note in (*change.resize.notes, *_target_notes(change.targets, options)):
             show(f"    - {note}")
-        for note in _target_notes(change.targets, options):
-            show(f"    - {note}")
-    if count and options.template == "keep":
+    if changes and options.template == "keep":
         show(
             "\nThe templates stay as they are (template=keep): recreated pods get their resources. deploys/resize_drift.py lists pods "
             "that differ."
@@ -204,6 +200,15 @@ def _show(run: ObjectRun, changes: Sequence[WorkloadChange], left: Sequence[tupl
         show(f"\nLeft as it is: {name}: {why}")
     if not run.steps:
         show("\nNothing is applied." if left else "\nNothing to apply.")
+
+
+def _shown(changes: Sequence[C]) -> Iterator[C]:
+    """Each change, whose name and pods are shown."""
+    for number, change in enumerate(changes, 1):
+        show(f"[{number}/{len(changes)}] {change.resize.name}")
+        for step in change.resize.steps:
+            show(f"    pod {step.where} on {step.node}: {step.summary}")
+        yield change
 
 
 def _target_notes(targets: Sequence[TargetChange], options: RightSizeOptions) -> Iterator[str]:
@@ -218,10 +223,6 @@ def _target_notes(targets: Sequence[TargetChange], options: RightSizeOptions) ->
             )
 
 
-def _rest(left: Sequence[tuple[str, str]]) -> list[list[str]]:
-    return [[name, "none", "left", "-", why] for name, why in left]
-
-
 # ---- undo
 
 
@@ -229,38 +230,27 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
     reached = connect_cluster(fleet, consents.kubeconfig)
     resizer = Resizer(fleet, reached, allow_restarts=consents.allow_restarts, template=True)
-    backs: list[WayBack] = []
+    undone: list[WorkloadUndo] = []
     rest: list[list[str]] = []
     refusals: list[str] = []
-    try:
+    with bridge.refusing((ApiFailure, ValueError), f"run={record.run}: "):
         for changed in reversed([one for one in record.objects if one.action == ACTION]):
             resize, why = resizer.plan_back(changed, force=consents.force)
             refusals += why
             if resize is None:
                 rest.append([changed.name, "none", "no change", "-", "it is gone"])
                 continue
-            back = WayBack(resize, _still_ours(reached, changed, consents.force, refusals), reached.session)
-            if back.empty:
+            one = WorkloadUndo(resize, _still_ours(reached, changed, consents.force, refusals), reached.session)
+            if one.empty:
                 rest.append([changed.name, "none", "no change", "-", "it is as before that run already"])
             else:
-                backs.append(back)
-    except (ApiFailure, ValueError) as error:
-        raise bridge.refusals([f"run={record.run}: {error}"]) from None
+                undone.append(one)
     bridge.stop(refusals)
-    run = ObjectRun(
-        record, [Stage((back.step(),)) for back in backs], fleet, options.take_over,
-        lambda run: object_report.show_objects_end(run, rest),
-        capability=CAPABILITY, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
-        warnings=resizer.rolling.warnings,
-    )  # fmt: skip
-    many = table.counted(len(backs), "workload")
+    run = _run(fleet, record, options, undone, rest, resizer)
     show(f"\nUndoing run {record.run}")
-    show(f"\nPlan of run {run.info.id}: {many} to change back, one after the other")
-    for number, back in enumerate(backs, 1):
-        show(f"[{number}/{len(backs)}] {back.resize.name}")
-        for step in back.resize.steps:
-            show(f"    pod {step.where} on {step.node}: {step.summary}")
-        for name, after in back.resize.template.after.items() if back.resize.template is not None else ():
+    show(f"\nPlan of run {run.info.id}: {counted(len(undone), 'workload')} to change back, one after the other")
+    for one in _shown(undone):
+        for name, after in one.resize.template.after.items() if one.resize.template is not None else ():
             show(f"    its template: {name}: {resources_text(after)}, which recreates all its pods")
     if not run.steps:
         object_report.show_objects(run, rest)

@@ -1,4 +1,4 @@
-"""One workload's change, and its way back: pods in place, autoscalers' targets, a watch, then the template."""
+"""One workload's change, and its undo: pods in place, autoscalers' targets, a watch, then the template."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.api import Api, ApiFailure
+from roles.engine.api import ApiFailure
 from roles.engine.bridge import RemoteError, show
 from roles.engine.context import StepContext
-from roles.engine.kube import Object, uid, version
-from roles.engine.kube.fields import spec_of, with_meta
 from roles.engine.node import ObservationError
-from roles.engine.objects import ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
-from roles.engine.transaction import ChangedField, ChangedObject
 from roles.pod_resize import WorkloadResize
-from roles.right_size.applying import SCALER, TargetChange
+from roles.right_size.targets import AUTOSCALER, TargetChange, write_target
 from roles.right_size.watching import SoakLook, UseBefore, worse
 
 ACTION = "right size"
-#: The first part of the path of a recorded field that is of an autoscaler: then its name.
-AUTOSCALER = "autoscalers"
 # Seconds between two looks during the watch.
 LOOK_EVERY = 5.0
 # Looks in a row that may fail.
@@ -31,34 +26,45 @@ _BLIND = 3
 
 
 @dataclass
-class WorkloadChange:
-    """`again` plans the resize once more, right before it is carried out, and raises NotDone if that is no longer the change of the plan;
-    `seconds`: how long it watches; `look` looks at the workload, and `keep` keeps what a
-    look saw that was worse; `known`: by container."""
+class SizedChange:
+    """A workload whose resources a run changes, and with them the targets of its autoscalers. The record has what the undo needs."""
 
     resize: WorkloadResize
     targets: Sequence[TargetChange]
     session: Session
+
+    def about(self) -> dict[str, Any]:
+        return {**self.resize.about(), AUTOSCALER: {one.name: one.uid for one in self.targets}}
+
+    def begin(self, context: StepContext) -> None:
+        context.begin([*self.resize.fields(), *(one.field for one in self.targets)])
+
+
+@dataclass
+class WorkloadChange(SizedChange):
+    """`again` plans the resize once more, right before it is carried out, and raises NotDone if that is no longer the change of the plan;
+    `seconds`: how long it watches; `look` looks at the workload, and `keep` keeps what a look saw that was worse; `known`: by container."""
+
     seconds: float
     look: Callable[[], SoakLook]
     known: Mapping[str, UseBefore]
     again: Callable[[], WorkloadResize]
     keep: Callable[[SoakLook], None]
     written: list[TargetChange] = field(default_factory=list)
-    about: dict[str, Any] = field(default_factory=dict)
+    recorded: dict[str, Any] = field(default_factory=dict)
 
     def step(self) -> ClusterStep:
-        self.about.update(record_of(self.resize, self.targets))
-        return ClusterStep(self.resize.name, "its resources fit what it uses", "", self.carry_out, "", action=ACTION, about=self.about)
+        self.recorded.update(self.about())
+        return ClusterStep(self.resize.name, "its resources fit what it uses", "", self.carry_out, "", action=ACTION, about=self.recorded)
 
     def carry_out(self, context: StepContext) -> str:
         """Raises Undone if everything is as before, and RevertFailed; NotDone if nothing was written."""
         # The plan may be hours old: the workloads before this one were watched.
         self.resize = self.again()
-        self.about.update(record_of(self.resize, self.targets))
+        self.recorded.update(self.about())
         # What happens between the resize and the first look must count too; but not restarts that the resize itself needs.
         before = None if self.resize.restarts or not self.seconds else self._first()
-        context.begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
+        self.begin(context)
         try:
             self._write(lambda one: one.meanwhile)
             proof = self.resize.resize()
@@ -136,7 +142,7 @@ class WorkloadChange:
         return ended
 
     def _meanwhile(self) -> None:
-        """On the way back pods of both kinds are there, too. What fails here is tried again when all pods are back, and counts then."""
+        """Pods of both kinds are there then, too. What fails here is tried again when all pods are back, and counts then."""
         self._targets_back(reversed(self.written), lambda one: one.meanwhile)
 
     def _targets_back(self, written: Iterable[TargetChange], metrics: Callable[[TargetChange], Sequence[Any]]) -> list[str]:
@@ -152,29 +158,23 @@ class WorkloadChange:
         return failed
 
 
-@dataclass
-class WayBack:
+class WorkloadUndo(SizedChange):
     """A recorded workload, as it was: the template, or else its pods; and the targets of its autoscalers."""
 
-    resize: WorkloadResize
-    targets: Sequence[TargetChange]
-    session: Session
-
     def step(self) -> ClusterStep:
-        about = record_of(self.resize, self.targets)
-        return ClusterStep(self.resize.name, "its resources are as before", "", self.carry_out, "", action=ACTION, about=about)
+        return ClusterStep(self.resize.name, "its resources are as before", "", self.carry_out, "", action=ACTION, about=self.about())
 
     @property
     def empty(self) -> bool:
         return not self.resize.steps and self.resize.template is None and not self.targets
 
     def carry_out(self, context: StepContext) -> str:
-        context.begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
+        self.begin(context)
         proofs = []
         for target in self.targets:
             with contextlib.suppress(Gone):
                 write_target(self.session, target, target.meanwhile)
-        # A run that was killed during its roll-out leaves old pods that it has resized; the way back of the roll-out keeps these.
+        # A run that was killed during its roll-out leaves old pods that it has resized; the undo of the roll-out keeps these.
         if self.resize.steps:
             proofs.append(self.resize.resize())
         if self.resize.template is not None:
@@ -182,59 +182,3 @@ class WayBack:
         for target in self.targets:
             write_target(self.session, target, target.after)
         return "; ".join([*proofs, *(f"{one.name}: its target is as before" for one in self.targets)])
-
-
-def record_of(resize: WorkloadResize, targets: Iterable[TargetChange]) -> dict[str, Any]:
-    """What the way back needs, for the record."""
-    return {**resize.about(), AUTOSCALER: {one.name: one.uid for one in targets}}
-
-
-def target_field(change: TargetChange) -> dict[str, Any]:
-    return {"path": [AUTOSCALER, change.name, "metrics"], "before": list(change.before), "after": list(change.after)}
-
-
-def recorded_targets(changed: ChangedObject) -> list[TargetChange]:
-    """The targets of a recorded workload, as their way back. Raises ValueError if the record is incomplete."""
-    try:
-        uids: Mapping[str, str] = changed.about.get(AUTOSCALER) or {}
-        namespace = str(changed.about["namespace"])
-        return [
-            TargetChange(one.path[1], SCALER.path_of(namespace, one.path[1]), str(uids[one.path[1]]), list(one.after), list(one.before), "")
-            for one in changed.fields
-            if one.path[0] == AUTOSCALER
-        ]
-    except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"the record of {changed.name} lacks something ({type(error).__name__}: {error}); undo it by hand") from error
-
-
-def metrics_of(item: Object) -> list[Any]:
-    return list(spec_of(item).get("metrics") or ())
-
-
-def write_target(session: Session, change: TargetChange, metrics: Sequence[Any]) -> None:
-    """Write an autoscaler's metrics: those before the change, meanwhile, or after it. Raises Gone, ChangedByOthers, NotDone, ApiError,
-    NoApi."""
-    wanted = list(metrics)
-
-    def write() -> Object:
-        there = session.fetch(change.path)
-        if there is None or uid(there) != change.uid:
-            raise Gone(f"the HorizontalPodAutoscaler {change.name} was deleted meanwhile")
-        if metrics_of(there) == wanted:
-            return there
-        if not change.wrote(metrics_of(there)):
-            raise ChangedByOthers(f"someone else changed the metrics of the HorizontalPodAutoscaler {change.name} meanwhile")
-        return session.written(change.path, sending(change, there, wanted), lambda now: metrics_of(now) == wanted)
-
-    if metrics_of(session.unconflicted(write)) != wanted:
-        raise NotDone(f"the HorizontalPodAutoscaler {change.name} has other metrics than were written: an admission webhook changes them")
-
-
-def sending(change: TargetChange, there: Object, wanted: list[Any]) -> Callable[[Api], dict[str, Any]]:
-    """The write of the version that was read. An autoscaler of daytwo's is applied, so that it stays one that daytwo applies; of others,
-    only this field is patched."""
-    if not SCALER.is_ours(there):
-        return lambda api: api.patch(change.path, change.patch(wanted, version(there)))
-    manifest, _ = SCALER.restoring(there, [ChangedField(("spec", "metrics"), wanted, None)])
-    made = with_meta(manifest, resourceVersion=version(there))
-    return lambda api: api.apply(change.path, made, force=True)
