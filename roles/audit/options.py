@@ -8,16 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.audit.versions import parse_target
-from roles.engine.inputs import TEXT, Frozen, file_path
+from roles.engine.inputs import TEXT, Frozen, choice, file_path
 from roles.feature_gates import load
-
-FORMATS = ("text", "json", "html")
-
-
-def _format(value: Any) -> Any:
-    if value not in FORMATS:
-        raise ValueError(f"format is {value!r}; it must be one of {', '.join(FORMATS)}")
-    return value
 
 
 def _target(value: Any) -> int | None:
@@ -29,7 +21,7 @@ class AuditOptions(Frozen):
 
     format: Annotated[
         Literal["text", "json", "html"],
-        BeforeValidator(_format),
+        choice("format", "text", "json", "html"),
         Field(description="text for people, one JSON document, or one HTML page", examples=["json", "html"]),
     ] = "text"
     output: Annotated[

@@ -36,8 +36,8 @@ CLUSTER = "cluster"
 
 @dataclass(frozen=True)
 class Result:
-    """What a check says of a node. `node`: a host of the inventory, or `cluster`; `why`: the evidence if it passed, the fault if it failed;
-    `applies` is False if there is nothing to check."""
+    """What a check says of a node. No Finding, since what passes is said too. `node`: a host of the inventory, or `cluster`; `why`: the
+    evidence if it passed, the fault if it failed; `applies` is False if there is nothing to check."""
 
     node: str
     check: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from roles.engine import bridge, kubelet
 from roles.engine.api import Api, ApiError
@@ -15,7 +15,7 @@ from roles.engine.api.nodes import kubelet_config, node_usage
 from roles.engine.bridge import Fleet, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json
-from roles.engine.inputs import TEXT, Frozen, file_path
+from roles.engine.inputs import TEXT, Frozen, choice, file_path
 from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, NoApi, ObservedNode, listed_nodes, not_their_node, observed
@@ -24,21 +24,13 @@ from roles.engine.transaction import Refusal
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, order, order_as_json, order_as_table
 
-FORMATS = ("table", "json")
-
-
-def _format(value: Any) -> Any:
-    if value not in FORMATS:
-        raise ValueError(f"format is {value!r}; it must be {' or '.join(FORMATS)}")
-    return value
-
 
 class OrderOptions(Frozen):
     """The data keys of deploys/eviction_order.py."""
 
     format: Annotated[
         Literal["table", "json"],
-        BeforeValidator(_format),
+        choice("format", "table", "json"),
         Field(description="a table, or one JSON document on standard output", examples=["json"]),
     ] = "table"
     picture: Annotated[

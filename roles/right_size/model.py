@@ -9,19 +9,12 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, did_you_mean, file_path, names
+from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, choice, file_path, names
 from roles.engine.kube.names import namespace_name, workload_name
 from roles.engine.kube.times import parse_duration
 from roles.right_size.workloads import SizedWorkload
 
-FORMATS = ("table", "json", "html")
 DAY = 86400
-
-
-def _format(value: Any) -> Any:
-    if value not in FORMATS:
-        raise ValueError(f"format is {value!r}; it must be one of {', '.join(FORMATS)}{did_you_mean(str(value), FORMATS)}")
-    return value
 
 
 def _namespaces(value: Any) -> tuple[str, ...] | None:
@@ -134,7 +127,7 @@ class RightSizeOptions(Frozen):
     ] = False
     format: Annotated[
         Literal["table", "json", "html"],
-        BeforeValidator(_format),
+        choice("format", "table", "json", "html"),
         Field(description="a table for people, one JSON document, or one HTML page", examples=["json", "html"]),
     ] = "table"
     output: Annotated[

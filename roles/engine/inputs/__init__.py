@@ -1,7 +1,7 @@
 """Data keys: values as operators write them, the registry of all keys, the reference."""
 
 from roles.engine.inputs import entries, registry, unknown_keys
-from roles.engine.inputs.nearest import did_you_mean, listing, unmatched
+from roles.engine.inputs.nearest import choice, did_you_mean, listing, unmatched
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
 from roles.engine.inputs.registry import Changes, Declared, Undo
 from roles.engine.inputs.values import (
@@ -31,6 +31,7 @@ __all__ = [
     "Kubeconfig",
     "Names",
     "Undo",
+    "choice",
     "chosen",
     "converted",
     "did_you_mean",

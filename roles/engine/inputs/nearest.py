@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
+from typing import Any
+
+from pydantic import BeforeValidator
 
 from roles.engine.detail import shortened
 
@@ -15,6 +18,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?` if a known name is similar, else ""."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {near[0]!r}?" if near else ""
+
+
+def choice(key: str, *known: str) -> BeforeValidator:
+    """Reads one of a few words."""
+
+    def read(value: Any) -> Any:
+        if value not in known:
+            raise ValueError(f"{key} is {value!r}; it must be one of {', '.join(known)}{did_you_mean(str(value), known)}")
+        return value
+
+    return BeforeValidator(read)
 
 
 def listing(known: Collection[str], most: int = _MOST) -> str:
