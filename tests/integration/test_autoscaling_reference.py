@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from roles.engine.autoscaling import Autoscaler, ScalingController
 from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
 from roles.engine.autoscaling.limits import Past, ScalingHistory
-from roles.engine.autoscaling.model import Autoscaler, LiveScale, NoReading, PodSamples, Reading, Sample, ScalingController, Total
+from roles.engine.autoscaling.model import LiveScale, NoReading, PodSamples, Reading, Sample, Total
 from tests.integration.hpa_reference import answers
 
 pytestmark = [pytest.mark.slow, pytest.mark.binaries]

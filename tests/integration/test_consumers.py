@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from roles.engine.editing import flags, unit
-from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import FEATURE_GATES, GateChanges
+from roles.engine.editing import FormatError, GateChanges, flags, unit
+from roles.engine.editing.flags import FEATURE_GATES
 from roles.engine.editing.unit import Sources, UnitFile
 from tests.lab import Lab
 

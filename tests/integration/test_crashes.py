@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from roles.engine.transaction import Change, FileEdit
 from roles.engine.transaction.change_script import render
-from roles.engine.transaction.model import Change, FileEdit
 from tests.integration import crashes
 from tests.integration.crashes import APPLY, FAILED, FAULTS, FURTHER, KILL, OPERATOR, POWER, REBOOT, Case, ControlPlane, Lane, play_all
 from tests.integration.operator import wait_for

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from roles.engine.kubelet.thresholds import effective
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 from roles.eviction import model, wanted
 from roles.eviction.wanted import GRACE, HARD, RECLAIM, SOFT
 from tests.integration.operator import wait_for

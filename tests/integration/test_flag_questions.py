@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from roles.control_plane_flags.listed_flags import parse_flags
-from roles.engine.control_plane.questions import beyond_the_trick, both_questions
+from roles.engine.control_plane import beyond_the_trick
+from roles.engine.control_plane.questions import both_questions
 from roles.engine.editing import any_flag, cluster_configuration, manifest, manifest_parts
 from roles.engine.kubelet import ask
 from tests.integration.kubeadm_pods import as_v1beta3, pod_of

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.editing import flags, kubelet_config
-from roles.engine.editing.errors import FormatError
+from roles.engine.editing import FormatError, flags, kubelet_config
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab

@@ -19,12 +19,12 @@ import pytest
 
 from roles.engine.api.metrics import parse_feature_gates, parse_version
 from roles.engine.editing.flags import effective_gates
-from roles.engine.node.model import minor_of
-from roles.feature_gates.catalogue import DEPENDENCIES_SINCE, SPECIAL, load
+from roles.engine.node import minor_of
+from roles.feature_gates import COMPONENTS, SPECIAL, Level, Subject, judge_gate, load, overlay
+from roles.feature_gates.catalogue import DEPENDENCIES_SINCE
 from roles.feature_gates.hazards import KUBEADM
-from roles.feature_gates.model import COMPONENTS
-from roles.feature_gates.reported_gates import overlay, parse_help
-from roles.feature_gates.verdict import Level, Subject, judge_gate, level
+from roles.feature_gates.reported_gates import parse_help
+from roles.feature_gates.verdict import level
 from tests.integration import operator
 from tests.integration.gate_exceptions import DEFAULTS, EXCEPTIONS
 from tests.integration.operator import data, pyinfra

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from roles.metrics_server.manifests import objects
+from roles.metrics_server import objects
 from roles.metrics_server.model import MetricsServer
 from tests.integration import operator
 from tests.integration.operator import Outcome, data, pyinfra, wait_for

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine import detail
-from roles.engine.bridge import progress, terminal
-from roles.engine.bridge.progress import doing
+from roles.engine.bridge import doing, progress, terminal
 from roles.engine.rollout import table
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.autoscalers.compliance import unmet_autoscaler
-from roles.autoscalers.model import read_desired
+from roles.autoscalers import read_desired, unmet_autoscaler
 from tests.unit.autoscaling.world import hpa, utilization
 
 WEB = {"min": 1, "max": 10, "cpu": "50%"}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.autoscaling.calculator import MetricResult
-from roles.engine.autoscaling.model import NoReading, PodSamples, Sample, ScalingController, Total
+from roles.engine.autoscaling import MetricResult, ScalingController
+from roles.engine.autoscaling.model import NoReading, PodSamples, Sample, Total
 from tests.unit.autoscaling.world import (
     EACH,
     IN_ALL,

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from roles.engine.autoscaling import Autoscaler, ScalingController
 from roles.engine.autoscaling.decide import ScalingScene, decide, shared
 from roles.engine.autoscaling.limits import Past, ScalingHistory
-from roles.engine.autoscaling.model import Autoscaler, LiveScale, NoReading, ScalingController, Total
+from roles.engine.autoscaling.model import LiveScale, NoReading, Total
 from tests.unit.autoscaling.world import (
     IN_ALL,
     KCM,

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.engine.autoscaling import Autoscaler
 from roles.engine.autoscaling.limits import Limited, Past, ScalingHistory, limit, rate_limit
-from roles.engine.autoscaling.model import Autoscaler, Policy, ScalingRules
+from roles.engine.autoscaling.model import Policy, ScalingRules
 from tests.unit.autoscaling.world import KCM, NOW, ago, hpa
 
 EMPTY = ScalingHistory(recommendations_since=ago(7200), changes_since=ago(7200))

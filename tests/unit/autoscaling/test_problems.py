@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
+from roles.engine.autoscaling import Autoscaler, ScalingController, ScalingRule, ScalingWorld, judge, turns
 from roles.engine.autoscaling.decide import ScalingScene, decide
-from roles.engine.autoscaling.judge import judge, turns
-from roles.engine.autoscaling.model import Autoscaler, Idle, LiveScale, NoReading, Reading, ScalingController
+from roles.engine.autoscaling.model import Idle, LiveScale, NoReading, Reading
 from roles.engine.autoscaling.owners import LAST_APPLIED, replicas_owner, without_replicas
 from roles.engine.autoscaling.problems import problems
-from roles.engine.autoscaling.read import ScalingWorld, Target
-from roles.engine.autoscaling.rules import ScalingRule
+from roles.engine.autoscaling.read import Target
 from roles.engine.findings import Finding
 from roles.engine.placement import ClusterView
 from tests.unit.autoscaling.world import (

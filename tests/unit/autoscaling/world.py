@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from roles.engine.autoscaling import Autoscaler, ScalingController
 from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
 from roles.engine.autoscaling.limits import ScalingHistory
-from roles.engine.autoscaling.model import Autoscaler, LiveScale, PodSamples, Reading, Sample, ScalingController
+from roles.engine.autoscaling.model import LiveScale, PodSamples, Reading, Sample
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KCM = ScalingController(36)

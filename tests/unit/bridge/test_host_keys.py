@@ -18,8 +18,8 @@ from paramiko.common import cMSG_CHANNEL_SUCCESS
 from pyinfra.connectors import ssh as connector
 from pyinfra.connectors.sshuserclient import client as user_client
 
+from roles.engine.bridge import Remote
 from roles.engine.bridge.host_keys import KNOWN_HOSTS, STRICT, CheckedClient, HostKeyError, Rules, judge, paths, read_rules, rules_of
-from roles.engine.bridge.hosts import Remote
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh here, whose rules these are")
 

@@ -8,8 +8,7 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from roles.engine.bounds import span
-from roles.engine.bridge import unforeseen
-from roles.engine.bridge.hosts import refuse
+from roles.engine.bridge import refuse, unforeseen
 from roles.engine.disruption.budgets import read_status
 
 

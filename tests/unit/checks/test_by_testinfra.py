@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles.engine import control_plane, kubelet
-from roles.engine.proof.cluster import Cluster
+from roles.engine.proof import Cluster
 from tests.acceptance.conftest import Nodes
 from tests.unit.node import node
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.checks.judge import Result
+from roles.checks import Result
 from roles.checks.junit import xml
 
 RESULTS = [

@@ -10,14 +10,12 @@ import pytest
 
 from roles import history
 from roles.engine import control_plane, kubelet
-from roles.engine.control_plane.facts import COMPONENTS, ControlPlane
+from roles.engine.control_plane import COMPONENTS, ControlPlane
 from roles.engine.node.parse import parse
-from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.transaction.model import FileEdit
-from roles.engine.transaction.refusal import Refusal
-from roles.feature_gates.model import DesiredGates
-from roles.feature_gates.plan import NodeGates, plan_gates
-from roles.history.plan import Undo
+from roles.engine.node_changes import NodePlan
+from roles.engine.transaction import FileEdit, Refusal
+from roles.feature_gates import DesiredGates, NodeGates, plan_gates
+from roles.history import Undo
 from tests.unit.history.test_history import change, recorded
 from tests.unit.node import node
 from tests.unit.node.surveyed import surveyed

@@ -10,13 +10,11 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from roles.engine import control_plane, kubelet
-from roles.engine.control_plane.facts import COMPONENTS
-from roles.engine.editing import yaml_text
-from roles.engine.editing.errors import FormatError
+from roles.engine.control_plane import COMPONENTS
+from roles.engine.editing import FormatError, yaml_text
 from roles.engine.node.parse import parse
-from roles.engine.transaction.refusal import Refusal
-from roles.feature_gates import plan
-from roles.feature_gates.model import DesiredGates
+from roles.engine.transaction import Refusal
+from roles.feature_gates import DesiredGates, plan
 from tests.unit.control_plane.test_company import COMPANY, FOLDER, pod
 from tests.unit.node import node
 from tests.unit.node.surveyed import surveyed

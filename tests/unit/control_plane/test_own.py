@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from roles.engine import control_plane, kubelet
-from roles.engine.control_plane import control_plane_plan
-from roles.engine.control_plane.facts import Component
-from roles.engine.kubelet.facts import Kubelet
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.control_plane import Component, control_plane_plan
+from roles.engine.kubelet import Kubelet
+from roles.engine.transaction import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import b64, parse
 

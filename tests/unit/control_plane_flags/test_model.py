@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from roles.control_plane_flags import read_flags
 from roles.control_plane_flags.dangers import DANGERS, HARMLESS, MUST_BE_EQUAL, NAMES_PUBLIC, danger
 from roles.control_plane_flags.listed_flags import alike, parse_flags
-from roles.control_plane_flags.model import DesiredFile, read_flags
+from roles.control_plane_flags.model import DesiredFile
 from roles.control_plane_flags.reserved import reserved
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 
 PATH = "/etc/kubernetes/policy.yaml"
 

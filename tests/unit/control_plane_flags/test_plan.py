@@ -8,21 +8,30 @@ from typing import Any
 
 import pytest
 
-from roles.control_plane_flags import ControlPlaneFlags, _not_lasting
-from roles.control_plane_flags.compliance import unmet, unmet_files
+from roles.control_plane_flags import (
+    ControlPlaneFlags,
+    DesiredFlags,
+    NodeFlags,
+    _not_lasting,
+    differing,
+    differing_files,
+    judge_flags,
+    plan_flags,
+    read_flags,
+    unmet,
+    unmet_files,
+)
 from roles.control_plane_flags.dangers import danger
-from roles.control_plane_flags.model import DesiredFlags, read_flags
-from roles.control_plane_flags.plan import NodeFlags, differing, differing_files, judge_flags, plan_flags
-from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick
+from roles.engine.control_plane import RULES, ask_flags, beyond_the_trick
 from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES, StoredSettings
-from roles.engine.node.model import Observation
-from roles.engine.node_changes.capability import DesiredByHost, _pod_files
-from roles.engine.node_changes.node_plan import Verdicts, question
-from roles.engine.node_changes.step import NodeStep, arrange
+from roles.engine.node import Observation
+from roles.engine.node_changes import DesiredByHost, NodeStep, Verdicts
+from roles.engine.node_changes.capability import _pod_files
+from roles.engine.node_changes.node_plan import question
+from roles.engine.node_changes.step import arrange
 from roles.engine.proof import Proof
 from roles.engine.rollout import Pace
-from roles.engine.transaction.model import ABSENT
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import ABSENT, Refusal
 from tests.unit.node import node
 from tests.unit.node.node import file_line, parse
 from tests.unit.node.surveyed import surveyed

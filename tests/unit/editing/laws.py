@@ -8,9 +8,7 @@ from typing import Generic, TypeVar
 
 import hypothesis.strategies as st
 
-from roles.engine.editing import flags
-from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
+from roles.engine.editing import FormatError, GateChanges, flags
 
 State = TypeVar("State")
 NAMES = ("Alpha", "Beta", "Gamma")

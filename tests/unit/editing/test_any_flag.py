@@ -6,8 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from roles.engine.editing import any_flag
-from roles.engine.editing.errors import FormatError
+from roles.engine.editing import FormatError, any_flag
 
 ARGV = ["kube-apiserver", "--v=2", "--issuer=a", "--profiling", "--issuer=b", "--port", "7"]
 

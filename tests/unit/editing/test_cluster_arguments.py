@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roles.engine.editing import cluster_configuration, yaml_text
-from roles.engine.editing.errors import FormatError
+from roles.engine.editing import FormatError, cluster_configuration, yaml_text
 
 PATH = "/etc/kubernetes/policy.yaml"
 LIST = """apiServer:

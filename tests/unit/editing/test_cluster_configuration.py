@@ -10,10 +10,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from roles.engine.editing import cluster_configuration, yaml_text
+from roles.engine.editing import FormatError, GateChanges, cluster_configuration, yaml_text
 from roles.engine.editing.cluster_configuration import SECTIONS
-from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import FEATURE_GATES, GateChanges
+from roles.engine.editing.flags import FEATURE_GATES
 from tests.unit.editing import laws
 
 NAME = "kube-apiserver"

@@ -8,9 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from roles.engine.editing import envfile, flags, unit
-from roles.engine.editing.errors import FormatError
-from roles.engine.editing.mapped import Mapped
+from roles.engine.editing import FormatError, Mapped, envfile, flags, unit
 from tests.unit.editing import laws
 
 # (content, value of A as systemd reads it; None: not set)

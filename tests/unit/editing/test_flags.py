@@ -8,9 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from roles.engine.editing import flags
-from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
+from roles.engine.editing import FormatError, GateChanges, flags
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])

@@ -12,10 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from roles.engine.editing import kubelet_config, yaml_text
-from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
-from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.editing import ABSENT, FormatError, GateChanges, kubelet_config, yaml_text
 from tests.unit.editing import laws
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

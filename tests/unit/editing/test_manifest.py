@@ -10,9 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from roles.engine.editing import flags, manifest, manifest_parts, yaml_text
-from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
+from roles.engine.editing import FormatError, GateChanges, flags, manifest, manifest_parts, yaml_text
 from tests.unit.editing import laws
 
 NAME = "kube-apiserver"

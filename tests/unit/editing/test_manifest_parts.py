@@ -6,8 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from roles.engine.editing import manifest, manifest_parts, yaml_text
-from roles.engine.editing.errors import FormatError
+from roles.engine.editing import FormatError, manifest, manifest_parts, yaml_text
 
 NAME = "kube-scheduler"
 PATH = "/etc/kubernetes/scheduler-config.yaml"

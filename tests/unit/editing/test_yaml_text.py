@@ -10,8 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from roles.engine.editing import yaml_text
-from roles.engine.editing.errors import FormatError
+from roles.engine.editing import FormatError, yaml_text
 
 # Text behind `a: `, and what Kubernetes makes of it.
 VALUES: list[tuple[str, Any]] = [

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.kubelet.facts import find
+from roles.engine.kubelet import find
 from roles.engine.kubelet.thresholds import DEFAULT_HARD, SIGNALS
-from roles.eviction import wanted
-from roles.eviction.compliance import unmet
-from roles.eviction.model import DesiredThresholds
+from roles.eviction import DesiredThresholds, unmet, wanted
 from tests.unit.node import node
 from tests.unit.node.node import parse
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine.kubelet.thresholds import SIGNALS, parse_reclaim, parse_threshold
-from roles.engine.transaction.refusal import Refusal
-from roles.eviction import model
-from roles.eviction.model import DesiredThresholds
+from roles.engine.transaction import Refusal
+from roles.eviction import DesiredThresholds, model
 
 
 def read(**data: Any) -> DesiredThresholds | None:

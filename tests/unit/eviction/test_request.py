@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles import eviction
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 
 
 def request(**data: Any) -> Any:

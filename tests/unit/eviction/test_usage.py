@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.node.parse import ObservationError
+from roles.engine.node import ObservationError
 from roles.eviction import usage
 
 UID = "0f0e5b6c-53a4-4b4b-9f4f-0123456789ab"

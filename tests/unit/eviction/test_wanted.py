@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roles.engine.kubelet.thresholds import DEFAULT_HARD, SIGNALS, effective, parse_reclaim, parse_threshold
-from roles.eviction import wanted
-from roles.eviction.model import DesiredThresholds, read_thresholds
+from roles.eviction import DesiredThresholds, read_thresholds, wanted
 from roles.eviction.wanted import GRACE, HARD, MAPS, POD_GRACE, RECLAIM, SOFT, TRANSITION
 
 GIB = 2**30

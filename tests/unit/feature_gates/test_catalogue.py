@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from roles.feature_gates import catalogue, refresh
-from roles.feature_gates.catalogue import SPECIAL, Gate, GateStage
-from roles.feature_gates.model import COMPONENTS
+from roles.feature_gates import COMPONENTS, SPECIAL, Gate, GateStage, catalogue, refresh
 
 TEXT = resources.files("roles.feature_gates").joinpath("gates.json").read_text(encoding="utf-8")
 TABLE = catalogue.load()

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from roles.engine import control_plane, kubelet
-from roles.engine.api.metrics import GateMetric
-from roles.engine.control_plane.facts import Component
-from roles.engine.kubelet.facts import Kubelet
-from roles.feature_gates.compliance import unmet, wanted_of
-from roles.feature_gates.model import DesiredGates
+from roles.engine.api import GateMetric
+from roles.engine.control_plane import Component
+from roles.engine.kubelet import Kubelet
+from roles.feature_gates import DesiredGates, unmet, wanted_of
 from tests.unit.node import node
 from tests.unit.node.node import parse
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from roles.engine.api.metrics import GateMetric
-from roles.feature_gates import gate_readers, reported_gates
-from roles.feature_gates.catalogue import GateStage, load
+from roles.engine.api import GateMetric
+from roles.feature_gates import COMPONENTS, GateStage, gate_readers, load, reported_gates
 from roles.feature_gates.gate_readers import LeftOut
-from roles.feature_gates.model import COMPONENTS
 
 
 @pytest.mark.parametrize(

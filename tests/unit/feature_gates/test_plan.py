@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from roles.engine.api.metrics import GateMetric
+from roles.engine.api import GateMetric
 from roles.engine.kubelet import ask
-from roles.engine.node_changes.node_plan import Verdicts, question, question_present
+from roles.engine.node_changes import Verdicts
+from roles.engine.node_changes.node_plan import question, question_present
 from roles.engine.proof.effective import unmet_gates
-from roles.engine.transaction.refusal import Refusal
-from roles.feature_gates.model import COMPONENTS, DesiredGates, read_gates
-from roles.feature_gates.plan import GatePlan, NodeGates, judge_gates, moves, plan_gates
-from roles.feature_gates.verdict import Subject
+from roles.engine.transaction import Refusal
+from roles.feature_gates import COMPONENTS, DesiredGates, GatePlan, NodeGates, Subject, judge_gates, moves, plan_gates, read_gates
 from tests.unit.node import node
 from tests.unit.node.node import parse
 from tests.unit.node.surveyed import surveyed

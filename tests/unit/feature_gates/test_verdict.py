@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.feature_gates.catalogue import SPECIAL, GateStage, load
+from roles.feature_gates import COMPONENTS, SPECIAL, GateFinding, GateStage, Level, Subject, emulated_minor, judge_gate, load
 from roles.feature_gates.hazards import HAZARDS, KUBEADM
-from roles.feature_gates.model import COMPONENTS
-from roles.feature_gates.verdict import GateFinding, Level, Subject, alike, emulated_minor, judge_gate, level
+from roles.feature_gates.verdict import alike, level
 
 TABLE = load()
 

@@ -11,11 +11,8 @@ from xml.etree import ElementTree
 import pytest
 from pyinfra.api import output
 
-from roles.checks import junit
-from roles.checks.judge import Result
-from roles.engine.bridge import terminal
-from roles.engine.bridge.hosts import refusals, refuse
-from roles.engine.bridge.terminal import show, show_lines
+from roles.checks import Result, junit
+from roles.engine.bridge import refusals, refuse, show, show_lines, terminal
 from roles.engine.rollout import table
 from roles.engine.scripts import pages
 

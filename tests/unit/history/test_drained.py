@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from roles import history
-from roles.engine.kubelet.state import KubeletState
-from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.proof.cluster import NoApi
-from roles.engine.transaction.refusal import Refusal
-from roles.history.plan import Undo
+from roles.engine.kubelet import KubeletState
+from roles.engine.node_changes import NodePlan
+from roles.engine.proof import NoApi
+from roles.engine.transaction import Refusal
+from roles.history import Undo
 from tests.unit.kubelet.test_runtime import RUNC, UNIMPLEMENTED, VERSION_17
 from tests.unit.kubelet.test_runtime import handlers as answered
 from tests.unit.kubelet_config.test_carry_out import Now, plan, state

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.bridge.hosts import pyinfra_keys
+from roles.engine.bridge import pyinfra_keys
 from roles.engine.inputs import registry
 from roles.engine.inputs.unknown_keys import unknown
 from roles.engine.rollout.data_keys import refused_keys

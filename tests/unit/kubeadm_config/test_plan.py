@@ -10,13 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from roles.engine.editing import cluster_configuration, kubelet_config
-from roles.engine.kubeadm_config import plan
-from roles.engine.kubeadm_config.plan import GATES, ComponentDesired, as_given
-from roles.engine.kubeadm_config.stored import CLUSTER, KUBELET, StoredSettings
+from roles.engine.kubeadm_config import CLUSTER, GATES, KUBELET, ComponentDesired, StoredSettings, as_given, plan
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
-from roles.engine.transaction.refusal import Refusal
-from roles.eviction import wanted
-from roles.eviction.model import DesiredThresholds
+from roles.engine.transaction import Refusal
+from roles.eviction import DesiredThresholds, wanted
 from tests.unit.kubeadm_config.test_stored import CLUSTER_TEXT, KUBELET_TEXT, lasting
 
 NODES = {"cp1": True, "w1": False, "w2": False}

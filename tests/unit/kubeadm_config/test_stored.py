@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, Found, StoredSettings, gate_differences, kubelet_differences, parse
+from roles.engine.kubeadm_config import CLUSTER, KEYS, KUBELET, StoredSettings, gate_differences, kubelet_differences
+from roles.engine.kubeadm_config.stored import Found, parse
 
 CLUSTER_TEXT = """\
 apiServer:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from roles.engine import kubelet
 from roles.engine.editing import flags
 from roles.engine.kubelet import ask, kubelet_plan, schema
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 from tests.lab.tools import wait_until
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.kubelet import ask, kubelet_plan, pending, schema
-from roles.engine.kubelet.facts import Kubelet, find
+from roles.engine.kubelet import Kubelet, ask, find, kubelet_plan, pending, schema
 from tests.unit.kubelet import samples
 from tests.unit.kubelet.test_settings import MAIN, kubelet, written
 from tests.unit.node import node

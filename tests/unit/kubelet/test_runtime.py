@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from roles.engine.kubelet import runtime
-from roles.engine.kubelet.facts import find
+from roles.engine.kubelet import find, runtime
 from roles.engine.kubelet.runtime import Runtime, parse
 from tests.unit.node import node
 from tests.unit.node.node import parse as observed

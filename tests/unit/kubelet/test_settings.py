@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.editing import flags, kubelet_config
-from roles.engine.editing.kubelet_config import ABSENT
-from roles.engine.kubelet import ask, settings
-from roles.engine.kubelet.facts import Kubelet, find
+from roles.engine.editing import ABSENT, flags, kubelet_config
+from roles.engine.kubelet import Kubelet, ask, find, settings
 from roles.engine.kubelet.values import lookup, same_setting
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import parse
 

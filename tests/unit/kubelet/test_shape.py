@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from roles.engine.bounds import misshaped
-from roles.engine.kubelet.facts import find
-from roles.engine.kubelet.shape import SHAPE
+from roles.engine.kubelet import SHAPE, find
 from roles.engine.transaction import Refusal
 from tests.unit.node import node
 

@@ -9,18 +9,14 @@ from typing import Any
 import pytest
 
 from roles.engine import control_plane
+from roles.engine.kubelet import KubeletState
 from roles.engine.kubelet.drained import RuntimeEdit
 from roles.engine.kubelet.runtime import Runtime
-from roles.engine.kubelet.state import KubeletState
-from roles.engine.node.model import File
-from roles.engine.node_changes import node_report
-from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.transaction.model import FileEdit, RuntimeRestart
-from roles.engine.transaction.refusal import Refusal
-from roles.kubelet_config import carry_out, cgroups
-from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest
-from roles.kubelet_config.impact import allocatable_impact
-from roles.kubelet_config.model import DesiredFields
+from roles.engine.node import File
+from roles.engine.node_changes import NodePlan, node_report
+from roles.engine.transaction import FileEdit, Refusal, RuntimeRestart
+from roles.kubelet_config import DesiredFields, FieldsRequest, allocatable_impact, carry_out, cgroups
+from roles.kubelet_config.carry_out import FieldsPlan
 from roles.kubelet_config.plan import settle
 from tests.unit.kubelet_config.test_carry_out import pod, state
 from tests.unit.kubelet_config.test_drained import drained

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from roles.engine.kubelet.facts import find
+from roles.engine.kubelet import find
 from roles.engine.proof.effective import UnmetField
-from roles.engine.transaction.refusal import Refusal
-from roles.kubelet_config import model
-from roles.kubelet_config.compliance import unmet
+from roles.engine.transaction import Refusal
+from roles.kubelet_config import model, unmet
 from tests.unit.node import node
 from tests.unit.node.node import parse
 

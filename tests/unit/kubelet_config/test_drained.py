@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 
 from roles.engine import control_plane
-from roles.engine.kubelet.state import KubeletState
-from roles.engine.node_changes import node_report
-from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.transaction.refusal import Refusal
-from roles.eviction.impact import eviction_impact
-from roles.kubelet_config import carry_out
-from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest, drained_change
-from roles.kubelet_config.impact import allocatable_impact
-from roles.kubelet_config.model import DesiredFields
+from roles.engine.kubelet import KubeletState
+from roles.engine.node_changes import NodePlan, node_report
+from roles.engine.transaction import Refusal
+from roles.eviction import eviction_impact
+from roles.kubelet_config import DesiredFields, FieldsRequest, allocatable_impact, carry_out, drained_change
+from roles.kubelet_config.carry_out import FieldsPlan
 from roles.kubelet_config.plan import settle
 from tests.unit.kubelet_config.test_carry_out import pod, state
 

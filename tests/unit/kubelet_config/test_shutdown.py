@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from roles.engine.kubelet.idle import IDLE, idle
-from roles.engine.kubelet.state import KubeletState
+from roles.engine.kubelet import KubeletState, idle
+from roles.engine.kubelet.idle import IDLE
 from roles.engine.node.logind import Logind
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 from roles.kubelet_config.shutdown import OVERRIDE
 from tests.unit.kubelet_config.test_carry_out import state
 from tests.unit.kubelet_config.test_swap import plan

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from roles.engine import control_plane
-from roles.engine.kubelet.state import KubeletState
-from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.transaction.refusal import Refusal
-from roles.eviction.impact import eviction_impact
-from roles.kubelet_config import carry_out
-from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest
-from roles.kubelet_config.impact import allocatable_impact
-from roles.kubelet_config.model import DesiredFields
+from roles.engine.kubelet import KubeletState
+from roles.engine.node_changes import NodePlan
+from roles.engine.transaction import Refusal
+from roles.eviction import eviction_impact
+from roles.kubelet_config import DesiredFields, FieldsRequest, allocatable_impact, carry_out
+from roles.kubelet_config.carry_out import FieldsPlan
 from roles.kubelet_config.plan import settle
 from tests.unit.kubelet_config.test_carry_out import state
 from tests.unit.kubelet_config.test_drained import drained

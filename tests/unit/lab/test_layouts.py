@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from roles.engine import control_plane, kubelet
-from roles.engine.control_plane.facts import COMPONENTS
+from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import yaml_text
 from roles.engine.kubelet import settings
-from roles.engine.node.model import Observation
-from roles.engine.transaction.refusal import Refusal
-from roles.feature_gates import plan
-from roles.feature_gates.model import DesiredGates
+from roles.engine.node import Observation
+from roles.engine.transaction import Refusal
+from roles.feature_gates import DesiredGates, plan
 from tests.lab import layouts
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from roles.engine import node
 from roles.engine.kubelet.ask import replacements, versions
-from roles.engine.node.model import Observation
+from roles.engine.node import Observation
 
 LAB_FILES = Path(__file__).resolve().parents[2] / "lab/files"
 KUBEADM_UNIT = (LAB_FILES / "kubeadm-kubelet.service").read_bytes()

@@ -7,8 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from roles.engine.node import Observation
 from roles.engine.node.look import rendered
-from roles.engine.node.model import Observation
 from tests.unit.node.node import parse
 
 HOST_MOUNTS = "mnt:[4026531841]"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from roles.engine import control_plane, kubelet
+from roles.engine.node import ObservationError
 from roles.engine.node.look import rendered
-from roles.engine.node.parse import ObservationError
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import parse
 

@@ -9,9 +9,8 @@ import pytest
 
 from roles.engine import kubelet
 from roles.engine.node.look import MOST_OTHERS
+from roles.engine.transaction import Change, Refusal
 from roles.engine.transaction.change_script import render
-from roles.engine.transaction.model import Change
-from roles.engine.transaction.refusal import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import parse
 from tests.unit.node.proc import DASHED, STATIC, Proc

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles.engine import kubelet
-from roles.engine.bridge.hosts import Answer, RemoteError
+from roles.engine.bridge import Answer, RemoteError
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.kubelet import kubelet_plan
 from roles.engine.node_changes import JudgedVersions, judge_versions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.paired import judge
 from roles.engine.proof import NoApi
 from tests.unit.control_plane_flags.test_plan import plan as plan_flags

@@ -9,14 +9,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from roles.engine import starting
-from roles.engine.bridge import Answer, Remote
-from roles.engine.bridge.hosts import ConnectionLost
+from roles.engine.bridge import Answer, ConnectionLost, Remote
 from roles.engine.control_plane import ControlPlane
-from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.starts import Starts, StartWatch, present_refusals, starts_of
-from roles.engine.proof import SurveyedNode
-from roles.engine.proof.prover import Proof
-from roles.engine.starting.model import PathFact, StartFacts
+from roles.engine.proof import Proof, SurveyedNode
+from roles.engine.starting import PathFact, StartFacts
 from tests.unit.control_plane_flags.test_plan import plan as plan_flags
 from tests.unit.kubelet_config.test_carry_out import node_plan, state
 from tests.unit.kubelet_config.test_cgroups import SERVED

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.objects import NotDone, Session
-from roles.engine.outage import DrainConsents
+from roles.engine.outage import DrainConsents, PodFate
 from roles.engine.outage.evicting import Evictor
-from roles.engine.outage.model import PodFate, PodWorkload
+from roles.engine.outage.model import PodWorkload
 from tests.context import context
 from tests.unit.disruption.world import deployment
 

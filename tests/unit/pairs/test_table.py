@@ -9,9 +9,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from roles.engine.certificates import Material, Unread, parse_material, parse_own
-from roles.engine.control_plane.facts import find as components
+from roles.engine.control_plane import find as components
 from roles.engine.findings import Severity
-from roles.engine.kubelet.facts import find
+from roles.engine.kubelet import find
 from roles.engine.pairs import (
     PAIRS,
     Handshake,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.node.parse import ObservationError
+from roles.engine.node import ObservationError
 from roles.pod_resize import cgroup
 from roles.pod_resize.cgroup import ContainerCgroup
 from tests.unit.pod_resize.world import ID, MI, SMALL

@@ -8,11 +8,10 @@ from typing import Any, cast
 import gevent
 import pytest
 
-from roles.engine.api.client import Api
-from roles.engine.api.errors import ApiConnectionLost, Forbidden, Invalid, Unreachable
-from roles.engine.objects import session
-from roles.engine.objects.session import Session
-from roles.engine.proof.cluster import NoApi
+from roles.engine.api import Api, ApiConnectionLost, Forbidden
+from roles.engine.api.errors import Invalid, Unreachable
+from roles.engine.objects import Session, session
+from roles.engine.proof import NoApi
 from roles.pod_resize import engine
 from roles.pod_resize.engine import Watcher
 from tests.unit.pod_resize.world import pod

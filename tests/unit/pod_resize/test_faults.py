@@ -9,14 +9,13 @@ from typing import Any, cast
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.api.client import Api
-from roles.engine.api.errors import Conflict, Forbidden, Invalid, NotFound, Timeout, Unusable
-from roles.engine.bridge.hosts import Answer, Remote, RemoteError
-from roles.engine.objects.outcome import ChangedByOthers, Gone, RevertFailed, Undone, WriteRefused
-from roles.engine.objects.session import Session
-from roles.pod_resize import engine, pod_resources
+from roles.engine.api import Api, Conflict, Forbidden, NotFound
+from roles.engine.api.errors import Invalid, Timeout, Unusable
+from roles.engine.bridge import Answer, Remote, RemoteError
+from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
+from roles.pod_resize import PodStep, engine, pod_resources
 from roles.pod_resize.engine import Engine, Watcher
-from roles.pod_resize.plan import PodStep, ResourceChange
+from roles.pod_resize.plan import ResourceChange
 from tests.unit.clock import Clock
 from tests.unit.pod_resize.world import ID, MI, SMALL, ability, container, pod, state
 from tests.unit.priority_classes.apiserver import lost_answers

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.transaction.refusal import Refusal
-from roles.pod_resize import model
-from roles.pod_resize.model import DesiredResources
+from roles.engine.transaction import Refusal
+from roles.pod_resize import DesiredResources, model
 
 
 def read(*hosts: dict[str, Any]) -> DesiredResources:

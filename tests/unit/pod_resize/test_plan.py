@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.pod_resize import PodStep, pod_resources
 from roles.pod_resize import plan as planning
-from roles.pod_resize import pod_resources
-from roles.pod_resize.plan import PodStep, ResizePlan, ResourceChange
+from roles.pod_resize.plan import ResizePlan, ResourceChange
 from tests.unit.pod_resize.world import MI, SMALL, ability, container, desired, held, node, pod, state
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from roles.pod_resize import DesiredResources
 from roles.pod_resize.abilities import GATE, Ability, NodeAbility
 from roles.pod_resize.cgroup import ContainerCgroup
-from roles.pod_resize.model import DesiredResources
 
 ID = "a" * 64
 SMALL = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}

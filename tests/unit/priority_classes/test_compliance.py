@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roles.engine.kube.workloads import ObservedObjects
-from roles.priority_classes.compliance import unmet_class, unmet_workload
+from roles.priority_classes import unmet_class, unmet_workload
 from tests.unit.priority_classes.world import applied, priority_class, wanted, workload
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.engine.objects import ObjectChange, object_diff, workload_rollout
 from roles.engine.transaction.object_record import planned
-from roles.priority_classes.plan import plan_classes
+from roles.priority_classes import plan_classes
 from tests.unit.priority_classes.world import cluster, pod, priority_class, wanted, workload
 
 SECRET = "hunter2-of-the-shop"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from roles.priority_classes.class_facts import ObservedClasses
-from roles.priority_classes.model import DesiredClasses, PriorityClass, read_classes
+from roles.priority_classes import DesiredClasses, ObservedClasses, read_classes
+from roles.priority_classes.model import PriorityClass
 
 
 def wanted(**data: Any) -> DesiredClasses:

@@ -9,9 +9,8 @@ import pytest
 
 from roles.engine.api.errors import by_status
 from roles.engine.bridge import Answer, Remote, RemoteError
-from roles.engine.proof import evidence
-from roles.engine.proof.cluster import Cluster
-from roles.engine.proof.evidence import ProcessLook, kubelet_address, look_at
+from roles.engine.proof import Cluster, ProcessLook, evidence, look_at
+from roles.engine.proof.evidence import kubelet_address
 
 
 class Local:

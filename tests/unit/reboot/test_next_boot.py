@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from roles.reboot import facts, next_boot
+from roles.reboot import KubeletNeeds, facts, next_boot
 from roles.reboot.facts import parse_facts
-from roles.reboot.next_boot import KubeletNeeds, Mounted, NextBoot, boot_sysctl, lost, refusals, warnings
+from roles.reboot.next_boot import Mounted, NextBoot, boot_sysctl, lost, refusals, warnings
 from tests.unit.reboot.test_facts import Node, node  # noqa: F401 - a fixture
 from tests.unit.reboot.test_plan import ASKS, candidate, plan
 from tests.unit.reboot.test_signs import PAGE

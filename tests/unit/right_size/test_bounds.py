@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roles.right_size.judged import JudgedContainer
+from roles.right_size import JudgedContainer
 from roles.right_size.workloads import Amounts
 from tests.unit.right_size.test_report import container, judged
 from tests.unit.right_size.world import MI, reads

@@ -10,22 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.right_size import samples
+from roles.right_size import SampleHistory, samples
 from roles.right_size.evidence import evidence
-from roles.right_size.samples import (
-    DAY,
-    FINE,
-    ClockError,
-    Kill,
-    Read,
-    SampleHistory,
-    added,
-    bucket,
-    middle,
-    percentile,
-    total,
-    union_seconds,
-)
+from roles.right_size.samples import DAY, FINE, ClockError, Kill, Read, added, bucket, middle, percentile, total, union_seconds
 from tests.unit.right_size.world import ID, MI, OTHER, START, history, life, reads
 
 

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from roles.right_size.samples import Kill, Read, SampleHistory, Seen, added
+from roles.right_size import SampleHistory
+from roles.right_size.samples import Kill, Read, Seen, added
 
 MI = 2**20
 START = 1_700_000_000.0

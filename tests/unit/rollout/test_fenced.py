@@ -10,10 +10,10 @@ import gevent
 import pytest
 from gevent import subprocess
 
-from roles.engine.bridge.hosts import Answer, ConnectionLost, Feed, Remote
+from roles.engine.bridge import Answer, ConnectionLost, Feed, Remote
 from roles.engine.rollout import lock as locking
 from roles.engine.rollout.lock import ClusterLock, Locked
-from roles.engine.transaction.change_script import Holder
+from roles.engine.transaction import Holder
 from tests.lab.tools import wait_until
 
 

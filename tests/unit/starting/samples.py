@@ -13,11 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from roles.engine.kubelet.facts import Kubelet, find
+from roles.engine.kubelet import Kubelet, find
+from roles.engine.starting import Needs, Obstacle, PathFact, StartFacts, judge, kubelet_needs
 from roles.engine.starting.cri import RuntimeHealth
-from roles.engine.starting.judge import judge
-from roles.engine.starting.model import Holds, Needs, Obstacle, PathFact, StartFacts
-from roles.engine.starting.needs import kubelet_needs
+from roles.engine.starting.model import Holds
 from tests.unit.node import node
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from roles.engine.kubelet import schema
-from roles.engine.starting.table import FILES, NEW_PODS, TUNABLES
+from roles.engine.starting import FILES, NEW_PODS, TUNABLES
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/before-a-restart.md"
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from roles.engine.certificates import Material, Unread, parse_own
-from roles.engine.starting.judge import judge
-from roles.engine.starting.model import Cause, ImageNeed, Listener, Needs, PathFact, StartFacts, Stops
-from roles.engine.starting.needs import kubelet_needs
+from roles.engine.starting import Cause, Needs, PathFact, StartFacts, Stops, judge, kubelet_needs
+from roles.engine.starting.model import ImageNeed, Listener
 from tests.unit.api.world import Authority
 from tests.unit.node import node
 from tests.unit.starting.samples import RUNTIME, certificate, kubelet, obstacles, well

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from roles.engine.control_plane.facts import find as find_components
+from roles.engine.control_plane import find as find_components
 from roles.engine.editing import manifest_parts
-from roles.engine.kubelet.facts import find
-from roles.engine.starting.judge import judge
-from roles.engine.starting.model import Holds, ImageNeed, PathFact
-from roles.engine.starting.needs import component_needs, kubelet_needs, node_needs, together
-from roles.engine.starting.table import FILES, KEYS
+from roles.engine.kubelet import find
+from roles.engine.starting import FILES, KEYS, PathFact, component_needs, judge, kubelet_needs, node_needs, together
+from roles.engine.starting.model import Holds, ImageNeed
 from tests.unit.node import node
 from tests.unit.starting.samples import certificate, kubelet, well
 

@@ -17,10 +17,8 @@ from threading import Thread
 import pytest
 
 from roles.engine.certificates import Unread, parse_material
-from roles.engine.starting.facts import answer, question
-from roles.engine.starting.judge import judge
-from roles.engine.starting.model import Holds, KeyNeed, Needs, PathNeed, PortNeed, StartFacts, Stops
-from roles.engine.starting.table import KEYS, TUNABLES
+from roles.engine.starting import KEYS, TUNABLES, Needs, StartFacts, Stops, answer, judge, question
+from roles.engine.starting.model import Holds, KeyNeed, PathNeed, PortNeed
 from tests.unit.api.world import Authority
 from tests.unit.starting.samples import certificate
 

@@ -15,8 +15,8 @@ from pyinfra.api.exceptions import DeployError
 from roles.engine import timeouts
 from roles.engine.rollout import options
 from roles.engine.timeouts import patient
+from roles.engine.transaction import Change, FileEdit
 from roles.engine.transaction.change_script import render
-from roles.engine.transaction.model import Change, FileEdit
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.timeouts import Deadline
-from roles.pod_resize.model import DesiredResources
+from roles.pod_resize import DesiredResources
 from tests.unit.clock import Clock
 
 ROLES = Path(timeouts.__file__).parents[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction.report import Status
+from roles.engine.transaction import Status
 from tests.unit.transaction.scratch import Scratch
 from tests.unit.transaction.test_script import status
 

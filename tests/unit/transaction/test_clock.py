@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import change_script
+from roles.engine.transaction import Change, change_script
 from roles.engine.transaction.change_script import render
-from roles.engine.transaction.model import Change
 from tests.unit.transaction.scratch import BAD, Scratch
 from tests.unit.transaction.test_change import KUBELET, STATIC_POD
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roles.engine.transaction.inflight import in_flight
+from roles.engine.transaction import in_flight
 
 HOLDER = {"run": "r1", "who": "ann@desk", "command": "pyinfra inv deploy"}
 

@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import model
-from roles.engine.transaction.change_script import Holder, keep_script
-from roles.engine.transaction.inflight import in_flight
-from roles.engine.transaction.record import RunInfo, cluster_record, end_record
-from roles.history import plan
-from roles.history.facts import Speaker, parse, question
+from roles.engine.transaction import Holder, RunInfo, cluster_record, end_record, in_flight, keep_script, model
+from roles.history import Speaker, plan
+from roles.history.facts import parse, question
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv 'it''s' $HOME `x`", "d" * 64, "2026-01-01T00:00:00Z")
 NAME = f"{INFO.id}-cluster-kubelet-config"

@@ -14,11 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from roles.engine.editing import envfile, yaml_text
-from roles.engine.editing.errors import FormatError
-from roles.engine.transaction.mask import MASKED, mask_command, mask_text
-from roles.engine.transaction.mask_files import mask_env_file, mask_manifest, mask_unit, masker
-from roles.engine.transaction.model import FileEdit
+from roles.engine.editing import FormatError, envfile, yaml_text
+from roles.engine.transaction import FileEdit, mask_manifest, mask_text
+from roles.engine.transaction.mask import MASKED, mask_command
+from roles.engine.transaction.mask_files import mask_env_file, mask_unit, masker
 
 MASKERS = (mask_text, mask_env_file, mask_unit, mask_manifest)
 each_masker = pytest.mark.parametrize("mask", MASKERS, ids=lambda mask: mask.__name__)

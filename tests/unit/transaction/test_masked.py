@@ -8,8 +8,7 @@ import pytest
 
 from roles.engine.api.errors import Invalid
 from roles.engine.kubelet import ask
-from roles.engine.transaction import report
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal, report
 
 SECRET = "hunter2.of-the-node"
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl"

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction.record import FORMAT, RunInfo, RunRecord, Unrecorded, parse_events, read_events
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import FORMAT, Refusal, RunInfo, RunRecord, Unrecorded, parse_events, read_events
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 

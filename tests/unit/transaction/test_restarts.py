@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from roles.engine.transaction import Change, FileEdit
 from roles.engine.transaction.change_script import render
-from roles.engine.transaction.model import Change, FileEdit
 
 CHANGE = Change(
     id="r1-cp1-x",
