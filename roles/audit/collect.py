@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from roles import pod_resize
-from roles.audit import elsewhere
+from roles.audit import other_rooms
 from roles.audit.certificates import REQUESTS, NodeCertificate, read_certificates
 from roles.audit.examine import Collected
 from roles.audit.node_view import NodeView, view_of, wanted
@@ -54,7 +54,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     claiming = {one.host for one in foreign}
     made = (view_of(known.seen[host], one.groups) for host, one in views.items())
     found.views += [one.as_worker() if one.host in claiming else one for one in made]
-    found.findings += elsewhere.identities([*foreign, *known.not_theirs.values()])
+    found.findings += other_rooms.identities([*foreign, *known.not_theirs.values()])
     _ask(fleet, known.cluster, found, with_order, known.not_theirs)
     _certificates(fleet, found)
     return found
@@ -83,14 +83,14 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool, not
     with _or_not_known(found, "kubeadm's ConfigMaps"):
         found.lasting = kubeadm_config.read_stored(cluster.object)
     try:
-        found.findings += elsewhere.members(cluster.etcd_health())
+        found.findings += other_rooms.members(cluster.etcd_health())
     except EtcdError as error:
         if error.unproven:
             found.not_known.append(str(error))
         else:
-            found.findings += elsewhere.members(error)
-    unfit, unread = elsewhere.read_mismatches(fleet, cluster, found.views)
-    found.findings += elsewhere.unfit(unfit)
+            found.findings += other_rooms.members(error)
+    unfit, unread = other_rooms.read_mismatches(fleet, cluster, found.views)
+    found.findings += other_rooms.unfit(unfit)
     found.not_known += unread
     _workloads(api, cluster, found)
     _autoscalers(api, cluster, found)
@@ -104,7 +104,7 @@ def _certificates(fleet: Fleet, found: Collected) -> None:
     remotes = [remote for remote in fleet.targets if remote.name in by_host]
 
     def read_both(remote: Remote) -> tuple[tuple[NodeCertificate, ...], tuple[Obstacle, ...] | None]:
-        return read_certificates(remote, by_host[remote.name]), elsewhere.read_obstacles(remote, by_host[remote.name])
+        return read_certificates(remote, by_host[remote.name]), other_rooms.read_obstacles(remote, by_host[remote.name])
 
     for host, read in fleet.each(remotes, read_both).items():
         if isinstance(read, RemoteError):
@@ -113,7 +113,7 @@ def _certificates(fleet: Fleet, found: Collected) -> None:
             raise read
         else:
             found.held[host], obstacles = read
-            found.findings += elsewhere.starts(obstacles or ())
+            found.findings += other_rooms.starts(obstacles or ())
             found.not_known += [f"{host}: {one.why}" for one in obstacles or () if one.cause is Cause.unproven]
             if obstacles is None:
                 found.not_known.append(f"{host}: whether its kubelet would start again, and new pods start: it gave no whole answer")
@@ -133,7 +133,7 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
     with _or_not_known(found, "pods that differ from their template, and disruption"):
         objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
         with _or_not_known(found, "pods that differ from their template"):
-            found.findings += elsewhere.resized(pod_resize.find(objects))
+            found.findings += other_rooms.resized(pod_resize.find(objects))
         with _or_not_known(found, "requests for certificates"):
             found.requests = list_objects(api, REQUESTS)
         with _or_not_known(found, "disruption"):

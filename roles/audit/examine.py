@@ -14,6 +14,7 @@ from roles.desired import NodeDesired
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.findings import Finding, Place
 from roles.engine.kubeadm_config import StoredSettings
+from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments
 from roles.engine.kubelet.values import shown
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
@@ -76,6 +77,8 @@ def _not_known(views: Sequence[NodeView], catalogue: Catalogue) -> Iterator[str]
         if view.is_read and view.known_minor is None:
             version = view.processes["kubelet"].version or "unknown"
             yield f"{view.host} kubelet: fields and flags: the table does not have its version ({version})"
+        if view.is_read and pending_arguments(view.kubelet) is None:
+            yield f"{view.host} kubelet: whether it runs with the arguments of its unit: {ANY_FLAGS}"
         for component, process in view.processes.items():
             if process.minor is None or not catalogue.covers(process.minor):
                 yield f"{view.host} {component}: gates: the catalogue does not have its version ({process.version or 'unknown'})"

@@ -19,7 +19,7 @@ from roles.desired import ClusterDesired, NodeDesired
 from roles.engine.control_plane import COMPONENTS, ManifestFile, by_pod, manifest_files
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import Object, condition, is_ready
-from roles.engine.kubelet.pending import pending_arguments, pending_settings, younger_files
+from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments, pending_settings, younger_files
 from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, in_flight
 
@@ -167,7 +167,7 @@ def _arguments(found: Evidence, _: NodeDesired) -> Result:
     kubelet = found.own_kubelet
     differ = pending_arguments(kubelet)
     if differ is None:
-        return _unknown("only systemd can resolve a word of its unit's command line, which may be any flags")
+        return _unknown(ANY_FLAGS)
     problems = [f"its arguments differ from its unit, and a restart applies {'; '.join(map(str, differ))}"] if differ else []
     return _verdict(problems, f"{len(kubelet.process.argv) - 1} arguments, the same as in its unit")
 

@@ -39,6 +39,8 @@ EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readO
 # Defaults that depend on another field (config/v1beta1/defaults.go), or on the node's cgroups.
 _DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePulls", "singleProcessOOMKill"})
 _HARD = "evictionHard"
+#: Why `pending_arguments` is None.
+ANY_FLAGS = "only systemd can resolve a word of its unit's command line, which may be any flags"
 #: Flags that name what a kubelet reads once, at its start, besides its configuration: by flag, what that is. (It reads certificates of its
 #: clients again while it runs.) docs/how-it-works.md has them.
 READ_ONCE = {

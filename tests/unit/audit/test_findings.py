@@ -189,6 +189,13 @@ def test_the_same_arguments_in_another_order_and_spelling_are_no_finding() -> No
     assert of(by(stale.findings, argv=argv, files={EXTRA: data}, configuration={"maxPods": 50})) == []
 
 
+def test_arguments_that_only_systemd_can_resolve_are_not_known() -> None:
+    unit = node.PLAIN_UNIT.replace(b"--v=2", b"--v=2 %i")
+    made = report(Collected([make(style="plain", unit=unit, argv=(*node.PLAIN_ARGV, "x"))]), load(), made=MADE)
+    assert [one for one in made.not_known if "which may be any flags" in one and one.startswith("w1 kubelet: ")]
+    assert not [one for one in made.findings if one.kind == "stale"]
+
+
 def test_a_switch_with_another_value_is_a_finding() -> None:
     argv = (*node.KUBEADM_ARGV, "--fail-swap-on")
     found = one(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roles.audit import elsewhere, text
+from roles.audit import other_rooms, text
 from roles.audit.examine import Collected, report
 from roles.engine.api.etcd import EtcdError, EtcdHealth, EtcdMember
 from roles.engine.findings import Severity
@@ -23,38 +23,38 @@ def members(number: int, sick: int) -> EtcdHealth:
 
 def test_members_of_etcd_that_do_not_answer() -> None:
     def severities(etcd: EtcdHealth | EtcdError | None) -> list[Severity]:
-        found = report(Collected(findings=[*elsewhere.members(etcd)]), load(), made=MADE).findings
+        found = report(Collected(findings=[*other_rooms.members(etcd)]), load(), made=MADE).findings
         assert {(one.kind, one.component, one.node) for one in found} <= {("etcd", "etcd", None)}
         return [one.severity for one in found]
 
     assert severities(None) == severities(members(3, 0)) == []
     assert severities(members(3, 1)) == severities(members(1, 1)) == severities(SICK) == [Severity.critical]
     assert severities(members(5, 1)) == [Severity.warning], "one more can fail"
-    (one,) = report(Collected(findings=[*elsewhere.members(members(3, 1))]), load(), made=MADE).findings
+    (one,) = report(Collected(findings=[*other_rooms.members(members(3, 1))]), load(), made=MADE).findings
     assert "as seen from cp1: nothing accepts connections (2 of 3 members healthy, quorum 2)" in one.rule and one.way_out == "start it"
 
 
 def test_a_host_that_claims_a_control_plane_is_found_and_shows_none() -> None:
     claim = Refusal("cp1", "it runs kube-apiserver as a static pod", "find out who runs it there")
-    (one,) = report(Collected(findings=[*elsewhere.identities([claim])]), load(), made=MADE).findings
+    (one,) = report(Collected(findings=[*other_rooms.identities([claim])]), load(), made=MADE).findings
     assert (one.severity, one.kind, one.node, one.rule, one.way_out) == (Severity.critical, "identity", "cp1", claim.message, claim.way_out)
     seen = make("cp1", **control_plane())
-    assert seen.components and elsewhere.picture_of([seen]).servers
+    assert seen.components and other_rooms.picture_of([seen]).servers
     alone = seen.as_worker()
     assert not alone.components and list(alone.processes) == ["kubelet"] and not [one for one in alone.gates if one.component != "kubelet"]
-    assert not elsewhere.picture_of([alone]).servers, "its flags are nothing that other settings must fit"
+    assert not other_rooms.picture_of([alone]).servers, "its flags are nothing that other settings must fit"
 
 
 def test_a_node_whose_pods_do_not_fit_its_range() -> None:
-    (one,) = rows(elsewhere.unfit(mismatches(field(maxPods=400)(well()))))
+    (one,) = rows(other_rooms.unfit(mismatches(field(maxPods=400)(well()))))
     assert (one.severity, one.kind, one.node, one.component, one.value) == (Severity.note, "pair", "w1", "kubelet", "400")
     assert "10.244.1.0/24 has 254 addresses for 400 pods" in one.rule
 
 
 def test_severities_and_places() -> None:
-    (one,) = rows(elsewhere.unfit(mismatches(flag(API, authorization_mode="RBAC")(well()))))
+    (one,) = rows(other_rooms.unfit(mismatches(flag(API, authorization_mode="RBAC")(well()))))
     assert (one.severity, one.node, one.name) == (Severity.critical, "cp1", "nodes-are-authorized")
-    (one,) = rows(elsewhere.unfit(mismatches(field(clusterDNS=["10.96.0.11"])(well()))))
+    (one,) = rows(other_rooms.unfit(mismatches(field(clusterDNS=["10.96.0.11"])(well()))))
     assert (one.severity, one.node, one.name) == (Severity.warning, "w1", "dns-is-the-service")
 
 
@@ -63,7 +63,7 @@ def test_pods_that_differ_from_their_template_are_findings_of_the_cluster() -> N
     large = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
     pods = (("shop/web-1", large), ("shop/web-2", large), ("shop/web-3", {}))
     drifts = [Drift("Deployment", "shop", "web", "app", small, pods), Drift("Job", "shop", "sum", "sum", small, pods[:1])]
-    made = report(Collected([make("w1")], findings=[*elsewhere.resized(drifts)]), load(), made=MADE)
+    made = report(Collected([make("w1")], findings=[*other_rooms.resized(drifts)]), load(), made=MADE)
     assert made.code == 2 and [(one.severity, one.kind, one.file) for one in made.findings] == [("warning", "resize", None)] * 2
     web = made.findings[0]
     assert (web.node, web.name) == (None, "Deployment shop/web")
