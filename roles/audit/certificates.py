@@ -12,7 +12,6 @@ from roles.audit.model import CertificateReport
 from roles.audit.node_view import NodeView
 from roles.audit.rules import AuditRule
 from roles.engine.bounds import moment
-from roles.engine.bridge import Remote
 from roles.engine.certificates import Certificate, CertificateError, is_issued_by
 from roles.engine.certificates.approval import given_up, is_pending, is_serving, request_of, requester
 from roles.engine.editing import last_flag
@@ -21,6 +20,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube.fields import created_of, name_of, spec_of
 from roles.engine.kubelet import Kubelet
 from roles.engine.node.named_files import read_files
+from roles.engine.remote import Shell
 from roles.kubelet_certificates import is_kubelets_own
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -129,7 +129,7 @@ def _path(text: str | None) -> str | None:
     return posixpath.normpath(text) if text and text.startswith("/") and text.isprintable() else None
 
 
-def read_certificates(remote: Remote, view: NodeView) -> tuple[NodeCertificate, ...]:
+def read_certificates(remote: Shell, view: NodeView) -> tuple[NodeCertificate, ...]:
     """Raises RemoteError."""
     folder = etcd_folder(view)
     return tuple(named(read_files(remote, list(uses(view)), [folder] if folder else []), view))

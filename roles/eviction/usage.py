@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
 from roles.engine.node import ObservationError, answered, unreadable
+from roles.engine.remote import Shell
 from roles.engine.scripts import filled
 
 
@@ -52,6 +52,6 @@ def parse(host: str, lines: Iterable[str]) -> tuple[ContainerProcess, ...]:
     return tuple(ContainerProcess(*place, pid, adjust) for place, (_, pid, adjust) in sorted(first.items()))
 
 
-def look(remote: Remote) -> tuple[ContainerProcess, ...]:
+def look(remote: Shell) -> tuple[ContainerProcess, ...]:
     """The containers' first processes on a node. Raises ObservationError and RemoteError."""
     return parse(remote.name, answered(remote, script(), "read the containers' processes"))

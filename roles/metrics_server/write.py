@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from roles.engine.bridge import show
 from roles.engine.kube import Object
 from roles.engine.kube.fields import pod_template
 from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, RollOuts, Session
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
+from roles.engine.voice import show
 from roles.metrics_server import health
 from roles.metrics_server.manifests import NAME, NAMESPACE, differing
 

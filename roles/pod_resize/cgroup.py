@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from roles.engine.bounds import digits
-from roles.engine.bridge import Remote
 from roles.engine.kube.amounts import whole
 from roles.engine.node import ObservationError, answered, unreadable
+from roles.engine.remote import Shell
 from roles.engine.scripts import filled
 from roles.pod_resize.pod_resources import Resources, quantity
 
@@ -150,6 +150,6 @@ def parse(host: str, lines: Iterable[str]) -> dict[str, ContainerCgroup]:
     return found
 
 
-def look(remote: Remote, container_ids: Iterable[str]) -> dict[str, ContainerCgroup]:
+def look(remote: Shell, container_ids: Iterable[str]) -> dict[str, ContainerCgroup]:
     """Read the cgroups of the running containers of a node. Raises ObservationError and RemoteError."""
     return parse(remote.name, answered(remote, script(container_ids), "read the containers' cgroups"))

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from roles.engine import kube
 from roles.engine.api import Api, list_objects
-from roles.engine.bridge import show
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ending
 from roles.engine.kube.field_managers import FIELD_MANAGER, managers
@@ -34,6 +33,7 @@ from roles.engine.objects import (
     workload_rollout,
 )
 from roles.engine.timeouts import API_WAIT
+from roles.engine.voice import show
 from roles.priority_classes.class_facts import ObservedClasses, is_default, policy_of, value_of
 from roles.priority_classes.model import CLASS, CLASSES_PATH
 

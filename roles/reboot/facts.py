@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from roles.engine.bridge import Remote, RemoteError
 from roles.engine.node.logind import MOST_LOCKS, parse_inhibitor
+from roles.engine.remote import RemoteError, Shell
 from roles.engine.scripts import decoded_text, filled
 from roles.engine.starting import TUNABLES
 from roles.engine.timeouts import patient
@@ -150,24 +150,24 @@ def state_script() -> str:
     return filled("boot_state.sh.j2", unit=UNIT)
 
 
-def ask_facts(remote: Remote, kubelet_unit: str, root_directory: str = "/var/lib/kubelet") -> BootFacts:
+def ask_facts(remote: Shell, kubelet_unit: str, root_directory: str = "/var/lib/kubelet") -> BootFacts:
     """Raises RemoteError."""
     lines, clock = _asked(remote, facts_script(kubelet_unit, root_directory), SECONDS)
     return parse_facts(remote.name, lines, clock)
 
 
-def ask_state(remote: Remote, seconds: float) -> BootState:
+def ask_state(remote: Shell, seconds: float) -> BootState:
     """Raises RemoteError."""
     lines, clock = _asked(remote, state_script(), seconds)
     return parse_state(remote.name, lines, clock)
 
 
-def ask_clock(remote: Remote) -> float:
+def ask_clock(remote: Shell) -> float:
     """How many seconds the clock of a host is ahead of the operator's. Raises RemoteError."""
     return ask_state(remote, SECONDS).boot.offset
 
 
-def _asked(remote: Remote, script: str, seconds: float) -> tuple[list[str], Callable[[float], float]]:
+def _asked(remote: Shell, script: str, seconds: float) -> tuple[list[str], Callable[[float], float]]:
     """The answer, and the function that compares a node's clock with the operator's: halfway between question and answer."""
     before = time.time()
     answer = remote.run("sh -s", stdin=script, timeout=patient(seconds))

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import RemoteError, show
 from roles.engine.context import StepContext
 from roles.engine.node import ObservationError
 from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.remote import RemoteError
 from roles.engine.rollout import ClusterStep
 from roles.engine.timeouts import Deadline
+from roles.engine.voice import show
 from roles.pod_resize import WorkloadResize
 from roles.right_size.targets import AUTOSCALER, TargetChange, write_target
 from roles.right_size.watching import SoakLook, UseBefore, worse

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from roles.engine.bounds import digits
-from roles.engine.bridge import Remote
 from roles.engine.kubelet import container_of
 from roles.engine.node import ObservationError, answered, unreadable
+from roles.engine.remote import Shell
 from roles.engine.scripts import filled
 
 #: Records in one answer: 250 pods of four containers, each in three hierarchies.
@@ -135,6 +135,6 @@ def _seconds(files: Mapping[str, str], name: str) -> float | None:
     return None if found is None else found / _MICRO
 
 
-def look(remote: Remote) -> NodeUse:
+def look(remote: Shell) -> NodeUse:
     """Read the containers of a node. Raises ObservationError and RemoteError."""
     return parse(remote.name, answered(remote, script(), "read what its containers use"))

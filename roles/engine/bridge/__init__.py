@@ -6,12 +6,9 @@ If pyinfra moves to asyncio, only this package changes.
 from roles.engine.bridge import channels, tasks
 from roles.engine.bridge.command_line import end_with
 from roles.engine.bridge.hosts import (
-    Answer,
-    ConnectionLost,
     Feed,
     Fleet,
     Remote,
-    RemoteError,
     as_deploy,
     at_once,
     current_host,
@@ -28,8 +25,9 @@ from roles.engine.bridge.hosts import (
     whole,
 )
 from roles.engine.bridge.progress import doing
-from roles.engine.bridge.terminal import show, show_lines
 from roles.engine.bridge.unforeseen import sentence as unforeseen_error
+from roles.engine.remote import Answer, ConnectionLost, RemoteError
+from roles.engine.voice import show, show_lines
 
 __all__ = [
     "Answer",

@@ -47,10 +47,10 @@ from roles.engine.bridge import command_line, host_keys, progress, sudo, termina
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
 from roles.engine.bridge.unforeseen import RunRefused
-from roles.engine.context import OutOfReach
 from roles.engine.framed import MOST_COMPLAINED, Framed, frame, not_begun
 from roles.engine.harmless import in_list, one_line
 from roles.engine.inputs import names
+from roles.engine.remote import Answer, ConnectionLost, RemoteError
 from roles.engine.transaction import mask_text
 
 T = TypeVar("T")
@@ -75,30 +75,8 @@ _LONGEST_LINE = 1 << 26
 RECONNECT_PAUSE = 2.0
 
 
-class RemoteError(OutOfReach):
-    """A command on a host did not complete. Names the host."""
-
-
-class ConnectionLost(RemoteError):
-    """The SSH connection was lost while a command ran; what the command started may still run on the node."""
-
-
 class Feed(Queue):  # type: ignore[misc]  # gevent gives its queue no type
     """The standard input of a running command: texts, and None to close it."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The output of a command; `code` is its exit status. Secrets in `stderr`, which is for people, are masked."""
-
-    code: int
-    stdout: list[str]
-    stderr: list[str]
-
-    @property
-    def complaint(self) -> str:
-        """The last lines of `stderr`; without any, the exit status."""
-        return " ".join(self.stderr[-3:]) or f"exit status {self.code}"
 
 
 class Remote:

@@ -18,25 +18,12 @@ import pyinfra
 from pyinfra.api import output
 from pyinfra.api.state import State
 
-from roles.engine import detail
+from roles.engine import detail, voice
 from roles.engine.bridge import unforeseen
-from roles.engine.harmless import coloured, harmless, one_line
+from roles.engine.harmless import coloured
 
 # `[w1] ...`, maybe in colour.
 _OF_A_HOST = re.compile(r"(?:\x1b\[[0-9;]*m)*\[")
-
-
-def show(text: str = "") -> None:
-    """Print one line on standard output; line feeds at the beginning of `text` become empty lines before it. Any other line feed is part
-    of a value, and shown as `\\n`."""
-    line = text.lstrip("\n")
-    output.echo("\n" * (len(text) - len(line)) + one_line(line))
-
-
-def show_lines(text: str) -> None:
-    """Print text of several lines that daytwo formats: a table, a diff, a document. The caller has removed line feeds from values in it,
-    or prefixed their lines with a mark that no line of daytwo has."""
-    output.echo(harmless(text))
 
 
 class _Log(logging.Filter):
@@ -53,6 +40,7 @@ def guard() -> None:
     sentence, and its traceback is in a file. Calling it again changes nothing."""
     if not any(isinstance(one, _Log) for one in pyinfra.logger.filters):
         pyinfra.logger.addFilter(_Log())
+    voice.speak_by(output.echo)
     if output.is_output_active() and not hasattr(output._echo, "guarded"):
         output.set_echo(_guarded(output._echo))
     if not hasattr(State.init, "guarded"):

@@ -6,8 +6,8 @@ import binascii
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import UNREAD, Certificate, CertificateError, Material, Unread, parse_material, parse_pems
+from roles.engine.remote import RemoteError, Shell
 from roles.engine.scripts import decoded, decoded_text, filled
 from roles.engine.timeouts import patient
 
@@ -16,21 +16,21 @@ SECONDS = 30
 _MOST_BYTES, _MOST_FILES = 65536, 100
 
 
-def read_files(remote: Remote, paths: Collection[str], folders: Collection[str] = ()) -> dict[str, list[Certificate]]:
+def read_files(remote: Shell, paths: Collection[str], folders: Collection[str] = ()) -> dict[str, list[Certificate]]:
     """The certificates of files (of a kubeconfig its client certificate), and of all *.crt and *.pem
     in `folders`, but for *key.pem, by path. Raises RemoteError."""
     found = parse_files(_asked(remote, paths=paths, folders=folders, keys=False, kubeconfigs=()))
     return {path: list(one.certificates) for path, one in found.items() if one.certificates}
 
 
-def read_trust(remote: Remote, paths: Collection[str], kubeconfigs: Collection[str]) -> tuple[dict[str, Material], dict[str, Material]]:
+def read_trust(remote: Shell, paths: Collection[str], kubeconfigs: Collection[str]) -> tuple[dict[str, Material], dict[str, Material]]:
     """Certificates and public keys in files, those of private keys too, and the CAs that kubeconfigs trust; both by path. What is not known
     says why. Raises RemoteError."""
     lines = _asked(remote, paths=paths, folders=(), keys=True, kubeconfigs=kubeconfigs)
     return parse_files(lines), parse_authorities(lines)
 
 
-def _asked(remote: Remote, **what: object) -> Sequence[str]:
+def _asked(remote: Shell, **what: object) -> Sequence[str]:
     script = filled("certificates.sh.j2", **what, most_bytes=_MOST_BYTES, most_files=_MOST_FILES)
     answer = remote.run("sh -s", stdin=script, timeout=patient(SECONDS))
     if answer.code != 0 or "end" not in answer.stdout:

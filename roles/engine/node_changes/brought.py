@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component, control_plane_plan
 from roles.engine.kubelet import Kubelet, kubelet_plan
 from roles.engine.node import DELETED, Process, minor_of
 from roles.engine.node_changes.node_plan import KUBELET
 from roles.engine.proof import SurveyedNode
 from roles.engine.proof.skew import Restarts, judge_skew, outside, running_of
+from roles.engine.remote import RemoteError, Shell
 from roles.engine.rollout import Options
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
@@ -50,7 +50,7 @@ def judge_versions(
     return JudgedVersions((*found.refused, *filter(None, refused)), (*others.notes, *(f"WARNING {one}" for one in found.known)))
 
 
-def recheck(remote: Remote, component: str, process: Process) -> str | None:
+def recheck(remote: Shell, component: str, process: Process) -> str | None:
     """The file of a kubelet once more, right before its change; a text if it was replaced since the plan. `process`: as in the plan."""
     if component != KUBELET or process.binary_replaced:
         return None

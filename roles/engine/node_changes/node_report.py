@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from roles.engine import detail
-from roles.engine.bridge import show, show_lines
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.outage import undo
@@ -15,6 +14,7 @@ from roles.engine.transaction import Change, Status
 from roles.engine.transaction.by_hand import repair
 from roles.engine.transaction.change_script import directory
 from roles.engine.transaction.model import STABLE_SECONDS
+from roles.engine.voice import show, show_lines
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from roles.engine import detail, starting
-from roles.engine.bridge import Remote, RemoteError
 from roles.engine.certificates import CertificateError, parse_own
 from roles.engine.editing import FormatError
 from roles.engine.kubelet.drained import DRIVER
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.proof import Proof, SurveyedNode
+from roles.engine.remote import RemoteError, Shell
 from roles.engine.starting import Cause, Needs, Obstacle, PathFact, StartFacts, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
@@ -186,7 +186,7 @@ def with_warnings(plan: N, judged: Judged | None) -> N:
 class StartWatch:
     """The judgement of one change right before it, and after it."""
 
-    def __init__(self, remote: Remote, plan: NodePlan[Any], planned: ComponentPlan, *, allow_unproven: bool) -> None:
+    def __init__(self, remote: Shell, plan: NodePlan[Any], planned: ComponentPlan, *, allow_unproven: bool) -> None:
         self._remote, self._allow_unproven = remote, allow_unproven
         self._starts = starts_of(plan, [planned])
         self._before: Judged | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roles.engine.bridge import show, show_lines
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.rollout import table
+from roles.engine.voice import show, show_lines
 
 
 def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]], rows: Sequence[Sequence[str]] | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.remote import RemoteError, Shell
 from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 from roles.engine.transaction.change_script import HOME
@@ -37,7 +37,7 @@ def parse(lines: list[str]) -> RunNumber | None:
     return RunNumber(found[1], int(found[2])) if found else None
 
 
-def run_number(remote: Remote) -> RunNumber:
+def run_number(remote: Shell) -> RunNumber:
     """The next number from the node that holds the cluster's lock. Raises RemoteError."""
     answer = remote.run(script(), timeout=patient(ANSWER_SECONDS))
     found = parse(answer.stdout) if answer.code == 0 else None

@@ -12,9 +12,11 @@ import pytest
 from pyinfra.api import output
 
 from roles.checks import Result, junit
-from roles.engine.bridge import refusals, refuse, show, show_lines, terminal
+from roles.engine import voice
+from roles.engine.bridge import refusals, refuse
 from roles.engine.rollout import table
 from roles.engine.scripts import pages
+from roles.engine.voice import show, show_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "w1\x1b]52;c;YQ==\x07\u202e\nHALTED: w2"
@@ -93,4 +95,4 @@ def test_what_pyinfra_and_gevent_print_of_a_host_is_harmless(tmp_path: Path) -> 
 def test_the_command_itself_is_guarded_before_it_connects() -> None:
     text = (ROOT / "config.py").read_text()
     assert "terminal.guard()" in text and "host_keys.guard()" in text
-    assert terminal.show is show
+    assert voice._out is output.echo
