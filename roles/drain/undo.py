@@ -21,10 +21,8 @@ from roles.engine.transaction import ObjectsRecord
 
 def plan_uncordon(session: Session, names: Collection[str], *, force: bool) -> ObjectPlan:
     """The plan for these nodes, by name. Raises DeployError."""
-    try:
+    with bridge.refusing(ApiFailure, "the nodes cannot be read: "):
         return undo.plan_uncordon(*undo.read_for_uncordon(session, names), force=force)
-    except ApiFailure as error:
-        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 
 
 def uncordon_run(

@@ -27,10 +27,8 @@ def undo_reboot(fleet: Fleet, options: Options, record: ObjectsRecord, consents:
     """Plan and show the run that uncordons what a halted run of this deploy has left cordoned: a reboot itself cannot be undone. Raises
     DeployError if it has left nothing."""
     session = connect_cluster(fleet, consents.kubeconfig).session
-    try:
+    with bridge.refusing(ApiFailure, "the nodes cannot be read: "):
         nodes = {one.path: session.fetch(one.path) for one in record.objects}
-    except ApiFailure as error:
-        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
     left = left_cordoned(record, nodes)
     if not left:
         names = ", ".join(one.name for one in record.objects)

@@ -10,7 +10,7 @@ from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import cluster_time, read_disruption
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import uid
-from roles.engine.kube.workloads import COLLECTIONS, in_namespaces, namespaced
+from roles.engine.kube.workloads import COLLECTIONS, namespaced
 from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_of_cluster, planned_run, read_objects
 from roles.engine.objects import NotDone, ObjectChange, ObjectPlan, Session, TemplateWriter
 from roles.engine.rollout import Options, Turns, deploying
@@ -59,7 +59,7 @@ def _run(fleet: Fleet, options: Options, plan: ObjectPlan, session: Session, ask
 def read_world(api: Api, namespaces: Collection[str], selector: str | None = None) -> RestartWorld:
     """Raises ApiError."""
     live = read_disruption(api, namespaces, {"DaemonSet": COLLECTIONS["DaemonSet"]})
-    quotas = [one for place in in_namespaces("/api/v1/resourcequotas", namespaces) for one in list_objects(api, place)]
+    quotas = list_objects(api, "/api/v1/resourcequotas", namespaces)
     namespace, _, labels = (selector or "").partition("/")
     paths = [namespaced(COLLECTIONS[kind], namespace) for kind in KINDS] if selector else []
     selected = {uid(one) for path in paths for one in list_objects(api, path, labels=labels)}

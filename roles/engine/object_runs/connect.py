@@ -114,10 +114,8 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
             return found.cluster.api()
 
         return Session(through_any, wait, found.cluster, KeptRecords(fleet.keeper))
-    try:
+    with bridge.refusing((OSError, KubeconfigError), f"kubeconfig={kubeconfig}: "):
         credentials = parse_kubeconfig(Path(kubeconfig).expanduser().read_bytes())
-    except (OSError, KubeconfigError) as error:
-        raise bridge.refusals([f"kubeconfig={kubeconfig}: {error}"]) from None
     nodes = {host: node for host, node in found.nodes.items() if node.remote.is_control_plane and "kube-apiserver" in node.components}
 
     def as_operator() -> Api:

@@ -29,7 +29,7 @@ from roles.engine.objects import (
     changed,
     undo_plan,
 )
-from roles.engine.outage import cordon, surging
+from roles.engine.outage import cordon, surge_marks
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.node_labels.plan import LABELS, NODE
 from roles.priority_classes import CLASS
@@ -37,7 +37,7 @@ from tests.context import context
 from tests.unit.priority_classes.apiserver import lost_answers
 
 WHOLE = [BUDGET, *KINDS.values(), CLASS]
-PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surging.SURGED]
+PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surge_marks.SURGED]
 whole = pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.name)
 patched = pytest.mark.parametrize("kind", PATCHED, ids=lambda kind: kind.name)
 every = pytest.mark.parametrize("kind", [*WHOLE, *PATCHED], ids=lambda kind: kind.name)
