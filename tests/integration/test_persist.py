@@ -16,7 +16,7 @@ from roles.engine.editing import ABSENT, cluster_configuration, kubelet_config
 from roles.engine.kubeadm_config import CLUSTER, KEYS, KUBELET
 from roles.engine.kubeadm_config.plan import edit
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
-from roles.engine.transaction import HOME
+from roles.engine.transaction.change_script import HOME
 from tests.integration import kubeadm_pods, operator
 from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab

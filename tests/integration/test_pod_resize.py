@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.transaction import HOME
+from roles.engine.transaction.change_script import HOME
 from tests.integration import operator
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab, images

@@ -22,7 +22,7 @@ import pytest
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View, requests
-from roles.right_size import page
+from roles.right_size.report import page
 from tests.integration import browser, metrics_api, operator, scaling
 from tests.integration.metrics_api import MetricsApi
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for

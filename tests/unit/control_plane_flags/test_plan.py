@@ -31,7 +31,8 @@ from roles.engine.node_changes.node_plan import question
 from roles.engine.node_changes.step import arrange
 from roles.engine.proof import Proof
 from roles.engine.rollout import Pace
-from roles.engine.transaction import ABSENT, Refusal
+from roles.engine.transaction import Refusal
+from roles.engine.transaction.model import ABSENT
 from tests.unit.node import node
 from tests.unit.node.node import file_line, parse
 from tests.unit.node.surveyed import surveyed

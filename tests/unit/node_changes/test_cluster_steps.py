@@ -15,7 +15,8 @@ from roles.engine.node_changes import NodeStep
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
 from roles.engine.rollout import ClusterStep, Stage, locked_run
-from roles.engine.transaction import Change, FileEdit, RunInfo, RunRecord, Unrecorded
+from roles.engine.transaction import Change, FileEdit, RunInfo
+from roles.engine.transaction.record import RunRecord, Unrecorded
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"

@@ -13,7 +13,7 @@ from gevent import subprocess
 from roles.engine.bridge import Answer, ConnectionLost, Feed, Remote
 from roles.engine.rollout import lock as locking
 from roles.engine.rollout.lock import ClusterLock, Locked
-from roles.engine.transaction import Holder
+from roles.engine.transaction.change_script import Holder
 from tests.lab.tools import wait_until
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.scripts import templates
-from roles.engine.transaction import Holder
+from roles.engine.transaction.change_script import Holder
 from tests.lab.tools import wait_until
 
 

@@ -22,7 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TypeVar
 
-from roles.engine.transaction import Change, FileEdit, Holder, change_script
+from roles.engine.transaction import Change, FileEdit, change_script
+from roles.engine.transaction.change_script import Holder
 
 BEFORE, AFTER, BAD = b"1000001\n", b"1000002\n", b"does-not-start\n"
 UNIT = "stand-in.service"

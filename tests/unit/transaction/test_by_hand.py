@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import Repair, Status, bring_resolver, repair, report
+from roles.engine.transaction import Status, report
+from roles.engine.transaction.by_hand import Repair, bring_resolver, repair
 from tests.unit.transaction.scratch import BAD, Scratch, mount
 from tests.unit.transaction.test_script import is_over, status, untouched, walled
 

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine.node.look import rendered
-from roles.engine.transaction import Change, FileEdit, Holder, RuntimeRestart, change_script, cmdline_sha256, report, stage_script
-from roles.engine.transaction.change_script import render
+from roles.engine.transaction import Change, FileEdit, RuntimeRestart, change_script, report
+from roles.engine.transaction.change_script import Holder, render, stage_script
+from roles.engine.transaction.model import cmdline_sha256
 
 HOLDER = Holder("r1", "somebody@somewhere", "pyinfra inventory deploy")
 EDIT = FileEdit("/etc/default/kubelet", b"A=1\n", b"A=1\nB=2\n")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import Holder, RunInfo, cluster_record, end_record, in_flight, keep_script, model
+from roles.engine.transaction import RunInfo, in_flight, model
+from roles.engine.transaction.change_script import Holder, keep_script
+from roles.engine.transaction.record import cluster_record, end_record
 from roles.history import Speaker, plan
 from roles.history.facts import parse, question
 

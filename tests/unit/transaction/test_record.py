@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import FORMAT, Refusal, RunInfo, RunRecord, Unrecorded, parse_events, read_events
+from roles.engine.transaction import Refusal, RunInfo
+from roles.engine.transaction.record import FORMAT, RunRecord, Unrecorded, parse_events, read_events
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 

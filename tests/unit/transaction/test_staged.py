@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import change_script, resume_script, stage_script
+from roles.engine.transaction import change_script
+from roles.engine.transaction.change_script import resume_script, stage_script
 from tests.unit.transaction.scratch import HOLDER, Scratch
 from tests.unit.transaction.test_change import KUBELET
 

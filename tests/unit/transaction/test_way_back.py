@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import FileEdit, change_script, model, uninstall_script
+from roles.engine.transaction import FileEdit, change_script, model
+from roles.engine.transaction.change_script import uninstall_script
 from tests.unit.transaction.disk import strace_works
 from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch, in_private_mounts, mount
 from tests.unit.transaction.test_clock import LATER, needs_time_namespace
