@@ -59,11 +59,8 @@ def findings(view: NodeView, catalogue: Catalogue, target: int | None = None) ->
     yield from _gates_now(view, catalogue)
     for place in view.gates if target is not None else ():
         yield from gate_then(view.host, place, view.minor(place.component), target or 0, catalogue)
-    yield from _flags_now(view)
-    yield from _fields(view)
-    if target is not None:
-        yield from _flags_then(view, target)
-        yield from _fields_then(view, target)
+    yield from _flags(view, target)
+    yield from _fields(view, target)
 
 
 # ---- gates
@@ -83,15 +80,13 @@ def _gates_now(view: NodeView, catalogue: Catalogue) -> Iterator[Finding]:
         subject = Subject(component, minor, emulated, live)
         for place in places:
             wanted = {**effective, place.name: place.value == "true"}
-            judged = judge_gate(subject, {place.name: wanted[place.name]}, wanted, (), catalogue)
+            judged = judge_gate(subject, {place.name: wanted[place.name]}, wanted, (), catalogue, place.file)
             problems = [found for found in judged if found.gate == place.name and found.level > Level.ACCEPT]
             # A gate that is refused for itself is not reported again for its dependencies.
             alone = [found for found in problems if found.level == Level.REFUSE and found.rule != "dependency"]
             for found in problems:
                 if found in alone or not alone:
-                    remove = f"remove it from {place.file}"
-                    # The verdict's way out is for the inventory's data; here the gate is in a file.
-                    way_out = re.sub(r"(take it out of|remove it from) the data", lambda _: remove, found.way_out) or remove  # noqa: B023
+                    way_out = found.way_out or f"remove it from {place.file}"
                     yield _gate(view.host, place, _severity(found), found.message, way_out)
             if place.name in SPECIAL and wanted[place.name]:
                 rule = f"{place.name} turns on every gate of its stage that is not set by name, including those that an upgrade adds"
@@ -153,24 +148,16 @@ def _gate(
 # ---- flags and fields of the kubelet
 
 
-def _flags_now(view: NodeView) -> Iterator[Finding]:
-    minor = view.known_minor
-    if minor is None:
+def _flags(view: NodeView, target: int | None) -> Iterator[Finding]:
+    """Flags that the node's own version no longer has, and those that the target removes."""
+    if (minor := view.known_minor) is None:
         return
     for flag in view.flags:
-        gone = _removed(flag.name, minor)
+        gone = _removed(flag.name, max(minor, target or minor))
         if gone is not None and gone <= minor:
             rule = f"v1.{minor} no longer has this flag (removed in v1.{gone}): the kubelet does not start with it"
             yield _flag(view, flag, AuditRule.FIELD, rule)
-
-
-def _flags_then(view: NodeView, target: int) -> Iterator[Finding]:
-    minor = view.known_minor
-    if minor is None or target <= minor:
-        return
-    for flag in view.flags:
-        gone = _removed(flag.name, target)
-        if gone is not None and minor < gone <= target:
+        elif gone is not None:
             field = schema.field_for_flag(minor, flag.name)
             rule = f"v1.{gone} removes this flag: the kubelet would not start after the upgrade"
             yield _flag(view, flag, AuditRule.TARGET_VERSION, rule + (f"; the field {field} replaces it" if field else ""))
@@ -193,23 +180,17 @@ def _flag(view: NodeView, flag: Any, kind: AuditRule, rule: str) -> Finding:
     )
 
 
-def _fields(view: NodeView) -> Iterator[Finding]:
-    """Fields in the kubelet's files that the kubelet ignores or rejects."""
-    minor = view.known_minor
-    for path, content, lines in _files(view) if minor is not None else ():
-        for problem in schema.check(minor or 0, content):
-            yield _field(view, AuditRule.FIELD, problem, path, lines)
-
-
-def _fields_then(view: NodeView, target: int) -> Iterator[Finding]:
-    minor = view.known_minor
-    if minor is None or not minor < target <= schema.NEWEST:
+def _fields(view: NodeView, target: int | None) -> Iterator[Finding]:
+    """Fields in the kubelet's files that the kubelet ignores or rejects, now or after the upgrade."""
+    if (minor := view.known_minor) is None:
         return
     for path, content, lines in _files(view):
-        now = {problem.path for problem in schema.check(minor, content)}
-        for problem in schema.check(target, content):
-            if problem.path not in now:
-                yield _field(view, AuditRule.TARGET_VERSION, problem, path, lines)
+        now = schema.check(minor, content)
+        yield from (_field(view, AuditRule.FIELD, problem, path, lines) for problem in now)
+        if target is not None and minor < target <= schema.NEWEST:
+            known = {problem.path for problem in now}
+            then = [problem for problem in schema.check(target, content) if problem.path not in known]
+            yield from (_field(view, AuditRule.TARGET_VERSION, problem, path, lines) for problem in then)
 
 
 def _field(view: NodeView, kind: AuditRule, problem: schema.FieldProblem, path: str, lines: Mapping[tuple[str, ...], int]) -> Finding:

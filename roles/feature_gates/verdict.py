@@ -108,11 +108,13 @@ def judge_gate(
     sourced: Mapping[str, bool],
     consent: Iterable[str] = (),
     catalogue: Catalogue | None = None,
+    where: str = "the data",
 ) -> list[GateFinding]:
     """All findings about the gates wanted on a component (None: removed) whose sources already set others.
 
-    `consent` names the hazards that the operator accepts. Names may have the prefix `kube:`. If the catalogue does not cover the minor,
-    only the component itself can say what it accepts; the rules that need consent apply there too.
+    `consent` names the hazards that the operator accepts; `where`: what has the gates that are wanted. Names may have the prefix `kube:`.
+    If the catalogue does not cover the minor, only the component itself can say what it accepts; the rules that need consent apply there
+    too.
     """
     table = catalogue or load()
     found = [*_prefix(subject, wanted, sourced)]
@@ -122,7 +124,8 @@ def judge_gate(
     allowed = {*consent}
     for name, value in after.items():
         if table.covers(subject.minor):
-            found += _one(subject, name, value, table, already=name not in bare)
+            remove = f"remove it from {where}" if name in bare else f"remove it from the sources with --data feature_gates={name}=absent"
+            found += _one(subject, name, value, table, remove, already=name not in bare)
     for name, wanted_value in bare.items():
         stage = subject.stage(name, table)
         # AllBeta=false differs from its default: it turns off the betas that are on.
@@ -153,11 +156,10 @@ def _prefix(subject: Subject, wanted: Mapping[str, bool | None], sourced: Mappin
             yield GateFinding(Level.REFUSE, "prefix", name, f"{name}: names with and without {KUBE} are mixed", way_out)
 
 
-def _one(subject: Subject, name: str, value: bool, table: Catalogue, already: bool) -> Iterator[GateFinding]:
+def _one(subject: Subject, name: str, value: bool, table: Catalogue, remove: str, *, already: bool) -> Iterator[GateFinding]:
     """One gate that is set after the change. `already`: the change does not set it; then only refusals are reported."""
     stage = subject.stage(name, table)
     written = f"{name}={shown(value)}"
-    remove = f"remove it from the sources with --data feature_gates={name}=absent" if already else "remove it from the data"
     if stage is None:
         yield _unknown(subject, name, table, remove)
     elif stage.locked and value != stage.default:
