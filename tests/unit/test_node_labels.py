@@ -7,7 +7,6 @@ import copy
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roles import node_labels
-from roles.engine import timeouts
 from roles.engine.api.client import Api
 from roles.engine.api.errors import Conflict, Invalid, Owner
 from roles.engine.bridge.hosts import Fleet
@@ -24,14 +22,12 @@ from roles.engine.object_runs import dry_run
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects import ObjectPlan, undo_plan
 from roles.engine.objects.session import Session
-from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
 from roles.engine.transaction.refusal import Refusal
 from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
-from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
 from tests.unit.priority_classes.world import entry
 
@@ -39,13 +35,7 @@ PATH = "/api/v1/nodes/w1"
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 _runs = itertools.count(1)
 
-
-@pytest.fixture(autouse=True)
-def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(timeouts, "time", Clock())
-    monkeypatch.setattr(locked_run, "show", lambda text: None)
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 # ---- an API server that knows who owns which label, and the list of taints

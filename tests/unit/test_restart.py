@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from roles.engine import timeouts
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.disruption import PDB, DisruptionObjects
 from roles.engine.kube import uid
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.rollout import Stage, locked_run
+from roles.engine.rollout import Stage
 from roles.engine.transaction import RunInfo, object_record
 from roles.restart import CAPABILITY, Restarter, read_world
 from roles.restart.plan import RESTARTED_AT, RestartOptions, RestartWorld, plan_restart, plan_undo
-from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, pod, workload
 from tests.unit.priority_classes.apiserver import Keeper
 from tests.unit.rolling import Cluster, made
@@ -115,14 +111,7 @@ def test_a_quota_without_room_for_the_pod_that_comes_first() -> None:
 
 # ---- runs
 
-
-@pytest.fixture(autouse=True)
-def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(timeouts, "time", Clock())
-    monkeypatch.setattr(locked_run, "show", lambda text: None)
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    yield
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 def seen(server: Cluster) -> RestartWorld:

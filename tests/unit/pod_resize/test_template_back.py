@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
 
-from roles.engine import timeouts
 from roles.engine.api.errors import Conflict, Forbidden, NotFound
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects.rolling import RollOuts
 from roles.engine.objects.session import Session
-from roles.engine.rollout import locked_run
 from roles.engine.transaction.record import RunInfo
 from roles.pod_resize import pod_resources, resize_run
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.templates import Template
-from tests.unit.clock import Clock
 from tests.unit.pod_resize.world import SMALL, container, workload
 from tests.unit.priority_classes.apiserver import Keeper, lost_answers
 from tests.unit.rolling import PODS, SETS, Cluster
@@ -30,14 +26,7 @@ LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "6
 THEIRS = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
 LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
-
-@pytest.fixture(autouse=True)
-def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(timeouts, "time", Clock())
-    monkeypatch.setattr(locked_run, "show", lambda text: None)
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    yield
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 class World:

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from roles.engine import timeouts
 from roles.engine.api.errors import Forbidden, Invalid, Timeout
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects.session import Session
-from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
-from roles.priority_classes import CAPABILITY, write
+from roles.priority_classes import CAPABILITY
 from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
-from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
 from tests.unit.priority_classes.world import cluster, priority_class, wanted
 
 PATH = "/apis/scheduling.k8s.io/v1/priorityclasses/web"
 LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
-
-@pytest.fixture(autouse=True)
-def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    shown: list[str] = []
-    monkeypatch.setattr(timeouts, "time", Clock())
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    for module in (locked_run, write):
-        monkeypatch.setattr(module, "show", shown.append)
-    yield shown
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 def run(server: Server, **data: Any) -> ObjectRun:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roles.engine import timeouts
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects import ObjectPlan
 from roles.engine.objects.session import Session
-from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
-from roles.priority_classes import CAPABILITY, CLASS, write
+from roles.priority_classes import CAPABILITY, CLASS
 from roles.priority_classes.plan import plan_classes, plan_undo
 from roles.priority_classes.write import Writer, read_live
-from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server
 from tests.unit.priority_classes.test_undo import CLASSES, WEB, Cluster, owner
 from tests.unit.priority_classes.world import priority_class, wanted
@@ -32,15 +27,7 @@ from tests.unit.priority_classes.world import priority_class, wanted
 PATH = f"{CLASSES}/web"
 _runs = itertools.count(1)
 
-
-@pytest.fixture(autouse=True)
-def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, write):
-        monkeypatch.setattr(module, "show", lambda text: None)
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    yield
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 def carry_out(server: Server, plan: ObjectPlan, force: bool = False) -> ObjectsRecord:

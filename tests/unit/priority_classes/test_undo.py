@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from roles.engine import timeouts
 from roles.engine.api.errors import Conflict, Timeout
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects.session import Session
-from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo
-from roles.priority_classes import CAPABILITY, write
+from roles.priority_classes import CAPABILITY
 from roles.priority_classes.model import read_classes
 from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
-from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
 from tests.unit.priority_classes.world import cluster, entry, pod, priority_class, revision, workload
 
@@ -28,15 +23,7 @@ WEB = "/apis/apps/v1/namespaces/default/deployments/web"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
-
-@pytest.fixture(autouse=True)
-def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, write):
-        monkeypatch.setattr(module, "show", lambda text: None)
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    yield
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 class Cluster(Server):
