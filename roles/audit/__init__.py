@@ -43,10 +43,8 @@ def _write(options: AuditOptions, found: Report, html: str) -> None:
     if options.output is None:
         show_lines(document)
         return
-    try:
+    with bridge.refusing(OSError, f"output={options.output}: choose another path; the audit cannot be written there: "):
         write_whole(options.output, document + "\n")
-    except OSError as error:
-        raise bridge.refuse(f"output={options.output}: cannot write the audit: {error.strerror or error}; choose another path") from None
     show_lines(text.render(found))
     show(f"\n{options.format}: {options.output}")
 

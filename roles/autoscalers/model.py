@@ -73,9 +73,8 @@ def _replicas(value: Any) -> int:
     return value
 
 
-class HorizontalAutoscaler(BaseModel):
-    """One desired HorizontalPodAutoscaler (autoscaling/v2). `name`: the target's, if it is not set. `metrics`: as Kubernetes has them;
-    `behavior` likewise, None: left to the API server, or to the manager that set it. `absent`: remove it."""
+class _Entry(BaseModel):
+    """`name`: the target's, if it is not set. `absent`: remove it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -83,11 +82,30 @@ class HorizontalAutoscaler(BaseModel):
     kind: str
     target: str
     name: str = ""
+    absent: bool = False
+
+    @property
+    def own_name(self) -> str:
+        return self.name or self.target
+
+    @property
+    def data_key(self) -> str:
+        """As in the data: shop/deployment/web."""
+        return f"{self.namespace}/{self.kind.lower()}/{self.target}"
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.own_name}"
+
+
+class HorizontalAutoscaler(_Entry):
+    """One desired HorizontalPodAutoscaler (autoscaling/v2). `metrics`: as Kubernetes has them; `behavior` likewise, None: left to the
+    API server, or to the manager that set it."""
+
     min: Annotated[int, BeforeValidator(_replicas)] | None = None
     max: Annotated[int, BeforeValidator(_replicas)] = 0
     metrics: tuple[dict[str, Any], ...] = ()
     behavior: dict[str, Any] | None = None
-    absent: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> HorizontalAutoscaler:
@@ -103,19 +121,6 @@ class HorizontalAutoscaler(BaseModel):
             raise ValueError("min 0 needs a metric that exists without pods: object or external")
         return self
 
-    @property
-    def own_name(self) -> str:
-        return self.name or self.target
-
-    @property
-    def data_key(self) -> str:
-        """As in the data: shop/deployment/web."""
-        return f"{self.namespace}/{self.kind.lower()}/{self.target}"
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.own_name}"
-
     def manifest(self) -> dict[str, Any]:
         """The manifest to apply: only the fields in the data."""
         spec: dict[str, Any] = {
@@ -130,22 +135,15 @@ class HorizontalAutoscaler(BaseModel):
         return spec
 
 
-class VerticalAutoscaler(BaseModel):
+class VerticalAutoscaler(_Entry):
     """One desired VerticalPodAutoscaler (autoscaling.k8s.io/v1). `least`, `most`: bounds by resource, for all containers; `resources`:
     which ones it changes; `least_pods`: its updater changes none while fewer live."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    namespace: str
-    kind: str
-    target: str
-    name: str = ""
     mode: Literal["Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto"] = "Off"
     least: dict[str, str] | None = Field(default=None, alias="min")
     most: dict[str, str] | None = Field(default=None, alias="max")
     resources: tuple[str, ...] | None = None
     least_pods: Annotated[int, BeforeValidator(_replicas), Field(ge=1)] | None = Field(default=None, alias="min_replicas")
-    absent: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> VerticalAutoscaler:
@@ -162,18 +160,6 @@ class VerticalAutoscaler(BaseModel):
             if resource not in _RESOURCES:
                 raise ValueError(f"resources: {resource!r} is neither cpu nor memory")
         return self
-
-    @property
-    def own_name(self) -> str:
-        return self.name or self.target
-
-    @property
-    def data_key(self) -> str:
-        return f"{self.namespace}/{self.kind.lower()}/{self.target}"
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.own_name}"
 
     def manifest(self) -> dict[str, Any]:
         """The manifest to apply: only the fields in the data."""

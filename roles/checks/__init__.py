@@ -87,10 +87,8 @@ def checks(fleet: Fleet, read: _Read) -> int | None:
                 show(f"\n{remote.name}: {sentence}")
     show(f"\n{judge.summary(results)}")
     if options.junit is not None:
-        try:
+        with bridge.refusing(OSError, f"junit={options.junit}: choose another path; the report cannot be written there: "):
             write_whole(options.junit, junit.xml(results))
-        except OSError as error:
-            raise bridge.refuse(f"junit={options.junit}: cannot write the report: {error.strerror or error}; choose another path") from None
         show(f"report: {options.junit}")
     return exit_code(results) or None
 

@@ -123,10 +123,8 @@ def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[Judged
     if options.output is None:
         show_lines(document)
         return
-    try:
+    with bridge.refusing(OSError, f"output={options.output}: choose another path; the report cannot be written there: "):
         write_whole(options.output, document + "\n")
-    except OSError as error:
-        raise bridge.refuse(f"output={options.output}: cannot write the report: {error.strerror or error}; choose another path") from None
     show_lines(text())
     show(f"\n{options.format}: {options.output}")
 

@@ -524,7 +524,8 @@ def refusing(errors: type[Exception] | tuple[type[Exception], ...], about: str =
     try:
         yield
     except errors as error:
-        raise refusals([f"{about}{error}" if about else error]) from None
+        words = isinstance(error, OSError) and error.strerror or error
+        raise refusals([f"{about}{words}" if about else error]) from None
 
 
 def stop(reasons: Iterable[object]) -> None:
