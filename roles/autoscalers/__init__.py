@@ -13,7 +13,7 @@ from roles.autoscalers.model import KINDS, WORKLOADS, DesiredAutoscalers, read_d
 from roles.autoscalers.plan import WRITES, Entry, check_only, explain, explain_vertical, kind_of, planned, settling, with_result
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
-from roles.engine.api import Api, ApiFailure, NotFound, find_object, list_objects
+from roles.engine.api import Api, ApiFailure, NotFound, list_objects
 from roles.engine.autoscaling import (
     HPA,
     ScalingController,
@@ -31,8 +31,18 @@ from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.kube.fields import at, spec_of
-from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, connect_servers, desired_of_cluster, dry_run, planned_run, read_objects
-from roles.engine.objects import ObjectChange, ObjectPlan, Session, recorded_paths, undo_plan
+from roles.engine.object_runs import (
+    Consents,
+    ObjectRun,
+    TimeLimit,
+    connect_servers,
+    desired_of_cluster,
+    dry_run,
+    planned_run,
+    read_objects,
+    recorded_objects,
+)
+from roles.engine.objects import ObjectChange, ObjectPlan, Session, undo_plan
 from roles.engine.placement import ClusterView
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
@@ -238,14 +248,8 @@ def _budgets(api: Api, world: ScalingWorld, now: datetime) -> list[Finding]:
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
     cluster = _connect(fleet, consents.kubeconfig)
-
     kinds = (*KINDS.values(), *WORKLOADS.values())
-
-    def live(api: Api) -> dict[str, Object]:
-        found = {path: find_object(api, path) for path in recorded_paths(record, kinds)}
-        return {path: item for path, item in found.items() if item is not None}
-
-    plan = undo_plan(record, kinds, read_objects(cluster.session, live), force=consents.force)
+    plan = undo_plan(record, kinds, recorded_objects(cluster.session, record, kinds), force=consents.force)
     bridge.stop(plan.refusals)
     writer, limit = _writer(cluster, record, force=consents.force)
     # The controller may not be able to handle what was there before.

@@ -25,8 +25,8 @@ from roles.engine.context import StepContext
 from roles.engine.disruption import cluster_time
 from roles.engine.kube import Object
 from roles.engine.kube.fields import namespace_of
-from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, Session
-from roles.engine.timeouts import Deadline
+from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, Session
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 # Seconds, more than a sync, for the controller's answer to an update.
 MARGIN = 2.0

@@ -8,8 +8,8 @@ from roles.disruption_budgets.plan import WORKLOADS
 from roles.engine.api import Api
 from roles.engine.disruption import KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, cluster_time, read_disruption
 from roles.engine.disruption.problem import HPA
-from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, Session
-from roles.engine.timeouts import Deadline
+from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, Session
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 
 def read_live(api: Api, namespaces: set[str]) -> DisruptionObjects:

@@ -17,6 +17,8 @@ KEY = "patience"
 LEAST, MOST = 1.0, 100.0
 #: Seconds, of an ordinary machine: a restarting API server is away for about 40.
 API_WAIT = 60.0
+#: Seconds between two looks at what may have changed: not stretched.
+LOOK_AGAIN = 1.0
 
 _factor = LEAST
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")

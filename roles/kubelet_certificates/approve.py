@@ -12,10 +12,10 @@ from roles.engine.api import Api, Conflict
 from roles.engine.certificates import CertificateError, parse_certificates
 from roles.engine.certificates.approval import ExpectedNames, is_pending, objections, request_of, requester
 from roles.engine.harmless import one_line
-from roles.engine.objects import LOOK_AGAIN, NotDone
+from roles.engine.objects import NotDone
 from roles.engine.proof import Cluster
 from roles.engine.proof.presented import Presented
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.kubelet_certificates.facts import REQUESTS, read_requests
 from roles.kubelet_certificates.plan import listed, name_of
 

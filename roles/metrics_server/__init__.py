@@ -10,8 +10,17 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object
-from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, connect_servers, desired_of_cluster, planned_run
-from roles.engine.objects import Session, recorded_paths
+from roles.engine.object_runs import (
+    Consents,
+    ObjectRun,
+    TimeLimit,
+    cluster_session,
+    connect_servers,
+    desired_of_cluster,
+    planned_run,
+    recorded_objects,
+)
+from roles.engine.objects import Session
 from roles.engine.rollout import Options, Turns, deploying, table
 from roles.engine.transaction import ObjectsRecord
 from roles.metrics_server import facts, health
@@ -96,8 +105,7 @@ def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Sessio
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same objects since."""
     session = cluster_session(fleet, consents.kubeconfig)
-    with bridge.refusing(ApiFailure, "the objects of the record cannot be read: "):
-        live = _live(session, recorded_paths(record, KINDS.values()))
+    live = recorded_objects(session, record, KINDS.values())
     limit = TimeLimit.of(record, "proof_timeout", DesiredServer)
     plan = plan_undo(record, live, force=consents.force)
     serves = any(one.what != "remove" for one in plan.actions)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from roles.engine.kube import Object
 from roles.engine.kube.fields import pod_template
-from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, RollOuts, Session
+from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, RollOuts, Session
 from roles.engine.rollout import ClusterStep
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.voice import show
 from roles.metrics_server import health
 from roles.metrics_server.manifests import NAME, NAMESPACE, differing

@@ -13,10 +13,10 @@ from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.fields import name_of
 from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, planned_run
-from roles.engine.objects import LOOK_AGAIN, NotDone, ObjectChange, ObjectWriter, Session, undo_plan
+from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, Session, undo_plan
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.rollout.options import read_options
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.node_labels.plan import (
     NODE,

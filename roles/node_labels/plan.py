@@ -22,7 +22,7 @@ from roles.engine.kube.fields import labels_of, name_of, spec_of
 from roles.engine.kube.matching import tolerates
 from roles.engine.kube.names import key_problem, value_problem
 from roles.engine.kube.pods import is_alive
-from roles.engine.objects import Kind, ObjectChange, ObjectPath, ObjectPlan, Request, changes_text
+from roles.engine.objects import Kind, ObjectChange, ObjectPath, ObjectPlan, Request
 from roles.engine.transaction import ChangedObject, Refusal, Writable
 
 LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")
@@ -289,7 +289,7 @@ def _owned(change: ObjectChange) -> list[str]:
         if found and (one.after is None or one.path[:2] == TAINTS):
             what = "the list of taints" if one.path[:2] == TAINTS else one.path[2]
             problems.append(
-                f"{change.name}: {changes_text([one])}: {what} is owned by {', '.join(found)}; change it there, or take it over with "
+                f"{change.name}: {one}: {what} is owned by {', '.join(found)}; change it there, or take it over with "
                 "--data force=true (that manager may reset it)"
             )
     return problems

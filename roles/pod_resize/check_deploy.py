@@ -18,10 +18,10 @@ from roles.engine.kube.fields import conditions, name_of, namespace_of, status_o
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
 from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluster
-from roles.engine.objects import LOOK_AGAIN, NotDone, RevertFailed
+from roles.engine.objects import NotDone, RevertFailed
 from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
-from roles.engine.timeouts import API_WAIT, Deadline
+from roles.engine.timeouts import API_WAIT, LOOK_AGAIN, Deadline
 from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run
 from roles.pod_resize import abilities, facts, model, pod_resources, probe
 from roles.pod_resize.abilities import Ability

@@ -15,8 +15,8 @@ from roles.engine.bridge.tasks import Lock
 from roles.engine.kube import Object, is_ending, uid, version
 from roles.engine.kube.fields import status_of
 from roles.engine.kube.pods import is_over
-from roles.engine.objects import LOOK_AGAIN, REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
-from roles.engine.timeouts import Deadline, patient
+from roles.engine.objects import REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
 from roles.pod_resize import cgroup, pod_resources
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup

@@ -28,7 +28,6 @@ from roles.engine.objects import (
     TemplateWriter,
     Undone,
     Unknown,
-    object_diff,
     pods_have,
     workload_rollout,
 )
@@ -114,58 +113,55 @@ class Writer(TemplateWriter):
         usage = self.session.asked(read_live).users(change.own_name)
         return f"it is {usage}; daytwo never removes a class in use" if usage.any else ""
 
-    def _write(self, path: str, manifest: Mapping[str, Any], force: bool, done: Callable[[Object], bool]) -> dict[str, Any]:
-        """Raises the same as Session.written."""
-        return self.session.written(path, lambda api: api.apply(path, manifest, force=force), done)
-
-    def _replace(self, action: ObjectChange) -> str:
-        assert action.before is not None and action.manifest is not None
-        old, created = action.before, ""
-        manifest = _recreation(old)
-        self._recreate = _create_by_hand(manifest)
+    def _replace(self, change: ObjectChange) -> str:
+        assert change.before is not None and change.manifest is not None
+        old, created, deleted = change.before, "", False
+        self._recreate = _create_by_hand(_recreation(old))
         try:
-            try:
-                self.session.deleted(action.path, old, kube.version(old))
-            except Exception as error:
-                if isinstance(error, (*REFUSED, NotDone)) and not isinstance(error, Unknown):
-                    raise
-                raise self._old_again(action.path, old, created, str(error) or repr(error)) from error
-            try:
-                self.wait_gone(action.path, kube.uid(old))
-                answer = self._write(action.path, action.manifest, self._force, action.is_written)
-                # If someone else was faster, the class is theirs.
-                created = kube.uid(answer) if CLASS.is_ours(answer) else ""
-                return f"{self.proven(action, kube.uid(answer))}; it has a new UID"
-            except Exception as error:
-                raise self._old_again(action.path, old, created, str(error) or repr(error)) from error
+            self.session.deleted(change.path, old, kube.version(old))
+            deleted = True
+            self.wait_gone(change.path, kube.uid(old))
+            answer = self._applied(change, change.manifest, None, change.is_written, self._force)
+            # If someone else was faster, the class is theirs.
+            created = kube.uid(answer) if CLASS.is_ours(answer) else ""
+            return f"{self.proven(change, kube.uid(answer))}; it has a new UID"
+        except Exception as error:
+            if not deleted and isinstance(error, (*REFUSED, NotDone)) and not isinstance(error, Unknown):
+                raise
+            raise self._old_again(change, old, created, str(error) or repr(error)) from error
         finally:
             self._recreate = ""
 
-    def _old_again(self, path: str, old: Object, created: str, why: str) -> Exception:
+    def _old_again(self, change: ObjectChange, old: Object, created: str, why: str) -> Exception:
         """Restore a class that was, or may have been, deleted; the error says how that ended, and what to do by hand. `created` is the UID
         of the class that this run created in its place, "" if it knows of none. A class that others have created since stays."""
-        manifest, name = _recreation(old), name_of(old)
         try:
-            found = self.session.fetch(path)
+            found = self.session.fetch(change.path)
             if found is not None and kube.uid(found) == kube.uid(old) and not is_ending(found):
                 return Undone(f"{why}; the old class was not deleted, as read back")
             if found is not None and kube.uid(found) != kube.uid(old):
                 if not _is_own(found, created):
-                    return _created_by_others(found, manifest, why)
-                self.session.deleted(path, found, kube.version(found))
+                    return self._created_by_others(found, why)
+                self.session.deleted(change.path, found, kube.version(found))
             if found is not None:
-                self.wait_gone(path, kube.uid(found))
-            self._write(path, manifest, False, lambda one: not object_diff(old, one, "class"))
-            restored = self.session.fetch(path)
-            if restored is None or object_diff(old, restored, "class"):
+                self.wait_gone(change.path, kube.uid(found))
+            self._applied(change, _recreation(old), None, change.is_as_before, False)
+            restored = self.session.fetch(change.path)
+            if restored is None or not change.is_as_before(restored):
                 raise NotDone("it differs from the old class when read back")
         except Exception as error:
             return RevertFailed(
                 f"{why}; and it is not proven that the old class is restored: {str(error) or repr(error)}; STATE UNKNOWN, check: "
-                f"kubectl get priorityclass {name}; "
-                f"if it is gone, pods that name it cannot be created; this recreates it: {_create_by_hand(manifest)}"
+                f"kubectl get {change.look}; if it is gone, pods that name it cannot be created; this recreates it: {self._recreate}"
             )
         return Undone(f"{why}; the old class was recreated and read back: value {value_of(restored)}, {policy_of(restored)}")
+
+    def _created_by_others(self, found: Object, why: str) -> ChangedByOthers:
+        owners = ", ".join(managers(found, "f:value")) or "someone else"
+        return ChangedByOthers(
+            f"{why}; and {owners} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): left as it is now; "
+            f"to restore the old class, delete the new one, then: {self._recreate}"
+        )
 
     def _value(self, name: str) -> int:
         """The value of a class. Raises NotDone if the class is gone."""
@@ -189,11 +185,3 @@ def _create_by_hand(manifest: Mapping[str, Any]) -> str:
 def _is_own(found: Object, created: str) -> bool:
     """This run created the class: by its UID; after a lost answer, by the owner of its value (only one run holds the cluster's lock)."""
     return kube.uid(found) == created if created else CLASS.is_ours(found)
-
-
-def _created_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> ChangedByOthers:
-    owners = ", ".join(managers(found, "f:value")) or "someone else"
-    return ChangedByOthers(
-        f"{why}; and {owners} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): left as it is now; "
-        f"to restore the old class, delete the new one, then: {_create_by_hand(manifest)}"
-    )

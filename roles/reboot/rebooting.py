@@ -20,7 +20,7 @@ from roles.engine.objects import NotDone, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, NodeOutage, RunLimit, end_outage
 from roles.engine.proof import Cluster
 from roles.engine.rollout import ClusterStep, Options
-from roles.engine.timeouts import Deadline, patient, unless_set
+from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient, unless_set
 from roles.reboot import facts, next_boot
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import Boot, BootFacts, BootState
@@ -44,7 +44,6 @@ RUNBOOK = "docs/runbooks/reboot.md"
 SETTLE_SECONDS = 90
 # One question during the reboot: a node that is ending may take it and never answer.
 STATE_SECONDS = 15
-LOOK_AGAIN = 1.0
 TELL_AGAIN = 30.0
 KEPT_SECONDS = 60.0
 

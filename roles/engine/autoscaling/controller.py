@@ -15,9 +15,8 @@ from roles.engine.editing import flags
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.times import parse_duration, time_of
 from roles.engine.node import minor_of
-from roles.engine.objects import LOOK_AGAIN
 from roles.engine.proof import Cluster
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 NAME = "kube-controller-manager"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"

@@ -19,7 +19,7 @@ from roles.engine.kube.matching import UNSCHEDULABLE
 from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.object_runs import open_session
-from roles.engine.objects import LOOK_AGAIN, NotDone, Session
+from roles.engine.objects import NotDone, Session
 from roles.engine.outage import (
     DrainConsents,
     NodeFate,
@@ -36,7 +36,7 @@ from roles.engine.outage import (
 )
 from roles.engine.proof import Cluster, Survey
 from roles.engine.rollout import Stage
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 
 class ChangeDrains(DrainConsents):

@@ -9,6 +9,7 @@ from roles.engine.object_runs.begin import (
     dry_run,
     planned_run,
     read_objects,
+    recorded_objects,
 )
 from roles.engine.object_runs.connect import ConnectedCluster, KeptRecords, connect_cluster, connect_servers, open_session
 from roles.engine.object_runs.run import Consents, ObjectRun
@@ -29,4 +30,5 @@ __all__ = [
     "open_session",
     "planned_run",
     "read_objects",
+    "recorded_objects",
 ]

@@ -12,16 +12,17 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError, ApiFailure, Forbidden
+from roles.engine.api import Api, ApiError, ApiFailure, Forbidden, find_object
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.inputs import unmatched
+from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of
 from roles.engine.object_runs import object_report
 from roles.engine.object_runs.connect import connect_servers
 from roles.engine.object_runs.run import Asked, ObjectRun
-from roles.engine.objects import ObjectChange, ObjectPlan, ObjectWriter, Session
+from roles.engine.objects import Kind, ObjectChange, ObjectPlan, ObjectWriter, Session
 from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Stage
 from roles.engine.rollout.options import read_options
@@ -67,6 +68,12 @@ def read_objects(session: Session, read: Callable[[Api], T]) -> T:
     """What `read` returns; it may be called again."""
     with bridge.refusing(ApiFailure, "the cluster's objects cannot be read: "):
         return session.asked(read)
+
+
+def recorded_objects(session: Session, record: ObjectsRecord, kinds: Collection[Kind]) -> dict[str, Object]:
+    """The objects of a record that can be of these kinds, and exist, by path. Raises DeployError."""
+    paths = [one.path for one in record.objects if any(kind.place_of(one.path) for kind in kinds)]
+    return read_objects(session, lambda api: {path: found for path in paths if (found := find_object(api, path)) is not None})
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,14 @@
 
 from roles.engine.objects import workload_rollout
 from roles.engine.objects.diffs import object_diff
-from roles.engine.objects.kind import Kind, ObjectChange, ObjectPath, ObjectPlan, Request, changed, changes_text
+from roles.engine.objects.kind import Kind, ObjectChange, ObjectPath, ObjectPlan, Request, changed
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown, WriteRefused
 from roles.engine.objects.rolling import FieldOfTemplate, RollOuts, TemplateChange, TemplateWriter, pods_have
-from roles.engine.objects.session import LOOK_AGAIN, REFUSED, Session
-from roles.engine.objects.undo import NotUndone, recorded_paths, undo_plan
+from roles.engine.objects.session import REFUSED, Session
+from roles.engine.objects.undo import NotUndone, undo_plan
 from roles.engine.objects.write import ObjectWriter
 
 __all__ = [
-    "LOOK_AGAIN",
     "REFUSED",
     "ChangedByOthers",
     "FieldOfTemplate",
@@ -32,10 +31,8 @@ __all__ = [
     "Unknown",
     "WriteRefused",
     "changed",
-    "changes_text",
     "object_diff",
     "pods_have",
-    "recorded_paths",
     "undo_plan",
     "workload_rollout",
 ]

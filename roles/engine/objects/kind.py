@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from roles.engine.kube import Object, field_managers
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import at, meta_of, with_meta
 from roles.engine.objects.outcome import NotDone
-from roles.engine.transaction import ChangedField, Writable
+from roles.engine.transaction import ChangedField, Writable, object_record
 
 ObjectPath = tuple[str, ...]
 What = Literal["create", "update", "replace", "remove", "assign"]
@@ -157,8 +157,8 @@ class Kind:
     def said(self, found: Object, one: ChangedField) -> str:
         """How someone has changed a recorded field."""
         owned = f" (owned by {', '.join(owners)})" if (owners := self.others(found, one.path)) else ""
-        now = as_said(self.values(found).get(one.path))
-        return f"{'.'.join(one.path)} is {now}, and that run set it to {as_said(one.after)}{owned}"
+        now = object_record.as_said(self.values(found).get(one.path))
+        return f"{'.'.join(one.path)} is {now}, and that run set it to {object_record.as_said(one.after)}{owned}"
 
     def differ(self, found: Object, wanted: Mapping[ObjectPath, Any]) -> list[ObjectPath]:
         now = self.values(found)
@@ -287,7 +287,7 @@ class ObjectChange:
     @property
     def text(self) -> str:
         """What it changes, in one line."""
-        return changes_text(self.fields)
+        return ", ".join(map(str, self.fields))
 
     def is_as_before(self, found: Object | None) -> bool:
         return self.kind.values(found) == self.kind.values(self.before)
@@ -305,7 +305,7 @@ class ObjectChange:
         """What others have changed since the write; "" for nothing."""
         now = self.kind.values(found)
         other = [one for one in self.fields if now.get(one.path) not in (one.before, one.after)]
-        return f"changed by someone else meanwhile ({changes_text(other)}): left as it is now" if other else ""
+        return f"changed by someone else meanwhile ({', '.join(map(str, other))}): left as it is now" if other else ""
 
     def reverting(self, found: Object) -> dict[str, Any]:
         """The manifest that reverts it. Raises NotDone."""
@@ -352,12 +352,3 @@ def nested(fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:
             into = into.setdefault(part, {})
         into[path[-1]] = value
     return made
-
-
-def as_said(value: Any) -> str:
-    return "not set" if value is None else repr(value)
-
-
-def changes_text(changed: Sequence[ChangedField]) -> str:
-    """The changes in one line."""
-    return ", ".join(f"{'.'.join(one.path)}: {as_said(one.before)} -> {as_said(one.after)}" for one in changed)

@@ -20,9 +20,9 @@ from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, namespaced
 from roles.engine.objects import workload_rollout
 from roles.engine.objects.kind import ObjectChange, ObjectPath, nested
 from roles.engine.objects.outcome import ChangedByOthers, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.objects.session import LOOK_AGAIN, Session
+from roles.engine.objects.session import Session
 from roles.engine.objects.write import ObjectWriter
-from roles.engine.timeouts import Deadline, patient
+from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
 
 # Seconds between two lines about a roll-out that makes no progress.
 TELL_AGAIN = 30.0

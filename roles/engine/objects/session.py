@@ -38,7 +38,6 @@ T = TypeVar("T")
 # Seconds: to retry a write that conflicts with a controller's own; between two tries; between two looks.
 CONFLICTS = 30.0
 PAUSE = 1.0
-LOOK_AGAIN = 1.0
 
 #: The API server refused the request, or nothing was sent: the request was not applied.
 REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, Denied, EvictionRefused, ForwardingForbidden)

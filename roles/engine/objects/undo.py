@@ -56,11 +56,6 @@ def undo_plan(
     return plan
 
 
-def recorded_paths(record: ObjectsRecord, kinds: Collection[Kind]) -> list[str]:
-    """The paths of the objects in a record that can be of these kinds."""
-    return [one.path for one in record.objects if any(kind.place_of(one.path) for kind in kinds)]
-
-
 def undone(one: ChangedObject, kinds: Collection[Kind], live: Mapping[str, Object], force: bool) -> ObjectChange | str:
     """The change that undoes one object of a record, or why there is none. Raises NotUndone, ValueError: a node keeps the record."""
     if one.masked:

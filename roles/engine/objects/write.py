@@ -13,11 +13,11 @@ from roles.engine.kube import Object, field_managers, is_ending, uid, version
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import finalizers_of, with_meta
 from roles.engine.objects.diffs import object_diff
-from roles.engine.objects.kind import ObjectChange, ObjectPath, Request, changes_text, nested
+from roles.engine.objects.kind import ObjectChange, ObjectPath, Request, nested
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.objects.session import LOOK_AGAIN, Session
+from roles.engine.objects.session import Session
 from roles.engine.rollout import ClusterStep
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.transaction import ChangedField
 
 # Seconds: for a deletion with finalizers.
@@ -286,7 +286,7 @@ class ObjectWriter:
             raise NotDone(f"{names} is not as written when read back: a webhook or another manager changes it")
         # From the answer to the write: a moment later a controller may have written the same list, and own it.
         own = all(FIELD_MANAGER in field_managers.writers(there, *kind.v1(path)) for path, value in wanted.items() if value is not None)
-        return f"read back: {changes_text(fields)}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
+        return f"read back: {', '.join(map(str, fields))}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
 
     def current(self, change: ObjectChange, fields: Sequence[ChangedField]) -> Object:
         """The object now. Raises Gone, and ChangedByOthers if a field has neither its `before` nor its `after`."""
@@ -295,7 +295,7 @@ class ObjectWriter:
             raise Gone("it was deleted after daytwo read it; run this again")
         now = change.kind.values(found)
         if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
-            seen = changes_text([replace(one, after=now.get(one.path)) for one in other])
+            seen = ", ".join(str(replace(one, after=now.get(one.path))) for one in other)
             raise ChangedByOthers(f"changed by someone else meanwhile ({seen}): left as it is now")
         return found
 

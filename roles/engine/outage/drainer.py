@@ -14,7 +14,7 @@ from roles.engine.disruption import budget_states, budgets_of, eviction_answer, 
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.pods import has_ended, is_static, node_of
-from roles.engine.objects import LOOK_AGAIN, ChangedByOthers, NotDone, ObjectChange, Session
+from roles.engine.objects import ChangedByOthers, NotDone, ObjectChange, Session
 from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.outage.evicting import Evictor, NotEvicted, RunLimit, begin_move
@@ -27,7 +27,7 @@ from roles.engine.outage.surge import Surger
 from roles.engine.outage.workloads import ready_elsewhere
 from roles.engine.placement import own_names
 from roles.engine.rollout import ClusterStep, Stage, table
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 CORDON, SURGE, EVICT, DELETE, PROVE = "cordon", "surge", "evict", "delete", "prove"
 MOVES = (SURGE, EVICT, DELETE)

@@ -15,7 +15,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
 from roles.engine.kube.fields import finalizers_of
 from roles.engine.kube.pods import has_ended, node_of
-from roles.engine.objects import LOOK_AGAIN, NotDone, Session, workload_rollout
+from roles.engine.objects import NotDone, Session, workload_rollout
 from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.fates import is_cut, kept_by
 from roles.engine.outage.model import PodFate, PodWorkload, pod_path
@@ -24,7 +24,7 @@ from roles.engine.outage.reading import Look, cluster_time, read_drain
 from roles.engine.outage.volumes import not_detached
 from roles.engine.outage.workloads import own_limit, ready_elsewhere
 from roles.engine.rollout import Outcome
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 # Seconds until a refused eviction is tried again; kubectl waits 5. The place of a pod needs all objects of the cluster.
 AGAIN = 2.0

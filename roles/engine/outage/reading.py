@@ -12,13 +12,14 @@ from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, read
 from roles.engine.kube import Object, controller, uid
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.workloads import COLLECTIONS, namespaced
-from roles.engine.objects import LOOK_AGAIN, Session
+from roles.engine.objects import Session
 from roles.engine.outage.cordon import node_path
 from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.surge_marks import SURGES, mark_of, surges_in
 from roles.engine.placement import Attachment, attachments, in_node_status
 from roles.engine.proof import Cluster
+from roles.engine.timeouts import LOOK_AGAIN
 
 #: The kinds that decide about a drain, in addition to those that decide about evictions.
 MORE_KINDS = {

@@ -20,14 +20,7 @@ from roles.engine.kube import Object, controller, is_ending, namespace_and_name,
 from roles.engine.kube.fields import annotations_of, spec_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.objects import (
-    LOOK_AGAIN,
-    NotDone,
-    ObjectChange,
-    ObjectWriter,
-    Session,
-    workload_rollout,
-)
+from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, Session, workload_rollout
 from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.evicting import Evictor, begin_move
 from roles.engine.outage.mark import run_of
@@ -46,7 +39,7 @@ from roles.engine.outage.surge_marks import (
 )
 from roles.engine.outage.workloads import Workloads, ready_elsewhere
 from roles.engine.placement import Storage
-from roles.engine.timeouts import Deadline
+from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 CHEAPEST = "-2147483647"

@@ -62,6 +62,13 @@ class ChangedField:
     after: Any
     masked: bool = False
 
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {as_said(self.before)} -> {as_said(self.after)}"
+
+
+def as_said(value: Any) -> str:
+    return "not set" if value is None else repr(value)
+
 
 @dataclass(frozen=True)
 class ChangedObject:
