@@ -116,14 +116,11 @@ def _kubelet_lines(data: bytes) -> Mapping[tuple[str, ...], int]:
 def _argument_line(data: bytes, component: str) -> int | None:
     """The line of a component's feature-gates among its extraArgs, in either form."""
     try:
-        node = yaml_text.parse(data).root
+        node = yaml_text.parse(data).node((cluster_configuration.SECTIONS[component], "extraArgs"))
     except FormatError:
         return None
-    for name in (cluster_configuration.SECTIONS[component], "extraArgs"):
-        below = next((value for key, value in node.pairs if yaml_text.key_name(key) == name), None)
-        if below is None:
-            return None
-        node = below
+    if node is None:
+        return None
     for key, _ in node.pairs:
         if yaml_text.key_name(key).replace("_", "-") == flags.FEATURE_GATES:
             return key.line

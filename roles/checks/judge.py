@@ -18,6 +18,7 @@ from roles.checks.evidence import KUBELET, Evidence
 from roles.desired import ClusterDesired, NodeDesired
 from roles.engine.control_plane import COMPONENTS, ManifestFile, by_pod, manifest_files
 from roles.engine.disruption import DisruptionObjects
+from roles.engine.editing import flags
 from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments, pending_settings, younger_files
 from roles.engine.starting import Cause, Stops
@@ -208,9 +209,8 @@ def _gates(component: str, found: Evidence, desired: NodeDesired) -> Result:
     if unmet and not problems:
         off = ", ".join(one.gate for one in unmet)
         return _unknown(f"{off}: set nowhere, and its default is not known: {effective}")
-    shown = ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
     by = "in /metrics" if metrics is not None else f"on its command line and in its files ({effective})"
-    return _verdict(problems, f"{shown} {by}")
+    return _verdict(problems, f"{flags.changed(wanted)} {by}")
 
 
 def _settings(found: Evidence, desired: NodeDesired) -> Result:

@@ -63,6 +63,16 @@ def decoded_text(field: str, *, strict: bool = False) -> str:
     return decoded(field, strict=strict).decode("utf-8", "replace")
 
 
+def words(command_line: bytes) -> tuple[str, ...]:
+    """The words of a command line as proc(5) has it."""
+    return tuple(word.decode("utf-8", "surrogateescape") for word in command_line.removesuffix(b"\0").split(b"\0")) if command_line else ()
+
+
+def properties(text: str) -> dict[str, str]:
+    """Lines of NAME=VALUE; others are passed over."""
+    return dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+
+
 def decoded_list(field: str) -> list[str]:
     """The texts of such fields with commas between them."""
     return [decoded_text(one) for one in field.split(",") if one]

@@ -53,7 +53,7 @@ def _settle(desired: DesiredThresholds, state: KubeletState) -> Settled:
     capacity = {signal: reading.capacity for signal, reading in readings(state.summary).items()}
     problems = wanted.problems(state.host, desired, now, capacity, defaults)
     if problems:
-        raise Refusal(state.host, "; ".join(str(problem).removeprefix(f"{state.host}: ") for problem in problems))
+        raise Refusal.of(state.host, problems)
     fields = {name: ABSENT if value is None else value for name, value in wanted.fields(desired, now, defaults).items()}
     expected = wanted.expected(desired, now, defaults)
     notes = tuple(wanted.notes(desired, now, capacity, defaults))

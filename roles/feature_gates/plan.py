@@ -68,7 +68,7 @@ def plan_gates(run_id: str, node: SurveyedNode, desired: DesiredGates) -> NodeGa
             continue
         if name == KUBELET:
             edit = kubelet_plan.KubeletEdit(found, kubelet_plan.edits(found, wanted))
-            change = edit.change(run_id, _summary(wanted)) if edit.files else None
+            change = edit.change(run_id, flags.changed(wanted)) if edit.files else None
             question = "\n".join([ask.ask_kubelet(found, edit.argv, edit.files), ask.list_kubelet(found.process)])
             present = ask.ask_kubelet(found, kubelet_plan.KubeletEdit(found, {}).argv, {})
             warnings += [*kubelet_plan.warnings(found), *edit.copies()]
@@ -106,10 +106,6 @@ def _subject(component: str, process: Process) -> Subject | None:
     return Subject(component, process.minor, verdict.emulated_minor(flags.flag_values(process.argv, "emulated-version")))
 
 
-def _summary(wanted: dict[str, bool | None]) -> str:
-    return ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
-
-
 # The change, the question that shows it to the binary, and the question about the present files.
 ChangeAndQuestions = tuple[Change | None, str, str]
 
@@ -117,7 +113,7 @@ ChangeAndQuestions = tuple[Change | None, str, str]
 def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> ChangeAndQuestions:
     after = control_plane_plan.edit(component, wanted)
     changes = after != component.data
-    change = control_plane_plan.change(component, after, found.unit_name, run_id, _summary(wanted)) if changes else None
+    change = control_plane_plan.change(component, after, found.unit_name, run_id, flags.changed(wanted)) if changes else None
     gates = flags.effective_gates(control_plane_plan.argv(component, after) or component.argv)
     return change, _ask_component(component, gates), _ask_component(component, component.gates)
 
@@ -167,7 +163,7 @@ def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metr
         else:
             known = "; ".join(str(finding) for finding in against)
             way_out = known or "remove it from the data, or exclude this component with components="
-            refusals.append(Refusal(plan.host, f"{version} refuses {_summary(planned.wanted)}: {objection}", way_out))
+            refusals.append(Refusal(plan.host, f"{version} refuses {flags.changed(planned.wanted)}: {objection}", way_out))
         warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
         warnings += _differences(planned, subject)
     known_now = tuple(_with_static_pods(plan, _with_metrics(planned, metrics.get(planned.component))) for planned in plan.planned)

@@ -35,7 +35,7 @@ def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
     swap.check(state, after)
     max_pids = ((state.summary.get("node") or {}).get("rlimit") or {}).get("maxpid")
     if problems := allocatable.problems(state.host, after, state.node, max_pids):
-        raise Refusal(state.host, "; ".join(str(problem).removeprefix(f"{state.host}: ") for problem in problems))
+        raise Refusal.of(state.host, problems)
     try:
         before, then = (allocatable.allocatable(configuration, state.node) for configuration in (state.configuration, after))
         crowded = list(_crowded(state, after))

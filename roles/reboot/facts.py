@@ -11,7 +11,7 @@ from functools import partial
 
 from roles.engine.node.logind import MOST_LOCKS, parse_inhibitor
 from roles.engine.remote import RemoteError, Shell
-from roles.engine.scripts import decoded_text, filled
+from roles.engine.scripts import decoded_text, filled, properties
 from roles.engine.starting import TUNABLES
 from roles.engine.timeouts import patient
 from roles.reboot import next_boot
@@ -238,15 +238,11 @@ def _boot(one: Mapping[str, list[str]], offset: Callable[[float], float]) -> Boo
 _text = partial(decoded_text, strict=True)
 
 
-def _properties(text: str) -> dict[str, str]:
-    return dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
-
-
 def _units(text: str) -> dict[str, BootUnit]:
     """By every name of a unit."""
     units = {}
     for block in text.strip().split("\n\n"):
-        found = _properties(block)
+        found = properties(block)
         wanted = tuple(word for key in ("WantedBy", "RequiredBy", "TriggeredBy") for word in found.get(key, "").split())
         unit = BootUnit(
             found.get("Id", ""), found.get("LoadState", ""), found.get("UnitFileState", ""), found.get("ActiveState", ""), wanted

@@ -15,7 +15,7 @@ from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, status_of
 from roles.engine.kube.pods import daemon_set, is_static
 from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, node_fate, node_path, plan_outages, read_mark
-from roles.engine.rollout import Pace, Stage
+from roles.engine.rollout import Pace, Stage, stages_of_workers
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
 from roles.reboot.facts import RUNTIMES, SSH, BootFacts
@@ -237,11 +237,7 @@ def order(plans: Sequence[RebootPlan], pace: Pace, lock_host: str) -> list[Stage
     rebooting = [plan for plan in plans if plan.what == "reboot"]
     workers = [plan for plan in rebooting if not plan.candidate.is_control_plane]
     control_plane = sorted((plan for plan in rebooting if plan.candidate.is_control_plane), key=lambda plan: plan.host == lock_host)
-    stages = [Stage((plan,)) for plan in left]
-    stages += [Stage((plan,), canary=True) for plan in workers[:1]]
-    if workers[1:]:
-        stages.append(Stage(tuple(workers[1:]), at_once=pace.at_once(len(workers))))
-    return stages + [Stage((plan,)) for plan in control_plane]
+    return [*(Stage((plan,)) for plan in left), *stages_of_workers(workers, pace), *(Stage((plan,)) for plan in control_plane)]
 
 
 def brought_back(plans: Sequence[RebootPlan]) -> set[str]:

@@ -33,7 +33,7 @@ def status(fleet: Fleet, _: None) -> None:
         seen = observations[remote.name]
         try:
             if isinstance(seen, Exception):
-                raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
+                raise Refusal.of(remote.name, [seen])
             looked.append(node := surveyed(remote, seen))
             warnings += map(str, claims(remote, node.components))
             missing = {name: refusal for name, refusal in node.control.refusals.items() if name not in node.components}

@@ -19,7 +19,7 @@ from typing import Any
 from roles.engine.bounds import moment, span
 from roles.engine.certificates.x509 import Certificate, CertificateError, CertificateRequest, SubjectNames, parse_request, usual_addresses
 from roles.engine.harmless import one_line
-from roles.engine.kube.fields import created_of, name_of, spec_of, status_of
+from roles.engine.kube.fields import created_of, name_of, node_addresses, pod_ranges, spec_of, status_of
 
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 _USER = "system:node:"
@@ -70,8 +70,7 @@ def expected_names(identity: NodeIdentity, taken: Claims) -> ExpectedNames:
     have."""
     dns: dict[str, str] = {}
     ips: dict[str, str] = {}
-    for entry in status_of(identity.node).get("addresses") or ():
-        kind, text = str(entry.get("type", "")), str(entry.get("address", ""))
+    for kind, text in node_addresses(identity.node):
         is_ip = bool(usual_addresses([text]))
         if kind in ("InternalIP", "ExternalIP") or (kind == "Hostname" and is_ip):
             ips |= dict.fromkeys(usual_addresses([text]), kind)
@@ -133,7 +132,7 @@ def claimed_by_others(name: str, nodes: Iterable[Mapping[str, Any]], seen: Mappi
     for node in nodes:
         other = name_of(node)
         if other != name:
-            texts = [str(one.get("address", "")) for one in status_of(node).get("addresses") or ()]
+            texts = [text for _, text in node_addresses(node)]
             texts += [*usual_addresses(texts), other]
             found |= {usual_name(text): f"also listed by node {one_line(other)}" for text in texts if text}
             found |= {one: f"in the pod CIDR of node {one_line(other)}" for one in pod_networks(node)}
@@ -142,8 +141,7 @@ def claimed_by_others(name: str, nodes: Iterable[Mapping[str, Any]], seen: Mappi
 
 def pod_networks(node: Mapping[str, Any]) -> list[str]:
     """The pod CIDRs of a node, without what is none."""
-    spec = spec_of(node)
-    return [str(one) for one in dict.fromkeys([*(spec.get("podCIDRs") or ()), spec.get("podCIDR")]) if one and is_network(str(one))]
+    return [one for one in pod_ranges(node) if is_network(one)]
 
 
 def is_network(text: str) -> bool:

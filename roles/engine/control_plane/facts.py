@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from roles.engine.detail import shortened
 from roles.engine.editing import FormatError, flags, manifest, manifest_parts
 from roles.engine.kubelet import Kubelet
-from roles.engine.node import File, Process
+from roles.engine.node import File, Process, in_pod
 from roles.engine.transaction import Refusal
 
 # In the order in which a gate is enabled.
@@ -298,9 +298,9 @@ def _component(
     others = [entry for entry in entries if entry is not own and entry.runs(name)]
     argv = (*container.command, *container.args)
     assert own.pod is not None  # it runs the component
-    in_pod = _in_pod(f"{own.pod.namespace}_{own.pod.name}-{kubelet.node_name}", running)
-    process = _process(argv, [(*other.command, *other.args) for entry in others for other in entry.runs(name)], in_pod)
-    if process is None and in_pod:
+    its = in_pod(f"{own.pod.namespace}_{own.pod.name}-{kubelet.node_name}", running)
+    process = _process(argv, [(*other.command, *other.args) for entry in others for other in entry.runs(name)], its)
+    if process is None and its:
         raise Refusal(
             host,
             f"{printable(own.path)} defines a {name}, but it is not clear which process of that name belongs to it (PID "
@@ -328,7 +328,7 @@ def _probable(kubelet: Kubelet, name: str, entries: Sequence[ManifestFile], runn
         if entry.pod and (direct := entry.runs(name)) and not (file.kind != "none" and pod.name == name != entry.pod.name):
             file, pod, container = entry.file, entry.pod, direct[-1]
             argv = (*container.command, *container.args)
-            process = next(iter(_in_pod(f"{pod.namespace}_{pod.name}-{kubelet.node_name}", running)), process)
+            process = next(iter(in_pod(f"{pod.namespace}_{pod.name}-{kubelet.node_name}", running)), process)
     return Component(kubelet.seen.host, name, file, pod, argv, process, kubelet.node_name, container.name)
 
 
@@ -369,11 +369,6 @@ def _check_alone(host: str, name: str, own: ManifestFile, entries: Sequence[Mani
                 f"{printable(own.path)} defines a {name}, and it is not clear whether {printable(entry.path)} defines it too ({entry.why})",
                 "move the stray one out of the manifests directory (the kubelet reads every file there)",
             )
-
-
-def _in_pod(pod: str, running: Sequence[Process]) -> list[Process]:
-    """The processes of a pod (NAMESPACE_NAME on the node); if the kubelet's directories do not name it, those whose pod is unknown."""
-    return [process for process in running if pod in process.pods] or [process for process in running if not process.pods]
 
 
 def _process(argv: Sequence[str], others: Sequence[Sequence[str]], running: Sequence[Process]) -> Process | None:

@@ -208,6 +208,11 @@ def written(gates: Mapping[str, bool]) -> str:
     return ",".join(f"{name}={'true' if value else 'false'}" for name, value in gates.items())
 
 
+def changed(gates: Mapping[str, bool | None]) -> str:
+    """Changes of gates, for people; one that is taken out is `absent`."""
+    return ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in gates.items())
+
+
 def check_end(argv: Sequence[str]) -> None:
     """Refuse if a new flag at the end would not be read as one. Raises FormatError."""
     if "--" in argv:

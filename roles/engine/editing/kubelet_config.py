@@ -228,23 +228,16 @@ def _remove(document: Document, content: dict[str, Any], path: FieldPath) -> Non
     for length in range(len(path) - 1, 0, -1):
         if maps[length]:
             return
-        before = _was_empty(document, _node(document, path[:length]))
+        before = _was_empty(document, document.node(path[:length]))
         if before is not None:
             maps[length - 1][path[length - 1]] = {} if before == _EMPTY_MAP else None
             return
         del maps[length - 1][path[length - 1]]
 
 
-def _node(document: Document, path: FieldPath) -> YamlNode | None:
-    node: YamlNode | None = document.root
-    for name in path:
-        node = next((value for key, value in node.pairs if yaml_text.key_name(key) == name), None) if node else None
-    return node
-
-
 def _line(document: Document, path: FieldPath) -> int | None:
     """The line of a field's key."""
-    parent = _node(document, path[:-1])
+    parent = document.node(path[:-1])
     return next((key.line for key, _ in parent.pairs if yaml_text.key_name(key) == path[-1]), None) if parent else None
 
 

@@ -71,15 +71,14 @@ def place_of(data: bytes, container: str, path: str) -> Place | None:
     """Where a container's path is; None: in no mount, so in the container's own layer, which is gone with the container. The mount whose
     path is the longest counts. Raises FormatError."""
     content = yaml_text.load(data)
-    mounts = _by_place(container_of(content, container))
-    above = next((one for one in _above(path) if one in mounts), None)
-    if above is None:
+    found = _nearest(container_of(content, container), path)
+    if found is None:
         return None
-    mount, alone = mounts[above], above == path
+    above, mount = found
     volume = _volume(content, mount.get("name"))
     host = volume.get("hostPath")
     kind = str((host.get("type") if isinstance(host, dict) else next((key for key in volume if key != "name"), "")) or "")
-    return Place(_source(content, mount, above, path), kind, mount.get("readOnly") is True or kind in _READ_ONLY, alone)
+    return Place(_source(content, mount, above, path), kind, mount.get("readOnly") is True or kind in _READ_ONLY, above == path)
 
 
 def on_node(data: bytes, container: str, paths: Iterable[str]) -> dict[str, str]:
@@ -181,20 +180,21 @@ def _above(path: str) -> Sequence[str]:
     return found
 
 
+def _nearest(container: dict[str, Any], path: str) -> tuple[str, dict[str, Any]] | None:
+    """The mount that a path is in, the one with the longest path, and its path."""
+    mounts = _by_place(container)
+    return next(((one, mounts[one]) for one in _above(path) if one in mounts), None)
+
+
 def _covered(content: dict[str, Any], container: dict[str, Any], path: str) -> bool:
-    by_place = _by_place(container)
-    for above in _above(path):
-        if (mount := by_place.get(above)) is None:
-            continue
-        if _source(content, mount, above, path) != path:
-            source = _host_path(content, mount.get("name"))
-            raise FormatError(
-                f"something else is mounted at {above}: {source or 'a volume that is no directory of the node'}",
-                value=path,
-                way_out="choose another path for the file",
-            )
-        return True
-    return False
+    found = _nearest(container, path)
+    if found is None:
+        return False
+    above, mount = found
+    if _source(content, mount, above, path) != path:
+        other = _host_path(content, mount.get("name")) or "a volume that is no directory of the node"
+        raise FormatError(f"something else is mounted at {above}: {other}", value=path, way_out="choose another path for the file")
+    return True
 
 
 def _own_mounts(content: dict[str, Any], container: dict[str, Any], path: str) -> list[dict[str, Any]]:

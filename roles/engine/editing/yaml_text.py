@@ -103,6 +103,13 @@ class Document:
     is_json: bool
     end: int
 
+    def node(self, path: Iterable[str]) -> YamlNode | None:
+        """The value at a path of keys."""
+        found: YamlNode | None = self.root
+        for name in path:
+            found = next((value for key, value in found.pairs if key_name(key) == name), None) if found else None
+        return found
+
     def child(self, parent: YamlNode, key: str) -> YamlNode | None:
         """The value of a key, for an edit. Raises FormatError if the edit would change other places too, or if a merge may set the key."""
         if parent.merges:

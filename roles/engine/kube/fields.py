@@ -70,7 +70,7 @@ def node_info(node: Object) -> Part:
 
 def node_addresses(node: Object) -> list[tuple[str, str]]:
     """The types and addresses of a node, as its kubelet reports them."""
-    return [(str(one.get("type")), str(one.get("address"))) for one in status_of(node).get("addresses") or ()]
+    return [(str(one.get("type") or ""), str(one.get("address") or "")) for one in status_of(node).get("addresses") or ()]
 
 
 def pod_ranges(node: Object) -> list[str]:

@@ -11,8 +11,9 @@ from typing import Any
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import ABSENT, FormatError, cluster_configuration, flags, kubelet_config
 from roles.engine.harmless import one_line
+from roles.engine.kube.fields import at
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings
-from roles.engine.kubelet.values import at, same_setting
+from roles.engine.kubelet.values import same_setting
 from roles.engine.transaction import Refusal, mask_manifest, mask_text
 
 #: The path of a setting: ("featureGates", NAME) of any component, or the field of a KubeletConfiguration, part by part. Of a control-plane

@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
 
 from roles.engine.bounds import misshaped
@@ -265,7 +265,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
         flags.effective_gates(argv)  # raises FormatError
     # Only the environment files belong to the sources, not other observed files.
     listed = {file.path: environment[file.path] for file in service.environment_files}
-    sources = unit.Sources(units[0], tuple(units[1:]), listed, release, {"H": seen.hostname})
+    sources = replace(sources, environment_files=listed)
     config_path = flags.last_flag(process.argv, "config")
     dropin_paths = _dropins(seen, process)
     for configured in (*([config_path] if config_path else []), *dropin_paths):

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kube.fields import at
 from roles.engine.kube.times import parse_duration
 
 # Fields with secret values: headers that a kubelet authenticates with.
@@ -22,14 +23,6 @@ RESERVED: Final = ("systemReserved", "kubeReserved")
 def lookup(configuration: Mapping[str, Any], name: str) -> Any:
     """The value of a dotted field (`authentication.anonymous.enabled`); None if it is not set."""
     return at(configuration, name.split("."))
-
-
-def at(configuration: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """The value at a path; None if there is none."""
-    found: Any = configuration
-    for part in path:
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
 
 
 def same_setting(one: Any, other: Any) -> bool:

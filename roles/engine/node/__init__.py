@@ -2,7 +2,7 @@
 
 from roles.engine.node import logind, named_files, virtual
 from roles.engine.node.look import FilesWanted, answered, look
-from roles.engine.node.model import DELETED, File, Observation, Process, Replacement, is_younger, minor_of, start_time
+from roles.engine.node.model import DELETED, File, Observation, Process, Replacement, in_pod, is_younger, minor_of, start_time
 from roles.engine.node.parse import ObservationError, unreadable
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Process",
     "Replacement",
     "answered",
+    "in_pod",
     "is_younger",
     "logind",
     "look",

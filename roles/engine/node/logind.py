@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from roles.engine.scripts import properties
+
 DEFAULT_SECONDS: Final = 5.0
 #: The first of them: a node may have written any number.
 MOST_LOCKS: Final = 100
@@ -56,7 +58,7 @@ class Inhibitor:
 
 
 def parse_inhibitor(text: str) -> Inhibitor:
-    found = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+    found = properties(text)
     what = frozenset(found.get("WHAT", "").split(":"))
     return Inhibitor(found.get("WHO", "?"), found.get("WHY", "?"), found.get("PID", "?"), what, found.get("MODE", ""))
 

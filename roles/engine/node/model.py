@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -141,6 +141,11 @@ class Process:
         return self.exe.removesuffix(DELETED)
 
 
+def in_pod(pod: str, processes: Sequence[Process]) -> list[Process]:
+    """The processes of a pod (NAMESPACE_NAME on the node); if the kubelet's directories do not name it, those whose pod is unknown."""
+    return [one for one in processes if pod in one.pods] or [one for one in processes if not one.pods]
+
+
 @dataclass(frozen=True)
 class OtherProcess:
     """A process that has a component's name but is not the node's own. It is ignored: daytwo reads, runs and believes nothing of it. `why`
@@ -243,7 +248,7 @@ class Observation:
         that pod. If the kubelet has no directory for a UID, its pod may be any."""
         found = [process for process in self.named(component) if process.pod_uid]
         if pod is not None:
-            found = [process for process in found if pod in process.pods] or [process for process in found if not process.pods]
+            found = in_pod(pod, found)
         return next(iter(found), None)
 
     def with_versions(self, versions: Mapping[int, str], replacements: Mapping[int, Replacement] | None = None) -> Observation:

@@ -14,7 +14,7 @@ from roles.engine.framed import ADVICE
 from roles.engine.harmless import one_line
 from roles.engine.node.logind import Inhibitor, parse_inhibitor, parse_logind
 from roles.engine.node.model import File, FileKind, Observation, OtherProcess, Process, Unit
-from roles.engine.scripts import decoded
+from roles.engine.scripts import decoded, words
 
 # NAMESPACE_NAME, both as Kubernetes accepts them (RFC 1123).
 _POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
@@ -39,8 +39,7 @@ def _text(field: str) -> str:
 
 
 def _argv(field: str) -> tuple[str, ...]:
-    raw = decoded(field)
-    return tuple(word.decode("utf-8", "surrogateescape") for word in raw.removesuffix(b"\0").split(b"\0")) if raw else ()
+    return words(decoded(field))
 
 
 def _properties(text: str) -> dict[str, list[str]]:

@@ -293,7 +293,7 @@ def _ask(basis: Basis, plans: Sequence[N]) -> tuple[dict[str, Verdicts | Refusal
     by_host = {plan.host: plan for plan in plans}
     for host, answer in answers.items():
         if isinstance(answer, Exception):
-            found[host] = Refusal(host, str(answer).removeprefix(f"{host}: "))
+            found[host] = Refusal.of(host, [answer])
         else:
             said = answer.stdout
             warnings = tuple(ask.rewritten_files(by_host[host].kubelet, said))

@@ -62,6 +62,10 @@ def _parsed(texts: Iterable[str], parse: Callable[[str], T]) -> list[T]:
     return found
 
 
+def _one(value: Any, parse: Callable[[str], T]) -> T | None:
+    return next(iter(_parsed([] if value is None else [str(value)], parse)), None)
+
+
 def networks(value: Any) -> list[Network]:
     """Comma-separated or listed ranges of addresses; what is none is left out."""
     return _parsed(items(value), lambda text: ipaddress.ip_network(text, strict=False))
@@ -72,11 +76,11 @@ def addresses(value: Any) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
 
 
 def seconds(value: Any) -> Fraction | None:
-    return next(iter(_parsed([] if value is None else [str(value)], parse_duration)), None)
+    return _one(value, parse_duration)
 
 
 def amount(value: Any) -> Fraction | None:
-    return next(iter(_parsed([] if value is None else [str(value)], parse_quantity)), None)
+    return _one(value, parse_quantity)
 
 
 def is_on(value: Any) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from roles.engine.named_paths import API_SERVER, KUBELET, MANAGER, SCHEDULER
-from roles.engine.proof.signs import signs_of
+from roles.engine.proof.signs import OfSetting, signs_of
 
 _ALL: Final = (API_SERVER, MANAGER, SCHEDULER)
 _KUBELET: Final = (KUBELET,)
@@ -17,15 +17,10 @@ _API: Final = (API_SERVER,)
 
 
 @dataclass(frozen=True)
-class NotProven:
+class NotProven(OfSetting):
     """A setting whose effect has a sign that the proof does not read: `what` is not proven."""
 
-    programs: tuple[str, ...]
-    name: str
     what: str
-
-    def concerns(self, program: str, name: str) -> bool:
-        return program in self.programs and re.fullmatch(self.name, name) is not None
 
 
 _LATER = "that a new container gets it; those that run keep the old value"

@@ -81,21 +81,26 @@ Judge = Callable[[Look, Any], Found]
 
 
 @dataclass(frozen=True)
-class Sign:
-    """`name`: a pattern for the whole name of a kubelet's field (dotted) or of a flag. `sign`: what shows that it works, for
-    people. `judge` gets the field's value in /configz, or the values of the flag (empty: not given). `needs`: what it reads of the node.
-    `may_miss`: a missing sign is only NOT PROVEN. `waits`: it may come a moment later."""
+class OfSetting:
+    """`name`: a pattern for the whole name of a kubelet's field (dotted) or of a flag."""
 
     programs: tuple[str, ...]
     name: str
+
+    def concerns(self, program: str, name: str) -> bool:
+        return program in self.programs and re.fullmatch(self.name, name) is not None
+
+
+@dataclass(frozen=True)
+class Sign(OfSetting):
+    """`sign`: what shows that it works, for people. `judge` gets the field's value in /configz, or the values of the flag (empty: not
+    given). `needs`: what it reads of the node. `may_miss`: a missing sign is only NOT PROVEN. `waits`: it may come a moment later."""
+
     sign: str
     judge: Judge
     needs: tuple[str, ...] = ()
     may_miss: bool = False
     waits: bool = False
-
-    def concerns(self, program: str, name: str) -> bool:
-        return program in self.programs and re.fullmatch(self.name, name) is not None
 
 
 # ---- what the signs say: kubelet

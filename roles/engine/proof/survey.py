@@ -113,7 +113,7 @@ def _in_flight(seen: Observation | Exception) -> list[str]:
 def observed(cluster: Cluster, remote: Remote, seen: Observation | Exception) -> ObservedNode:
     """A node that was observed, or the error of that; its API can be asked from then on. Raises Refusal."""
     if isinstance(seen, Exception):
-        raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
+        raise Refusal.of(remote.name, [seen])
     its_kubelet = kubelet.find(seen)
     components = control_plane.find(its_kubelet)
     refuse_claim(remote, components)

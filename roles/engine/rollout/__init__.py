@@ -4,7 +4,7 @@ from roles.engine.rollout import options, table
 from roles.engine.rollout.deploying import Turns, deploying, no_data, no_such_host, one, same, unreachable, with_options
 from roles.engine.rollout.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Outcome
 from roles.engine.rollout.options import Options
-from roles.engine.rollout.pace import Pace, Stage, stages
+from roles.engine.rollout.pace import Pace, Stage, stages, stages_of_workers
 from roles.engine.rollout.table import counted
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "options",
     "same",
     "stages",
+    "stages_of_workers",
     "table",
     "unreachable",
     "with_options",

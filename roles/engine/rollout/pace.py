@@ -46,8 +46,11 @@ def stages(control_plane: Sequence[S], workers: Sequence[S], own_kubelets: Seque
     """The stages of a run. On: first the control plane's components one by one, then the workers' kubelets, the first one alone, then the
     control-plane nodes' own kubelets one by one. Off: the components last."""
     components = [Stage((step,)) for step in control_plane]
-    kubelets = [Stage((step,), canary=True) for step in workers[:1]]
-    if workers[1:]:
-        kubelets.append(Stage(tuple(workers[1:]), at_once=pace.at_once(len(workers))))
-    kubelets += [Stage((step,)) for step in own_kubelets]
+    kubelets = [*stages_of_workers(workers, pace), *(Stage((step,)) for step in own_kubelets)]
     return components + kubelets if on else kubelets + components
+
+
+def stages_of_workers(workers: Sequence[S], pace: Pace) -> list[Stage[S]]:
+    """A canary alone, then the others at the pace."""
+    rest = [Stage(tuple(workers[1:]), at_once=pace.at_once(len(workers)))] if workers[1:] else []
+    return [*(Stage((step,), canary=True) for step in workers[:1]), *rest]

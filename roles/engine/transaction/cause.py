@@ -125,6 +125,10 @@ class Spoken:
     logs: dict[str, list[Said]] = field(default_factory=dict)
     healthy: set[str] = field(default_factory=set)
 
+    def errors(self, lines: Sequence[Said]) -> Iterator[Said]:
+        """The errors among lines, the newest first."""
+        return (line for line in reversed(lines) if line.error and line.kind not in self.healthy)
+
     def ended(self) -> list[list[Said]]:
         """The processes of the unit that ended, the newest first."""
         ends = [line.number for line in self.systemd if _ENDED.search(line.text)]
@@ -209,7 +213,7 @@ def _of_container(spoken: Spoken) -> Iterator[Said]:
     for lines in logs:
         yield from _last_words(lines)
     for lines in [*logs[1:], *logs[:1]]:
-        yield from (line for line in reversed(lines) if line.error and line.kind not in spoken.healthy)
+        yield from spoken.errors(lines)
 
 
 def _of_ended(spoken: Spoken) -> Iterator[Said]:
@@ -220,7 +224,7 @@ def _of_ended(spoken: Spoken) -> Iterator[Said]:
     everything = sorted([*spoken.systemd, *(line for lines in ended for line in lines)], key=lambda line: -line.number)
     yield from _first_match(_ENDED_BY_SYSTEMD, everything)
     for lines in ended:
-        yield from (line for line in reversed(lines) if line.error and line.kind not in spoken.healthy)
+        yield from spoken.errors(lines)
     for lines in ended:
         yield from (line for line in reversed(lines) if line.plain)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Self
+
 from roles.engine.transaction.mask import mask_text
 
 
@@ -13,6 +16,11 @@ class Refusal(Exception):
         # The refused value may be a secret.
         self.host, self.message, self.way_out, self.file = host, mask_text(message), mask_text(way_out), file
         super().__init__(f"{host}: {self.text}")
+
+    @classmethod
+    def of(cls, host: str, problems: Iterable[object]) -> Self:
+        """For what was found already, with the host or without."""
+        return cls(host, "; ".join(str(one).removeprefix(f"{host}: ") for one in problems))
 
     @property
     def text(self) -> str:

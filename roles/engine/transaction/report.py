@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from roles.engine.scripts import words
 from roles.engine.transaction import cause
 from roles.engine.transaction.mask import mask_text
 
@@ -98,13 +99,12 @@ def parse(lines: Iterable[str]) -> Status:
             inside.append(value)
         elif separator:
             values[key] = value
-    cmdline = _decoded(values.get("cmdline", ""))
     return Status(
         state=values.get("state", "unknown"),
         reason=mask_text(values.get("reason", "")),
         identity=_identity(values.get("identity", "0 ")),
         old_identity=_identity(values.get("old_identity", "0 ")),
-        argv=tuple(word.decode("utf-8", "surrogateescape") for word in cmdline.removesuffix(b"\0").split(b"\0")) if cmdline else (),
+        argv=words(_decoded(values.get("cmdline", ""))),
         cgroup=_decoded(values.get("cgroup", "")).decode("utf-8", "replace"),
         health=values.get("health", ""),
         files=tuple(files),
