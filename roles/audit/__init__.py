@@ -12,12 +12,13 @@ from roles.audit.model import Report
 from roles.audit.options import AuditOptions
 from roles.desired import OF_KUBELETS
 from roles.engine import bridge
-from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge import Fleet
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs import Declared
 from roles.engine.inputs.registry import desired_state
 from roles.engine.rollout import deploying, one
+from roles.engine.voice import show, show_lines
 from roles.feature_gates import load
 
 

@@ -17,11 +17,12 @@ from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.api.etcd import EtcdError
 from roles.engine.autoscaling.look import any_autoscaler, look_at, managers_of
-from roles.engine.bridge import Fleet, Remote, RemoteError, whole
+from roles.engine.bridge import Fleet, Remote, whole
 from roles.engine.disruption import budget_states, cluster_time, lint, read_lint
 from roles.engine.node import ObservationError, look
 from roles.engine.outage import lint_places
 from roles.engine.proof import Cluster, NoApi, ObservedNode, Reported, claims, known_nodes, reported
+from roles.engine.remote import RemoteError
 from roles.engine.starting import Cause, Obstacle
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, node_order, usage

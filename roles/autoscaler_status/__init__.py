@@ -11,11 +11,12 @@ from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.autoscaling import JudgedAutoscaler
 from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
-from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge import Fleet
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.object_runs import check_namespaces, connect_servers
 from roles.engine.rollout import deploying, one, table
+from roles.engine.voice import show, show_lines
 
 
 class StatusOptions(Frozen):

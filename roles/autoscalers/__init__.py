@@ -26,7 +26,7 @@ from roles.engine.autoscaling import (
 )
 from roles.engine.autoscaling.look import managers_of, see_controller
 from roles.engine.autoscaling.vertical import IN_PLACE, VPA
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
@@ -46,6 +46,7 @@ from roles.engine.objects import ObjectChange, ObjectPlan, Session, undo_plan
 from roles.engine.placement import ClusterView
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
+from roles.engine.voice import show
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "autoscalers"

@@ -16,14 +16,16 @@ from roles.checks.judge import ClusterFound, Result
 from roles.desired import DESIRED, ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge, detail, kubelet
 from roles.engine.api import Api, ApiFailure
-from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.files import write_whole
 from roles.engine.inputs import TEXT, Declared, Frozen, file_path
 from roles.engine.inputs.registry import desired_state
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, NoApi, ObservedNode, known_nodes
+from roles.engine.remote import RemoteError
 from roles.engine.rollout import deploying, no_such_host, same, table
 from roles.engine.transaction import Refusal
+from roles.engine.voice import show, show_lines
 
 T = TypeVar("T")
 # Exit statuses other than 0.

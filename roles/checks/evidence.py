@@ -10,12 +10,13 @@ from typing import Any
 
 from roles.engine import control_plane, kubelet, starting
 from roles.engine.api import ApiFailure, GateMetric
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge import Remote
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import FilesWanted, Observation, ObservationError, look, unreadable
 from roles.engine.proof import Cluster, refuse_claim
+from roles.engine.remote import RemoteError
 from roles.engine.scripts import decoded_text, filled
 from roles.engine.starting import Obstacle
 from roles.engine.timeouts import patient

@@ -7,7 +7,7 @@ from roles.drain.run import DrainRun
 from roles.drain.undo import UNDO_DRAIN, UNDO_UNCORDON, plan_uncordon, uncordon_run
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge import Fleet
 from roles.engine.bridge.tasks import Pool
 from roles.engine.inputs import Changes, Declared
 from roles.engine.kube.fields import name_of
@@ -28,6 +28,7 @@ from roles.engine.outage import (
 )
 from roles.engine.rollout import Options, Turns, deploying, with_options
 from roles.engine.transaction import new_run_id, this_run
+from roles.engine.voice import show, show_lines
 
 # Dry runs of evictions at the same time.
 _ASKED_AT_ONCE = 8

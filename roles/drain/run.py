@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.object_runs import ObjectRun, object_report
 from roles.engine.outage import CORDON, MOVES, Drainer, undo
 from roles.engine.rollout import ClusterStep, Stage, table
 from roles.engine.transaction import RunInfo
+from roles.engine.voice import show
 
 CAPABILITY = "drain"
 # More steps than this share rows in the table at the end.

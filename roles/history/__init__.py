@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from roles.engine import bridge, kubeadm_config, kubelet
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, Remote, show, show_lines
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import Changes, Declared, unmatched
 from roles.engine.inputs.registry import NoKeys
 from roles.engine.kubelet import kubelet_plan
@@ -35,6 +35,7 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.change_script import uninstall_script
 from roles.engine.transaction.model import IO_SECONDS
+from roles.engine.voice import show, show_lines
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded, Speaker

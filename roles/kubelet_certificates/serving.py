@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from roles.engine import bridge, pairs
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.bridge.tasks import Lock
 from roles.engine.certificates.approval import ExpectedNames, expected_names, request_of, usual_name
 from roles.engine.detail import listed
@@ -22,6 +22,7 @@ from roles.engine.node_changes import KUBELET, Basis, ComponentPlan, DesiredByHo
 from roles.engine.objects import NotDone
 from roles.engine.proof import NoApi, Proof, SurveyedNode
 from roles.engine.proof.presented import Presented, presented
+from roles.engine.remote import RemoteError
 from roles.engine.rollout import ClusterStep
 from roles.engine.transaction import Refusal
 from roles.kubelet_certificates import approve, facts, plan

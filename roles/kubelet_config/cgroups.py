@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from roles.engine import control_plane
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Timeout, sleep
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
@@ -26,6 +26,7 @@ from roles.engine.kubelet.drained import DRIVER, RuntimeEdit
 from roles.engine.node import ObservationError, is_younger, look
 from roles.engine.node_changes import ComponentPlan
 from roles.engine.proof import Proof, Survey
+from roles.engine.remote import RemoteError
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Change, FileEdit, Refusal, RuntimeRestart
 

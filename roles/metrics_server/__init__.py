@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge import Fleet
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object
 from roles.engine.object_runs import (
@@ -23,6 +23,7 @@ from roles.engine.object_runs import (
 from roles.engine.objects import Session
 from roles.engine.rollout import Options, Turns, deploying, table
 from roles.engine.transaction import ObjectsRecord
+from roles.engine.voice import show, show_lines
 from roles.metrics_server import facts, health
 from roles.metrics_server.manifests import KINDS, objects, own_pod
 from roles.metrics_server.model import DesiredServer, read_server

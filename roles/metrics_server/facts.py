@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from roles.engine.api import ApiError, ApiFailure
 from roles.engine.api.served import served
-from roles.engine.bridge import RemoteError, at_once
+from roles.engine.bridge import at_once
 from roles.engine.editing import last_flag
 from roles.engine.kube import Object, field_managers, is_ready
 from roles.engine.kube.fields import labels_of, meta_of, name_of, namespace_of, pod_template, spec_of
@@ -19,6 +19,7 @@ from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
 from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
 from roles.engine.proof.presented import presented
+from roles.engine.remote import RemoteError
 from roles.metrics_server.health import Installed
 from roles.metrics_server.manifests import API_SERVICE_PATH, KINDS, NAMESPACE
 from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from roles.engine import bridge, starting
 from roles.engine.api import ApiFailure, Conflict, Denied, Speaker, list_objects
-from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge import Fleet
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, resources, uid
 from roles.engine.kube.fields import conditions, name_of, namespace_of, status_of
@@ -23,6 +23,7 @@ from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, 
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import API_WAIT, LOOK_AGAIN, Deadline
 from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run
+from roles.engine.voice import show, show_lines
 from roles.pod_resize import abilities, facts, model, pod_resources, probe
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.engine import Engine, Watcher

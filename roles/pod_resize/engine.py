@@ -10,12 +10,13 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiFailure, Conflict, NotFound, list_objects
 from roles.engine.api.nodes import node_lease
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Lock
 from roles.engine.kube import Object, is_ending, uid, version
 from roles.engine.kube.fields import status_of
 from roles.engine.kube.pods import is_over
 from roles.engine.objects import REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.remote import RemoteError
 from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
 from roles.pod_resize import cgroup, pod_resources
 from roles.pod_resize.abilities import Ability

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from roles.engine.api import Api, ApiError, ApiFailure, find_object, list_objects
 from roles.engine.api.nodes import kubelet_config, kubelet_metrics
-from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.kube import Object, uid
 from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import node_of
@@ -15,6 +15,7 @@ from roles.engine.kube.selectors import query_of
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, namespaced
 from roles.engine.node import ObservationError
 from roles.engine.proof import Survey
+from roles.engine.remote import RemoteError
 from roles.engine.transaction import Refusal
 from roles.pod_resize import abilities, cgroup, pod_resources
 from roles.pod_resize.abilities import Ability, NodeAbility

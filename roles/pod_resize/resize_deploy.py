@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from roles.engine import bridge
 from roles.engine.api import Api, ApiFailure, find_object
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.pods import is_alive, node_of
@@ -17,6 +17,7 @@ from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import API_WAIT
 from roles.engine.transaction import ObjectsRecord, Refusal
+from roles.engine.voice import show
 from roles.pod_resize import abilities, facts, model, pod_resources, resize_run, templates
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.facts import Selected

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.api import ApiError
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.detail import shortened
 from roles.engine.kube import Object, full_name, namespace_and_name, uid
 from roles.engine.object_runs import ConnectedCluster
@@ -16,6 +16,7 @@ from roles.engine.objects import Gone, RevertFailed, RollOuts, Session, Undone, 
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ChangedObject, Refusal
+from roles.engine.voice import show
 from roles.pod_resize import facts, model, pod_resources, templates
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup

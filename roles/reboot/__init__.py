@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine import bridge, starting
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, Remote, hosts_by_name, show
+from roles.engine.bridge import Fleet, Remote, hosts_by_name
 from roles.engine.control_plane import own_etcd
 from roles.engine.findings import Severity
 from roles.engine.inputs import Changes, Declared, chosen
@@ -26,6 +26,7 @@ from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.object_record import CANNOT_UNDO
+from roles.engine.voice import show
 from roles.reboot import report
 from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts

@@ -12,13 +12,14 @@ from typing import Any
 from roles.engine import detail
 from roles.engine.api import ApiFailure
 from roles.engine.api.nodes import node_lease
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge import Remote
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, NodeOutage, RunLimit, end_outage
 from roles.engine.proof import Cluster
+from roles.engine.remote import RemoteError
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient, unless_set
 from roles.reboot import facts, next_boot

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.context import StepContext
 from roles.engine.inputs import Undo
 from roles.engine.kube import Object, uid
@@ -16,6 +16,7 @@ from roles.engine.objects import NotDone, Session
 from roles.engine.outage import Mark, node_fate, read_mark, undo
 from roles.engine.rollout import ClusterStep, Options, Stage
 from roles.engine.transaction import ObjectsRecord
+from roles.engine.voice import show
 from roles.reboot.plan import REBOOT
 from roles.reboot.rebooting import free
 

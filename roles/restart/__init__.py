@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from roles.engine.api import Api, list_objects
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.disruption import cluster_time, read_disruption
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import uid
@@ -15,6 +15,7 @@ from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_ses
 from roles.engine.objects import NotDone, ObjectChange, ObjectPlan, Session, TemplateWriter
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
+from roles.engine.voice import show
 from roles.restart.plan import KINDS, RestartOptions, RestartWorld, no_time, plan_restart, plan_undo, read_restart, unsafe
 
 #: The name in the records of runs that this package undoes.

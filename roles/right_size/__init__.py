@@ -9,7 +9,7 @@ from functools import partial
 
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, Remote, show, show_lines
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs import Changes, Declared, Undo, unmatched
@@ -17,6 +17,7 @@ from roles.engine.object_runs import check_namespaces, connect_cluster, open_ses
 from roles.engine.objects import Session
 from roles.engine.proof import survey
 from roles.engine.rollout import Options, Turns, deploying, with_options
+from roles.engine.voice import show, show_lines
 from roles.right_size import apply, prometheus, report
 from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
 from roles.right_size.model import RightSizeOptions

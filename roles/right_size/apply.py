@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, show
+from roles.engine.bridge import Fleet
 from roles.engine.detail import counted
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.kube import uid
@@ -21,6 +21,7 @@ from roles.engine.objects import ChangedByOthers, WriteRefused
 from roles.engine.outage import cluster_view, read_drain
 from roles.engine.rollout import Options, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable
+from roles.engine.voice import show
 from roles.pod_resize import POD, RESOURCES_OF_TEMPLATE, PodStep, Resizer, WorkloadResize, only_resources, resources_text
 from roles.right_size import room
 from roles.right_size.change import ACTION, SizedChange, WorkloadChange, WorkloadUndo

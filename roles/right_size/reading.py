@@ -10,12 +10,13 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiFailure, NotFound, list_objects
 from roles.engine.autoscaling import HPAS_PATH, VPAS_PATH
-from roles.engine.bridge import Fleet, Remote, RemoteError, doing, whole
+from roles.engine.bridge import Fleet, Remote, doing, whole
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of, namespace_of
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.node import ObservationError
 from roles.engine.objects import Session
+from roles.engine.remote import RemoteError
 from roles.engine.timeouts import Deadline
 from roles.right_size import kernel, resource_metrics
 from roles.right_size.judged import CollectedUse

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiFailure, GateMetric
-from roles.engine.bridge import Fleet, Remote, show, show_lines
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.control_plane import sourced_gates
 from roles.engine.editing import kubelet_config
 from roles.engine.harmless import one_line
@@ -17,6 +17,7 @@ from roles.engine.proof import Cluster, NoApi, ObservedNode, Reported, SurveyedN
 from roles.engine.proof.effective import unmet_gates
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
+from roles.engine.voice import show, show_lines
 
 #: The gates of running processes, by host and component.
 _Running = Mapping[str, Mapping[str, Mapping[str, GateMetric]]]

@@ -18,8 +18,9 @@ from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.desired import NodeDesired, of_the_cluster, read_desired
 from roles.engine import control_plane
-from roles.engine.bridge.hosts import Answer, Fleet, Remote, open_inventory, pyinfra_keys
+from roles.engine.bridge.hosts import Fleet, Remote, open_inventory, pyinfra_keys
 from roles.engine.harmless import harmless
+from roles.engine.remote import Answer
 from roles.engine.rollout.data_keys import refused_keys
 from roles.engine.transaction.refusal import Refusal
 

@@ -26,16 +26,11 @@ from roles.engine.bridge.hosts import (
 )
 from roles.engine.bridge.progress import doing
 from roles.engine.bridge.unforeseen import sentence as unforeseen_error
-from roles.engine.remote import Answer, ConnectionLost, RemoteError
-from roles.engine.voice import show, show_lines
 
 __all__ = [
-    "Answer",
-    "ConnectionLost",
     "Feed",
     "Fleet",
     "Remote",
-    "RemoteError",
     "as_deploy",
     "at_once",
     "channels",
@@ -51,8 +46,6 @@ __all__ = [
     "refusing",
     "run_on_host",
     "run_once",
-    "show",
-    "show_lines",
     "stop",
     "tasks",
     "unforeseen_error",

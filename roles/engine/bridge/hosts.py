@@ -524,7 +524,7 @@ def refusing(errors: type[Exception] | tuple[type[Exception], ...], about: str =
     try:
         yield
     except errors as error:
-        words = isinstance(error, OSError) and error.strerror or error
+        words = (isinstance(error, OSError) and error.strerror) or error
         raise refusals([f"{about}{words}" if about else error]) from None
 
 

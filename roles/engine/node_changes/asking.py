@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roles.engine.bridge import Answer, ConnectionLost, Remote, RemoteError, show
+from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import sleep
+from roles.engine.remote import Answer, ConnectionLost, RemoteError
 from roles.engine.rollout import RECONNECT_SECONDS
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import Status, report
+from roles.engine.voice import show
 
 # The time limit to ask a node again how a change ended, when its time is nearly over.
 LAST_ANSWER_SECONDS = 30

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from roles.engine import bridge, detail, kubeadm_config, kubelet
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.editing import FormatError, any_flag, manifest_parts
 from roles.engine.harmless import one_line
 from roles.engine.inputs import listing
@@ -28,11 +28,13 @@ from roles.engine.node_changes.outages import ChangeDrains, plan_drains
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import ChangedProcess, Found, ProcessLook, Proof, Prover, Sign, Survey, SurveyedNode, look_at, survey
+from roles.engine.remote import Answer
 from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, table, unreachable, with_options
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
 from roles.engine.transaction import FileEdit, Refusal, Status, new_run_id, this_run
 from roles.engine.transaction.model import ABSENT
+from roles.engine.voice import show, show_lines
 
 W = TypeVar("W")
 N = TypeVar("N", bound=NodePlan[Any])

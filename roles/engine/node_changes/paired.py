@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from roles.engine import detail, pairs
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet, Remote, RemoteError, at_once
+from roles.engine.bridge import Fleet, Remote, at_once
 from roles.engine.certificates import CertificateError, Material, parse_own
 from roles.engine.control_plane import Component, own_etcd
 from roles.engine.findings import Severity
@@ -21,6 +21,7 @@ from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.pairs import Handshake, Mismatch, Pair, Picture
 from roles.engine.proof import Cluster, Survey
 from roles.engine.proof.presented import ADDRESSES, Presented, presented
+from roles.engine.remote import RemoteError
 from roles.engine.transaction import Refusal
 
 _Files = dict[tuple[str, str], Material]

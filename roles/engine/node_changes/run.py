@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from roles.engine import detail
-from roles.engine.bridge import ConnectionLost, Fleet, RemoteError, doing, hosts_by_name, show
+from roles.engine.bridge import Fleet, doing, hosts_by_name
 from roles.engine.bridge.tasks import Event, Task, current_task, sleep
 from roles.engine.context import Fields
 from roles.engine.node_changes.asking import ask_change
@@ -22,11 +22,13 @@ from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.verdict import encoded_end, outcome_of, quoted, refusal_text, verdict
 from roles.engine.outage import NodeOutage, undo
 from roles.engine.proof import Proof
+from roles.engine.remote import ConnectionLost, RemoteError
 from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Stage, counted
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import RunInfo, Status, change_id, report
 from roles.engine.transaction.change_script import resume_script, script, stage_script
 from roles.engine.transaction.record import cluster_record, end_record, plan_record
+from roles.engine.voice import show
 
 # The steps of a revert, and the time limit of each (see change.sh).
 REVERT_SECONDS = 4 * 130 + 60

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roles.engine.bridge import Answer, Feed, Remote, RemoteError
+from roles.engine.bridge import Feed, Remote
 from roles.engine.bridge.tasks import AsyncResult, Event, Timeout, spawn
+from roles.engine.remote import Answer, RemoteError
 from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS
 from roles.engine.timeouts import patient
 

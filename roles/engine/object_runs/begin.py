@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError, ApiFailure, Forbidden, find_object
-from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge import Fleet
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
 from roles.engine.inputs import unmatched
@@ -28,6 +28,7 @@ from roles.engine.rollout import Options, Stage
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, Refusal
+from roles.engine.voice import show, show_lines
 
 T = TypeVar("T")
 

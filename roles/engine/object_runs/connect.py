@@ -13,15 +13,17 @@ from roles.engine import bridge
 from roles.engine.api import Api, ApiError, TunnelApi
 from roles.engine.api.errors import ForwardingForbidden, KubeconfigError
 from roles.engine.api.kubeconfig import parse_kubeconfig
-from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.bridge.channels import Transport
 from roles.engine.objects import Session
 from roles.engine.proof import NoApi, Survey, survey
+from roles.engine.remote import RemoteError
 from roles.engine.rollout import unreachable
 from roles.engine.timeouts import API_WAIT, patient
 from roles.engine.transaction import RunInfo, change_id
 from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.record import OBJECTS_KIND, RunRecord, parse_events
+from roles.engine.voice import show
 
 # Of a record on the host of the lock: bytes, and seconds to read it.
 MOST_RECORD, RECORD_SECONDS = 4 << 20, 30
@@ -79,7 +81,7 @@ def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT
     found = survey(fleet, [remote for remote in fleet.inventory if remote.name not in skipped and (remote.connected or remote.connect())])
     bridge.stop(found.refusals)
     for why in found.left_out:
-        bridge.show(f"WARNING --limit leaves this host out, and nothing that it says counts in this run: {why}")
+        show(f"WARNING --limit leaves this host out, and nothing that it says counts in this run: {why}")
     return ConnectedCluster(
         found,
         open_session(fleet, found, kubeconfig, wait),

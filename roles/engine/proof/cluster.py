@@ -43,7 +43,7 @@ from roles.engine.api.nodes import (
     node_with_pods,
 )
 from roles.engine.bounds import read_json
-from roles.engine.bridge import Remote, RemoteError, at_once
+from roles.engine.bridge import Remote, at_once
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
 from roles.engine.kube import is_ready
@@ -51,6 +51,7 @@ from roles.engine.kube.fields import name_of, node_addresses, spec_of
 from roles.engine.node import Observation
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
+from roles.engine.remote import RemoteError
 from roles.engine.timeouts import patient
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from roles.engine.api.errors import Unauthorized, Unusable
 from roles.engine.api.nodes import kubelet_path, node_lease
 from roles.engine.api.served import presented
 from roles.engine.bounds import read_json
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Timeout, sleep
 from roles.engine.editing import flag_values
 from roles.engine.named_paths import KUBELET
@@ -21,6 +21,7 @@ from roles.engine.proof import node_signs, signs
 from roles.engine.proof.cluster import Cluster
 from roles.engine.proof.node_signs import NodeSigns, Wanted
 from roles.engine.proof.signs import Found, Sign
+from roles.engine.remote import RemoteError
 from roles.engine.timeouts import patient
 
 # A kubelet that has started tells the API its Allocatable with its next look at the node (nodeStatusUpdateFrequency, 10 s).

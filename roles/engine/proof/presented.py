@@ -8,10 +8,11 @@ from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.api.served import Served, served
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge import Remote
 from roles.engine.certificates import Certificate, CertificateError, parse_der, usual_addresses
 from roles.engine.kube.fields import node_addresses, status_of
 from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.remote import RemoteError
 
 DEFAULT_PORT = 10250
 #: kubeadm's --kubelet-preferred-address-types, as far as they are addresses.

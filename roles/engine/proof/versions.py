@@ -9,13 +9,14 @@ from typing import Any
 
 from roles.engine.api import ApiFailure
 from roles.engine.bounds import moment
-from roles.engine.bridge import Remote, RemoteError, at_once, whole
+from roles.engine.bridge import Remote, at_once, whole
 from roles.engine.bridge.tasks import spawn
 from roles.engine.control_plane import Component
 from roles.engine.kube.fields import kubelet_version, status_of
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process, Replacement, is_younger
 from roles.engine.proof.cluster import Cluster, listed_nodes
+from roles.engine.remote import RemoteError
 from roles.engine.timeouts import patient
 
 KUBELET = "kubelet"

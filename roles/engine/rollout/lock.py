@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from roles.engine.bridge import Feed, Remote, RemoteError, show
+from roles.engine.bridge import Feed, Remote
 from roles.engine.bridge.tasks import Event, Lock, sleep, spawn
+from roles.engine.remote import RemoteError
 from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 from roles.engine.transaction.change_script import HOME, Holder
+from roles.engine.voice import show
 
 # Seconds. A holder without a heartbeat for LIFE_SECONDS counts as dead.
 LIFE_SECONDS = 60

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
-from roles.engine.bridge import Fleet, RemoteError, on_interrupt, show, unforeseen_error
+from roles.engine.bridge import Fleet, on_interrupt, unforeseen_error
 from roles.engine.bridge.tasks import Event, Pool, Task, spawn, together
 from roles.engine.context import Fields, StepContext
+from roles.engine.remote import RemoteError
 from roles.engine.rollout.lock import ClusterLock, Locked
 from roles.engine.rollout.number import run_number
 from roles.engine.rollout.pace import Stage
@@ -18,6 +19,7 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import RunInfo
 from roles.engine.transaction.change_script import keep_script
 from roles.engine.transaction.record import RunRecord, Unrecorded
+from roles.engine.voice import show
 
 S = TypeVar("S")
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from roles.engine import detail
-from roles.engine.bridge import end_with, show
+from roles.engine.bridge import end_with
 from roles.engine.detail import counted
 from roles.engine.harmless import one_line
+from roles.engine.voice import show
 
 __all__ = ["CELL", "NOT_PROVEN", "UNPROVEN", "counted", "end_by_consent", "folded", "in_common", "render", "short", "wording"]
 

@@ -14,8 +14,8 @@ import paramiko
 import pytest
 
 from roles.engine import control_plane, kubelet
-from roles.engine.bridge import Answer, ConnectionLost
 from roles.engine.proof import Cluster
+from roles.engine.remote import Answer, ConnectionLost
 from tests.unit.api.world import ApiServer, Authority, Etcd, SshServer, certificate_user, kubeconfig
 from tests.unit.node import node as answers
 from tests.unit.node.node import parse

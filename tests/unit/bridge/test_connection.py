@@ -14,7 +14,8 @@ from pyinfra.api.config import Config
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 
-from roles.engine.bridge import ConnectionLost, Remote, hosts
+from roles.engine.bridge import Remote, hosts
+from roles.engine.remote import ConnectionLost
 from tests.unit.bridge.test_host_keys import OWN, Server
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh here, whose rules these are")

@@ -15,9 +15,9 @@ from roles.checks import judge
 from roles.checks.evidence import KUBELET, Health, _unclaimed, of_node, of_observation, parse, with_api
 from roles.desired import NodeDesired
 from roles.engine.api.errors import Unreachable
-from roles.engine.bridge.hosts import Answer
 from roles.engine.node.parse import ObservationError
 from roles.engine.proof.cluster import NoApi
+from roles.engine.remote import Answer
 from roles.engine.scripts import templates
 from tests.unit.checks.world import APISERVER, evidence
 from tests.unit.node import node

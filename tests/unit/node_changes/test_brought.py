@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from roles.engine import kubelet
-from roles.engine.bridge import Answer, RemoteError
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.kubelet import kubelet_plan
 from roles.engine.node_changes import JudgedVersions, judge_versions
 from roles.engine.node_changes.brought import recheck
 from roles.engine.proof import SurveyedNode
+from roles.engine.remote import Answer, RemoteError
 from roles.engine.rollout import Options
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from roles.engine.bridge import Answer, Feed, Fleet
+from roles.engine.bridge import Feed, Fleet
 from roles.engine.context import StepContext
 from roles.engine.node_changes import NodeStep
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
+from roles.engine.remote import Answer
 from roles.engine.rollout import ClusterStep, Stage, locked_run
 from roles.engine.transaction import Change, FileEdit, RunInfo
 from roles.engine.transaction.record import RunRecord, Unrecorded

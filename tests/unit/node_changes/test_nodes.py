@@ -10,7 +10,7 @@ import pytest
 from pyinfra.api import output
 from pyinfra.api.exceptions import DeployError
 
-from roles.engine.bridge.hosts import Answer, Fleet, RemoteError
+from roles.engine.bridge.hosts import Fleet
 from roles.engine.kubeadm_config.steps import ClusterWrites
 from roles.engine.kubelet import ask, kubelet_plan
 from roles.engine.node_changes import capability
@@ -19,6 +19,7 @@ from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof.prover import Proof, Prover
 from roles.engine.proof.survey import SurveyedNode
+from roles.engine.remote import Answer, RemoteError
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.transaction.record import this_run
 from roles.engine.transaction.refusal import Refusal

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from roles.engine.bridge import Answer, ConnectionLost, Feed, Fleet
+from roles.engine.bridge import Feed, Fleet
 from roles.engine.bridge.tasks import Event, Timeout, sleep
 from roles.engine.node_changes import run as running
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.proof.prover import Proof
+from roles.engine.remote import Answer, ConnectionLost
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.lock import Locked
 from roles.engine.rollout.pace import Stage

@@ -9,11 +9,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from roles.engine import starting
-from roles.engine.bridge import Answer, ConnectionLost, Remote
+from roles.engine.bridge import Remote
 from roles.engine.control_plane import ControlPlane
 from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.starts import Starts, StartWatch, present_refusals, starts_of
 from roles.engine.proof import Proof, SurveyedNode
+from roles.engine.remote import Answer, ConnectionLost
 from roles.engine.starting import PathFact, StartFacts
 from tests.unit.control_plane_flags.test_plan import plan as plan_flags
 from tests.unit.kubelet_config.test_carry_out import node_plan, state

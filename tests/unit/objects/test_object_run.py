@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from roles.engine.bridge.hosts import Answer, Feed, Fleet
+from roles.engine.bridge.hosts import Feed, Fleet
 from roles.engine.context import StepContext
 from roles.engine.object_runs.run import ObjectRun
+from roles.engine.remote import Answer
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage

@@ -11,8 +11,9 @@ import pytest
 from roles.engine import timeouts
 from roles.engine.api import Api, Conflict, Forbidden, NotFound
 from roles.engine.api.errors import Invalid, Timeout, Unusable
-from roles.engine.bridge import Answer, Remote, RemoteError
+from roles.engine.bridge import Remote
 from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.remote import Answer, RemoteError
 from roles.pod_resize import PodStep, engine, pod_resources
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.plan import ResourceChange

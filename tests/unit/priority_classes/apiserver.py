@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 from roles.engine.api.client import Api
 from roles.engine.api.errors import ApiConnectionLost, Conflict, Invalid, NotFound, Timeout, Unreachable
-from roles.engine.bridge.hosts import Answer, ConnectionLost, Feed, RemoteError
+from roles.engine.bridge.hosts import Feed
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.proof.cluster import NoApi
+from roles.engine.remote import Answer, ConnectionLost, RemoteError
 from tests.unit.priority_classes.world import entry
 
 COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"

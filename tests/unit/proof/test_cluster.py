@@ -9,9 +9,9 @@ import pytest
 
 from roles.engine.api import ApiConnectionLost
 from roles.engine.api.metrics import GateMetric
-from roles.engine.bridge import RemoteError
 from roles.engine.proof import cluster as proof_cluster
 from roles.engine.proof.cluster import RECENT_SECONDS, Cluster, NoApi
+from roles.engine.remote import RemoteError
 from roles.engine.transaction.model import STABLE_SECONDS
 from tests.unit.clock import Clock
 

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.api.errors import by_status
-from roles.engine.bridge import Answer, Remote, RemoteError
+from roles.engine.bridge import Remote
 from roles.engine.proof import Cluster, ProcessLook, evidence, look_at
 from roles.engine.proof.evidence import kubelet_address
+from roles.engine.remote import Answer, RemoteError
 
 
 class Local:

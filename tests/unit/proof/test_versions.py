@@ -11,11 +11,12 @@ from typing import Any, cast
 import pytest
 
 from roles.engine import control_plane, kubelet
-from roles.engine.bridge import Answer, Remote
+from roles.engine.bridge import Remote
 from roles.engine.node import Observation
 from roles.engine.node.parse import parse
 from roles.engine.proof import NoApi, ObservedNode
 from roles.engine.proof.versions import of_kubelet, with_versions
+from roles.engine.remote import Answer
 from tests.unit.node import node
 
 COMPONENTS = {name: (name,) for name in control_plane.COMPONENTS}

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.bridge.hosts import Answer, RemoteError
 from roles.engine.context import Fields, StepContext
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, Purpose, read_mark
 from roles.engine.outage.cordon import CordonBack
 from roles.engine.outage.mark import OUTAGE
+from roles.engine.remote import Answer, RemoteError
 from roles.engine.rollout import ClusterStep, Options
 from roles.engine.rollout.lock import Locked
 from roles.reboot import facts

@@ -13,8 +13,8 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.api import Conflict
-from roles.engine.bridge import RemoteError
 from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.remote import RemoteError
 from roles.engine.transaction import ChangedObject
 from roles.engine.transaction.object_record import ChangedField
 from roles.pod_resize import WorkloadResize

@@ -11,8 +11,9 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.api import Forbidden, NotFound
-from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.objects import Session
+from roles.engine.remote import RemoteError
 from roles.right_size import reading as module
 from roles.right_size.judged import CollectedUse
 from roles.right_size.kernel import KernelUse, NodeUse

@@ -10,7 +10,8 @@ import gevent
 import pytest
 from gevent import subprocess
 
-from roles.engine.bridge import Answer, ConnectionLost, Feed, Remote
+from roles.engine.bridge import Feed, Remote
+from roles.engine.remote import Answer, ConnectionLost
 from roles.engine.rollout import lock as locking
 from roles.engine.rollout.lock import ClusterLock, Locked
 from roles.engine.transaction.change_script import Holder
