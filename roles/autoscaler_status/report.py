@@ -48,12 +48,8 @@ def _rows(judged: JudgedAutoscaler, controller: ScalingController) -> Iterator[l
     for number, row in enumerate(decision.rows):
         asks = "nothing" if row.proposal is None else str(row.proposal)
         text = why(judged) if number == 0 else ""
-        change = str(turns(row, judged, controller)) if row.valid else _short(row)
+        change = str(turns(row, judged, controller)) if row.valid else f"{row.reason}: {row.why}"
         yield [*(head if number == 0 else [item.key, "", "", ""]), row.metric.title, row.now, asks, "; ".join(filter(None, (text, change)))]
-
-
-def _short(row: MetricResult) -> str:
-    return f"{row.reason}: {row.message.rpartition('count: ')[2]}"
 
 
 def why(judged: JudgedAutoscaler) -> str:

@@ -58,8 +58,9 @@ class Groups:
 @dataclass(frozen=True)
 class MetricResult:
     """What one metric asks for. `proposal`: pods, None if it gives none; then `reason` (FailedGetResourceMetric...) and `message` are those
-    of the condition ScalingActive. `utilization` in percent, `current` in thousandths: as in status.currentMetrics (of Value targets the
-    total, of others the average). `ratio`: usage by target, before pods without a sample are counted. `at`: of the oldest sample."""
+    of the condition ScalingActive, and `why` ends that message. `utilization` in percent, `current` in thousandths: as in
+    status.currentMetrics (of Value targets the total, of others the average). `ratio`: usage by target, before pods without a sample are
+    counted. `at`: of the oldest sample."""
 
     metric: MetricSpec
     proposal: int | None = None
@@ -69,7 +70,11 @@ class MetricResult:
     groups: Groups = Groups(0)
     at: datetime | None = None
     reason: str = ""
-    message: str = ""
+    why: str = ""
+
+    @property
+    def message(self) -> str:
+        return f"the HPA was unable to compute the replica count: {self.why}" if self.why else ""
 
     @property
     def valid(self) -> bool:
@@ -120,7 +125,7 @@ def calculate(
         return run.result(reading)
     except NoCount as error:
         reason = f"FailedGet{metric.type}Metric" if metric.type in TYPES else "InvalidMetricSourceType"
-        return MetricResult(metric, groups=run.groups, reason=reason, message=f"the HPA was unable to compute the replica count: {error}")
+        return MetricResult(metric, groups=run.groups, reason=reason, why=str(error))
 
 
 @dataclass
