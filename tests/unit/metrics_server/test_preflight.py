@@ -326,6 +326,19 @@ def test_the_undo_of_a_change_restores_what_was_and_nothing_that_others_set() ->
     assert plan_undo(record, {new.path: live(old)}, force=False).actions == []
 
 
+def test_what_others_have_created_since_a_removal_is_not_called_as_before() -> None:
+    (one,) = [one for one in objects(MetricsServer(image=IMAGE), 2, 3) if one.kind == "Service"]
+    before = {"metadata": {"labels": one.manifest["metadata"]["labels"]}, "spec": one.manifest["spec"]}
+    record = ObjectsRecord("r1", "c1", "metrics_server", {}, (recorded(one, "remove", before, None),))
+    (action,) = plan_undo(record, {}, force=False).actions
+    assert (action.what, action.manifest) == ("create", one.manifest)
+    assert plan_undo(record, {one.path: live(one, manager="helm")}, force=False).unchanged == [
+        (one.name, "exists again, as before that run")
+    ]
+    other = {**live(one), "spec": {**one.manifest["spec"], "ports": []}}
+    assert "someone else has created another one since" in plan_undo(record, {one.path: other}, force=False).refusals[0]
+
+
 def test_a_record_cannot_name_other_objects() -> None:
     (one,) = [one for one in objects(MetricsServer(image=IMAGE), 1, 1) if one.kind == "ServiceAccount"]
     for about in ({"kind": "Secret"}, {"object_name": "../../x"}, {"object_name": ""}):
