@@ -13,7 +13,7 @@ from roles.engine.api.nodes import node_lease
 from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Lock
 from roles.engine.kube import Object, is_ending, uid, version
-from roles.engine.kube.fields import status_of
+from roles.engine.kube.fields import containers_of, status_of
 from roles.engine.kube.pods import is_over
 from roles.engine.objects import REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.remote import RemoteError
@@ -149,7 +149,7 @@ class Engine:
     def _seen(self, step: PodStep, before: Object, timeout: float, *, back: bool = False, restarts: bool = False) -> Proven:
         """Wait until the kubelet reports the resize, then check the cgroups. `restarts`: the containers may be restarted meanwhile. Raises
         NotDone, Gone, ApiFailure, RemoteError, ObservationError."""
-        names = [str(one.get("name")) for one in pod_resources.containers(before)]
+        names = [str(one.get("name")) for one in containers_of(before)]
         restarting = tuple(name for name, change in step.changes.items() if change.restarts)
         identities = {name: pod_resources.identity(before, name) for name in names}
         clock, failing = Deadline(timeout, as_given=True), None

@@ -9,7 +9,7 @@ from roles.engine.api import Api, ApiError, ApiFailure, find_object, list_object
 from roles.engine.api.nodes import kubelet_config, kubelet_metrics
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.kube import Object, uid
-from roles.engine.kube.fields import name_of, spec_of, status_of
+from roles.engine.kube.fields import containers_of, name_of, spec_of, status_of
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.selectors import query_of
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, namespaced
@@ -115,7 +115,7 @@ def read_held(fleet: Fleet, nodes: Mapping[str, Remote], found: Iterable[Object]
     """The cgroups of all containers of these pods, by container id, with one read per node; and why some could not be read."""
     ids: dict[str, list[str]] = {}
     for pod in found:
-        for one in pod_resources.containers(pod):
+        for one in containers_of(pod):
             if identifier := cgroup.bare_id(pod_resources.identity(pod, str(one.get("name"))).container_id):
                 ids.setdefault(node_of(pod), []).append(identifier)
     names = {nodes[node].name: node for node in ids if node in nodes}

@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.engine.detail import shortened
 from roles.engine.kube import Object, full_name, is_ending, namespace_and_name, preconditions, uid
-from roles.engine.kube.fields import spec_of, status_of
+from roles.engine.kube.fields import containers_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_over, is_static, node_of
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.abilities import Ability
@@ -203,7 +203,7 @@ def _chosen(desired: DesiredResources) -> str:
 
 
 def _has(pod: Object) -> str:
-    return "; ".join(f"{one.get('name')}: {pod_resources.resources_text(pod_resources.of(one))}" for one in pod_resources.containers(pod))
+    return "; ".join(f"{one.get('name')}: {pod_resources.resources_text(pod_resources.of(one))}" for one in containers_of(pod))
 
 
 # ---- one pod
@@ -221,7 +221,7 @@ def _changes(desired: DesiredResources, pod: Object) -> dict[str, ResourceChange
 
 def _exactly(wanted: Mapping[str, Resources], pod: Object) -> dict[str, ResourceChange]:
     changes = {}
-    for spec in pod_resources.containers(pod):
+    for spec in containers_of(pod):
         name = str(spec.get("name"))
         before = pod_resources.of(spec)
         after = pod_resources.merged(before, wanted.get(name) or {})
@@ -231,7 +231,7 @@ def _exactly(wanted: Mapping[str, Resources], pod: Object) -> dict[str, Resource
 
 
 def _chosen_containers(desired: DesiredResources, pod: Object) -> list[Object]:
-    there = pod_resources.containers(pod)
+    there = list(containers_of(pod))
     known = [str(one.get("name")) for one in there]
     if desired.container is None:
         if len(there) > 1:

@@ -96,12 +96,8 @@ def resources_text(resources: Resources) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def containers(pod: Object) -> list[Object]:
-    return list(containers_of(pod))
-
-
 def container(pod: Object, name: str) -> Object | None:
-    return next((one for one in containers(pod) if one.get("name") == name), None)
+    return next((one for one in containers_of(pod) if one.get("name") == name), None)
 
 
 def state_of(pod: Object, name: str) -> Object:
@@ -168,7 +164,7 @@ def qos(all_containers: Iterable[Resources]) -> Qos:
 def qos_of(pod: Object, changes: Mapping[str, Resources] | None = None) -> Qos:
     """The pod's QoS class after `changes` of its containers."""
     new = changes or {}
-    return qos(new.get(str(one.get("name")), of(one)) for one in (*containers(pod), *(spec_of(pod).get("initContainers") or ())))
+    return qos(new.get(str(one.get("name")), of(one)) for one in (*containers_of(pod), *(spec_of(pod).get("initContainers") or ())))
 
 
 def merged(before: Resources, changes: Resources) -> dict[str, dict[str, str]]:

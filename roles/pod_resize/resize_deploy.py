@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roles.engine import bridge
@@ -10,6 +9,7 @@ from roles.engine.api import Api, ApiFailure, find_object
 from roles.engine.bridge import Fleet
 from roles.engine.detail import counted
 from roles.engine.kube import Object, full_name, uid
+from roles.engine.kube.fields import containers_of
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import RollOuts, Session, workload_rollout
@@ -155,19 +155,17 @@ def _workload(api: Api, goal: _Goal, selected: Selected) -> tuple[str, Object] |
 
 def _template(goal: _Goal, observed: _Observed, plan: ResizePlan) -> Template | None:
     """The change of the template at the end of this run. Problems are added to the plan's refusals."""
-    wanted: Mapping[str, Resources] = {}
+    if observed.workload is None:
+        return None
+    (kind, item), found = observed.workload, None
+    place, seconds = _workload_path(goal)[1], goal.desired.rollout_seconds
     if goal.undoes is not None:
         changed = goal.undoes.template
-        if changed and observed.workload and uid(observed.workload[1]) == changed.uid:
-            wanted, after = resize_run.of_template(changed, "before"), resize_run.of_template(changed, "after")
-            if (why := templates.changed_since(observed.workload[1], wanted, after)) and not goal.force:
-                plan.refusals.append(f"{changed.name}: {why}")
-    elif goal.desired.template == "update" and observed.workload is not None:
-        wanted = _common(goal.desired, observed.selected, plan)
-    if observed.workload is None or not wanted:
-        return None
-    kind, item = observed.workload
-    found = templates.update(kind, item, _workload_path(goal)[1], wanted, goal.desired.rollout_seconds)
+        if changed and uid(item) == changed.uid:
+            found, refused = templates.restored(kind, item, place, changed, seconds, force=goal.force)
+            plan.refusals += refused
+    elif goal.desired.template == "update" and (wanted := _common(goal.desired, observed.selected, plan)):
+        found = templates.update(kind, item, place, wanted, seconds)
     if found is not None and (why := next(iter(workload_rollout.rollout_problems(kind, item)), None)):
         plan.refusals.append(f"{found.name}: {why}")
     return found
@@ -182,7 +180,7 @@ def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> 
         if not is_alive(pod):
             continue
         step = steps.get(uid(pod))
-        for spec in pod_resources.containers(pod):
+        for spec in containers_of(pod):
             name = str(spec.get("name"))
             if chosen is not None and chosen != (model.ALL,) and name not in chosen:
                 continue

@@ -103,8 +103,3 @@ def recorded(record: ObjectsRecord) -> ResizeRecord:
 def _step(one: ChangedObject) -> PodStep:
     changes = {field.path[2]: ResourceChange(dict(field.before), dict(field.after)) for field in one.fields}
     return PodStep(str(one.about["namespace"]), str(one.about["pod"]), str(one.about["uid"]), str(one.about["node"]), changes)
-
-
-def of_template(changed: ChangedObject, side: str) -> dict[str, pod_resources.Resources]:
-    """The resources in a recorded change of a template, by container: `side` is before or after."""
-    return {field.path[4]: dict(getattr(field, side)) for field in changed.fields}

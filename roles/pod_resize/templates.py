@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roles.engine.api import Api
-from roles.engine.kube import Object, preconditions
-from roles.engine.kube.fields import pod_template, spec_of
+from roles.engine.kube import Object, full_name, preconditions
+from roles.engine.kube.fields import containers_of, pod_template
 from roles.engine.objects import TemplateChange, workload_rollout
+from roles.engine.transaction import ChangedObject
 from roles.pod_resize import pod_resources
 from roles.pod_resize.pod_resources import Resources
 
@@ -71,8 +72,7 @@ class Template(TemplateChange):
 
 def of(item: Object) -> dict[str, dict[str, dict[str, str]]]:
     """CPU and memory of the containers in a workload's template."""
-    spec = spec_of(pod_template(item))
-    return {str(one.get("name")): pod_resources.of(one) for one in spec.get("containers") or ()}
+    return {str(one.get("name")): pod_resources.of(one) for one in containers_of(pod_template(item))}
 
 
 def defaulted(resources: Resources) -> dict[str, dict[str, str]]:
@@ -106,3 +106,17 @@ def changed_since(item: Object, before: Mapping[str, Resources], after: Mapping[
     if not other:
         return None
     return f"someone else changed its template since ({', '.join(other)}); set it by hand, or undo the later change first"
+
+
+def of_template(changed: ChangedObject, side: str) -> dict[str, Resources]:
+    """The resources in a recorded change of a template, by container: `side` is before or after."""
+    return {field.path[4]: dict(getattr(field, side) or {}) for field in changed.fields if field.path[0] == "spec"}
+
+
+def restored(
+    kind: str, item: Object, path: str, changed: ChangedObject, timeout: float, *, force: bool
+) -> tuple[Template | None, list[str]]:  # fmt: skip
+    """The change that gives a template the resources of before a recorded one, if that changed it; and why it is refused."""
+    before, after = of_template(changed, "before"), of_template(changed, "after")
+    why = changed_since(item, before, after) if before and not force else None
+    return update(kind, item, path, before, timeout) if before else None, [f"{kind} {full_name(item)}: {why}"] if why else []

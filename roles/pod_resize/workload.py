@@ -30,7 +30,6 @@ from roles.pod_resize.templates import Template
 _KEYS = {kind: key for key, kind in model.KINDS.items()}
 #: The first part of the path of a recorded field that is of a pod: then its UID, and the container.
 POD = "pods"
-SIDES = ("before", "after")
 
 
 @dataclass
@@ -179,15 +178,8 @@ class Resizer:
         outcomes = {step.uid: changed.outcome for step in steps}
         plan = plan_way_back(steps, selected.pods, self.ability, held, self.reached.nodes, desired, outcomes, force=force)
         refusals = [*plan.refusals, *problems]
-        before, after = (
-            {one.path[-2]: dict(getattr(one, side) or {}) for one in changed.fields if one.path[0] == "spec"} for side in SIDES
-        )
-        template = None
-        if before:
-            if (why := templates.changed_since(item, before, after)) and not force:
-                refusals.append(f"{kind} {namespace}/{name}: {why}")
-            template = templates.update(kind, item, desired.path, before, desired.rollout_seconds)
-        return self._resize(kind, item, desired, selected, plan, template, held), refusals
+        template, refused = templates.restored(kind, item, desired.path, changed, desired.rollout_seconds, force=force)
+        return self._resize(kind, item, desired, selected, plan, template, held), [*refusals, *refused]
 
     def _resize(
         self, kind: str, item: Object, desired: DesiredResources, selected: Selected, plan: ResizePlan, template: Template | None,

@@ -15,7 +15,7 @@ from roles.engine.objects.session import Session
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events
-from roles.pod_resize import pod_resources, probe, resize_run
+from roles.pod_resize import pod_resources, probe, resize_run, templates
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.templates import Template
@@ -50,7 +50,7 @@ def read(events: Sequence[Mapping[str, object]]) -> resize_run.ResizeRecord:
 def test_a_record_is_read_again() -> None:
     found = read(EVENTS)
     assert found.steps == (PodStep("shop", "web-1", "u-1", "w1", {"app": ResourceChange(SMALL, LARGE)}),)
-    assert found.about["labels"] == "app=web" and found.template and resize_run.of_template(found.template, "before") == {"app": SMALL}
+    assert found.about["labels"] == "app=web" and found.template and templates.of_template(found.template, "before") == {"app": SMALL}
     assert found.template.uid == "u-web" and read(EVENTS[:2]).steps == ()
 
 
@@ -74,7 +74,7 @@ def test_the_undo_reads_what_a_run_records() -> None:
             step.write(context(begin))
     found = read(events)
     assert found.steps == tuple(steps) and found.template is not None
-    assert (found.template.uid, resize_run.of_template(found.template, "after")) == ("u-web", {"app": LARGE})
+    assert (found.template.uid, templates.of_template(found.template, "after")) == ("u-web", {"app": LARGE})
 
 
 def test_a_record_of_something_else() -> None:
