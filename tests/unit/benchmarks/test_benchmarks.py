@@ -1,29 +1,18 @@
-"""The pure parts of the benchmarks: shapes, medians, what counts as a failure, and the plot."""
+"""The pure parts of the benchmarks: medians, and what counts as a failure."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 from typing import cast
-from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import bench, plot, summary
+from tests.benchmarks import bench, summary
 from tests.benchmarks.jobs import JOBS, own_seconds, wrong
 from tests.benchmarks.measure import LostError, measured
-from tests.benchmarks.world import World, shape
-
-
-@pytest.mark.parametrize(("count", "planes"), [(1, 1), (9, 1), (10, 3), (1000, 3)])
-def test_shape(count: int, planes: int) -> None:
-    made = shape(count)
-    assert [host.role for host in made].count("control-plane") == planes
-    for names in ([host.name for host in made], [host.address for host in made], [host.listen for host in made]):
-        assert len(set(names)) == count
-    assert all(int(part) < 255 for host in made for part in host.listen.split("."))
+from tests.benchmarks.world import World
 
 
 def _result(hosts: int, tool: str, *walls: float) -> bench.Result:
@@ -88,10 +77,6 @@ def test_a_failure_is_no_number(tool: str, job: str, text: str, status: int, pro
     assert problem in found and bool(problem) == bool(found)
 
 
-def test_each_way_back_is_a_job() -> None:
-    assert all(not job.back or job.back in JOBS for job in JOBS.values())
-
-
 def test_what_measures_is_killed(tmp_path: Path) -> None:
     """Here by the command itself: an error that says so, and no number."""
     with pytest.raises(LostError, match="ended from outside, with status -9"):
@@ -116,22 +101,6 @@ def test_a_straight_line_is_found() -> None:
     bent = [_result(hosts, "daytwo", hosts**2).summary() for hosts in (10, 100, 1000)]
     assert summary.fits(bent)[0]["off"] > 1
     assert summary.fits(medians[:2]) == [], "two points are always on a line"
-
-
-def test_the_summary_is_json() -> None:
-    medians = [_result(10, "daytwo", 1.0).summary()]
-    assert json.loads(summary.text(bench.MEASURES, medians))["results"] == medians
-
-
-def test_plot_is_xml_with_a_point_for_each_result() -> None:
-    results = [one.summary() for one in (_result(10, "daytwo", 1.0), _result(100, "daytwo", 5.0), _result(10, "ansible", 4.0))]
-    drawn = ElementTree.fromstring(plot.svg(results))
-    assert len(drawn.findall(".//{http://www.w3.org/2000/svg}circle")) == 2 * len(results)
-
-
-@pytest.mark.parametrize(("low", "high", "expected"), [(3, 80, [1, 10, 100]), (1, 1, [1, 10]), (0.5, 0.7, [0.1, 1])])
-def test_ticks_hold_all_values(low: float, high: float, expected: list[float]) -> None:
-    assert plot.ticks(low, high) == expected
 
 
 def test_the_own_share_is_that_of_the_run(tmp_path: Path) -> None:

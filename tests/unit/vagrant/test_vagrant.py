@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.lab.tools import LabError, wait_until
-from tests.vagrant import __main__ as command
 from tests.vagrant import box, host, machines, scenario
 
 FOLDER = Path(machines.__file__).parent
@@ -89,57 +88,12 @@ def test_only_a_libvirtd_that_was_started_here_is_ended(own_state: Path) -> None
     assert not file.exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        ("==> cp1: Machine booted and ready!\n", "==> cp1: Machine booted and ready!"),
-        ("\x1b[KProgress: 17%\n", ""),
-        ("\r\x1b[KProgress:   3%", ""),
-        ("Progress: 100%\x1b[K==> w1: Creating image\r\n", "==> w1: Creating image"),
-        ("    cp1: Progress of kubeadm: fine\n", "    cp1: Progress of kubeadm: fine"),
-    ],
-)
-def test_a_line_of_vagrant_without_its_progress(given: str, line: str) -> None:
-    assert machines.told_line(given) == line
-
-
-METRICS = """\
-# HELP kubernetes_feature_enabled [BETA] This metric records the data about the stage and enablement of a k8s feature.
-kubernetes_feature_enabled{name="HPAScaleToZero",stage="ALPHA"} 0
-kubernetes_feature_enabled{name="HPAScaleToZeroExtra",stage="ALPHA"} 1
-kubernetes_feature_enabled{name="NodeSwap",stage=""} 1
-"""
-
-
-def test_gates_are_read_out_of_metrics() -> None:
-    assert scenario.gate(METRICS, "HPAScaleToZero") is False
-    assert scenario.gate(METRICS, "NodeSwap") is True
-    with pytest.raises(scenario.Failed, match="HPAScale is not in /metrics"):
-        scenario.gate(METRICS, "HPAScale")
-
-
-def test_the_run_is_named_by_its_plan() -> None:
-    assert scenario.Outcome(0, "--> x\nPlan of run r20261122-001122-ab12: 2 changes\n").run == "r20261122-001122-ab12"
-    assert scenario.Outcome(0, "nothing to do\n").run == ""
-
-
 def test_steps_run_in_their_order_and_only_where_their_deploy_is_there() -> None:
     there = {path.stem for path in (machines.ROOT / "deploys").glob("*.py")}
     assert scenario.chosen(()) == [name for name in scenario.STEPS if name not in scenario.OPTIONAL or name in there]
     assert scenario.chosen(("reboot", "machines")) == ["machines", "reboot"]
     with pytest.raises(LabError, match="there is no step dance; steps are machines, "):
         scenario.chosen(("dance",))
-
-
-def test_every_step_tells_what_it_shows() -> None:
-    assert all(step.__doc__ for step in scenario.STEPS.values())
-
-
-def test_the_command_line() -> None:
-    given = command.parser().parse_args(["test", "--keep", "--only", "machines,reboot"])
-    assert (given.verb, given.keep, given.only) == ("test", True, "machines,reboot")
-    with pytest.raises(SystemExit):
-        command.parser().parse_args(["ssh", "w9"])
 
 
 def test_the_box_is_another_one_as_soon_as_its_content_is(monkeypatch: pytest.MonkeyPatch) -> None:
