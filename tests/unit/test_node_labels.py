@@ -28,7 +28,8 @@ from roles.engine.transaction.record import RunInfo
 from roles.engine.transaction.refusal import Refusal
 from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
-from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
+from tests.unit.hosts import LockHost
+from tests.unit.priority_classes.apiserver import Server, first, lost_answers
 from tests.unit.priority_classes.world import entry
 
 PATH = "/api/v1/nodes/w1"
@@ -180,7 +181,7 @@ def planned(server: Nodes, **data: Any) -> ObjectPlan:
 def carried_out(server: Nodes, plan: ObjectPlan, force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
     """Run the plan to its end; returns the run and its record."""
     assert plan.refusals == []
-    keeper = cast("Any", Keeper())
+    keeper = cast("Any", LockHost())
     writer = NodeWriter(Session(lambda: server.api), force=force)
     plan.actions = dry_run(plan.actions, writer.session, writer.tried)
     info = RunInfo(f"r{next(_runs)}", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
@@ -405,7 +406,7 @@ def test_a_new_pod_since_the_plan_is_not_evicted() -> None:
     server = Nodes(node(), pod("web"))
     plan = planned(server, node_taints="a=x:NoExecute", allow_evictions="true")
     server.objects["/api/v1/namespaces/shop/pods/db"] = pod("db")
-    keeper = cast("Any", Keeper())
+    keeper = cast("Any", LockHost())
     writer = NodeWriter(Session(lambda: server.api), force=False)
     info = RunInfo("r-late", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
     run = ObjectRun(

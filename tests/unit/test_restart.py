@@ -17,7 +17,7 @@ from roles.engine.transaction import RunInfo, object_record
 from roles.restart import CAPABILITY, Restarter, read_world
 from roles.restart.plan import RESTARTED_AT, RestartOptions, RestartWorld, plan_restart, plan_undo
 from tests.unit.disruption.world import NOW, budget, pod, workload
-from tests.unit.priority_classes.apiserver import Keeper
+from tests.unit.hosts import LockHost
 from tests.unit.rolling import Cluster, made
 
 SURGES = {"strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}
@@ -120,7 +120,7 @@ def seen(server: Cluster) -> RestartWorld:
 
 def run(server: Cluster, plan: ObjectPlan, name: str = "r1") -> ObjectRun:
     assert plan.refusals == []
-    keeper = cast("Any", Keeper())
+    keeper = cast("Any", LockHost())
     writer = Restarter(Session(lambda: server.api), force=True, seconds=30, say=lambda text: None)
     run = ObjectRun(
         RunInfo(name, "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"), [Stage(writer.steps(plan.actions))],

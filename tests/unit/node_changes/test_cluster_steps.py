@@ -18,50 +18,32 @@ from roles.engine.remote import Answer
 from roles.engine.rollout import ClusterStep, Stage, locked_run
 from roles.engine.transaction import Change, FileEdit, RunInfo
 from roles.engine.transaction.record import RunRecord, Unrecorded
+from tests.unit.hosts import COUNT, LockHost
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
-COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
 FIELDS = [{"path": ["featureGates", "A"], "before": None, "after": True}]
 
 
-class Host:
-    """A host that gives the cluster's lock to whoever asks, takes a change and says whether it `began`, and keeps records (`full`: it has
-    no room for them; `uncounted`: it gives runs no number)."""
-
-    connected, is_control_plane, groups, alive = True, True, ("control_plane",), True
+class Host(LockHost):
+    """It takes a change and says whether it `began`, and keeps records (`full`: it has no room for them; `uncounted`: it gives runs no
+    number)."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        super().__init__(name)
         self.full = self.uncounted = self.began = False
         self.kept: list[str] = []
 
-    def ensure_connected(self, within: float = 0) -> None:
-        """It always is."""
+    def change(self, on_line: Callable[[str], None], feed: Feed) -> Answer:
+        on_line("staged")
+        self.began = feed.get() is not None
+        return Answer(0, ["staged"], [])
 
-    def run(
-        self,
-        script: str,
-        *,
-        stdin: str | None = None,
-        timeout: float | None = None,
-        on_line: Callable[[str], None] | None = None,
-        feed: Feed | None = None,
-    ) -> Answer:
-        if feed is not None and on_line is not None and stdin is not None:
-            on_line("staged")
-            self.began = feed.get() is not None
-            return Answer(0, ["staged"], [])
-        if feed is not None and on_line is not None:
-            on_line("locked 0a 1")
-            while (beat := feed.get()) not in ("q", None):
-                if beat == "?":
-                    on_line("held")
-            return Answer(0, [], [])
-        if stdin is None:
-            return Answer(0, [f"number {COUNT} 7"] if not self.uncounted else [], ["No space left on device"] if self.uncounted else [])
+    def answer(self, script: str, stdin: str) -> Answer:
+        if not stdin:
+            return super().answer(script, stdin) if not self.uncounted else Answer(0, [], ["No space left on device"])
         if self.full:
             return Answer(1, [], ["No space left on device"])
-        self.kept.append(stdin or "")
+        self.kept.append(stdin)
         return Answer(0, [], [])
 
 

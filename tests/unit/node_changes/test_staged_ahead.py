@@ -20,17 +20,17 @@ from roles.engine.rollout import locked_run
 from roles.engine.rollout.lock import Locked
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
+from tests.unit.hosts import LockHost
 from tests.unit.node_changes.test_cluster_steps import INFO
 
 
-class Node:
+class Node(LockHost):
     """A node that takes changes as change.sh does, and says in the common `log` what happened, in order. `loses` has the moments at which
     its connection is lost, each once: "sending", "waiting", "go"; `full`: it has no space for a change."""
 
-    connected, is_control_plane, groups = True, True, ("control_plane",)
-
     def __init__(self, name: str, log: list[str]) -> None:
-        self.name, self.log = name, log
+        super().__init__(name)
+        self.log = log
         self.loses: list[str] = []
         self.full = self.fails = self.away = False
         self.cut = Event()
@@ -57,26 +57,8 @@ class Node:
         self.cut.set()
         return True
 
-    def run(
-        self,
-        script: str,
-        *,
-        stdin: str | None = None,
-        timeout: float | None = None,
-        on_line: Callable[[str], None] | None = None,
-        feed: Feed | None = None,
-    ) -> Answer:
-        if feed is None:
-            asked_again = "state=staged" in script
-            return Answer(0, ["state=staged"] if asked_again else ["number 6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2 7"], [])
-        assert on_line is not None
-        if stdin is None:
-            on_line("locked 0a 1")
-            while (beat := feed.get()) not in ("q", None):
-                if beat == "?":
-                    on_line("held")
-            return Answer(0, [], [])
-        return self.change(on_line, feed)
+    def answer(self, script: str, stdin: str) -> Answer:
+        return Answer(0, ["state=staged"], []) if "state=staged" in script else super().answer(script, stdin)
 
     def change(self, on_line: Callable[[str], None], feed: Feed) -> Answer:
         lost = ConnectionLost(f"{self.name}: the SSH connection was lost")

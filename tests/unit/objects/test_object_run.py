@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roles.engine.bridge.hosts import Feed, Fleet
+from roles.engine.bridge.hosts import Fleet
 from roles.engine.context import StepContext
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.remote import Answer
@@ -21,40 +21,22 @@ from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
 from roles.history import facts, plan
+from tests.unit.hosts import COUNT, LockHost
 
 FIELDS = [{"path": ["value"], "before": None, "after": 5}]
-COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
 
 
-class Host:
+class Host(LockHost):
     """The host of the cluster's lock; a shell runs the scripts that keep records, in a directory of the test. `full`: from that script
     on there is no room."""
 
-    name, connected, alive, is_control_plane, groups = "cp1", True, True, True, ("control_plane",)
-
     def __init__(self, home: Path) -> None:
+        super().__init__()
         self.home, self.full, self.kept = home, 100, 0
 
-    def ensure_connected(self, within: float = 0) -> None:
-        """It always is connected."""
-
-    def run(
-        self,
-        script: str,
-        *,
-        stdin: str = "",
-        timeout: float | None = None,
-        on_line: Callable[[str], None] | None = None,
-        feed: Feed | None = None,
-    ) -> Answer:
-        if feed is not None and on_line is not None:
-            on_line("locked 0a 1")
-            while (beat := feed.get()) not in ("q", None):
-                if beat == "?":
-                    on_line("held")
-            return Answer(0, [], [])
+    def answer(self, script: str, stdin: str) -> Answer:
         if not stdin:
-            return Answer(0, [f"number {COUNT} 7"], [])
+            return super().answer(script, stdin)
         self.kept += 1
         if self.kept >= self.full:
             return Answer(1, [], ["No space left on device"])

@@ -17,8 +17,9 @@ from roles.engine.transaction.record import RunInfo
 from roles.pod_resize import pod_resources, resize_run
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.templates import Template
+from tests.unit.hosts import LockHost
 from tests.unit.pod_resize.world import SMALL, container, workload
-from tests.unit.priority_classes.apiserver import Keeper, lost_answers
+from tests.unit.priority_classes.apiserver import lost_answers
 from tests.unit.rolling import PODS, SETS, Cluster
 
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
@@ -81,7 +82,7 @@ class World:
 
 
 def run(world: Any, template: Template) -> ObjectRun:
-    keeper = cast("Any", Keeper())
+    keeper = cast("Any", LockHost())
     rolls = RollOuts(Session(lambda: cast("Any", world)), lambda text: None)
     made = ObjectRun(
         RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),

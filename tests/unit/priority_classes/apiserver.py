@@ -10,13 +10,11 @@ from urllib.parse import urlsplit
 
 from roles.engine.api.client import Api
 from roles.engine.api.errors import ApiConnectionLost, Conflict, Invalid, NotFound, Timeout, Unreachable
-from roles.engine.bridge.hosts import Feed
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.proof.cluster import NoApi
-from roles.engine.remote import Answer, ConnectionLost, RemoteError
+from roles.engine.remote import ConnectionLost, RemoteError
 from tests.unit.priority_classes.world import entry
 
-COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
 _COLLECTIONS = {path.rpartition("/")[2] for path in COLLECTIONS.values()} | {
     "priorityclasses",
     "events",
@@ -134,24 +132,6 @@ class Server:
     @property
     def api(self) -> Api:
         return cast("Api", self)
-
-
-class Keeper:
-    """The host of the cluster's lock: grants the lock, and gives each run its number."""
-
-    name, connected, alive, is_control_plane, groups = "cp1", True, True, True, ("control_plane",)
-
-    def ensure_connected(self, within: float = 0) -> None:
-        """It always is connected."""
-
-    def run(self, script: str, *, on_line: Callable[[str], None] | None = None, feed: Feed | None = None, **more: Any) -> Answer:
-        if feed is None or on_line is None:
-            return Answer(0, [f"number {COUNT} 7"], [])
-        on_line("locked 0a 1")
-        while (beat := feed.get()) not in ("q", None):
-            if beat == "?":
-                on_line("held")
-        return Answer(0, [], [])
 
 
 def first(error: Exception, when: str, verb: str) -> Callable[[str, str, str], Exception | None]:

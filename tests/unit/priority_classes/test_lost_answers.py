@@ -18,7 +18,8 @@ from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
 from roles.priority_classes import CAPABILITY
 from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
-from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
+from tests.unit.hosts import LockHost
+from tests.unit.priority_classes.apiserver import Server, first, lost_answers
 from tests.unit.priority_classes.world import cluster, priority_class, wanted
 
 PATH = "/apis/scheduling.k8s.io/v1/priorityclasses/web"
@@ -33,7 +34,7 @@ def run(server: Server, **data: Any) -> ObjectRun:
     plan = plan_classes(desired, cluster(*(copy.deepcopy(item) for item in server.objects.values())))
     assert plan.refusals == [] and len(plan.actions) == 1
     info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
-    keeper = cast("Any", Keeper())
+    keeper = cast("Any", LockHost())
     fleet = Fleet([keeper], [], [], [keeper])
     writer = Writer(Session(lambda: server.api), force=desired.force, rollout_timeout=30)
     made = ObjectRun(

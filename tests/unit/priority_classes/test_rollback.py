@@ -20,7 +20,8 @@ from roles.engine.transaction.record import RunInfo
 from roles.priority_classes import CAPABILITY, CLASS
 from roles.priority_classes.plan import plan_classes, plan_undo
 from roles.priority_classes.write import Writer, read_live
-from tests.unit.priority_classes.apiserver import Keeper, Server
+from tests.unit.hosts import LockHost
+from tests.unit.priority_classes.apiserver import Server
 from tests.unit.priority_classes.test_undo import CLASSES, WEB, Cluster, owner
 from tests.unit.priority_classes.world import priority_class, wanted
 
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("operator")
 def carry_out(server: Server, plan: ObjectPlan, force: bool = False) -> ObjectsRecord:
     """Run the plan to its end; returns its record."""
     assert plan.refusals == []
-    keeper = cast("Any", Keeper())
+    keeper = cast("Any", LockHost())
     writer = Writer(Session(lambda: server.api), force=force, rollout_timeout=30)
     info = RunInfo(f"r{next(_runs)}", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
     run = ObjectRun(

@@ -24,7 +24,7 @@ from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo
-from tests.unit.priority_classes.apiserver import Keeper
+from tests.unit.hosts import LockHost
 from tests.unit.priority_classes.world import ending, hashed, pod, revision, workload
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -194,7 +194,7 @@ def test_a_warning_is_in_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         context.begin([])
         return rolls.wait(world.kind, "web", world.path, world.item["metadata"]["uid"], 300, lambda found: "", lambda one: True)
 
-    keeper = cast("Any", Keeper())
+    keeper = cast("Any", LockHost())
     step = ClusterStep("Deployment default/web", "", "", write, "", about={"path": world.path})
     run = ObjectRun(
         RunInfo("r1", "", "", "", "", ""), [Stage((step,))], Fleet([keeper], [], [], [keeper]), "", lambda run: None,

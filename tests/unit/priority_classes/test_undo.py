@@ -16,7 +16,8 @@ from roles.priority_classes import CAPABILITY
 from roles.priority_classes.model import read_classes
 from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
-from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
+from tests.unit.hosts import LockHost
+from tests.unit.priority_classes.apiserver import Server, first, lost_answers
 from tests.unit.priority_classes.world import cluster, entry, pod, priority_class, revision, workload
 
 WEB = "/apis/apps/v1/namespaces/default/deployments/web"
@@ -72,7 +73,7 @@ def assign(server: Cluster) -> ObjectRun:
     assert desired is not None
     plan = plan_classes(desired, live)
     assert plan.refusals == [] and len(plan.actions) == 1
-    keeper = cast("Any", Keeper())
+    keeper = cast("Any", LockHost())
     fleet = Fleet([keeper], [], [], [keeper])
     info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
     writer = Writer(Session(lambda: server.api), force=True, rollout_timeout=30)
