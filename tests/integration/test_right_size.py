@@ -133,7 +133,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         (replace(container("leaks"), name=hostile), reads(120, 5, memory=lambda at: (20 + at) * MI)),
     ]
     written = tmp_path / "page.html"
-    written.write_text(page.page(judged(*of), made="now", notes=[hostile], problems=[hostile]), encoding="utf-8")
+    written.write_text(page(judged(*of), made="now", notes=[hostile], problems=[hostile]), encoding="utf-8")
     for dark in (False, True):
         shown = browser.open_page(written, tmp_path, "fits", "leaking", "nothing-has-this", dark=dark)
         assert shown.console == [] and shown.told["requests"] == [] and not shown.told["wide"] and shown.told["title"] == "Right size"
