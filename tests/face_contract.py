@@ -25,7 +25,7 @@ class FaceContract(Contract):
         past = []
         for imported in sorted(graph.find_descendants(self.root)):
             package = _package(imported, self.open)
-            if package is None or imported == package or imported.removeprefix(f"{package}.") in _exported(package):
+            if package is None or imported == package or imported.removeprefix(f"{package}.") in exported(package):
                 continue
             users = graph.find_modules_that_directly_import(imported)
             past += [f"{one} -> {imported}" for one in sorted(users) if one != package and not one.startswith(f"{package}.")]
@@ -43,7 +43,8 @@ def _package(module: str, open_packages: list[str]) -> str | None:
     return next((name for name in names if name not in open_packages and (ROOT / name.replace(".", "/") / "__init__.py").exists()), None)
 
 
-def _exported(package: str) -> set[str]:
+def exported(package: str) -> set[str]:
+    """The names in `__all__` of a package; none without it."""
     tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8"))
     found = [node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"]
     return {name for value in found for name in ast.literal_eval(value)}

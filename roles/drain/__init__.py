@@ -13,19 +13,8 @@ from roles.engine.inputs import Changes, Declared
 from roles.engine.kube.fields import name_of
 from roles.engine.object_runs import ConnectedCluster, connect_cluster, dry_run
 from roles.engine.objects import Session
-from roles.engine.outage import (
-    DrainConsents,
-    Drainer,
-    DrainPlan,
-    Mark,
-    PodFate,
-    ask_again,
-    cluster_time,
-    plan_drain,
-    plan_text,
-    read_drain,
-    try_eviction,
-)
+from roles.engine.outage import DrainConsents, Drainer, DrainPlan, Mark, PodFate, ask_again, cluster_time, plan_drain, plan_text, read_drain
+from roles.engine.outage.evicting import try_eviction
 from roles.engine.rollout import Options, Turns, deploying, with_options
 from roles.engine.transaction import new_run_id, this_run
 from roles.engine.voice import show, show_lines

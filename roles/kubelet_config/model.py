@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, Field
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Names, read_host, written
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Names, read_host
+from roles.engine.inputs.values import written
 
 ABSENT = "absent"
 _CLOSING = {"[": "]", "{": "}"}

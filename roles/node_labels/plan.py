@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host
+from roles.engine.inputs.values import written
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.field_managers import FIELD_MANAGER, only_ours
 from roles.engine.kube.fields import labels_of, name_of, spec_of

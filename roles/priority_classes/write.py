@@ -14,7 +14,7 @@ from roles.engine.api import Api, list_objects
 from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ending
 from roles.engine.kube.field_managers import FIELD_MANAGER, managers
-from roles.engine.kube.fields import name_of
+from roles.engine.kube.fields import bare, name_of
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import (
     REFUSED,
@@ -173,7 +173,7 @@ class Writer(TemplateWriter):
 
 def _recreation(item: Object) -> dict[str, Any]:
     """The manifest that recreates a deleted class with its old fields."""
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **kube.bare(item)}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **bare(item)}
 
 
 def _create_by_hand(manifest: Mapping[str, Any]) -> str:

@@ -17,7 +17,8 @@ from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
-from roles.engine.outage import Mark, NodeOutage, RunLimit, end_outage
+from roles.engine.outage import Mark, NodeOutage, end_outage
+from roles.engine.outage.evicting import RunLimit
 from roles.engine.proof import Cluster
 from roles.engine.remote import RemoteError
 from roles.engine.rollout import ClusterStep, Options

@@ -20,8 +20,8 @@ from roles.engine.api import Api, ApiError, Conflict, Denied, NotFound, Speaker
 from roles.engine.api.errors import EvictionRefused
 from roles.engine.kube import Object, uid
 from roles.engine.objects import NotDone, Session
-from roles.engine.outage import DrainConsents, NodeOutage, PodFate, Purpose, cluster_time, plan_drain, read_drain, try_eviction
-from roles.engine.outage.evicting import Evictor, eviction
+from roles.engine.outage import DrainConsents, NodeOutage, PodFate, Purpose, cluster_time, plan_drain, read_drain
+from roles.engine.outage.evicting import Evictor, eviction, try_eviction
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.surge_marks import SURGED_BY
 from tests.context import context

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.face_contract import FaceContract
+from tests.face_contract import FaceContract, exported
 from tests.unit.source import imports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +35,11 @@ def test_no_role_imports_a_deploy_or_a_test() -> None:
     assert named, "a comment here and there names them"
     found = [path for path in named for name in imported(path) if name.split(".")[0] in words]
     assert found == []
+
+
+def test_a_face_exports_at_most_25_names() -> None:
+    faces = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in ROOT.glob("roles/**/__init__.py")}
+    assert {face: names for face in faces if len(names := exported(face)) > 25} == {}, "names that belong together are a module of it"
 
 
 def test_status_loads_no_other_role() -> None:

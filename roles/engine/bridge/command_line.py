@@ -23,8 +23,9 @@ from pyinfra.context import ctx_state
 
 from roles.engine.bounds import once, read_json
 from roles.engine.bridge.unforeseen import RunRefused
-from roles.engine.inputs import converted, did_you_mean, listing, registry, unmatched
+from roles.engine.inputs import did_you_mean, listing, registry, unmatched
 from roles.engine.inputs.unknown_keys import OWN_PREFIX
+from roles.engine.inputs.values import converted
 
 _HOME = Path(__file__).resolve().parents[3]
 _files = 0

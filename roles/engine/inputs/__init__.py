@@ -1,23 +1,10 @@
 """Data keys: values as operators write them, the registry of all keys, the reference."""
 
-from roles.engine.inputs import entries, registry, unknown_keys
+from roles.engine.inputs import entries, registry, unknown_keys, values
 from roles.engine.inputs.nearest import choice, did_you_mean, listing, unmatched
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
 from roles.engine.inputs.registry import Changes, Declared, Undo
-from roles.engine.inputs.values import (
-    LIST_OR_TEXT,
-    MAP_OR_TEXT,
-    TEXT,
-    Boolean,
-    Frozen,
-    Kubeconfig,
-    Names,
-    chosen,
-    converted,
-    file_path,
-    names,
-    written,
-)
+from roles.engine.inputs.values import LIST_OR_TEXT, MAP_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, Names, chosen, file_path, names
 
 __all__ = [
     "LIST_OR_TEXT",
@@ -33,7 +20,6 @@ __all__ = [
     "Undo",
     "choice",
     "chosen",
-    "converted",
     "did_you_mean",
     "entries",
     "file_path",
@@ -45,5 +31,5 @@ __all__ = [
     "registry",
     "unknown_keys",
     "unmatched",
-    "written",
+    "values",
 ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roles.engine.kube.objects import Object
 
 Part = Mapping[str, Any]
+
+#: The API server fills these in; they are not part of the desired state.
+_FILLED_IN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 
 
 def name_of(item: Object) -> str:
@@ -113,4 +117,13 @@ def at(item: Object, path: Sequence[str]) -> Any:
     found: Any = item
     for part in path:
         found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def bare(item: Object) -> dict[str, Any]:
+    """The object without status and the fields that the API server fills in."""
+    found = copy.deepcopy(dict(item))
+    found.pop("status", None)
+    for key in _FILLED_IN:
+        found["metadata"].pop(key, None)
     return found

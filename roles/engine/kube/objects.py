@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 Object = Mapping[str, Any]
-
-#: The API server fills these in; they are not part of the desired state.
-_FILLED_IN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 
 
 def uid(item: Object) -> str:
@@ -90,12 +86,3 @@ def condition(item: Object, kind: str) -> Object:
 def holds(item: Object, kind: str) -> bool:
     """The condition of this type is True."""
     return bool(condition(item, kind).get("status") == "True")
-
-
-def bare(item: Object) -> dict[str, Any]:
-    """The object without status and the fields that the API server fills in."""
-    found = copy.deepcopy(dict(item))
-    found.pop("status", None)
-    for key in _FILLED_IN:
-        found["metadata"].pop(key, None)
-    return found

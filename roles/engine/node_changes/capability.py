@@ -27,7 +27,9 @@ from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
 from roles.engine.node_changes.outages import ChangeDrains, plan_drains
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
-from roles.engine.proof import ChangedProcess, Found, ProcessLook, Proof, Prover, Sign, Survey, SurveyedNode, look_at, survey
+from roles.engine.proof import ChangedProcess, Proof, Prover, Survey, SurveyedNode, survey
+from roles.engine.proof.evidence import ProcessLook, look_at
+from roles.engine.proof.signs import Found, Sign
 from roles.engine.remote import Answer
 from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, table, unreachable, with_options
 from roles.engine.starting import NEW_PODS

@@ -25,7 +25,6 @@ from roles.engine.outage import (
     NodeFate,
     NodeOutage,
     Purpose,
-    RunLimit,
     Wanted,
     cluster_time,
     end_outage,
@@ -34,6 +33,7 @@ from roles.engine.outage import (
     plan_outages,
     read_drain,
 )
+from roles.engine.outage.evicting import RunLimit
 from roles.engine.proof import Cluster, Survey
 from roles.engine.rollout import Stage
 from roles.engine.timeouts import LOOK_AGAIN, Deadline

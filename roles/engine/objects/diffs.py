@@ -9,8 +9,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from roles.engine.kube import Object, bare
-from roles.engine.kube.fields import annotations_of, spec_of, with_meta
+from roles.engine.kube import Object
+from roles.engine.kube.fields import annotations_of, bare, spec_of, with_meta
 from roles.engine.transaction import mask_manifest, mask_text
 
 _TOOL_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")

@@ -19,11 +19,10 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
 """
 
-from roles.engine.outage import lint_places, undo
+from roles.engine.outage import evicting, lint_places, undo
 from roles.engine.outage.consents import DrainConsents, ask_again
 from roles.engine.outage.cordon import node_fate, node_path
 from roles.engine.outage.drainer import CORDON, MOVES, Drainer
-from roles.engine.outage.evicting import RunLimit, try_eviction
 from roles.engine.outage.mark import Mark, read_mark
 from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, Wanted
 from roles.engine.outage.node import NodeOutage, end_outage
@@ -44,12 +43,12 @@ __all__ = [
     "NodeOutage",
     "PodFate",
     "Purpose",
-    "RunLimit",
     "Wanted",
     "ask_again",
     "cluster_time",
     "cluster_view",
     "end_outage",
+    "evicting",
     "lint_places",
     "node_fate",
     "node_path",
@@ -58,6 +57,5 @@ __all__ = [
     "plan_text",
     "read_drain",
     "read_mark",
-    "try_eviction",
     "undo",
 ]

@@ -10,7 +10,8 @@ import pytest
 
 from roles.engine.node_changes.outages import CHANGE
 from roles.engine.objects import NotDone
-from roles.engine.outage import DrainConsents, NodeOutage, RunLimit
+from roles.engine.outage import DrainConsents, NodeOutage
+from roles.engine.outage.evicting import RunLimit
 from tests.context import context
 from tests.unit.disruption.world import budget, deployment, of_status
 from tests.unit.outage.cluster import LiveCluster

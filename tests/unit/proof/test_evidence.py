@@ -9,8 +9,8 @@ import pytest
 
 from roles.engine.api.errors import by_status
 from roles.engine.bridge import Remote
-from roles.engine.proof import Cluster, ProcessLook, evidence, look_at
-from roles.engine.proof.evidence import kubelet_address
+from roles.engine.proof import Cluster, evidence
+from roles.engine.proof.evidence import ProcessLook, kubelet_address, look_at
 from roles.engine.remote import Answer, RemoteError
 
 
