@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
+from roles.engine.detail import shortened
 from roles.engine.kube import Object, condition, controller, is_ending, owner_ref, uid
 from roles.engine.kube.amounts import scaled
 from roles.engine.kube.fields import (
@@ -158,9 +159,8 @@ def grace(pod: Object) -> int:
 def old_pods_text(pods: Collection[Object]) -> str:
     """`2 old ones are still there: web-1 on w1, ending since 2026-01-31T10:00:00Z (grace period 30 s); ...`"""
     lines = [_old_pod_text(pod) for pod in pods]
-    more = [f"{len(lines) - _MAX_LINES} more"] if len(lines) > _MAX_LINES else []
     count = "1 old one is" if len(lines) == 1 else f"{len(lines)} old ones are"
-    return f"{count} still there: {'; '.join([*lines[:_MAX_LINES], *more])}"
+    return f"{count} still there: {shortened(lines, _MAX_LINES, ';')}"
 
 
 def _old_pod_text(pod: Object) -> str:

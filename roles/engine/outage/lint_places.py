@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from roles.engine.api import Api, list_objects
+from roles.engine.detail import shortened
 from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, DisruptionRule, pods_per_node
 from roles.engine.findings import Finding, Severity
 from roles.engine.kube.fields import volumes_of
@@ -139,8 +140,7 @@ def _nodes(found: Mapping[str, object]) -> list[str]:
 
 def _listed(found: Mapping[str, Sequence[str]]) -> str:
     """By node, one pod with its reasons."""
-    texts = [f"{node}: {pods[0]}{f' and {len(pods) - 1} more' if len(pods) > 1 else ''}" for node, pods in found.items()]
-    return "; ".join([*texts[:_FEW_NODES], *([f"and {len(texts) - _FEW_NODES} more nodes"] if len(texts) > _FEW_NODES else [])])
+    return shortened([f"{node}: {shortened(pods, 1)}" for node, pods in found.items()], _FEW_NODES, ";")
 
 
 def _text(place: Placement) -> str:

@@ -182,7 +182,7 @@ def test_old_pods_are_shown_with_node_and_time() -> None:
         "2 old ones are still there: b on no node, not deleted; "
         "c on no node, ending since 2026-01-31T10:00:00Z (grace period 0 s), held by x.io/y"
     )
-    assert old_pods_text([other] * 15).endswith("not deleted; 3 more")
+    assert old_pods_text([other] * 15).endswith("not deleted; and 3 more")
 
 
 @pytest.mark.parametrize(("until", "seconds"), [("33658-01-01T00:00:00Z", 10**12), ("2026-01-31T10:00:00Z", 10**12), ("soon", 1)])
