@@ -42,7 +42,7 @@ _LEAST_CPU_LIMIT = 100
 class Advice:
     """For CPU (thousandths of a core) or memory (bytes) of one container. `low`, `high`: the range of what it was seen to need. `request`
     and `limit` are what it should have; as they are now if nothing should change, None if they are not set and should not be. `target`: the
-    request that fits what was seen, also if `min_span` holds it back; None: not known. No Finding: it says what to set, not what is wrong."""
+    request that fits what was seen, also if `min_span` holds it back; None: not known. No Finding: it says what to set."""
 
     resource: Literal["cpu", "memory"]
     pattern: Pattern
