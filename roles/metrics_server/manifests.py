@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from roles.engine.kube import Object, fields, namespace_and_name
 from roles.engine.kube.fields import labels_of, meta_of, name_of, pod_template, with_meta
 from roles.engine.objects import Kind, ObjectPath
 from roles.engine.scripts import filled
-from roles.engine.transaction import ChangedField, ChangedObject, Writable
+from roles.engine.transaction import ChangedField, ChangedObject
 from roles.metrics_server.model import MetricsServer
 
 NAMESPACE = "kube-system"
@@ -60,17 +60,16 @@ class _ServerKind(Kind):
     def restoring(self, found: Object, changed: Iterable[ChangedField]) -> tuple[dict[str, Any], tuple[ObjectPath, ...]]:
         return self.manifest(*namespace_and_name(found), {one.path: one.before for one in changed}), ()
 
-    @property
-    def writable(self) -> Writable:
-        return replace(super().writable, refuse=not_shipped)
-
 
 _OF_CLUSTER = ("ClusterRole", "ClusterRoleBinding", "APIService")
 #: In the order in which they are created; the APIService is last, since from then on clients use it.
 KINDS = {
-    name: _ServerKind(name, version, path, (FIELD,), owned=(), mark=(), maps=(), of_cluster=name in _OF_CLUSTER)
+    name: _ServerKind(
+        name, version, path, (FIELD,), owned=(), mark=(), maps=(), of_cluster=name in _OF_CLUSTER,
+        refuse=lambda one: not_shipped(one),  # noqa: PLW0108  # it is defined below
+    )
     for name, (version, path) in _COLLECTIONS.items()
-}
+}  # fmt: skip
 API_SERVICE_PATH = KINDS["APIService"].path_of("", API_SERVICE)
 DEPLOYMENT_PATH = KINDS["Deployment"].path_of(NAMESPACE, NAME)
 

@@ -24,7 +24,7 @@ from roles.engine.kube.matching import tolerates
 from roles.engine.kube.names import key_problem, value_problem
 from roles.engine.kube.pods import is_alive
 from roles.engine.objects import Kind, ObjectChange, ObjectPath, ObjectPlan, Request
-from roles.engine.transaction import ChangedObject, Refusal, Writable
+from roles.engine.transaction import ChangedObject, Refusal
 
 LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")
 
@@ -345,9 +345,8 @@ class _NodeKind(Kind):
     def v1(self, path: ObjectPath) -> tuple[str, ...]:
         return super().v1(path if path[:2] == LABELS else TAINTS)
 
-    @property
-    def writable(self) -> Writable:
-        return Writable(self.path_of("", "*").replace("%2A", "*"), ((*LABELS, "*"), (*TAINTS, "*", "*")), _not_settable)
 
-
-NODE = _NodeKind("Node", "v1", "/api/v1/nodes", (LABELS, TAINTS), verb="patch", recorded=(), maps=(), of_cluster=True, short="node")
+NODE = _NodeKind(
+    "Node", "v1", "/api/v1/nodes", ((*LABELS, "*"), (*TAINTS, "*", "*")), verb="patch", recorded=(), maps=(), of_cluster=True,
+    short="node", refuse=_not_settable,
+)  # fmt: skip

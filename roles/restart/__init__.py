@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from roles.engine.api import Api, list_objects
 from roles.engine.bridge import Fleet
@@ -16,7 +15,7 @@ from roles.engine.objects import NotDone, ObjectChange, ObjectPlan, Session, Tem
 from roles.engine.rollout import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show
-from roles.restart.plan import KINDS, RestartOptions, RestartWorld, no_time, plan_restart, plan_undo, read_restart, unsafe
+from roles.restart.plan import KINDS, RestartOptions, RestartWorld, plan_restart, plan_undo, read_restart, unsafe
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "restart"
@@ -77,7 +76,7 @@ class Restarter(TemplateWriter):
             raise NotDone("; ".join(problems))
 
 
-_WRITES = tuple(replace(kind.writable, refuse=no_time) for kind in KINDS.values())
+_WRITES = tuple(kind.writable for kind in KINDS.values())
 DATA_KEYS = (Declared(RestartOptions, ("restart",), changes=Changes.OBJECTS, undo=Undo(undo, _WRITES, RestartOptions)),)
 
 __all__ = ["CAPABILITY", "DATA_KEYS", "restart", "undo"]

@@ -25,9 +25,16 @@ from roles.engine.transaction import ChangedObject, ObjectsRecord
 #: As `kubectl rollout restart` does (kubectl/pkg/polymorphichelpers/objectrestarter.go): whoever looks finds the time of the last restart,
 #: by whichever tool, in one place, and tools that compare templates with their source know this annotation.
 RESTARTED_AT: ObjectPath = ("spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt")
+
+
+def _no_time(one: ChangedObject) -> str:
+    """What a record has before a restart that is no time of one; "" for nothing."""
+    return next((f"{field.before!r} as a time" for field in one.fields if field.before is not None and moment(field.before) is None), "")
+
+
 #: By a patch: an apply would give up the fields that other applies of daytwo have set.
 KINDS = {
-    kind: Kind(kind, "apps/v1", COLLECTIONS[kind], (RESTARTED_AT,), RESTARTED_AT, RESTARTED_AT, verb="patch", maps=())
+    kind: Kind(kind, "apps/v1", COLLECTIONS[kind], (RESTARTED_AT,), RESTARTED_AT, RESTARTED_AT, verb="patch", maps=(), refuse=_no_time)
     for kind in RESOURCES_OF_KINDS
 }
 DEFAULT_ROLLOUT_SECONDS = 300
@@ -163,11 +170,6 @@ def unsafe(kind: str, item: Object, world: RestartWorld, states: budgets.Budgets
         if namespace_of(quota) == namespace_of(item) and counts(quota, pods[0]):
             for why, _ in without_room(quota, pods[0], 1):
                 yield f"{why}: there is no room for the new pod with which its roll-out begins; raise the quota, or set maxUnavailable 1"
-
-
-def no_time(one: ChangedObject) -> str:
-    """What a record has before a restart that is no time of one; "" for nothing."""
-    return next((f"{field.before!r} as a time" for field in one.fields if field.before is not None and moment(field.before) is None), "")
 
 
 def plan_undo(record: ObjectsRecord, world: RestartWorld, *, force: bool, seconds: float) -> ObjectPlan:

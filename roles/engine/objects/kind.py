@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from roles.engine.kube import Object, field_managers
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import at, meta_of, with_meta
 from roles.engine.objects.outcome import NotDone
-from roles.engine.transaction import ChangedField, Writable, object_record
+from roles.engine.transaction import ChangedField, ChangedObject, Writable, object_record
 
 ObjectPath = tuple[str, ...]
 What = Literal["create", "update", "replace", "remove", "assign"]
@@ -49,7 +49,7 @@ class Kind:
     metadata that count too; `missing`: what a field is that is not set; `always`: fields that each manifest has; `versioned`: an apply
     needs the version that was read, and not only the UID; `of_cluster`: it is in no namespace; `yields`: an undo leaves what someone else
     has changed since; `only_own`: why not even `force` removes one of somebody else's; `short`: as kubectl takes it; `plural`: in a
-    message; `stays`: what its removal leaves as it is."""
+    message; `stays`: what its removal leaves as it is; `refuse`: as Writable has it."""
 
     name: str
     version: str
@@ -69,6 +69,7 @@ class Kind:
     short: str = ""
     plural: str = ""
     stays: str = ""
+    refuse: Callable[[ChangedObject], str] = lambda one: ""
 
     # ---- names
 
@@ -88,7 +89,7 @@ class Kind:
     def writable(self) -> Writable:
         """What an undo may write."""
         path = self.path_of("" if self.of_cluster else "*", "*").replace("%2A", "*")
-        return Writable(path, (*self.sets, *(("metadata", key, "*") for key in self.maps)))
+        return Writable(path, (*self.sets, *(("metadata", key, "*") for key in self.maps)), self.refuse)
 
     # ---- fields
 
