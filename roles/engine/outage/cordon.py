@@ -36,20 +36,15 @@ def node_path(name: str) -> str:
     return CORDONED.path_of("", name)
 
 
-def cordon_fields(node: Object) -> dict[ObjectPath, Any]:
-    """The fields of a cordon that are set."""
-    return CORDONED.values(node)
-
-
 def _others(node: Object) -> list[str]:
     """Those who have set the cordon of a node, beside daytwo."""
-    return others(node, *_OF_FIELD) if UNSCHEDULABLE in cordon_fields(node) else []
+    return others(node, *_OF_FIELD) if UNSCHEDULABLE in CORDONED.values(node) else []
 
 
 def node_fate(node: Object) -> NodeFate:
     """Whether the node is cordoned, and by whom. Someone who has set the same value beside daytwo (server-side apply) counts: it is
     theirs."""
-    now = cordon_fields(node)
+    now = CORDONED.values(node)
     if UNSCHEDULABLE not in now:
         return NodeFate(node)
     names, by = managers(node, *_OF_FIELD), _others(node)
@@ -79,7 +74,7 @@ def uncordon_change(node: Object, over: Collection[str] = ()) -> ObjectChange | 
     if mark is None or not mark.boot or mark.run in over:
         return _change(node, {UNSCHEDULABLE: None, **_marked(None)}, "uncordon it")
     change = _change(node, {UNSCHEDULABLE: None, **_marked(replace(mark, keep=""))}, "uncordon it")
-    return change if UNSCHEDULABLE in cordon_fields(node) else None
+    return change if UNSCHEDULABLE in CORDONED.values(node) else None
 
 
 def _marked(mark: Mark | None) -> dict[ObjectPath, str | None]:
