@@ -115,7 +115,7 @@ class CheckRun(ObjectRun):
         self._ability = ability
         self._left = ""
         watcher = Watcher(self._session, self.namespace, "")
-        units, seconds = reached.units, settings.resize_seconds
+        units, seconds = reached.units, settings.limit("resize_timeout")
         self._engine = Engine(self._session, watcher, ability, reached.nodes, units, seconds, lambda text: show(f"  {text}"))
         steps = tuple(ClusterStep(f"node {node.name}", "a probe pod", "", partial(self._node, node), "", action="check") for node in nodes)
         super().__init__(

@@ -13,7 +13,6 @@ from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_c
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_name, namespaced_selector
 from roles.engine.kubelet.thresholds import without_unit
-from roles.engine.timeouts import unless_set
 from roles.engine.transaction import Refusal
 
 DEFAULT_RESIZE_SECONDS = 120
@@ -154,16 +153,6 @@ class DesiredResources(Frozen):
         namespace, name = self.place
         return f"/apis/apps/v1/namespaces/{namespace}/{RESOURCES_OF_KINDS[self.kind or '']}/{name}"
 
-    @property
-    def resize_seconds(self) -> float:
-        """The time limit for each pod in seconds."""
-        return unless_set(self.resize_timeout, "resize_timeout" in self.model_fields_set)
-
-    @property
-    def rollout_seconds(self) -> float:
-        """The time limit for the template's roll-out in seconds."""
-        return unless_set(self.rollout_timeout, "rollout_timeout" in self.model_fields_set)
-
     def wanted(self, resource: str, kind: Literal["request", "limit"]) -> str | None:
         found: str | None = getattr(self, f"{resource}_{kind}")
         return found
@@ -185,11 +174,6 @@ class ProbeOptions(Frozen):
     ] = None
     resize_timeout: _ResizeTimeout = DEFAULT_RESIZE_SECONDS
     kubeconfig: Kubeconfig = None
-
-    @property
-    def resize_seconds(self) -> float:
-        """The time limit for each stage in seconds."""
-        return unless_set(self.resize_timeout, "resize_timeout" in self.model_fields_set)
 
 
 class DriftOptions(Frozen):

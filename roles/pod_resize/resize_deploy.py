@@ -88,7 +88,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
 
 def _run(fleet: Fleet, options: Options, goal: _Goal, asked: DesiredResources | ObjectsRecord) -> ObjectRun:
     desired = goal.desired
-    reached = connect_cluster(fleet, desired.kubeconfig, min(API_WAIT, desired.resize_seconds))
+    reached = connect_cluster(fleet, desired.kubeconfig, min(API_WAIT, desired.limit("resize_timeout")))
     session = reached.session
     observed = _observe(session, goal, reached)
     held, problems = facts.read_held(fleet, reached.nodes, observed.selected.pods)
@@ -101,7 +101,7 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, asked: DesiredResources | 
     template = _template(goal, observed, plan)
     bridge.stop(plan.refusals)
     bridge.stop(tried(session, ability.minor, plan.steps, template))
-    engine = engine_of(reached, ability, observed.selected, desired.resize_seconds, held)
+    engine = engine_of(reached, ability, observed.selected, desired.limit("resize_timeout"), held)
     rolling = RollOuts(session, show)
     run = ObjectRun(
         asked,
@@ -158,7 +158,7 @@ def _template(goal: _Goal, observed: _Observed, plan: ResizePlan) -> Template | 
     if observed.workload is None:
         return None
     (kind, item), found = observed.workload, None
-    place, seconds = _workload_path(goal)[1], goal.desired.rollout_seconds
+    place, seconds = _workload_path(goal)[1], goal.desired.limit("rollout_timeout")
     if goal.undoes is not None:
         changed = goal.undoes.template
         if changed and uid(item) == changed.uid:
@@ -213,7 +213,7 @@ def _show_plan(run: ObjectRun, plan: ResizePlan, goal: _Goal, template: Template
         same = "the same container, restart count and start time" if not restarts else "a restart of only the named containers"
         show(
             f"    proof for each pod: its containers' own cgroups on the node, a status that equals the spec, {same}; a resize that is not "
-            f"done within {desired.resize_seconds:g} s is reverted, and the run halts"
+            f"done within {desired.limit('resize_timeout'):g} s is reverted, and the run halts"
         )
     if template is not None:
         show(f"\nThen {template.name}: its template gets the pods' resources")

@@ -152,7 +152,7 @@ class Resizer:
         if self._template:
             before = templates.of(item)
             after = {one: pod_resources.merged(before.get(one) or {}, resources) for one, resources in wanted.items()}
-            template = templates.update(kind, item, desired.path, after, desired.rollout_seconds)
+            template = templates.update(kind, item, desired.path, after, desired.limit("rollout_timeout"))
             if template is not None:
                 refusals += workload_rollout.rollout_problems(kind, item)
         resize = self._resize(kind, item, desired, selected, plan, template, held)
@@ -178,7 +178,7 @@ class Resizer:
         outcomes = {step.uid: changed.outcome for step in steps}
         plan = plan_way_back(steps, selected.pods, self.ability, held, self.reached.nodes, desired, outcomes, force=force)
         refusals = [*plan.refusals, *problems]
-        template, refused = templates.restored(kind, item, desired.path, changed, desired.rollout_seconds, force=force)
+        template, refused = templates.restored(kind, item, desired.path, changed, desired.limit("rollout_timeout"), force=force)
         return self._resize(kind, item, desired, selected, plan, template, held), [*refusals, *refused]
 
     def _resize(

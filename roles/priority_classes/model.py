@@ -23,7 +23,6 @@ from roles.engine.kube.names import (
 )
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import Kind, ObjectPath
-from roles.engine.timeouts import unless_set
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix
 USER_MAXIMUM = 1_000_000_000
@@ -291,11 +290,6 @@ class DesiredClasses(Frozen):
         DEFAULT_ROLLOUT_SECONDS
     )
     kubeconfig: Kubeconfig = None
-
-    @property
-    def rollout_seconds(self) -> float:
-        """The time limit of each roll-out in seconds."""
-        return unless_set(self.rollout_timeout, "rollout_timeout" in self.model_fields_set)
 
     @property
     def classes(self) -> tuple[PriorityClass, ...]:

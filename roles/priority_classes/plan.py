@@ -221,7 +221,7 @@ def _workload(
     manifest = kind.manifest(item.namespace, item.name, {CLASS_OF_PODS: item.priority_class})
     manifest = with_meta(manifest, uid=kube.uid(found))
     change = ObjectChange(kind, "assign", item.namespace, item.name, found, manifest, "")
-    return assigned(change, live, f"{item.priority_class} ({value})", desired.rollout_seconds)
+    return assigned(change, live, f"{item.priority_class} ({value})", desired.limit("rollout_timeout"))
 
 
 def assigned(change: ObjectChange, live: ObservedClasses, becomes: str, rollout_seconds: float) -> ObjectChange:

@@ -22,7 +22,7 @@ from roles.engine.outage.evicting import RunLimit
 from roles.engine.proof import Cluster
 from roles.engine.remote import RemoteError
 from roles.engine.rollout import ClusterStep, Options
-from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient, unless_set
+from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
 from roles.reboot import facts, next_boot
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import Boot, BootFacts, BootState
@@ -92,7 +92,7 @@ class NodeReboots:
 
     def _limit(self) -> Deadline:
         """For the node's first answer, and again for its proof: after a boot, images are read from a cold disk."""
-        return Deadline(unless_set(self._wanted.reboot_timeout, "reboot_timeout" in self._wanted.model_fields_set), as_given=True)
+        return Deadline(self._wanted.limit("reboot_timeout"), as_given=True)
 
     # ---- the three kinds of steps
 

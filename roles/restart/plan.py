@@ -19,7 +19,6 @@ from roles.engine.kube.pods import is_alive, stuck
 from roles.engine.kube.quotas import counts, without_room
 from roles.engine.kube.workloads import COLLECTIONS, replicas
 from roles.engine.objects import Kind, NotUndone, ObjectChange, ObjectPath, ObjectPlan, undo_plan, workload_rollout
-from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 
 #: As `kubectl rollout restart` does (kubectl/pkg/polymorphichelpers/objectrestarter.go): whoever looks finds the time of the last restart,
@@ -71,10 +70,6 @@ class RestartOptions(Frozen):
     kubeconfig: Kubeconfig = None
 
     @property
-    def rollout_seconds(self) -> float:
-        return unless_set(self.rollout_timeout, "rollout_timeout" in self.model_fields_set)
-
-    @property
     def namespaces(self) -> set[str]:
         return {one.partition("/")[0] for one in (*self.restart, *filter(None, [self.workload_selector]))}
 
@@ -118,7 +113,7 @@ def plan_restart(options: RestartOptions, world: RestartWorld) -> ObjectPlan:
             continue
         problems = [*_problems(kind, item, world, options), *unsafe(kind, item, world, states)]
         plan.refusals += [f"{name}: {why}" for why in problems]
-        plan.actions.append(_change(kind, item, world, options.rollout_seconds))
+        plan.actions.append(_change(kind, item, world, options.limit("rollout_timeout")))
     return plan
 
 

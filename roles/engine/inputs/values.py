@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.engine.editing import FormatError, flags
+from roles.engine.timeouts import unless_set
 
 
 def names(value: Any) -> tuple[str, ...] | None:
@@ -62,6 +63,10 @@ class Frozen(BaseModel):
     """The base of all models of data keys."""
 
     model_config = ConfigDict(frozen=True)
+
+    def limit(self, key: str) -> float:
+        """A time limit in seconds: one that the operator set counts as it is, a default is stretched."""
+        return unless_set(getattr(self, key), key in self.model_fields_set)
 
 
 def file_path(key: str, example: str) -> BeforeValidator:

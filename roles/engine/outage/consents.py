@@ -14,7 +14,6 @@ from roles.engine.kube import is_ready
 from roles.engine.kube.names import namespaced_name
 from roles.engine.outage.model import MOST_SECONDS, BudgetShare, DrainPlan, PodFate
 from roles.engine.rollout import table
-from roles.engine.timeouts import unless_set
 
 DEFAULT_SECONDS = 600
 
@@ -103,7 +102,7 @@ class DrainConsents(Frozen):
     @property
     def seconds(self) -> float:
         """For each pod, as it counts."""
-        return unless_set(self.drain_timeout, "drain_timeout" in self.model_fields_set)
+        return self.limit("drain_timeout")
 
 
 def past_budgets(plan: DrainPlan, consents: DrainConsents) -> list[PodFate]:

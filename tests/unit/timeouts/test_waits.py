@@ -95,6 +95,6 @@ def test_the_end_of_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_limit_that_is_set_is_meant_as_it_stands() -> None:
     assert timeouts.unless_set(300, False) == 1200 and timeouts.unless_set(300, True) == 300
     assert (
-        DesiredResources(selector="shop/app=web").resize_seconds == 480
-        and DesiredResources(selector="shop/app=web", resize_timeout=60).resize_seconds == 60
+        DesiredResources(selector="shop/app=web").limit("resize_timeout") == 480
+        and DesiredResources(selector="shop/app=web", resize_timeout=60).limit("resize_timeout") == 60
     )
