@@ -73,15 +73,14 @@ def _undone(fleet: Fleet, record: ObjectsRecord, wanted: RollbackOptions) -> Obj
     """Raises DeployError."""
     if not record.objects:
         raise bridge.refuse(f"run {record.run} changed nothing that can be undone ({record.capability})")
-    way_back = registry.way_back(record.capability)
-    if way_back is None:
+    undo = registry.undo_of(record.capability)
+    if undo is None:
         raise bridge.refuse(
             f"run {record.run} is of {record.capability}, which this daytwo cannot undo; use the daytwo that started it, or a later one"
         )
     bridge.stop(
-        f"run {record.run} is not undone: its record has what no run of {record.capability} writes: {why}"
-        for why in way_back.refusals(record)
+        f"run {record.run} is not undone: its record has what no run of {record.capability} writes: {why}" for why in undo.refusals(record)
     )
     consents = Consents(wanted.force, wanted.allow_evictions, wanted.allow_restarts, wanted.kubeconfig)
-    run: ObjectRun = way_back.plan(fleet, options.read_options(fleet.targets), record, consents)
+    run: ObjectRun = undo.plan(fleet, options.read_options(fleet.targets), record, consents)
     return run

@@ -129,7 +129,7 @@ def plan_resize(
     return plan
 
 
-def plan_way_back(
+def plan_undo(
     steps: Iterable[PodStep],
     pods: Iterable[Object],
     ability: Ability,

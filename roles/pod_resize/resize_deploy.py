@@ -22,7 +22,7 @@ from roles.pod_resize import abilities, facts, model, pod_resources, resize_run,
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import DesiredResources
-from roles.pod_resize.plan import ResizePlan, plan_resize, plan_way_back
+from roles.pod_resize.plan import ResizePlan, plan_resize, plan_undo
 from roles.pod_resize.pod_resources import Resources
 from roles.pod_resize.resize_run import ResizeRecord
 from roles.pod_resize.templates import Template
@@ -94,7 +94,7 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, asked: DesiredResources | 
     held, problems = facts.read_held(fleet, reached.nodes, observed.selected.pods)
     pods, ability = observed.selected.pods, observed.ability
     if goal.undoes is not None:
-        plan = plan_way_back(goal.undoes.steps, pods, ability, held, reached.nodes, desired, goal.undoes.outcomes, force=goal.force)
+        plan = plan_undo(goal.undoes.steps, pods, ability, held, reached.nodes, desired, goal.undoes.outcomes, force=goal.force)
     else:
         plan = plan_resize(desired, pods, ability, held, reached.nodes)
     plan.refusals += problems

@@ -23,7 +23,7 @@ from roles.pod_resize.cgroup import ContainerCgroup
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import DesiredResources
-from roles.pod_resize.plan import PodStep, ResizePlan, ResourceChange, plan_resize, plan_way_back
+from roles.pod_resize.plan import PodStep, ResizePlan, ResourceChange, plan_resize, plan_undo
 from roles.pod_resize.pod_resources import Resources
 from roles.pod_resize.templates import Template
 
@@ -67,7 +67,7 @@ class WorkloadResize:
         return [*found, *(self.template.fields if self.template is not None else ())]
 
     def about(self) -> dict[str, Any]:
-        """What else its way back needs, for the record."""
+        """What else its undo needs, for the record."""
         namespace, name = namespace_and_name(self.item)
         return {
             "path": self.path,
@@ -158,10 +158,10 @@ class Resizer:
         resize = self._resize(kind, item, desired, selected, plan, template, held)
         return resize, refusals or tried(self.reached.session, self.ability.minor, resize.steps, template)
 
-    # ---- the way back
+    # ---- the undo
 
     def plan_back(self, changed: ChangedObject, *, force: bool) -> tuple[WorkloadResize | None, list[str]]:
-        """The way back of a recorded workload (`fields`, `about` of WorkloadResize): its template, if the run changed it, and the pods that
+        """The undo of a recorded workload (`fields`, `about` of WorkloadResize): its template, if the run changed it, and the pods that
         it resized and that are still there. None if the workload is gone. Raises ValueError if the record is incomplete, ApiError,
         NoApi."""
         kind, namespace, name = (str(changed.about[key]) for key in ("kind", "namespace", "name"))
@@ -176,7 +176,7 @@ class Resizer:
         steps = _recorded_steps(changed)
         held, problems = facts.read_held(self._fleet, self.reached.nodes, selected.pods)
         outcomes = {step.uid: changed.outcome for step in steps}
-        plan = plan_way_back(steps, selected.pods, self.ability, held, self.reached.nodes, desired, outcomes, force=force)
+        plan = plan_undo(steps, selected.pods, self.ability, held, self.reached.nodes, desired, outcomes, force=force)
         refusals = [*plan.refusals, *problems]
         template, refused = templates.restored(kind, item, desired.path, changed, desired.limit("rollout_timeout"), force=force)
         return self._resize(kind, item, desired, selected, plan, template, held), [*refusals, *refused]

@@ -490,5 +490,5 @@ def test_pods_that_a_restored_taint_evicts_need_consent() -> None:
 
 
 def test_the_rollback_deploy_finds_the_undo() -> None:
-    undo = registry.way_back(CAPABILITY)
+    undo = registry.undo_of(CAPABILITY)
     assert undo is not None and undo.plan is node_labels.undo

@@ -127,7 +127,7 @@ def _changing(found: Iterable[Declared], level: Changes) -> tuple[str, ...]:
     return tuple(name for one in found if one.changes >= level for name in one.deploys)
 
 
-def way_back(capability: str) -> Undo | None:
+def undo_of(capability: str) -> Undo | None:
     """How a run on API objects is undone, by the name of the run's deploy; None if there is no way."""
     return next((declared.undo for declared in every_model() if declared.undo and declared.deploys[0] == capability), None)
 

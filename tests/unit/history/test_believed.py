@@ -124,7 +124,7 @@ def recording(capability: str, path: str, field: list[str], before: Any, about: 
         {"event": "plan", "object": "Thing x", "what": "update", "path": path, "fields": [{"path": field, "before": before, "after": None}],
          **more},
     ])  # fmt: skip
-    undo = registry.way_back(capability)
+    undo = registry.undo_of(capability)
     assert record is not None and undo is not None
     return undo.refusals(cast(ObjectsRecord, record))
 

@@ -66,7 +66,7 @@ def test_the_plan_after_a_run_is_empty_and_the_undo_restores(cpu: str, memory: s
     for step in plan.steps:
         done = pod("web-1", container("app", step.after["app"]), status={"containerStatuses": [state("app", step.after["app"])]})
         assert make(done, cpu=cpu, memory=memory).steps == []
-        back = planning.plan_way_back([step], [done], ability(), held(), ["w1"], desired())
+        back = planning.plan_undo([step], [done], ability(), held(), ["w1"], desired())
         assert [one.after for one in back.steps] == [{"app": SMALL}]
         assert step.back().back() == step
 
@@ -152,10 +152,10 @@ def test_undo() -> None:
     gone = PodStep("shop", "web-9", "u-web-9", "w1", {"app": ResourceChange(SMALL, LARGE)})
     other = PodStep("shop", "web-2", "u-web-2", "w1", {"app": ResourceChange(SMALL, LARGE)})
     now = [pod(f"web-{number}", container("app", LARGE), status={"containerStatuses": [state("app", LARGE)]}) for number in (1, 2)]
-    plan = planning.plan_way_back([step, gone, other], now, ability(), held(), ["w1"], desired())
+    plan = planning.plan_undo([step, gone, other], now, ability(), held(), ["w1"], desired())
     assert [one.name for one in plan.steps] == ["web-2", "web-1"], "the last one first"
     assert plan.unchanged == [("shop/web-9", "is gone; its replacement has the template's resources")] and plan.refusals == []
-    untouched = planning.plan_way_back([step], [pod()], ability(), held(), ["w1"], desired())
+    untouched = planning.plan_undo([step], [pod()], ability(), held(), ["w1"], desired())
     assert untouched.steps == [] and untouched.unchanged[0][0] == "shop/web-1"
 
 
@@ -165,10 +165,10 @@ def test_undo_does_not_overwrite_later_changes_of_others() -> None:
     now = pod("web-1", container("app", theirs), status={"containerStatuses": [state("app", theirs)]})
 
     def undo(outcome: str) -> planning.ResizePlan:
-        return planning.plan_way_back([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": outcome})
+        return planning.plan_undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": outcome})
 
     assert "shop/web-1: its resources were changed since that run (app: " in undo("done").refusals[0] and undo("done").steps == []
-    forced = planning.plan_way_back([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": "done"}, force=True)
+    forced = planning.plan_undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": "done"}, force=True)
     assert [one.after for one in forced.steps] == [{name: change.before for name, change in step.changes.items()}]
     assert undo("foreign").unchanged[0][0] == "shop/web-1" and undo("foreign").steps == [] == undo("foreign").refusals
     assert undo("revert-failed").steps, "an unfinished resize is reverted, whatever the pod has"
@@ -178,7 +178,7 @@ def test_undo_of_an_added_limit_says_why_not() -> None:
     before = {"requests": {"cpu": "100m"}}
     after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
     step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(before, after)})
-    plan = planning.plan_way_back([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired())
+    plan = planning.plan_undo([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired())
     assert "app had no limits.cpu before, and a running pod cannot lose it" in plan.refusals[0]
 
 
