@@ -17,7 +17,7 @@ from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs import Declared
 from roles.engine.inputs.registry import desired_state
-from roles.engine.rollout import deploying, one
+from roles.engine.runs import deploying, one
 from roles.engine.voice import show, show_lines
 from roles.feature_gates import load
 

@@ -9,7 +9,7 @@ from roles.audit.model import FindingReport, Report
 from roles.engine import detail
 from roles.engine.findings import SEVERITIES, Severity
 from roles.engine.harmless import one_line
-from roles.engine.rollout import table
+from roles.engine.runs import table
 
 # A terminal does not fit more columns.
 _COLUMNS = 6

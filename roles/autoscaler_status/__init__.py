@@ -15,7 +15,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.object_runs import check_namespaces, connect_servers
-from roles.engine.rollout import deploying, one, table
+from roles.engine.runs import deploying, one, table
 from roles.engine.voice import show, show_lines
 
 

@@ -44,7 +44,7 @@ from roles.engine.object_runs import (
 )
 from roles.engine.objects import ObjectChange, ObjectPlan, Session, undo_plan
 from roles.engine.placement import ClusterView
-from roles.engine.rollout import Options, Turns, deploying
+from roles.engine.runs import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show
 
@@ -71,7 +71,7 @@ def autoscalers(fleet: Fleet, asked: tuple[Options, DesiredAutoscalers]) -> Turn
     """Apply the autoscalers in the inventory's data.
 
     Data keys: autoscalers, vertical_autoscalers, settle_replicas, allow_problems, force, only_objects, proof_timeout, kubeconfig, take_over
-    (roles/engine/rollout/options.py). Raises DeployError before any write if the plan is refused.
+    (roles/engine/runs/options.py). Raises DeployError before any write if the plan is refused.
     """
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and compare the counts")
 

@@ -23,7 +23,7 @@ from roles.engine.inputs.registry import desired_state
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, NoApi, ObservedNode, known_nodes
 from roles.engine.remote import RemoteError
-from roles.engine.rollout import deploying, no_such_host, same, table
+from roles.engine.runs import deploying, no_such_host, same, table
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_lines
 

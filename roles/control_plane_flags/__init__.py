@@ -20,7 +20,7 @@ from roles.engine.node import FilesWanted, Observation
 from roles.engine.node_changes import Basis, Capability, ComponentPlan, NodeStep, Steps, Verdicts, change_nodes, ended, from_data
 from roles.engine.proof import SurveyedNode
 from roles.engine.proof.effective import written
-from roles.engine.rollout import Turns, deploying
+from roles.engine.runs import Turns, deploying
 from roles.engine.transaction import mask_text
 
 # The first minor whose kubeadm keeps the order of several values in all of its patches.
@@ -40,7 +40,7 @@ def _wanted(fleet: Fleet) -> ControlPlaneFlags:
 def control_plane_flags(fleet: Fleet, flags: ControlPlaneFlags) -> Turns:
     """Set the flags and files from the inventory's data.
 
-    Data keys: control_plane_flags, control_plane_files, only, allow_flags, and those of roles/engine/rollout/options.py. Raises DeployError
+    Data keys: control_plane_flags, control_plane_files, only, allow_flags, and those of roles/engine/runs/options.py. Raises DeployError
     before it writes to any node, if the plan is refused.
     """
     return change_nodes(fleet, flags)

@@ -13,7 +13,7 @@ from roles.engine.disruption import DisruptionObjects, cluster_time
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_of_cluster, planned_run, read_objects
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.rollout import Options, Turns, deploying
+from roles.engine.runs import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 
 #: The name in the records of runs that this package undoes.
@@ -29,7 +29,7 @@ def disruption_budgets(fleet: Fleet, asked: tuple[Options, DesiredBudgets]) -> T
     """Apply the PodDisruptionBudgets in the inventory's data.
 
     Data keys: disruption_budgets, allow_overlaps, force, only_objects, proof_timeout, kubeconfig, and take_over
-    (roles/engine/rollout/options.py). Raises DeployError before any write if the plan is refused.
+    (roles/engine/runs/options.py). Raises DeployError before any write if the plan is refused.
     """
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and compare the numbers")
 

@@ -15,7 +15,7 @@ from roles.engine.object_runs import ConnectedCluster, connect_cluster, dry_run
 from roles.engine.objects import Session
 from roles.engine.outage import DrainConsents, Drainer, DrainPlan, Mark, PodFate, ask_again, cluster_time, plan_drain, plan_text, read_drain
 from roles.engine.outage.evicting import try_eviction
-from roles.engine.rollout import Options, Turns, deploying, with_options
+from roles.engine.runs import Options, Turns, deploying, with_options
 from roles.engine.transaction import new_run_id, this_run
 from roles.engine.voice import show, show_lines
 
@@ -27,7 +27,7 @@ _ASKED_AT_ONCE = 8
 def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     """Cordon the named nodes, and evict their pods in waves.
 
-    Data keys: those of DrainOptions (roles/drain/model.py), and take_over (roles/engine/rollout/options.py). Raises DeployError before any
+    Data keys: those of DrainOptions (roles/drain/model.py), and take_over (roles/engine/runs/options.py). Raises DeployError before any
     write if the plan is refused.
     """
     options, wanted = asked

@@ -8,7 +8,7 @@ from typing import Any
 from roles.engine.bridge import Fleet
 from roles.engine.object_runs import ObjectRun, object_report
 from roles.engine.outage import CORDON, MOVES, Drainer, undo
-from roles.engine.rollout import ClusterStep, Stage, table
+from roles.engine.runs import ClusterStep, Stage, table
 from roles.engine.transaction import RunInfo
 from roles.engine.voice import show
 

@@ -15,7 +15,7 @@ from roles.engine.kube import Object
 from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, planned_run
 from roles.engine.objects import ObjectPlan, Session
 from roles.engine.outage import node_path, undo
-from roles.engine.rollout import Options
+from roles.engine.runs import Options
 from roles.engine.transaction import ObjectsRecord
 
 

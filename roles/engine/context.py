@@ -1,7 +1,7 @@
 """What a run gives to each of its steps, so that a step knows no run: its name, its lock, its journal, whether it halts, and its voice.
 
 Lock, Journal, Say and Together are ports. On the operator's machine these implement them: the cluster's lock, the record of the run, the
-terminal, and gevent (roles/engine/rollout/locked_run.py).
+terminal, and gevent (roles/engine/runs/locked_run.py).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from roles.engine.bridge import Fleet, Remote
 from roles.engine.editing import ABSENT
 from roles.engine.inputs import Changes, Declared
 from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
-from roles.engine.rollout import Turns, deploying
+from roles.engine.runs import Turns, deploying
 from roles.engine.transaction import Refusal
 from roles.eviction import model, usage, wanted
 from roles.eviction.compliance import defaults_of, unmet
@@ -31,7 +31,7 @@ def _wanted(fleet: Fleet) -> KubeletFields:
 def eviction(fleet: Fleet, thresholds: KubeletFields) -> Turns:
     """Set the eviction thresholds from the inventory's data (or --data eviction_hard=memory.available=500Mi).
 
-    Data keys: those of roles/eviction/model.py and of roles/engine/rollout/options.py. Raises DeployError before it writes to any node, if
+    Data keys: those of roles/eviction/model.py and of roles/engine/runs/options.py. Raises DeployError before it writes to any node, if
     the plan is refused, or would evict without consent.
     """
     return change_nodes(fleet, thresholds)

@@ -19,7 +19,7 @@ from roles.engine.kube.amounts import parse_quantity, whole
 from roles.engine.kube.fields import kubelet_version, name_of, spec_of, status_of
 from roles.engine.kube.pods import kubelet_uid
 from roles.engine.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold
-from roles.engine.rollout import table
+from roles.engine.runs import table
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
 from roles.eviction.usage import ContainerProcess

@@ -20,7 +20,7 @@ from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, NoApi, ObservedNode, listed_nodes, not_their_node, observed
 from roles.engine.remote import RemoteError
-from roles.engine.rollout import deploying, one
+from roles.engine.runs import deploying, one
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_lines
 from roles.eviction import picture, usage

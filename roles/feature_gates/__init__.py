@@ -24,7 +24,7 @@ from roles.engine.node_changes import (
     from_data,
 )
 from roles.engine.proof import Cluster, SurveyedNode
-from roles.engine.rollout import Turns, deploying
+from roles.engine.runs import Turns, deploying
 from roles.engine.transaction import Refusal
 from roles.eviction import eviction_impact
 from roles.feature_gates import model
@@ -49,7 +49,7 @@ def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
     """Set the gates from the inventory's data (or --data feature_gates=A=true,B=absent).
 
     Data keys: feature_gates, components, only, all_components, allow_unknown_gates, allow_hazards, and those of
-    roles/engine/rollout/options.py. Raises DeployError before it writes to any node, if the plan is refused.
+    roles/engine/runs/options.py. Raises DeployError before it writes to any node, if the plan is refused.
     """
     return change_nodes(fleet, gates)
 

@@ -30,7 +30,7 @@ from roles.engine.node_changes import (
 )
 from roles.engine.object_runs import ObjectRun
 from roles.engine.proof import Cluster, Proof, SurveyedNode
-from roles.engine.rollout import Turns, deploying, no_data, one, table
+from roles.engine.runs import Turns, deploying, no_data, one, table
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.change_script import uninstall_script
@@ -223,7 +223,7 @@ def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
     """Undo a run (--data run=NAME, default: the newest): first its values in kubeadm's ConfigMaps, then its changes, the last one first, at
     the pace of a run and by the same transactions.
 
-    Data keys: those of roles/history/model.py, and those of roles/engine/rollout/options.py. Raises DeployError, before any write, if a
+    Data keys: those of roles/history/model.py, and those of roles/engine/runs/options.py. Raises DeployError, before any write, if a
     file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or if pods would be evicted without consent.
     """
     if isinstance(undoing, ObjectRun):

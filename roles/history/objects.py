@@ -13,7 +13,7 @@ from roles.engine import bridge
 from roles.engine.bridge import Fleet
 from roles.engine.inputs import registry
 from roles.engine.object_runs import Consents, ObjectRun
-from roles.engine.rollout import options
+from roles.engine.runs import options
 from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo, object_record
 from roles.engine.transaction.record import RunRecord, read_events
 from roles.history.facts import Recorded

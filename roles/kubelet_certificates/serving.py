@@ -23,7 +23,7 @@ from roles.engine.objects import NotDone
 from roles.engine.proof import NoApi, Proof, SurveyedNode
 from roles.engine.proof.presented import Presented, presented
 from roles.engine.remote import RemoteError
-from roles.engine.rollout import ClusterStep
+from roles.engine.runs import ClusterStep
 from roles.engine.transaction import Refusal
 from roles.kubelet_certificates import approve, facts, plan
 from roles.kubelet_certificates.facts import ClusterFacts, SeenNames

@@ -8,7 +8,7 @@ from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import Changes, Declared
 from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
-from roles.engine.rollout import Turns, deploying
+from roles.engine.runs import Turns, deploying
 from roles.kubelet_config import cgroups, model, plan
 from roles.kubelet_config.carry_out import (
     FieldsRequest,
@@ -37,7 +37,7 @@ def _wanted(fleet: Fleet) -> KubeletFields:
 def kubelet_config(fleet: Fleet, fields: KubeletFields) -> Turns:
     """Set the fields from the inventory's data (or --data kubelet_config=maxPods=200).
 
-    Data keys: those of roles/kubelet_config/model.py and of roles/engine/rollout/options.py. Raises DeployError before it writes to any
+    Data keys: those of roles/kubelet_config/model.py and of roles/engine/runs/options.py. Raises DeployError before it writes to any
     node, if the plan is refused, or would evict pods without consent.
     """
     return change_nodes(fleet, fields)

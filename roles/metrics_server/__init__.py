@@ -21,7 +21,7 @@ from roles.engine.object_runs import (
     recorded_objects,
 )
 from roles.engine.objects import Session
-from roles.engine.rollout import Options, Turns, deploying, table
+from roles.engine.runs import Options, Turns, deploying, table
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show, show_lines
 from roles.metrics_server import facts, health
@@ -52,7 +52,7 @@ def _read(fleet: Fleet) -> tuple[Options, Asked]:
 def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
     """Apply the metrics-server of the inventory's data, and prove it; or check the one that somebody else has installed.
 
-    Data keys: those of roles/metrics_server/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any
+    Data keys: those of roles/metrics_server/model.py, and take_over (roles/engine/runs/options.py). Raises DeployError before any
     write if the cluster lacks something that it needs. Ends pyinfra with exit code 0 or 2 if there is nothing to write: 2 if the metrics
     API does not work.
     """

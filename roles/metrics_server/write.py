@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from roles.engine.kube import Object
 from roles.engine.kube.fields import pod_template
 from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, RollOuts, Session
-from roles.engine.rollout import ClusterStep
+from roles.engine.runs import ClusterStep
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.voice import show
 from roles.metrics_server import health

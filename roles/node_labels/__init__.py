@@ -14,8 +14,8 @@ from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.fields import name_of
 from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, planned_run
 from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, Session, undo_plan
-from roles.engine.rollout import Options, Turns, deploying
-from roles.engine.rollout.options import read_options
+from roles.engine.runs import Options, Turns, deploying
+from roles.engine.runs.options import read_options
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.node_labels.plan import (
@@ -47,7 +47,7 @@ def _read(fleet: Fleet) -> tuple[Options, dict[str, DesiredLabels]]:
 def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -> Turns:
     """Set the labels and taints that the data of the nodes names.
 
-    Data keys: those of roles/node_labels/plan.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any write if
+    Data keys: those of roles/node_labels/plan.py, and take_over (roles/engine/runs/options.py). Raises DeployError before any write if
     the plan is refused.
     """
     options, desired = asked

@@ -19,8 +19,8 @@ from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
 from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluster
 from roles.engine.objects import NotDone, RevertFailed
-from roles.engine.rollout import ClusterStep, Options, Stage, Turns, deploying, table
-from roles.engine.rollout.options import read_options
+from roles.engine.runs import ClusterStep, Options, Stage, Turns, deploying, table
+from roles.engine.runs.options import read_options
 from roles.engine.timeouts import API_WAIT, LOOK_AGAIN, Deadline
 from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run
 from roles.engine.voice import show, show_lines
@@ -55,7 +55,7 @@ def _read(fleet: Fleet) -> tuple[Options, ProbeOptions]:
 def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns:
     """Resize a probe pod on each node of the run, then remove it.
 
-    Data keys: those of roles/pod_resize/model.py (ProbeOptions), and take_over (roles/engine/rollout/options.py). If the cluster cannot do
+    Data keys: those of roles/pod_resize/model.py (ProbeOptions), and take_over (roles/engine/runs/options.py). If the cluster cannot do
     it, raises DeployError before anything is created, and says what is missing.
     """
     options, settings = asked

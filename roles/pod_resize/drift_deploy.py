@@ -7,7 +7,7 @@ from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import as_json
 from roles.engine.object_runs import cluster_session
-from roles.engine.rollout import deploying, table
+from roles.engine.runs import deploying, table
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_lines
 from roles.pod_resize import model

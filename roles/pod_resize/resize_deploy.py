@@ -13,8 +13,8 @@ from roles.engine.kube.fields import containers_of
 from roles.engine.kube.pods import is_alive, node_of
 from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import RollOuts, Session, workload_rollout
-from roles.engine.rollout import Options, Turns, deploying
-from roles.engine.rollout.options import read_options
+from roles.engine.runs import Options, Turns, deploying
+from roles.engine.runs.options import read_options
 from roles.engine.timeouts import API_WAIT
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.voice import show
@@ -42,7 +42,7 @@ def _read(fleet: Fleet) -> tuple[Options, DesiredResources]:
 def resize(fleet: Fleet, asked: tuple[Options, DesiredResources]) -> Turns:
     """Change CPU and memory of the running pods of a workload or selector.
 
-    Data keys: those of roles/pod_resize/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any change if
+    Data keys: those of roles/pod_resize/model.py, and take_over (roles/engine/runs/options.py). Raises DeployError before any change if
     the plan is refused.
     """
     options, desired = asked

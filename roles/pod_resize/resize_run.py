@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.context import StepContext
 from roles.engine.objects import RollOuts
-from roles.engine.rollout import ClusterStep, Stage
+from roles.engine.runs import ClusterStep, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.pod_resize import pod_resources
 from roles.pod_resize.engine import Engine

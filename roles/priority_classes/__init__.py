@@ -6,7 +6,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_of_cluster, planned_run, read_objects
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.rollout import Options, Turns, deploying
+from roles.engine.runs import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.compliance import unmet_class, unmet_workload
@@ -28,7 +28,7 @@ def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Tur
     """Apply the PriorityClasses in the inventory's data, and assign them to workloads.
 
     Data keys: priority_classes, workloads, replace, prune, force, only_objects, rollout_timeout, kubeconfig, and take_over
-    (roles/engine/rollout/options.py). Raises DeployError before any write if the plan is refused.
+    (roles/engine/runs/options.py). Raises DeployError before any write if the plan is refused.
     """
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and read back")
 

@@ -21,7 +21,7 @@ from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluste
 from roles.engine.objects import Session
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
-from roles.engine.rollout import Options, Stage, Turns, deploying, no_such_host, with_options
+from roles.engine.runs import Options, Stage, Turns, deploying, no_such_host, with_options
 from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
@@ -41,7 +41,7 @@ from roles.reboot.undo import CAPABILITY, UNDO
 def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     """Reboot the nodes of the run that need it, or all with allow_unneeded=true.
 
-    Data keys: those of roles/reboot/model.py, the consents of a drain, and those of roles/engine/rollout/options.py. Raises DeployError
+    Data keys: those of roles/reboot/model.py, the consents of a drain, and those of roles/engine/runs/options.py. Raises DeployError
     before any write if a node might not come back, or if its pods cannot leave.
     """
     options, wanted = asked

@@ -15,7 +15,7 @@ from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, status_of
 from roles.engine.kube.pods import daemon_set, is_static
 from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, node_fate, node_path, plan_outages, read_mark
-from roles.engine.rollout import Pace, Stage, stages_of_workers
+from roles.engine.runs import Pace, Stage, stages_of_workers
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
 from roles.reboot.facts import RUNTIMES, SSH, BootFacts

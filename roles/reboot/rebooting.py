@@ -21,7 +21,7 @@ from roles.engine.outage import Mark, NodeOutage, end_outage
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.proof import Cluster
 from roles.engine.remote import RemoteError
-from roles.engine.rollout import ClusterStep, Options
+from roles.engine.runs import ClusterStep, Options
 from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
 from roles.reboot import facts, next_boot
 from roles.reboot.ending import plan_ending

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from roles.engine.harmless import one_line
 from roles.engine.object_runs import ObjectRun, object_report
-from roles.engine.rollout import Stage, counted
+from roles.engine.runs import Stage, counted
 from roles.engine.voice import show, show_lines
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import RebootPlan

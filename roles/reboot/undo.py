@@ -14,7 +14,7 @@ from roles.engine.kube import Object, uid
 from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import NotDone, Session
 from roles.engine.outage import Mark, node_fate, read_mark, undo
-from roles.engine.rollout import ClusterStep, Options, Stage
+from roles.engine.runs import ClusterStep, Options, Stage
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show
 from roles.reboot.plan import REBOOT

@@ -12,7 +12,7 @@ from roles.engine.kube import uid
 from roles.engine.kube.workloads import COLLECTIONS, namespaced
 from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_of_cluster, planned_run, read_objects
 from roles.engine.objects import NotDone, ObjectChange, ObjectPlan, Session, TemplateWriter
-from roles.engine.rollout import Options, Turns, deploying
+from roles.engine.runs import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show
 from roles.restart.plan import KINDS, RestartOptions, RestartWorld, plan_restart, plan_undo, read_restart, unsafe
@@ -30,7 +30,7 @@ def _read(fleet: Fleet) -> tuple[Options, RestartOptions]:
 def restart(fleet: Fleet, asked: tuple[Options, RestartOptions]) -> Turns:
     """Restart the named workloads, one after another.
 
-    Data keys: those of roles/restart/plan.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any write if the
+    Data keys: those of roles/restart/plan.py, and take_over (roles/engine/runs/options.py). Raises DeployError before any write if the
     plan is refused.
     """
     options, wanted = asked

@@ -16,7 +16,7 @@ from roles.engine.inputs import Changes, Declared, Undo, unmatched
 from roles.engine.object_runs import check_namespaces, connect_cluster, open_session
 from roles.engine.objects import Session
 from roles.engine.proof import survey
-from roles.engine.rollout import Options, Turns, deploying, with_options
+from roles.engine.runs import Options, Turns, deploying, with_options
 from roles.engine.voice import show, show_lines
 from roles.right_size import apply, prometheus, report
 from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
@@ -32,7 +32,7 @@ from roles.right_size.workloads import SizedWorkload
 def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns | None:
     """Show for each container what it uses, what it requests and what it should request; with `apply`, change that.
 
-    Data keys: those of roles/right_size/model.py, and take_over (roles/engine/rollout/options.py). Samples are kept on the operator's
+    Data keys: those of roles/right_size/model.py, and take_over (roles/engine/runs/options.py). Samples are kept on the operator's
     machine, and count in later runs. Raises DeployError if something could not be read, after it has shown the rest; with `apply` before
     any change.
     """

@@ -19,7 +19,7 @@ from roles.engine.kube.pods import is_alive
 from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import ChangedByOthers, WriteRefused
 from roles.engine.outage import cluster_view, read_drain
-from roles.engine.rollout import Options, Stage
+from roles.engine.runs import Options, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable
 from roles.engine.voice import show
 from roles.pod_resize import POD, RESOURCES_OF_TEMPLATE, PodStep, Resizer, WorkloadResize, only_resources, resources_text

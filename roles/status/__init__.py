@@ -15,7 +15,7 @@ from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
 from roles.engine.proof import Cluster, NoApi, ObservedNode, Reported, SurveyedNode, claims, known_nodes, reported, surveyed
 from roles.engine.proof.effective import unmet_gates
-from roles.engine.rollout import deploying, no_data, table
+from roles.engine.runs import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
 from roles.engine.voice import show, show_lines
 

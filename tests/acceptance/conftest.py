@@ -21,7 +21,7 @@ from roles.engine import control_plane
 from roles.engine.bridge.hosts import Fleet, Remote, open_inventory, pyinfra_keys
 from roles.engine.harmless import harmless
 from roles.engine.remote import Answer
-from roles.engine.rollout.data_keys import refused_keys
+from roles.engine.runs.data_keys import refused_keys
 from roles.engine.transaction.refusal import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]

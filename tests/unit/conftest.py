@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine import timeouts, voice
-from roles.engine.rollout import locked_run
+from roles.engine.runs import locked_run
 from tests.unit.clock import Clock
 
 

@@ -13,7 +13,7 @@ from roles.audit import text
 from roles.audit.model import Severity
 from roles.engine.bridge import Remote
 from roles.engine.object_runs import object_report
-from roles.engine.rollout import table
+from roles.engine.runs import table
 from roles.right_size.quantities import memory_text
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from roles.engine import detail
 from roles.engine.bridge import doing, progress, terminal
-from roles.engine.rollout import table
+from roles.engine.runs import table
 
 
 @pytest.fixture(autouse=True)

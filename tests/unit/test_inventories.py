@@ -29,7 +29,7 @@ from roles.engine.inputs.unknown_keys import unknown
 from roles.engine.inputs.values import names
 from roles.engine.kubelet import drained, schema, thresholds
 from roles.engine.kubelet.facts import find
-from roles.engine.rollout.options import Options
+from roles.engine.runs.options import Options
 from roles.engine.transaction.refusal import Refusal
 from roles.eviction import wanted
 from roles.eviction.model import SETTINGS, DesiredThresholds, read_thresholds

@@ -22,7 +22,7 @@ from roles.engine.object_runs import dry_run
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects import ObjectPlan, undo_plan
 from roles.engine.objects.session import Session
-from roles.engine.rollout.pace import Stage
+from roles.engine.runs.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
 from roles.engine.transaction.refusal import Refusal

@@ -12,7 +12,7 @@ from roles.engine.disruption import PDB, DisruptionObjects
 from roles.engine.kube import uid
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.rollout import Stage
+from roles.engine.runs import Stage
 from roles.engine.transaction import RunInfo, object_record
 from roles.restart import CAPABILITY, Restarter, read_world
 from roles.restart.plan import RESTARTED_AT, RestartOptions, RestartWorld, plan_restart, plan_undo

@@ -32,7 +32,7 @@ SCHEMA = ROLES.parent / "docs/reference/data.schema.json"
 
 
 class Changes(IntEnum):
-    """What a deploy changes. The higher, the more keys of a roll-out it reads (roles/engine/rollout/options.py, READ_FROM)."""
+    """What a deploy changes. The higher, the more keys of a roll-out it reads (roles/engine/runs/options.py, READ_FROM)."""
 
     NOTHING = 0
     DAYTWO = 1  # daytwo's own files on the nodes
@@ -113,7 +113,7 @@ def every_model() -> tuple[Declared, ...]:
     packages = sorted(path.parent.name for path in ROLES.glob("*/__init__.py") if path.parent.name != "engine")
     listed = [one for name in packages for one in getattr(import_module(f"roles.{name}"), "DATA_KEYS", ())]
     found = sorted(listed, key=lambda one: one.deploys)
-    options = import_module("roles.engine.rollout.options")
+    options = import_module("roles.engine.runs.options")
     by_level: dict[Changes, list[str]] = {}
     for name in options.Options.model_fields:
         by_level.setdefault(options.READ_FROM[name], []).append(name)

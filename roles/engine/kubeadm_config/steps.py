@@ -22,7 +22,7 @@ from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
 from roles.engine.proof import Survey
 from roles.engine.remote import RemoteError
-from roles.engine.rollout import ClusterStep, Options
+from roles.engine.runs import ClusterStep, Options
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 

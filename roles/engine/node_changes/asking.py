@@ -7,7 +7,7 @@ from collections.abc import Callable
 from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import sleep
 from roles.engine.remote import Answer, ConnectionLost, RemoteError
-from roles.engine.rollout import RECONNECT_SECONDS
+from roles.engine.runs import RECONNECT_SECONDS
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import Status, report
 from roles.engine.voice import show

@@ -13,7 +13,7 @@ from roles.engine.node_changes.node_plan import KUBELET
 from roles.engine.proof import SurveyedNode
 from roles.engine.proof.skew import Restarts, judge_skew, outside, running_of
 from roles.engine.remote import RemoteError, Shell
-from roles.engine.rollout import Options
+from roles.engine.runs import Options
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 

@@ -31,7 +31,7 @@ from roles.engine.proof import ChangedProcess, Proof, Prover, Survey, SurveyedNo
 from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.remote import Answer
-from roles.engine.rollout import ClusterStep, Options, Turns, no_such_host, table, unreachable, with_options
+from roles.engine.runs import ClusterStep, Options, Turns, no_such_host, table, unreachable, with_options
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
 from roles.engine.transaction import FileEdit, Refusal, Status, new_run_id, this_run

@@ -9,7 +9,7 @@ from roles.engine import detail
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.outage import undo
-from roles.engine.rollout import ClusterStep, Stage, counted
+from roles.engine.runs import ClusterStep, Stage, counted
 from roles.engine.transaction import Change, Status
 from roles.engine.transaction.by_hand import repair
 from roles.engine.transaction.change_script import directory

@@ -35,7 +35,7 @@ from roles.engine.outage import (
 )
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.proof import Cluster, Survey
-from roles.engine.rollout import Stage
+from roles.engine.runs import Stage
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 

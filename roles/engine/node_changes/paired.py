@@ -26,7 +26,7 @@ from roles.engine.transaction import Refusal
 
 _Files = dict[tuple[str, str], Material]
 N = TypeVar("N", bound=NodePlan[Any])
-#: The key of the consent (roles/engine/rollout/options.py).
+#: The key of the consent (roles/engine/runs/options.py).
 CONSENT = "allow_pairs"
 _TRUSTS, _TYPES = "kubelet-certificate-authority", "kubelet-preferred-address-types"
 

@@ -23,7 +23,7 @@ from roles.engine.node_changes.verdict import encoded_end, outcome_of, quoted, r
 from roles.engine.outage import NodeOutage, undo
 from roles.engine.proof import Proof
 from roles.engine.remote import ConnectionLost, RemoteError
-from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Stage, counted
+from roles.engine.runs import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Stage, counted
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import RunInfo, Status, change_id, report
 from roles.engine.transaction.change_script import resume_script, script, stage_script

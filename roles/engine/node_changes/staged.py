@@ -7,7 +7,7 @@ from collections.abc import Callable
 from roles.engine.bridge import Feed, Remote
 from roles.engine.bridge.tasks import AsyncResult, Event, Timeout, spawn
 from roles.engine.remote import Answer, RemoteError
-from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS
+from roles.engine.runs import CONFIRM_SECONDS, RECONNECT_SECONDS
 from roles.engine.timeouts import patient
 
 

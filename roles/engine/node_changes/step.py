@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from roles.engine.outage import NodeOutage
 from roles.engine.proof import Proof
-from roles.engine.rollout import Outcome, Pace, Stage, stages
+from roles.engine.runs import Outcome, Pace, Stage, stages
 from roles.engine.transaction import Change, Effective, Status
 from roles.engine.transaction.by_hand import Repair
 

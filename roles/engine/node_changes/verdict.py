@@ -6,7 +6,7 @@ import base64
 import json
 
 from roles.engine.proof import Proof
-from roles.engine.rollout import Outcome
+from roles.engine.runs import Outcome
 from roles.engine.transaction import Status
 from roles.engine.transaction.record import end_record
 

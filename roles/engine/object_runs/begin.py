@@ -24,8 +24,8 @@ from roles.engine.object_runs.connect import connect_servers
 from roles.engine.object_runs.run import Asked, ObjectRun
 from roles.engine.objects import Kind, ObjectChange, ObjectPlan, ObjectWriter, Session
 from roles.engine.proof import NoApi
-from roles.engine.rollout import Options, Stage
-from roles.engine.rollout.options import read_options
+from roles.engine.runs import Options, Stage
+from roles.engine.runs.options import read_options
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.voice import show, show_lines

@@ -18,7 +18,7 @@ from roles.engine.bridge.channels import Transport
 from roles.engine.objects import Session
 from roles.engine.proof import NoApi, Survey, survey
 from roles.engine.remote import RemoteError
-from roles.engine.rollout import unreachable
+from roles.engine.runs import unreachable
 from roles.engine.timeouts import API_WAIT, patient
 from roles.engine.transaction import RunInfo, change_id
 from roles.engine.transaction.change_script import HOME

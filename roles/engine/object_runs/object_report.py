@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.engine.object_runs.run import ObjectRun
-from roles.engine.rollout import table
+from roles.engine.runs import table
 from roles.engine.voice import show, show_lines
 
 

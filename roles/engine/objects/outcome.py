@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from roles.engine.rollout import Outcome
+from roles.engine.runs import Outcome
 
 
 class NotDone(Exception):

@@ -16,7 +16,7 @@ from roles.engine.objects.diffs import object_diff
 from roles.engine.objects.kind import ObjectChange, ObjectPath, Request, nested
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.objects.session import Session
-from roles.engine.rollout import ClusterStep
+from roles.engine.runs import ClusterStep
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.transaction import ChangedField
 

@@ -23,7 +23,7 @@ from roles.engine.outage.places import waits_for_place
 from roles.engine.outage.reading import Look, cluster_time, read_drain
 from roles.engine.outage.volumes import not_detached
 from roles.engine.outage.workloads import own_limit, ready_elsewhere
-from roles.engine.rollout import Outcome
+from roles.engine.runs import Outcome
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 # Seconds until a refused eviction is tried again; kubectl waits 5. The place of a pod needs all objects of the cluster.

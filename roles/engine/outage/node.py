@@ -19,7 +19,7 @@ from roles.engine.outage.plan import narrowed, plan_drain
 from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.reading import cluster_time, read_drain
 from roles.engine.outage.surge import end_surges
-from roles.engine.rollout import ClusterStep
+from roles.engine.runs import ClusterStep
 
 
 class NodeOutage:

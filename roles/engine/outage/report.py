@@ -10,7 +10,7 @@ from roles.engine.harmless import one_line
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate, Wanted
 from roles.engine.outage.purpose import Purpose
-from roles.engine.rollout import counted, table
+from roles.engine.runs import counted, table
 
 _ALWAYS = 30
 

@@ -16,7 +16,7 @@ from roles.engine.outage.mark import MARKS, mark_before, run_of
 from roles.engine.outage.reading import recorded_surges
 from roles.engine.outage.surge import EndingWriter
 from roles.engine.outage.surge_marks import SURGED_BY, doubt, left_surges, mark_of, unsurge_change
-from roles.engine.rollout import ClusterStep
+from roles.engine.runs import ClusterStep
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 
 UNCORDON = "uncordon"

@@ -25,7 +25,7 @@ _MOST_QUOTED = 100_000
 class Holder:
     """The run that holds a node or the cluster, with `who` as user@host and its command line (secrets masked).
 
-    `fence` is the generation of the cluster's lock that the run holds (roles/engine/rollout/lock.py). A node refuses a change of an older
+    `fence` is the generation of the cluster's lock that the run holds (roles/engine/runs/lock.py). A node refuses a change of an older
     generation than it has seen.
     """
 

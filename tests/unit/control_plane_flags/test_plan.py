@@ -30,7 +30,7 @@ from roles.engine.node_changes.capability import _pod_files
 from roles.engine.node_changes.node_plan import question
 from roles.engine.node_changes.step import arrange
 from roles.engine.proof import Proof
-from roles.engine.rollout import Pace
+from roles.engine.runs import Pace
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.model import ABSENT
 from tests.unit.node import node

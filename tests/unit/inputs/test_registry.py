@@ -161,7 +161,7 @@ def test_each_model_that_reads_data_is_registered(sources: Sources) -> None:
     reading = set(models_read(sources))
     assert {module for module, _ in reading} >= {
         "roles.feature_gates.model",
-        "roles.engine.rollout.options",
+        "roles.engine.runs.options",
         "roles.priority_classes.model",
         "roles.audit.options",
     }

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from roles.engine.bridge import pyinfra_keys
 from roles.engine.inputs import registry
 from roles.engine.inputs.unknown_keys import unknown
-from roles.engine.rollout.data_keys import refused_keys
+from roles.engine.runs.data_keys import refused_keys
 
 
 def told(*given: str, own: tuple[str, ...] = ()) -> dict[str, str]:
@@ -136,7 +136,7 @@ def test_the_models_have_the_say_where_the_page_is_old_broken_or_not_there(page:
 def test_keys_that_the_page_knows_take_no_import_of_all_models() -> None:
     """Which takes longer than all else that a deploy does before its first look."""
     script = (
-        "import sys; from types import SimpleNamespace; from roles.engine.inputs import registry; from roles.engine.rollout.data_keys import refused_keys\n"
+        "import sys; from types import SimpleNamespace; from roles.engine.inputs import registry; from roles.engine.runs.data_keys import refused_keys\n"
         "data = {'feature_gates': 'A=true', 'soak': 5, 'x_rack': 1}\n"
         "assert refused_keys([SimpleNamespace(name='w1', data=data.get, data_keys=set(data))], frozenset()) == []\n"
         "print(sorted({name.split('.')[1] for name in sys.modules if name.startswith('roles.')}))"

@@ -20,7 +20,7 @@ from roles.engine.node_changes.capability import Basis, DesiredByHost
 from roles.engine.node_changes.node_plan import NodePlan, Verdicts
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.survey import Survey
-from roles.engine.rollout.options import Options
+from roles.engine.runs.options import Options
 from roles.engine.starting import node_needs
 from roles.engine.starting.model import Holds
 from roles.engine.transaction.refusal import Refusal

@@ -14,7 +14,7 @@ from roles.engine.node_changes import JudgedVersions, judge_versions
 from roles.engine.node_changes.brought import recheck
 from roles.engine.proof import SurveyedNode
 from roles.engine.remote import Answer, RemoteError
-from roles.engine.rollout import Options
+from roles.engine.runs import Options
 from tests.unit.node import node
 from tests.unit.node.node import parse
 from tests.unit.node.surveyed import surveyed as of_observation

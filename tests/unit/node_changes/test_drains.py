@@ -19,8 +19,8 @@ from roles.engine.node_changes.step import NodeStep
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Wanted, read_mark
 from roles.engine.proof.prover import Proof
-from roles.engine.rollout import locked_run
-from roles.engine.rollout.pace import Stage
+from roles.engine.runs import locked_run
+from roles.engine.runs.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment

@@ -20,7 +20,7 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof.prover import Proof, Prover
 from roles.engine.proof.survey import SurveyedNode
 from roles.engine.remote import Answer, RemoteError
-from roles.engine.rollout.locked_run import ClusterStep
+from roles.engine.runs.locked_run import ClusterStep
 from roles.engine.transaction.record import this_run
 from roles.engine.transaction.refusal import Refusal
 from roles.engine.transaction.report import Status

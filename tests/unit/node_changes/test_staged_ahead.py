@@ -16,9 +16,9 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.proof.prover import Proof
 from roles.engine.remote import Answer, ConnectionLost
-from roles.engine.rollout import locked_run
-from roles.engine.rollout.lock import Locked
-from roles.engine.rollout.pace import Stage
+from roles.engine.runs import locked_run
+from roles.engine.runs.lock import Locked
+from roles.engine.runs.pace import Stage
 from roles.engine.transaction.model import Change, FileEdit
 from tests.unit.hosts import LockHost
 from tests.unit.node_changes.test_cluster_steps import INFO

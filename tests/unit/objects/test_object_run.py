@@ -14,9 +14,9 @@ from roles.engine.bridge.hosts import Fleet
 from roles.engine.context import StepContext
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.remote import Answer
-from roles.engine.rollout import locked_run
-from roles.engine.rollout.locked_run import ClusterStep
-from roles.engine.rollout.pace import Stage
+from roles.engine.runs import locked_run
+from roles.engine.runs.locked_run import ClusterStep
+from roles.engine.runs.pace import Stage
 from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo

@@ -9,7 +9,7 @@ import pytest
 from roles.engine.node_changes.outages import CHANGE
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Purpose, end_outage, read_mark
-from roles.engine.rollout.lock import Locked
+from roles.engine.runs.lock import Locked
 from roles.reboot.plan import REBOOT
 from tests.context import context
 from tests.unit.disruption.world import deployment

@@ -12,7 +12,7 @@ from roles.engine.api.errors import Conflict
 from roles.engine.context import Fields
 from roles.engine.objects.rolling import RollOuts
 from roles.engine.objects.session import Session
-from roles.engine.rollout.locked_run import ClusterStep
+from roles.engine.runs.locked_run import ClusterStep
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events
 from roles.pod_resize import pod_resources, probe, resize_run, templates

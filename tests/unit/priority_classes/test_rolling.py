@@ -20,9 +20,9 @@ from roles.engine.objects import rolling
 from roles.engine.objects.outcome import NotDone
 from roles.engine.objects.rolling import RollOuts
 from roles.engine.objects.session import Session
-from roles.engine.rollout import locked_run
-from roles.engine.rollout.locked_run import ClusterStep
-from roles.engine.rollout.pace import Stage
+from roles.engine.runs import locked_run
+from roles.engine.runs.locked_run import ClusterStep
+from roles.engine.runs.pace import Stage
 from roles.engine.transaction.record import RunInfo
 from tests.unit.hosts import LockHost
 from tests.unit.priority_classes.world import ending, hashed, pod, revision, workload

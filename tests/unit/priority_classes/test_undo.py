@@ -10,7 +10,7 @@ from roles.engine.api.errors import Conflict, Timeout
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.object_runs.run import ObjectRun
 from roles.engine.objects.session import Session
-from roles.engine.rollout.pace import Stage
+from roles.engine.runs.pace import Stage
 from roles.engine.transaction.record import RunInfo
 from roles.priority_classes import CAPABILITY
 from roles.priority_classes.model import read_classes

@@ -10,7 +10,7 @@ import pytest
 
 from roles.engine.outage import Mark, read_mark
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
-from roles.engine.rollout import Pace
+from roles.engine.runs import Pace
 from roles.reboot.facts import Boot, BootFacts, BootUnit
 from roles.reboot.plan import (
     WITHOUT_EFFECT,

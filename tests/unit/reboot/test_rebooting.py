@@ -19,8 +19,8 @@ from roles.engine.outage import Mark, Purpose, read_mark
 from roles.engine.outage.cordon import CordonBack
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.remote import Answer, RemoteError
-from roles.engine.rollout import ClusterStep, Options
-from roles.engine.rollout.lock import Locked
+from roles.engine.runs import ClusterStep, Options
+from roles.engine.runs.lock import Locked
 from roles.reboot import facts
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import parse_facts

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roles.engine.harmless import one_line
-from roles.engine.rollout import Pace
+from roles.engine.runs import Pace
 from roles.reboot import order, report
 from roles.reboot.plan import Mark
 from tests.unit.reboot.test_plan import ASKS, NEW, RUN, candidate, plan

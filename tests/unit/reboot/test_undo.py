@@ -7,7 +7,7 @@ from typing import Any
 from roles.engine.bridge import Fleet
 from roles.engine.outage import Mark
 from roles.engine.outage.mark import OUTAGE
-from roles.engine.rollout import Options
+from roles.engine.runs import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.reboot.undo import left_cordoned, uncordoning
 from tests.unit.objects.test_object_run import Host, host

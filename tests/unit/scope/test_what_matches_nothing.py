@@ -17,7 +17,7 @@ from roles.engine.inputs.unknown_keys import not_read
 from roles.engine.inputs.values import names
 from roles.engine.node_changes import capability, node_report
 from roles.engine.object_runs.begin import check_namespaces
-from roles.engine.rollout import no_such_host, table
+from roles.engine.runs import no_such_host, table
 from roles.engine.transaction.model import Change, FileEdit
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyinfra.api.exceptions import DeployError
 
 from roles.engine import timeouts
-from roles.engine.rollout import options
+from roles.engine.runs import options
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Change, FileEdit
 from roles.engine.transaction.change_script import render

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.rollout import Options
+from roles.engine.runs import Options
 from tests.unit.test_inventories import ROOT
 
 # Like Vagrant's own: comma separated, with lines that are no state, and one machine that does not run.

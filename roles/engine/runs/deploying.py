@@ -23,9 +23,9 @@ from pydantic import BaseModel
 from roles.engine import bridge
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import read_common, unmatched
-from roles.engine.rollout.data_keys import unknown_key_refusals, unread_keys
-from roles.engine.rollout.locked_run import LockedRun
-from roles.engine.rollout.options import Options, read_options
+from roles.engine.runs.data_keys import unknown_key_refusals, unread_keys
+from roles.engine.runs.locked_run import LockedRun
+from roles.engine.runs.options import Options, read_options
 from roles.engine.transaction import Refusal
 
 W = TypeVar("W")

@@ -12,8 +12,8 @@ from gevent import subprocess
 
 from roles.engine.bridge import Feed, Remote
 from roles.engine.remote import Answer, ConnectionLost
-from roles.engine.rollout import lock as locking
-from roles.engine.rollout.lock import ClusterLock, Locked
+from roles.engine.runs import lock as locking
+from roles.engine.runs.lock import ClusterLock, Locked
 from roles.engine.transaction.change_script import Holder
 from tests.lab.tools import wait_until
 

@@ -12,9 +12,9 @@ from roles.engine.bridge import Fleet, on_interrupt, unforeseen_error
 from roles.engine.bridge.tasks import Event, Pool, Task, spawn, together
 from roles.engine.context import Fields, StepContext
 from roles.engine.remote import RemoteError
-from roles.engine.rollout.lock import ClusterLock, Locked
-from roles.engine.rollout.number import run_number
-from roles.engine.rollout.pace import Stage
+from roles.engine.runs.lock import ClusterLock, Locked
+from roles.engine.runs.number import run_number
+from roles.engine.runs.pace import Stage
 from roles.engine.timeouts import patient
 from roles.engine.transaction import RunInfo
 from roles.engine.transaction.change_script import keep_script

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from roles.engine.bridge import Remote, refusing
 from roles.engine.inputs import Boolean, Changes, Names, read_model
-from roles.engine.rollout.pace import Pace, parse_max_unavailable
+from roles.engine.runs.pace import Pace, parse_max_unavailable
 from roles.engine.timeouts import LEAST, MOST, parse
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.model import LEAST_CONFIRM_SECONDS

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from roles.engine.bridge.hosts import RunRefused
-from roles.engine.rollout import one, same, unreachable
+from roles.engine.runs import one, same, unreachable
 
 
 class Asked(BaseModel):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.rollout import Pace, stages
-from roles.engine.rollout.pace import parse_max_unavailable
+from roles.engine.runs import Pace, stages
+from roles.engine.runs.pace import parse_max_unavailable
 
 CONTROL_PLANE, OWN = ["cp1 apiserver", "cp2 apiserver", "cp1 scheduler"], ["cp1 kubelet", "cp2 kubelet"]
 WORKERS = ["w1", "w2", "w3", "w4", "w5"]

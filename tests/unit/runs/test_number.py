@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.rollout.number import RunNumber, parse, script
+from roles.engine.runs.number import RunNumber, parse, script
 
 
 def give(home: Path) -> RunNumber:
