@@ -20,7 +20,7 @@ from tests.lanes.dispatch import Dispatch
 from tests.lanes.schedule import NONE, Lane, Plan, Unit
 from tests.lanes.worker import EVIDENCE, keeps
 
-# Seconds by test, of those that take one or more; a run rewrites it on request only.
+# Seconds by test, of those in a lab or of one and more; a run rewrites it on request only.
 DURATIONS = "tests/durations.json"
 # Between two lines on the tests that need no lab, seconds: they are many and short.
 PACE = 30.0
@@ -174,7 +174,8 @@ class Controller:
         self._take_down()
         if self.config.getoption("--durations-record"):
             passed = {name: round(test.seconds, 1) for name, test in self.tests.items() if test.result == "passed"}
-            took = {name: seconds for name, seconds in (self._took() | passed).items() if seconds >= 1 and self._is_there(name)}
+            worth = {name: seconds for name, seconds in passed.items() if seconds >= 1 or self.shapes[name] != NONE}
+            took = {name: seconds for name, seconds in (self._took() | worth).items() if self._is_there(name)}
             (self.root / DURATIONS).write_text(json.dumps(took, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
     def _took(self) -> dict[str, float]:
