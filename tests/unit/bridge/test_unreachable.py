@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 LOOK = """
-from roles.engine.bridge import run_once, show
+from roles.engine.bridge import run_once
+from roles.engine.voice import show
 run_once("look", lambda fleet: show(f"reached {[one.name for one in fleet.targets]}, not {[one.unreachable for one in fleet.unreachable]}"))
 """
 
