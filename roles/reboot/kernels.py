@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +80,7 @@ def rpm_order(version: str) -> Any:
 
 def _segment(text: str) -> tuple[int, str, tuple[int, str]]:
     """A tilde comes before the end, a caret behind it, then letters, then numbers."""
-    if text.isdigit():
+    if text[0] in string.digits:
         return 3, "", _number(text)
     return {"~": -1, "^": 1}.get(text, 2), text, (0, "")
 

@@ -42,10 +42,8 @@ def test_an_amount_of_memory_has_a_unit(size: int, shown: str) -> None:
     ("nodes", "words"), [((None,), "1 critical; of the cluster itself, none on 3 nodes"), (("w1", None), "2 critical; on 1 of 3 nodes")]
 )
 def test_a_verdict_without_a_node_counts_none(nodes: tuple[str | None, ...], words: str) -> None:
-    found = [SimpleNamespace(node=name) for name in nodes]
-    report: Any = SimpleNamespace(
-        nodes=[1, 2, 3], target_version=None, findings=found, count=lambda one: len(found) if one is Severity.critical else 0
-    )
+    found = [SimpleNamespace(node=name, severity=Severity.critical) for name in nodes]
+    report: Any = SimpleNamespace(nodes=[1, 2, 3], target_version=None, findings=found)
     assert text.verdict(report) == words
 
 
