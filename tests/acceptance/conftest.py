@@ -13,16 +13,16 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from roles.checks import gather, judge
-from roles.checks.evidence import Evidence
-from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
+from roles.checks import Evidence, Result, gather, judge
+from roles.checks.judge import CHECKS, CLUSTER_CHECKS
 from roles.desired import NodeDesired, of_the_cluster, read_desired
 from roles.engine import control_plane
-from roles.engine.bridge.hosts import Fleet, Remote, open_inventory, pyinfra_keys
+from roles.engine.bridge import Fleet, Remote, pyinfra_keys
+from roles.engine.bridge.hosts import open_inventory
 from roles.engine.harmless import harmless
 from roles.engine.remote import Answer
 from roles.engine.runs.data_keys import refused_keys
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENTS = ("kubelet", *control_plane.COMPONENTS)

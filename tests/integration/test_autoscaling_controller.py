@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 
 from roles.autoscalers import KINDS as AUTOSCALERS
-from roles.autoscalers.model import read_desired
-from roles.autoscalers.plan import planned, with_result
-from roles.autoscalers.write import AutoscalerWriter
+from roles.autoscalers import AutoscalerWriter, planned, read_desired, with_result
 from roles.engine.api import Api, errors
 from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, read_autoscalers
 from roles.engine.autoscaling.controller import leader, read_lease

@@ -16,11 +16,10 @@ from roles.engine.api import Api, errors
 from roles.engine.kube import Object
 from roles.engine.objects import Session
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from roles.metrics_server import _live, facts, health
-from roles.metrics_server.manifests import DEPLOYMENT_PATH, WantedServer, objects
+from roles.metrics_server import ServerWriter, _live, facts, health, objects, plan_objects, plan_undo
+from roles.metrics_server.manifests import DEPLOYMENT_PATH, WantedServer
 from roles.metrics_server.model import MetricsServer
-from roles.metrics_server.plan import ServerChange, plan_objects, plan_undo
-from roles.metrics_server.write import ServerWriter
+from roles.metrics_server.plan import ServerChange
 from tests.context import context
 from tests.integration.shadow import TOKEN, Shadow, shadow
 from tests.lab import binaries

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from roles.autoscalers.model import read_desired
-from roles.autoscalers.plan import explain_vertical, planned, with_result
+from roles.autoscalers import explain_vertical, planned, read_desired, with_result
 from roles.engine.autoscaling import judge_vertical, read_verticals
 from roles.engine.objects import ObjectChange, ObjectPlan, Session
 from tests.integration import vertical_programs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roles.engine.bridge.hosts import Feed
+from roles.engine.bridge import Feed
 from roles.engine.remote import Answer
 
 #: What counts the runs of a cluster.

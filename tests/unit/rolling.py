@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from roles.engine.api.errors import Conflict
+from roles.engine.api import Conflict
 from tests.unit.disruption.world import pod, workload
 from tests.unit.priority_classes.apiserver import Server
 

@@ -21,22 +21,20 @@ from pyinfra.connectors.sshuserclient.client import SSHClient
 from pyinfra.context import ctx_state
 
 from roles import kubelet_config
-from roles.engine.bridge.hosts import pyinfra_keys
-from roles.engine.control_plane.facts import COMPONENTS
-from roles.engine.editing.kubelet_config import ABSENT
-from roles.engine.inputs import registry
+from roles.engine.bridge import pyinfra_keys
+from roles.engine.control_plane import COMPONENTS
+from roles.engine.editing import ABSENT
+from roles.engine.inputs import names, registry
 from roles.engine.inputs.unknown_keys import unknown
-from roles.engine.inputs.values import names
-from roles.engine.kubelet import drained, schema, thresholds
-from roles.engine.kubelet.facts import find
-from roles.engine.runs.options import Options
-from roles.engine.transaction.refusal import Refusal
-from roles.eviction import wanted
-from roles.eviction.model import SETTINGS, DesiredThresholds, read_thresholds
+from roles.engine.kubelet import drained, find, schema, thresholds
+from roles.engine.runs import Options
+from roles.engine.transaction import Refusal
+from roles.eviction import DesiredThresholds, read_thresholds, wanted
+from roles.eviction.model import SETTINGS
 from roles.feature_gates import model
-from roles.kubelet_config import plan
-from roles.kubelet_config.model import DesiredFields, read_fields
-from roles.priority_classes.model import DesiredClasses, PriorityClass, read_classes
+from roles.kubelet_config import DesiredFields, plan, read_fields
+from roles.priority_classes import DesiredClasses, read_classes
+from roles.priority_classes.model import PriorityClass
 from tests.lab.cluster import ssh_config
 from tests.unit.node import node
 from tests.unit.node.node import parse

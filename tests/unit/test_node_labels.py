@@ -14,18 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roles import node_labels
-from roles.engine.api.client import Api
-from roles.engine.api.errors import Conflict, Invalid, Owner
-from roles.engine.bridge.hosts import Fleet
+from roles.engine.api import Api, Conflict
+from roles.engine.api.errors import Invalid, Owner
+from roles.engine.bridge import Fleet
 from roles.engine.inputs import registry
-from roles.engine.object_runs import dry_run
-from roles.engine.object_runs.run import ObjectRun
-from roles.engine.objects import ObjectPlan, undo_plan
-from roles.engine.objects.session import Session
-from roles.engine.runs.pace import Stage
-from roles.engine.transaction.object_record import ObjectsRecord, parse
-from roles.engine.transaction.record import RunInfo
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.object_runs import ObjectRun, dry_run
+from roles.engine.objects import ObjectPlan, Session, undo_plan
+from roles.engine.runs import Stage
+from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo
+from roles.engine.transaction.object_record import parse
 from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
 from tests.unit.hosts import LockHost

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.bridge.hosts import Fleet
+from roles.engine.bridge import Fleet
 from roles.engine.disruption import PDB, DisruptionObjects
 from roles.engine.kube import uid
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import ObjectPlan, Session
 from roles.engine.runs import Stage
 from roles.engine.transaction import RunInfo, object_record
-from roles.restart import CAPABILITY, Restarter, read_world
-from roles.restart.plan import RESTARTED_AT, RestartOptions, RestartWorld, plan_restart, plan_undo
+from roles.restart import CAPABILITY, Restarter, RestartOptions, RestartWorld, plan_restart, plan_undo, read_world
+from roles.restart.plan import RESTARTED_AT
 from tests.unit.disruption.world import NOW, budget, pod, workload
 from tests.unit.hosts import LockHost
 from tests.unit.rolling import Cluster, made

@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api import Api, errors, tunnel
+from roles.engine.api import Api, errors, list_objects, tunnel
 from roles.engine.api.etcd import _object
-from roles.engine.api.read import list_objects
 from roles.engine.api.tunnel import Tunnel
 from roles.engine.transaction import mask_text
 

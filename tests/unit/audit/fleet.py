@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.audit.examine import Collected, report
-from roles.audit.model import FindingReport, Report
+from roles.audit import Report, report
+from roles.audit.examine import Collected
+from roles.audit.model import FindingReport
 from roles.audit.node_view import NodeView, view_of
-from roles.engine.api.metrics import GateMetric
+from roles.engine.api import GateMetric
 from roles.engine.findings import Finding
 from roles.engine.kubelet.thresholds import effective
 from roles.eviction import order
-from roles.feature_gates.catalogue import load
+from roles.feature_gates import load
 from tests.unit.eviction import pods
 from tests.unit.node import node
 from tests.unit.node.node import parse

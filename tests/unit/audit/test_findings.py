@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.audit import configmaps, drift, stale, strays, versions
-from roles.audit.examine import Collected, report
+from roles.audit import configmaps, drift, report, stale, strays, versions
+from roles.audit.examine import Collected
 from roles.audit.model import FindingReport
 from roles.audit.node_view import NodeView
 from roles.desired import NodeDesired, read_valid
@@ -19,7 +19,7 @@ from roles.engine.disruption import DisruptionRule
 from roles.engine.findings import Finding
 from roles.engine.kubeadm_config import stored
 from roles.engine.node.logind import parse_inhibitor, parse_logind
-from roles.feature_gates.catalogue import load
+from roles.feature_gates import load
 from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make, rows
 from tests.unit.node import node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roles.audit.node_view import view_of, wanted
-from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction import Refusal
 from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from roles.audit.examine import Collected, report
+from roles.audit import Report, report
+from roles.audit.examine import Collected
 from roles.audit.matrix import group, matrix
-from roles.audit.model import FindingReport, Report, in_order, schema
+from roles.audit.model import FindingReport, in_order, schema
 from roles.audit.node_view import NodeView
 from roles.audit.page import page
 from roles.audit.rules import AuditRule
 from roles.audit.text import render, together, verdict
 from roles.engine.findings import Severity
-from roles.eviction.order import NodeOrder
-from roles.feature_gates.catalogue import load
+from roles.eviction import NodeOrder
+from roles.feature_gates import load
 from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make, many
 from tests.unit.eviction.test_picture import Page
 

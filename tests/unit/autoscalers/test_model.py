@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.autoscalers.model import DesiredAutoscalers, read_desired
+from roles.autoscalers import DesiredAutoscalers, read_desired
 from roles.engine.transaction import Refusal
 
 WEB = {"min": 2, "max": 10, "cpu": "60%"}

@@ -10,10 +10,20 @@ from typing import Any
 import pytest
 
 from roles.autoscaler_status import report
+from roles.autoscalers import (
+    KINDS,
+    WORKLOADS,
+    AutoscalerWriter,
+    DesiredAutoscalers,
+    check_only,
+    explain,
+    explain_vertical,
+    planned,
+    read_desired,
+    settling,
+    with_result,
+)
 from roles.autoscalers.agreement import agreement, vertical_agreement
-from roles.autoscalers.model import KINDS, WORKLOADS, DesiredAutoscalers, read_desired
-from roles.autoscalers.plan import check_only, explain, explain_vertical, planned, settling, with_result
-from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import disruption
 from roles.engine.api import Api
 from roles.engine.autoscaling import (

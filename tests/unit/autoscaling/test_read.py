@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from roles.engine.api import Forbidden
-from roles.engine.autoscaling import Autoscaler, ScalingController
+from roles.engine.autoscaling import Autoscaler, MetricSpec, ScalingController
 from roles.engine.autoscaling.controller import LEASE, Leadership, leader, left_out, read_controller, see_leader, tuned
-from roles.engine.autoscaling.model import LiveScale, MetricSpec, NoReading, PodSamples, Total, approximate, milli
+from roles.engine.autoscaling.model import LiveScale, NoReading, PodSamples, Total, approximate, milli
 from roles.engine.autoscaling.parse import custom_samples, custom_total, external_total, resource_samples
 from roles.engine.autoscaling.past import history_of
 from roles.engine.proof import NoApi

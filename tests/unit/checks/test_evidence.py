@@ -15,8 +15,8 @@ from roles.checks import judge
 from roles.checks.evidence import KUBELET, Health, _unclaimed, of_node, of_observation, parse, with_api
 from roles.desired import NodeDesired
 from roles.engine.api.errors import Unreachable
-from roles.engine.node.parse import ObservationError
-from roles.engine.proof.cluster import NoApi
+from roles.engine.node import ObservationError
+from roles.engine.proof import NoApi
 from roles.engine.remote import Answer
 from roles.engine.scripts import templates
 from tests.unit.checks.world import APISERVER, evidence

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from roles.checks import exit_code, judge
-from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
-from roles.checks.judge import CHECKS, ClusterFound, Result
+from roles.checks import ClusterFound, Evidence, Result, exit_code, judge
+from roles.checks.evidence import KUBELET, Health, of_observation
+from roles.checks.judge import CHECKS
 from roles.desired import ClusterDesired, NodeDesired, of_the_cluster, read_desired
-from roles.engine.api.metrics import GateMetric
+from roles.engine.api import GateMetric
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.starting import Cause, Obstacle, Stops
-from roles.priority_classes.class_facts import ObservedClasses
+from roles.priority_classes import ObservedClasses
 from tests.unit.autoscaling.world import hpa
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
 from tests.unit.node import node

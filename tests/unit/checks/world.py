@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.checks import judge
-from roles.checks.evidence import KUBELET, Evidence, Health, Moment, of_observation
+from roles.checks import Evidence, judge
+from roles.checks.evidence import KUBELET, Health, Moment, of_observation
 from roles.desired import NodeDesired
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.disruption_budgets.model import Budget, read_budgets
+from roles.disruption_budgets import read_budgets
+from roles.disruption_budgets.model import Budget
 from roles.engine.transaction import Refusal
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.disruption_budgets.model import BUDGET, read_budgets
-from roles.disruption_budgets.plan import plan_budgets, plan_undo
+from roles.disruption_budgets import BUDGET, plan_budgets, plan_undo, read_budgets
 from roles.engine.objects import ObjectPlan, changed
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world

@@ -9,9 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from roles.engine.editing import flags, unit
-from roles.engine.editing.errors import FormatError
-from roles.engine.editing.flags import GateChanges
+from roles.engine.editing import FormatError, GateChanges, flags, unit
 from roles.engine.editing.unit import Sources, UnitFile
 from tests.unit.editing import laws
 

@@ -10,11 +10,10 @@ import pytest
 from roles import feature_gates
 from roles.engine import detail
 from roles.engine.api.nodes import NodeUsage
+from roles.engine.node_changes import Verdicts
 from roles.engine.node_changes.capability import by_warning
-from roles.engine.node_changes.node_plan import Verdicts
-from roles.engine.proof.cluster import Cluster, NoApi
-from roles.feature_gates.model import COMPONENTS, DesiredGates
-from roles.feature_gates.plan import NodeGates, judge_gates, plan_gates
+from roles.engine.proof import Cluster, NoApi
+from roles.feature_gates import COMPONENTS, DesiredGates, NodeGates, judge_gates, plan_gates
 from tests.unit.node import node
 from tests.unit.node.node import parse
 from tests.unit.node.surveyed import surveyed

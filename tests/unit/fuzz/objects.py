@@ -19,17 +19,15 @@ from roles.engine.objects import undo_plan
 from roles.engine.proof import NoApi
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.transaction.object_record import parse as parse_objects
-from roles.metrics_server import facts, health
-from roles.metrics_server.manifests import WantedServer, objects, own_pod
-from roles.metrics_server.places import places
-from roles.metrics_server.plan import plan_objects
-from roles.metrics_server.plan import plan_undo as server_back
+from roles.metrics_server import facts, health, objects, own_pod, places, plan_objects
+from roles.metrics_server import judge as judge_needs
+from roles.metrics_server import plan_undo as server_back
+from roles.metrics_server.manifests import WantedServer
 from roles.metrics_server.preflight import KubeletFacts
-from roles.metrics_server.preflight import judge as judge_needs
-from roles.node_labels.plan import NODE, label_requests, plan_labels, read_labels
-from roles.node_labels.plan import plan_undo as labels_back
-from roles.priority_classes.class_facts import ObservedClasses
-from roles.priority_classes.plan import plan_classes, plan_undo
+from roles.node_labels import NODE, plan_labels, read_labels
+from roles.node_labels import plan_undo as labels_back
+from roles.node_labels.plan import label_requests
+from roles.priority_classes import ObservedClasses, plan_classes, plan_undo
 from tests.unit import test_node_labels as labelled
 from tests.unit.checks import world as checked
 from tests.unit.disruption.world import budget, deployment

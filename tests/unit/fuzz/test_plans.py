@@ -22,10 +22,9 @@ from roles.audit.certificates import waiting
 from roles.engine import control_plane, kubelet
 from roles.engine.api import ApiError
 from roles.engine.api.nodes import kubelet_config, node_usage
+from roles.engine.autoscaling import ODD, Autoscaler, ScalingWorld, judge
 from roles.engine.autoscaling.decide import ScalingScene
-from roles.engine.autoscaling.judge import judge
-from roles.engine.autoscaling.model import ODD, Autoscaler, LiveScale
-from roles.engine.autoscaling.read import ScalingWorld
+from roles.engine.autoscaling.model import LiveScale
 from roles.engine.certificates.approval import claimed_by_others
 from roles.engine.disruption.budgets import read_status
 from roles.engine.inputs import read_host

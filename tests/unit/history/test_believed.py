@@ -10,16 +10,15 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from roles import history
-from roles.engine.bridge.hosts import Fleet
+from roles.engine.bridge import Fleet
 from roles.engine.inputs import registry
 from roles.engine.object_runs import open_session
-from roles.engine.transaction.object_record import ObjectsRecord, parse
-from roles.engine.transaction.record import CLUSTER_KIND, Effective, cluster_record, plan_record
-from roles.history import objects
-from roles.history.facts import HistoryError, Recorded, Speaker
+from roles.engine.transaction import Effective, ObjectsRecord
+from roles.engine.transaction.object_record import parse
+from roles.engine.transaction.record import CLUSTER_KIND, cluster_record, plan_record
+from roles.history import Recorded, RollbackOptions, Speaker, changes_to_undo, newest, objects, of_cluster
+from roles.history.facts import HistoryError
 from roles.history.facts import parse as parse_answer
-from roles.history.model import RollbackOptions
-from roles.history.plan import changes_to_undo, newest, of_cluster
 from tests.unit.history.test_history import INFO, answer, change, numbered, recorded
 from tests.unit.history.test_objects import LINES, RUN, kept, own
 from tests.unit.history.test_rollback import Nodes, undone

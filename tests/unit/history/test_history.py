@@ -13,17 +13,16 @@ import pytest
 
 from roles import history as history_role
 from roles.engine.api.nodes import NodeUsage
-from roles.engine.kubelet.facts import find
-from roles.engine.node.model import File, Observation
+from roles.engine.kubelet import find
+from roles.engine.node import File, Observation
+from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.capability import by_warning
-from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.proof.cluster import Cluster, NoApi
-from roles.engine.transaction.model import ABSENT, Change, FileEdit, cmdline_sha256
-from roles.engine.transaction.record import Effective, RunInfo, end_record, plan_record
-from roles.engine.transaction.refusal import Refusal
-from roles.history.facts import HistoryError, Recorded, Speaker, parse
-from roles.history.plan import Undo, changes_to_undo, newest, plan_undo, targets
-from roles.history.sequence import Sequenced, Unordered
+from roles.engine.proof import Cluster, NoApi
+from roles.engine.transaction import Change, Effective, FileEdit, Refusal, RunInfo
+from roles.engine.transaction.model import ABSENT, cmdline_sha256
+from roles.engine.transaction.record import end_record, plan_record
+from roles.history import Recorded, Sequenced, Speaker, Undo, Unordered, changes_to_undo, newest, plan_undo, targets
+from roles.history.facts import HistoryError, parse
 from tests.unit.node import node
 from tests.unit.node.node import parse as parse_look
 

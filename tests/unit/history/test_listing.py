@@ -9,10 +9,8 @@ import pytest
 from roles.engine.bounds import moment
 from roles.engine.inputs import read_host
 from roles.engine.transaction import Refusal
-from roles.history import facts
-from roles.history.facts import HistoryError, Recorded, parse
-from roles.history.model import ChangesOptions
-from roles.history.plan import age, chosen
+from roles.history import ChangesOptions, Recorded, age, chosen, facts
+from roles.history.facts import HistoryError, parse
 from tests.unit.history.test_history import answer
 
 NOW = 1_770_000_000.0

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from roles.engine.bridge.hosts import Fleet
+from roles.engine.bridge import Fleet
+from roles.engine.transaction import RunInfo
 from roles.engine.transaction.object_record import first_line, kind_of_run, planned
-from roles.engine.transaction.record import RunInfo, RunRecord, end_record
-from roles.history import objects
-from roles.history.facts import Recorded, Speaker, parse
-from roles.history.model import RollbackOptions
+from roles.engine.transaction.record import RunRecord, end_record
+from roles.history import Recorded, RollbackOptions, Speaker, objects
+from roles.history.facts import parse
 from tests.unit.history.test_history import answer, change, recorded
 
 RUN = "r20260102-000000-bbbb"

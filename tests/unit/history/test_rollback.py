@@ -11,10 +11,11 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from roles import history
-from roles.engine.bridge.hosts import Fleet, Remote
+from roles.engine.bridge import Fleet, Remote
 from roles.engine.node_changes import Basis
 from roles.engine.transaction.record import CLUSTER_KIND
-from roles.history.facts import HistoryError, Recorded, Speaker
+from roles.history import Recorded, Speaker
+from roles.history.facts import HistoryError
 from tests.unit.history.test_history import INFO, change, numbered, recorded
 from tests.unit.history.test_objects import LINES, NO_WAY, RUN, of_objects
 from tests.unit.outage.world import node, of_change

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.api.errors import Conflict, Forbidden, NotFound, Timeout
+from roles.engine.api import Conflict, Forbidden, NotFound
+from roles.engine.api.errors import Timeout
 from roles.engine.context import Fields
-from roles.engine.kubeadm_config import plan
-from roles.engine.kubeadm_config.plan import GATES
-from roles.engine.kubeadm_config.stored import KEYS, KUBELET
+from roles.engine.kubeadm_config import GATES, KEYS, KUBELET, plan
 from roles.engine.kubeadm_config.write import NotWritten, write
-from roles.engine.objects.session import CONFLICTS, PAUSE, Session
+from roles.engine.objects import Session
+from roles.engine.objects.session import CONFLICTS, PAUSE
 from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.kubeadm_config.test_stored import KUBELET_TEXT, item

@@ -14,6 +14,7 @@ from roles.engine.certificates.approval import NodeIdentity, expected_names
 from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.pairs import unsigned
 from roles.engine.proof.presented import Presented, address_of
+from roles.kubelet_certificates import CertificateKeys
 from roles.kubelet_certificates.facts import (
     ENDPOINT,
     CertificateFactsError,
@@ -25,7 +26,6 @@ from roles.kubelet_certificates.facts import (
     parse_names,
     services_claims,
 )
-from roles.kubelet_certificates.model import CertificateKeys
 from roles.kubelet_certificates.plan import NodeStanding, given_files, listed, refusals, standing, strangers
 from tests.unit.certificates.requests import node, pem, request
 from tests.unit.node.node import b64

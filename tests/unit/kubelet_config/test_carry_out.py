@@ -10,25 +10,21 @@ from typing import Any, cast
 import pytest
 
 from roles.engine import control_plane
-from roles.engine.api.errors import NotFound, Unreachable
+from roles.engine.api import NotFound
+from roles.engine.api.errors import Unreachable
 from roles.engine.api.nodes import NodeUsage
-from roles.engine.bridge.hosts import Fleet
-from roles.engine.editing.kubelet_config import ABSENT
-from roles.engine.kubelet import KubeletState
-from roles.engine.kubelet.facts import find
-from roles.engine.node_changes.capability import Basis, DesiredByHost
-from roles.engine.node_changes.node_plan import NodePlan, Verdicts
-from roles.engine.proof.cluster import Cluster, NoApi
-from roles.engine.proof.survey import Survey
-from roles.engine.runs.options import Options
+from roles.engine.bridge import Fleet
+from roles.engine.editing import ABSENT
+from roles.engine.kubelet import KubeletState, find
+from roles.engine.node_changes import Basis, DesiredByHost, NodePlan, Verdicts
+from roles.engine.proof import Cluster, NoApi, Survey
+from roles.engine.runs import Options
 from roles.engine.starting import node_needs
 from roles.engine.starting.model import Holds
-from roles.engine.transaction.refusal import Refusal
-from roles.eviction.impact import eviction_impact
-from roles.kubelet_config import carry_out
-from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest, KubeletFields, Settled
-from roles.kubelet_config.impact import allocatable_impact
-from roles.kubelet_config.model import DesiredFields
+from roles.engine.transaction import Refusal
+from roles.eviction import eviction_impact
+from roles.kubelet_config import DesiredFields, FieldsRequest, KubeletFields, Settled, allocatable_impact, carry_out
+from roles.kubelet_config.carry_out import FieldsPlan
 from roles.kubelet_config.plan import settle
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.editing import ABSENT
 from roles.engine.kube.times import parse_duration
-from roles.engine.kubelet import KubeletState, schema
-from roles.engine.kubelet.facts import find
+from roles.engine.kubelet import KubeletState, find, schema
 from roles.engine.kubelet.values import SECRETS, in_effect
 from roles.engine.proof.effective import unmet_fields
-from roles.engine.transaction.refusal import Refusal
-from roles.kubelet_config import model, plan
-from roles.kubelet_config.carry_out import Settled, after
+from roles.engine.transaction import Refusal
+from roles.kubelet_config import Settled, model, plan
+from roles.kubelet_config.carry_out import after
 from tests.unit.kubelet import samples
 from tests.unit.node import node
 from tests.unit.node.node import parse

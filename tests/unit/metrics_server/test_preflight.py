@@ -13,14 +13,26 @@ from roles.engine.certificates import Certificate, parse_certificates
 from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.proof.presented import Presented
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from roles.metrics_server import unasked
+from roles.metrics_server import (
+    ClusterNeeds,
+    DesiredServer,
+    Preflight,
+    judge,
+    objects,
+    own_pod,
+    places,
+    plan_objects,
+    plan_undo,
+    read_server,
+    unasked,
+    unspread,
+)
 from roles.metrics_server.health import Installed, remarks, resolution, unavailable
 from roles.metrics_server.health import judge as health
-from roles.metrics_server.manifests import WantedServer, differing, kept, objects, own_pod, requests
-from roles.metrics_server.model import DesiredServer, MetricsServer, read_server
-from roles.metrics_server.places import Places, places
-from roles.metrics_server.plan import plan_objects, plan_undo
-from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts, Preflight, judge, unspread
+from roles.metrics_server.manifests import WantedServer, differing, kept, requests
+from roles.metrics_server.model import MetricsServer
+from roles.metrics_server.places import Places
+from roles.metrics_server.preflight import ApiServer, KubeletFacts
 from tests.unit.api.world import Authority
 
 IMAGE = "registry.example.com/metrics-server:v0.9.0"

@@ -11,17 +11,14 @@ import gevent
 import pytest
 
 from roles.engine.context import StepContext
-from roles.engine.node_changes import outages
-from roles.engine.node_changes.node_plan import KUBELET
-from roles.engine.node_changes.outages import ChangeDrains, Leftover
+from roles.engine.node_changes import KUBELET, ChangeDrains, NodeStep, outages
+from roles.engine.node_changes.outages import Leftover
 from roles.engine.node_changes.run import NodeRun
-from roles.engine.node_changes.step import NodeStep
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Wanted, read_mark
-from roles.engine.proof.prover import Proof
-from roles.engine.runs import locked_run
-from roles.engine.runs.pace import Stage
-from roles.engine.transaction.model import Change, FileEdit
+from roles.engine.proof import Proof
+from roles.engine.runs import Stage, locked_run
+from roles.engine.transaction import Change, FileEdit
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment
 from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet

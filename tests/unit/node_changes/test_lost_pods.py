@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from roles.engine.kubelet import KubeletState, kubelet_plan
-from roles.engine.kubelet.facts import find
-from roles.engine.node_changes import lost_pods
-from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
+from roles.engine.kubelet import KubeletState, find, kubelet_plan
+from roles.engine.node_changes import KUBELET, ComponentPlan, NodePlan, lost_pods
 from roles.engine.proof import Cluster, NoApi
 from tests.unit.node import node
 from tests.unit.node.node import parse as parse_look

@@ -10,20 +10,27 @@ import pytest
 from pyinfra.api import output
 from pyinfra.api.exceptions import DeployError
 
-from roles.engine.bridge.hosts import Fleet
-from roles.engine.kubeadm_config.steps import ClusterWrites
+from roles.engine.bridge import Fleet
+from roles.engine.kubeadm_config import ClusterWrites
 from roles.engine.kubelet import ask, kubelet_plan
-from roles.engine.node_changes import capability
-from roles.engine.node_changes.capability import Basis, Capability, Steps, change_nodes, ended, from_data
-from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
+from roles.engine.node_changes import (
+    KUBELET,
+    Basis,
+    Capability,
+    ComponentPlan,
+    NodePlan,
+    Steps,
+    Verdicts,
+    capability,
+    change_nodes,
+    ended,
+    from_data,
+)
 from roles.engine.node_changes.run import NodeRun
-from roles.engine.proof.prover import Proof, Prover
-from roles.engine.proof.survey import SurveyedNode
+from roles.engine.proof import Proof, Prover, SurveyedNode
 from roles.engine.remote import Answer, RemoteError
-from roles.engine.runs.locked_run import ClusterStep
-from roles.engine.transaction.record import this_run
-from roles.engine.transaction.refusal import Refusal
-from roles.engine.transaction.report import Status
+from roles.engine.runs import ClusterStep
+from roles.engine.transaction import Refusal, Status, this_run
 from tests.unit.node import node
 
 PATH = "/etc/default/kubelet"

@@ -11,15 +11,14 @@ import pytest
 
 from roles.engine.bridge import Feed, Fleet
 from roles.engine.bridge.tasks import Event, Timeout, sleep
+from roles.engine.node_changes import NodeStep
 from roles.engine.node_changes import run as running
 from roles.engine.node_changes.run import NodeRun
-from roles.engine.node_changes.step import NodeStep
-from roles.engine.proof.prover import Proof
+from roles.engine.proof import Proof
 from roles.engine.remote import Answer, ConnectionLost
-from roles.engine.runs import locked_run
+from roles.engine.runs import Stage, locked_run
 from roles.engine.runs.lock import Locked
-from roles.engine.runs.pace import Stage
-from roles.engine.transaction.model import Change, FileEdit
+from roles.engine.transaction import Change, FileEdit
 from tests.unit.hosts import LockHost
 from tests.unit.node_changes.test_cluster_steps import INFO
 

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from roles.engine.bridge.hosts import Fleet
+from roles.engine.bridge import Fleet
 from roles.engine.context import StepContext
-from roles.engine.object_runs.run import ObjectRun
+from roles.engine.object_runs import ObjectRun
 from roles.engine.remote import Answer
-from roles.engine.runs import locked_run
-from roles.engine.runs.locked_run import ClusterStep
-from roles.engine.runs.pace import Stage
+from roles.engine.runs import ClusterStep, Stage, locked_run
+from roles.engine.transaction import ObjectsRecord, RunInfo
 from roles.engine.transaction.change_script import HOME
-from roles.engine.transaction.object_record import ObjectsRecord, parse
-from roles.engine.transaction.record import RunInfo
+from roles.engine.transaction.object_record import parse
 from roles.history import facts, plan
 from tests.unit.hosts import COUNT, LockHost
 

@@ -11,8 +11,8 @@ import pytest
 
 from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
-from roles.engine.api import Conflict
-from roles.engine.api.errors import NotFound, Owner
+from roles.engine.api import Conflict, NotFound
+from roles.engine.api.errors import Owner
 from roles.engine.kube.fields import at
 from roles.engine.objects import (
     ChangedByOthers,
@@ -31,7 +31,8 @@ from roles.engine.objects import (
 )
 from roles.engine.outage import cordon, surge_marks
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from roles.node_labels.plan import LABELS, NODE
+from roles.node_labels import NODE
+from roles.node_labels.plan import LABELS
 from roles.priority_classes import CLASS
 from tests.context import context
 from tests.unit.priority_classes.apiserver import lost_answers

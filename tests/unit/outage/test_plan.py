@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roles.drain.model import DrainOptions
+from roles.drain import DrainOptions
 from roles.engine.kube.pods import left_by_drain
 from roles.engine.outage import DrainConsents, DrainPlan, Mark, node_fate, plan_drain, plan_text
 from roles.engine.outage.cordon import cordon_change

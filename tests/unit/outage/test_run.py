@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from pyinfra.api import output
 
-from roles.drain.run import DrainRun, rows
+from roles.drain import DrainRun
+from roles.drain.run import rows
 from roles.engine.bridge import Fleet
 from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, reading
 from roles.engine.outage.drainer import EVICT, PROVE
 from roles.engine.outage.undo import plan_undo
+from roles.engine.transaction import RunInfo
 from roles.engine.transaction.object_record import parse
-from roles.engine.transaction.record import RunInfo
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
 from tests.unit.objects.test_object_run import Host, host, own
 from tests.unit.outage import world

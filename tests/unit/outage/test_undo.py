@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from roles.drain.model import DrainOptions, chosen_nodes
+from roles.drain import DrainOptions, chosen_nodes
 from roles.engine.api import Denied, Forbidden, Speaker
 from roles.engine.api.errors import EvictionRefused, Unreachable, by_status
-from roles.engine.node_changes.outages import ChangeDrains
-from roles.engine.outage import CORDON, DrainConsents, Mark
-from roles.engine.outage.cordon import cordon_back, cordon_change, node_fate
+from roles.engine.node_changes import ChangeDrains
+from roles.engine.outage import CORDON, DrainConsents, Mark, node_fate, read_mark
+from roles.engine.outage.cordon import cordon_back, cordon_change
 from roles.engine.outage.drainer import EVICT, PROVE, SURGE
-from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT, read_mark
+from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
 from roles.engine.outage.surge_marks import SURGED_BY
 from roles.engine.outage.undo import plan_uncordon, plan_undo
 from roles.engine.transaction import ChangedObject, ObjectsRecord
-from roles.reboot.model import RebootOptions
+from roles.reboot import RebootOptions
 from tests.unit.disruption.world import workload
 from tests.unit.outage.world import node
 

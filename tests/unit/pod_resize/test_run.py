@@ -8,16 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api.errors import Conflict
+from roles.engine.api import Conflict
 from roles.engine.context import Fields
-from roles.engine.objects.rolling import RollOuts
-from roles.engine.objects.session import Session
-from roles.engine.runs.locked_run import ClusterStep
+from roles.engine.objects import RollOuts, Session
+from roles.engine.runs import ClusterStep
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events
-from roles.pod_resize import pod_resources, probe, resize_run, templates
+from roles.pod_resize import PodStep, pod_resources, probe, resize_run, templates
 from roles.pod_resize.engine import Engine
-from roles.pod_resize.plan import PodStep, ResourceChange
+from roles.pod_resize.plan import ResourceChange
 from roles.pod_resize.templates import Template
 from tests.context import context
 from tests.unit.pod_resize.world import SMALL, workload

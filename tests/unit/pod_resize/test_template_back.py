@@ -8,12 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api.errors import Conflict, Forbidden, NotFound
-from roles.engine.bridge.hosts import Fleet
-from roles.engine.object_runs.run import ObjectRun
-from roles.engine.objects.rolling import RollOuts
-from roles.engine.objects.session import Session
-from roles.engine.transaction.record import RunInfo
+from roles.engine.api import Conflict, Forbidden, NotFound
+from roles.engine.bridge import Fleet
+from roles.engine.object_runs import ObjectRun
+from roles.engine.objects import RollOuts, Session
+from roles.engine.transaction import RunInfo
 from roles.pod_resize import pod_resources, resize_run
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.templates import Template

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api.errors import Forbidden, Invalid, Timeout
-from roles.engine.bridge.hosts import Fleet
-from roles.engine.object_runs.run import ObjectRun
-from roles.engine.objects.session import Session
-from roles.engine.runs.pace import Stage
-from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
-from roles.priority_classes import CAPABILITY
-from roles.priority_classes.plan import plan_classes
-from roles.priority_classes.write import Writer
+from roles.engine.api import Forbidden
+from roles.engine.api.errors import Invalid, Timeout
+from roles.engine.bridge import Fleet
+from roles.engine.object_runs import ObjectRun
+from roles.engine.objects import Session
+from roles.engine.runs import Stage
+from roles.engine.transaction import RunInfo
+from roles.engine.transaction.record import RunRecord, Unrecorded
+from roles.priority_classes import CAPABILITY, Writer, plan_classes
 from tests.unit.hosts import LockHost
 from tests.unit.priority_classes.apiserver import Server, first, lost_answers
 from tests.unit.priority_classes.world import cluster, priority_class, wanted

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.transaction.refusal import Refusal
-from roles.priority_classes.model import DesiredClasses, read_classes
+from roles.engine.transaction import Refusal
+from roles.priority_classes import DesiredClasses, read_classes
 from tests.unit.priority_classes.world import wanted
 
 

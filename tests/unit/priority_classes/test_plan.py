@@ -14,9 +14,8 @@ from roles.engine.kube.workloads import class_of
 from roles.engine.objects import ObjectPlan
 from roles.engine.objects import object_diff as diff
 from roles.engine.transaction import ChangedField
-from roles.priority_classes.class_facts import ObservedClasses
-from roles.priority_classes.model import CLASS, CLASS_OF_PODS, WORKLOADS
-from roles.priority_classes.plan import plan_classes
+from roles.priority_classes import CLASS, WORKLOADS, ObservedClasses, plan_classes
+from roles.priority_classes.model import CLASS_OF_PODS
 from tests.unit.priority_classes.world import applied, cluster, entry, owned, pod, priority_class, wanted, workload
 
 names = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8)

@@ -10,16 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roles.engine.bridge.hosts import Fleet
-from roles.engine.object_runs.run import ObjectRun
-from roles.engine.objects import ObjectPlan
-from roles.engine.objects.session import Session
-from roles.engine.runs.pace import Stage
-from roles.engine.transaction.object_record import ObjectsRecord, parse
-from roles.engine.transaction.record import RunInfo
-from roles.priority_classes import CAPABILITY, CLASS
-from roles.priority_classes.plan import plan_classes, plan_undo
-from roles.priority_classes.write import Writer, read_live
+from roles.engine.bridge import Fleet
+from roles.engine.object_runs import ObjectRun
+from roles.engine.objects import ObjectPlan, Session
+from roles.engine.runs import Stage
+from roles.engine.transaction import ObjectsRecord, RunInfo
+from roles.engine.transaction.object_record import parse
+from roles.priority_classes import CAPABILITY, CLASS, Writer, plan_classes, plan_undo, read_live
 from tests.unit.hosts import LockHost
 from tests.unit.priority_classes.apiserver import Server
 from tests.unit.priority_classes.test_undo import CLASSES, WEB, Cluster, owner

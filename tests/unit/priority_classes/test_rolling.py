@@ -11,19 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from roles.engine.api.client import Api
-from roles.engine.api.errors import Forbidden, NotFound
-from roles.engine.bridge.hosts import Fleet
+from roles.engine.api import Api, Forbidden, NotFound
+from roles.engine.bridge import Fleet
 from roles.engine.context import Say, StepContext
-from roles.engine.object_runs.run import ObjectRun
-from roles.engine.objects import rolling
-from roles.engine.objects.outcome import NotDone
-from roles.engine.objects.rolling import RollOuts
-from roles.engine.objects.session import Session
-from roles.engine.runs import locked_run
-from roles.engine.runs.locked_run import ClusterStep
-from roles.engine.runs.pace import Stage
-from roles.engine.transaction.record import RunInfo
+from roles.engine.object_runs import ObjectRun
+from roles.engine.objects import NotDone, RollOuts, Session, rolling
+from roles.engine.runs import ClusterStep, Stage, locked_run
+from roles.engine.transaction import RunInfo
 from tests.unit.hosts import LockHost
 from tests.unit.priority_classes.world import ending, hashed, pod, revision, workload
 

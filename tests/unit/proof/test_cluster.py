@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api import ApiConnectionLost
-from roles.engine.api.metrics import GateMetric
+from roles.engine.api import ApiConnectionLost, GateMetric
+from roles.engine.proof import Cluster, NoApi
 from roles.engine.proof import cluster as proof_cluster
-from roles.engine.proof.cluster import RECENT_SECONDS, Cluster, NoApi
+from roles.engine.proof.cluster import RECENT_SECONDS
 from roles.engine.remote import RemoteError
 from roles.engine.transaction.model import STABLE_SECONDS
 from tests.unit.clock import Clock

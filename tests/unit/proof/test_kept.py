@@ -19,7 +19,8 @@ from roles.engine.api.kubeconfig import parse_kubeconfig
 from roles.engine.bridge import at_once, whole
 from roles.engine.bridge.tasks import AsyncResult, Timeout, sleep, spawn
 from roles.engine.control_plane import COMPONENTS
-from roles.engine.proof.cluster import Cluster, _ApiNode
+from roles.engine.proof import Cluster
+from roles.engine.proof.cluster import _ApiNode
 from roles.engine.proof.kept import ANY, APISERVER, MOST, WORTH, At, KeptConnections
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
 

@@ -11,11 +11,11 @@ import pytest
 from roles.engine import bridge, control_plane, kubelet
 from roles.engine.api.nodes import ContainerStatus, PodStatus
 from roles.engine.control_plane import COMPONENTS
+from roles.engine.proof import ChangedProcess, Cluster, Proof, Prover, RequiredProof
 from roles.engine.proof import prover as prover_module
-from roles.engine.proof.cluster import Cluster, evictions, flag_values
+from roles.engine.proof.cluster import evictions, flag_values
 from roles.engine.proof.effective import changed_fields, unmet_fields
-from roles.engine.proof.prover import ChangedProcess, Proof, Prover, RequiredProof
-from roles.engine.transaction.report import Status
+from roles.engine.transaction import Status
 from tests.unit.node import node
 
 APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))

@@ -13,12 +13,11 @@ import pytest
 from roles.engine.kubelet import schema
 from roles.engine.named_paths import API_SERVER, KUBELET, MANAGER
 from roles.engine.node.logind import parse_inhibitor
-from roles.engine.proof import node_signs
+from roles.engine.proof import ChangedProcess, Proof, Prover, RequiredProof, node_signs
 from roles.engine.proof.node_signs import FileFacts, NodeSigns, Wanted
 from roles.engine.proof.not_proven import NOT_PROVEN, VALUES, not_proven
-from roles.engine.proof.prover import ChangedProcess, Proof, Prover, RequiredProof
 from roles.engine.proof.signs import SIGNS, Found, signs_of, value_of
-from roles.engine.transaction.report import Status
+from roles.engine.transaction import Status
 from tests.unit.proof.test_prover import APP, APPLIED, Node
 
 LOCK = parse_inhibitor("WHAT=shutdown\nWHO=kubelet\nWHY=x\nMODE=delay\nPID=2\n")

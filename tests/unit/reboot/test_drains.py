@@ -7,8 +7,7 @@ from typing import Any
 from roles.engine.outage import Mark
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.runs import Pace
-from roles.reboot.model import RebootOptions
-from roles.reboot.plan import RebootPlan, order, plan_drains
+from roles.reboot import RebootOptions, RebootPlan, order, plan_drains
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
 from tests.unit.outage.world import node, spread
 from tests.unit.reboot import test_plan

@@ -11,19 +11,9 @@ import pytest
 from roles.engine.outage import Mark, read_mark
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
 from roles.engine.runs import Pace
-from roles.reboot.facts import Boot, BootFacts, BootUnit
-from roles.reboot.plan import (
-    WITHOUT_EFFECT,
-    Candidate,
-    Expected,
-    RebootPlan,
-    brought_back,
-    clock_problem,
-    expected_pods,
-    order,
-    plan_node,
-    unready_pods,
-)
+from roles.reboot import BootFacts, Candidate, RebootPlan, order, plan_node
+from roles.reboot.facts import Boot, BootUnit
+from roles.reboot.plan import WITHOUT_EFFECT, Expected, brought_back, clock_problem, expected_pods, unready_pods
 from tests.unit.outage.world import node as cordoned
 
 OLD, NEW = "00000000-53a4-4b4b-9f4f-0123456789ab", "11111111-53a4-4b4b-9f4f-0123456789ab"

@@ -21,12 +21,10 @@ from roles.engine.outage.mark import OUTAGE
 from roles.engine.remote import Answer, RemoteError
 from roles.engine.runs import ClusterStep, Options
 from roles.engine.runs.lock import Locked
-from roles.reboot import facts
+from roles.reboot import Candidate, NodeReboots, RebootOptions, RebootPlan, facts, plan_node
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import parse_facts
-from roles.reboot.model import RebootOptions
-from roles.reboot.plan import WITHOUT_EFFECT, Candidate, RebootPlan, plan_node
-from roles.reboot.rebooting import NodeReboots
+from roles.reboot.plan import WITHOUT_EFFECT
 from tests.context import context
 from tests.unit.clock import Clock
 

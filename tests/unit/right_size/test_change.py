@@ -15,13 +15,12 @@ from roles.engine import timeouts
 from roles.engine.api import Conflict
 from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.remote import RemoteError
-from roles.engine.transaction import ChangedObject
-from roles.engine.transaction.object_record import ChangedField
+from roles.engine.transaction import ChangedField, ChangedObject
 from roles.pod_resize import WorkloadResize
+from roles.right_size import Store
 from roles.right_size.apply import _keep
 from roles.right_size.change import WorkloadChange, WorkloadUndo
 from roles.right_size.samples import Kill
-from roles.right_size.store import Store
 from roles.right_size.targets import TargetChange, recorded_targets, write_target
 from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import Amounts

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from roles.right_size.judged import CollectedUse, judge_all
-from roles.right_size.samples import Point, Read, Span
-from roles.right_size.workloads import PodOwners, SizedWorkload
+from roles.right_size import CollectedUse, SizedWorkload, Span, judge_all
+from roles.right_size.samples import Point, Read
+from roles.right_size.workloads import PodOwners
 from tests.unit.right_size.test_report import NODE, container
 from tests.unit.right_size.world import DAY, MI, START
 

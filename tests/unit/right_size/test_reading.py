@@ -14,11 +14,10 @@ from roles.engine.api import Forbidden, NotFound
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.objects import Session
 from roles.engine.remote import RemoteError
+from roles.right_size import CollectedUse, SizedWorkload, collect
 from roles.right_size import reading as module
-from roles.right_size.judged import CollectedUse
 from roles.right_size.kernel import KernelUse, NodeUse
-from roles.right_size.reading import collect, look_at
-from roles.right_size.workloads import SizedWorkload
+from roles.right_size.reading import look_at
 from tests.unit.clock import Clock as Monotonic
 from tests.unit.right_size.world import ID, MI, OTHER, REPLICA_SET, START, pod
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.right_size import SampleHistory
 from roles.right_size.evidence import UseEvidence, evidence, trend
 from roles.right_size.recommend import CLOSE, Advice, Present, advise, cpu_pattern, memory_pattern
-from roles.right_size.samples import Kill, Point, SampleHistory, added, processes_killed
+from roles.right_size.samples import Kill, Point, added, processes_killed
 from roles.right_size.workloads import Amounts
 from tests.unit.right_size.world import DAY, ID, MI, OTHER, START, history, life, noise, reads
 

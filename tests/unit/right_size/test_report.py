@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from roles.engine.harmless import as_json
-from roles.right_size import report
-from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
+from roles.right_size import CollectedUse, JudgedContainer, SizedWorkload, grouped, judge_all, report, with_reads
 from roles.right_size.samples import Kill, Seen
-from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload
+from roles.right_size.workloads import Amounts, ContainerNow
 from tests.unit.eviction.test_picture import Page
 from tests.unit.right_size.world import DAY, MI, START, life, reads
 

@@ -16,15 +16,13 @@ from pydantic import ValidationError
 
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.timeouts import Deadline
-from roles.right_size import prometheus, resource_metrics, targets
+from roles.right_size import PrometheusError, RightSizeOptions, SampleHistory, SizedWorkload, prometheus, resource_metrics, targets
 from roles.right_size.evidence import evidence
-from roles.right_size.model import RightSizeOptions
-from roles.right_size.prometheus import PrometheusError
 from roles.right_size.quantities import cpu_text, memory_text, rate_text, round_cpu, round_memory, span_text
 from roles.right_size.resource_metrics import KubeletUse
-from roles.right_size.samples import Kill, SampleHistory
+from roles.right_size.samples import Kill
 from roles.right_size.targets import UtilizationTarget, corrected
-from roles.right_size.workloads import Amounts, SizedWorkload, containers
+from roles.right_size.workloads import Amounts, containers
 from tests.unit.right_size.world import ID, MI, OTHER, REPLICA_SET, START, pod
 
 WEB = SizedWorkload("Deployment", "shop", "web")

@@ -14,11 +14,8 @@ from pathlib import Path
 import pytest
 
 import roles.right_size as right_size
-from roles.right_size import store
-from roles.right_size.judged import CollectedUse
-from roles.right_size.samples import Kill, SampleHistory, added
-from roles.right_size.store import Store, StoreError
-from roles.right_size.workloads import SizedWorkload
+from roles.right_size import CollectedUse, SampleHistory, SizedWorkload, Store, StoreError, store
+from roles.right_size.samples import Kill, added
 from tests.unit.right_size.test_report import container
 from tests.unit.right_size.world import DAY, MI, START, history, life, reads
 

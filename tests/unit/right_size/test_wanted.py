@@ -12,13 +12,13 @@ from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, WorkloadResize
 from roles.pod_resize.plan import ResourceChange
 from roles.pod_resize.templates import Template
-from roles.right_size.judged import JudgedContainer
+from roles.right_size import JudgedContainer, SizedWorkload
 from roles.right_size.room import node_problems, rollout_problems
 from roles.right_size.samples import Kill
 from roles.right_size.targets import Recommended
 from roles.right_size.wanted import WantedResources, changed_since, new_resources, use_before, wanted
 from roles.right_size.watching import SoakLook, UseBefore, worse
-from roles.right_size.workloads import Amounts, ContainerNow, SizedWorkload
+from roles.right_size.workloads import Amounts, ContainerNow
 from tests.unit.right_size.test_report import container, judged
 from tests.unit.right_size.world import MI, START, reads
 

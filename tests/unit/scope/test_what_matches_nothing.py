@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from roles.drain.model import chosen_nodes
+from roles.drain import chosen_nodes
 from roles.engine import detail
 from roles.engine.api import Forbidden
+from roles.engine.inputs import names
 from roles.engine.inputs.unknown_keys import not_read
-from roles.engine.inputs.values import names
 from roles.engine.node_changes import capability, node_report
-from roles.engine.object_runs.begin import check_namespaces
+from roles.engine.object_runs import check_namespaces
 from roles.engine.runs import no_such_host, table
-from roles.engine.transaction.model import Change, FileEdit
+from roles.engine.transaction import Change, FileEdit
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import cast
 
 from roles import status
 from roles.engine import control_plane, kubelet
-from roles.engine.api.metrics import GateMetric
+from roles.engine.api import GateMetric
 from roles.engine.bridge import Remote
 from roles.engine.kubeadm_config.stored import path_of
 from roles.engine.proof import Cluster, SurveyedNode
