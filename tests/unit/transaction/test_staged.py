@@ -97,6 +97,16 @@ def test_a_connection_that_ends_amid_the_script_leaves_nothing_begun(home: Path,
     assert not home.exists()
 
 
+def test_a_connection_that_ends_while_it_is_written_leaves_nothing(home: Path, shell: str) -> None:
+    """Nobody hears the word `staged` then, and sh would end by SIGPIPE."""
+    process = subprocess.Popen([shell, "-s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None and process.stdin is not None
+    process.stdout.close()
+    process.stdin.write(stage_script(KUBELET, HOLDER, {}, str(home), str(home / "systemd")))
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0 and left(home) == []
+
+
 def test_what_cannot_be_written_is_refused_and_leaves_nothing(home: Path, shell: str) -> None:
     home.mkdir()
     (home / "changes").write_text("in the way")
