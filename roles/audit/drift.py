@@ -12,8 +12,8 @@ from roles.audit.node_view import NodeView, flat
 from roles.audit.rules import AuditRule
 from roles.desired import NodeDesired
 from roles.engine.control_plane import Component
-from roles.engine.detail import shortened
 from roles.engine.findings import Finding, Place
+from roles.engine.folding import shortened
 from roles.engine.kubelet import Kubelet, schema
 from roles.engine.kubelet.values import same_setting, shown
 from roles.engine.proof.effective import UnmetField, UnmetGate

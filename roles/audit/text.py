@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from roles.audit.matrix import Cell, Matrix, matrix
 from roles.audit.model import FindingReport, Report
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.findings import SEVERITIES, Severity
 from roles.engine.harmless import one_line
 from roles.engine.runs import table
@@ -74,7 +74,7 @@ def _findings(report: Report) -> Iterator[str]:
 
 
 def _names(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes) if len(nodes) <= detail.FEW else detail.hosts(nodes)
+    return ", ".join(nodes) if len(nodes) <= folding.FEW else folding.hosts(nodes)
 
 
 def _nodes(report: Report) -> Iterator[str]:

@@ -14,7 +14,7 @@ from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import ClusterFound, Result
 from roles.desired import DESIRED, ClusterDesired, NodeDesired, of_the_cluster, read_desired
-from roles.engine import bridge, detail, kubelet
+from roles.engine import bridge, folding, kubelet
 from roles.engine.api import Api, ApiFailure
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.files import write_whole
@@ -157,7 +157,7 @@ def gather(remotes: Sequence[Remote], each: OnEach, wanted: FilesWanted = kubele
 def _rows(results: Sequence[Result]) -> list[list[str]]:
     """Of many hosts, what passes in one row for each check, after what does not; the summary counts what was skipped."""
     rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
-    if not detail.folds():
+    if not folding.folds():
         return rows
     passed = [row for row in rows if row[2] == "pass"]
     return [*table.folded([row for row in rows if row[2] not in ("pass", "skip")]), *table.folded(passed, vary=(3,))]

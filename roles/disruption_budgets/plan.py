@@ -10,7 +10,6 @@ from typing import Any
 from roles.disruption_budgets.compliance import NoSelector, differences, other_limit, selector_of
 from roles.disruption_budgets.model import BUDGET, Budget, DesiredBudgets
 from roles.engine import kube
-from roles.engine.detail import shortened
 from roles.engine.disruption import (
     PDB,
     BudgetState,
@@ -24,6 +23,7 @@ from roles.engine.disruption import (
 )
 from roles.engine.disruption.budgets import Budgets
 from roles.engine.findings import Finding
+from roles.engine.folding import shortened
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.fields import generation_of, status_of, with_meta

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 from roles.engine.kubelet import thresholds
 from roles.engine.transaction import Refusal
 from roles.eviction.order import amount

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, pods
 from roles.engine.kube.amounts import parse_quantity, whole

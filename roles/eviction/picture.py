@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.kubelet.thresholds import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
 from roles.engine.scripts import pages
 from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, Use, amount, reason

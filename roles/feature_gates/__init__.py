@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from roles.engine import bridge, detail, kubeadm_config
+from roles.engine import bridge, folding, kubeadm_config
 from roles.engine.api import ApiFailure, GateMetric
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
@@ -114,7 +114,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
             for planned in plan.planned:
                 rows += _rows(basis.found.cluster, plan, planned, steps.get((plan.host, planned.component)))
             # Of many hosts the plan has them in one line.
-            left_out = () if detail.folds() else plan.left_out
+            left_out = () if folding.folds() else plan.left_out
             rows += [[item.host, item.component, item.gate, "-", "-", "left out", "-", item.why] for item in left_out]
         return rows
 
@@ -168,16 +168,16 @@ def _left_out(plans: Sequence[NodeGates]) -> list[str]:
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for item in (item for plan in plans for item in plan.left_out):
         still = "" if item.set_to is None else f"; its sources set it to {str(item.set_to).lower()} anyway, and stay as they are"
-        alone = "" if detail.folds() else item.component
+        alone = "" if folding.folds() else item.component
         found.setdefault((f"not changed for {item.gate}: {item.why}{still}", alone), {}).setdefault(item.component, []).append(item.host)
     if not found:
         return []
     lines = []
     for (text, _), components in found.items():
         hosts = list(dict.fromkeys(host for of in components.values() for host in of))
-        lines.append(f"LEFT OUT {detail.listed(hosts)}: {', '.join(components)} {'is' if len(components) == 1 else 'are'} {text}")
+        lines.append(f"LEFT OUT {folding.listed(hosts)}: {', '.join(components)} {'is' if len(components) == 1 else 'are'} {text}")
     way_out = "to restart these too: --data all_components=true, or name them with components="
-    if detail.folds() and len(lines) == 1:
+    if folding.folds() and len(lines) == 1:
         return [f"{lines[0]}; {way_out}"]
     return ["\n".join([*lines, f"T{way_out[1:]}."])]
 

@@ -17,8 +17,8 @@ from roles.engine.certificates.approval import (
     objections,
     requester,
 )
-from roles.engine.detail import shortened
 from roles.engine.editing import last_flag
+from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube.fields import meta_of, spec_of
 from roles.engine.proof.presented import Presented

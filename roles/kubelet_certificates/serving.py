@@ -12,8 +12,8 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.bridge.tasks import Lock
 from roles.engine.certificates.approval import ExpectedNames, expected_names, request_of, usual_name
-from roles.engine.detail import listed
 from roles.engine.editing import last_flag
+from roles.engine.folding import listed
 from roles.engine.harmless import one_line
 from roles.engine.inputs import read_model
 from roles.engine.kube import uid

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import full_name
 from roles.engine.kube.fields import meta_of, spec_of

@@ -10,8 +10,8 @@ from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bounds import EARLIEST, moment
-from roles.engine.detail import counted, shortened
 from roles.engine.disruption import cluster_time
+from roles.engine.folding import counted, shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, condition, holds, is_ready
 from roles.engine.kube.fields import containers_of, name_of, pod_template, spec_of

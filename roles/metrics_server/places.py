@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ready
 from roles.engine.placement import ClusterView, where

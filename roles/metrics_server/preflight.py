@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from roles.engine.certificates import Certificate, is_issued_by
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of, spec_of

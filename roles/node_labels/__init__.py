@@ -8,7 +8,7 @@ from typing import Any
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.fields import name_of

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 from roles.engine.kube import Object, full_name, is_ending, namespace_and_name, preconditions, uid
 from roles.engine.kube.fields import containers_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_over, is_static, node_of

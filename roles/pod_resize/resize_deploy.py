@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from roles.engine import bridge
 from roles.engine.api import Api, ApiFailure, find_object
 from roles.engine.bridge import Fleet
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import containers_of
 from roles.engine.kube.pods import is_alive, node_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 from roles.engine.kube import Object, full_name, namespace_and_name, uid
 from roles.engine.object_runs import ConnectedCluster
 from roles.engine.objects import Gone, RevertFailed, RollOuts, Session, Undone, workload_rollout

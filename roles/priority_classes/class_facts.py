@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.kube import Object, controller, full_name, holds, namespace_and_name, uid
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, class_of, replicas

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Literal
 
 from roles.engine.bounds import moment
-from roles.engine.detail import shortened
 from roles.engine.disruption import DisruptionObjects
+from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, status_of

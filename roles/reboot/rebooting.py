@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.api import ApiFailure
 from roles.engine.api.nodes import node_lease
 from roles.engine.bridge import Remote
@@ -260,8 +260,8 @@ class NodeReboots:
                 return _proven(plan, boot)
             if deadline.over:
                 if self._options.allow_unproven and not missing:
-                    return f"{_proven(plan, boot)}; NOT PROVEN: {detail.once_each(passing)}"
-                raise NotBack(f"not proven after {deadline.passed:.0f} s: {detail.once_each([*missing, *passing])}")
+                    return f"{_proven(plan, boot)}; NOT PROVEN: {folding.once_each(passing)}"
+                raise NotBack(f"not proven after {deadline.passed:.0f} s: {folding.once_each([*missing, *passing])}")
             deadline.pause(LOOK_AGAIN)
 
     def _look(self, plan: RebootPlan) -> tuple[Object | None, datetime | None, list[dict[str, Any]]]:
@@ -315,7 +315,7 @@ class NodeReboots:
         with_pods = any(not spec_of(pod).get("hostNetwork") for pod in self._pods(plan))
         while lost := next_boot.lost(plan.candidate.facts.next, self._facts(plan, remote).next, with_pods=with_pods):
             if deadline.over and self._options.allow_unproven:
-                return f"; NOT PROVEN: {detail.once_each(lost)}"
+                return f"; NOT PROVEN: {folding.once_each(lost)}"
             deadline.pause(LOOK_AGAIN, late=NotBack("; ".join(lost)))
         return ""
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
-from roles.engine.detail import counted
 from roles.engine.disruption import DisruptionObjects
+from roles.engine.folding import counted
 from roles.engine.kube import uid
 from roles.engine.kube.fields import namespace_of
 from roles.engine.kube.pods import is_alive

@@ -28,7 +28,7 @@ def test_one_of_a_thing_has_no_plural() -> None:
         for line in path.read_text().splitlines()
         if _PLURAL.search(line) and "== 1" not in line and "!= 1" not in line
     ]
-    assert found == [], "use roles.engine.detail.counted"
+    assert found == [], "use roles.engine.folding.counted"
 
 
 @pytest.mark.parametrize(

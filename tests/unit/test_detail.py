@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.bridge import doing, progress, terminal
 from roles.engine.runs import table
 
 
 @pytest.fixture(autouse=True)
 def _many() -> Iterator[None]:
-    detail.set_run(1000, [])
+    folding.set_run(1000, [])
     yield
-    detail.set_run(0, [])
+    folding.set_run(0, [])
 
 
 def expanded(text: str) -> list[str]:
@@ -42,7 +42,7 @@ names = st.builds(
 
 @given(st.lists(names, min_size=1, max_size=40, unique=True))
 def test_a_cell_names_each_host_in_order_or_counts_them(hosts: list[str]) -> None:
-    text = detail.hosts(hosts)
+    text = folding.hosts(hosts)
     if text.endswith(", ..."):
         assert text.startswith(f"{len(hosts)} hosts: ") and expanded(text.removesuffix(", ...")) == hosts[: len(expanded(text)) - 1]
     else:
@@ -50,10 +50,10 @@ def test_a_cell_names_each_host_in_order_or_counts_them(hosts: list[str]) -> Non
 
 
 def test_names_that_count_up_are_one_range() -> None:
-    assert detail.hosts([f"w{number}" for number in range(1, 998)]) == "997 hosts: w1-w997"
-    assert detail.hosts(["a-09.x", "a-10.x", "b"]) == "3 hosts: a-09.x-a-10.x, b"
-    assert detail.hosts(["w9", "w10", "w11"]) == "3 hosts: w9-w11" and detail.hosts(["w1", "w1"]) == "w1"
-    assert len(detail.hosts([f"host-{'abc'[number % 3]}{number * 2}" for number in range(1000)])) < 90
+    assert folding.hosts([f"w{number}" for number in range(1, 998)]) == "997 hosts: w1-w997"
+    assert folding.hosts(["a-09.x", "a-10.x", "b"]) == "3 hosts: a-09.x-a-10.x, b"
+    assert folding.hosts(["w9", "w10", "w11"]) == "3 hosts: w9-w11" and folding.hosts(["w1", "w1"]) == "w1"
+    assert len(folding.hosts([f"host-{'abc'[number % 3]}{number * 2}" for number in range(1000)])) < 90
 
 
 cells = st.sampled_from(["a", "b"])
@@ -67,7 +67,7 @@ def test_each_host_is_in_exactly_one_row_with_its_own_values(values: list[tuple[
     assert sum(int(row[0].partition(" hosts")[0]) if " hosts: " in row[0] else 1 for row in found) == len(rows)
     for row in found:
         own = [one for one in rows if (*one[1:3], one[3][-1]) == (*row[1:3], row[3][-1])]
-        assert row[0] == detail.hosts([one[0] for one in own])
+        assert row[0] == folding.hosts([one[0] for one in own])
         numbers = sorted({one[3][0] for one in own})
         assert row[3] == f"{numbers[0]}{f'-{numbers[-1]}' if len(numbers) > 1 else ''} of {row[3][-1]}"
 
@@ -110,10 +110,10 @@ def test_a_cell_of_any_length_does_not_widen_the_rows_of_others() -> None:
 
 @pytest.mark.parametrize(("hosts", "verbose"), [(8, [None]), (1000, [True]), (1000, [None, True])])
 def test_few_hosts_or_verbose_output_have_all_rows(hosts: int, verbose: list[bool | None]) -> None:
-    detail.set_run(hosts, verbose)
+    folding.set_run(hosts, verbose)
     rows = [[f"w{number}", "same"] for number in range(20)]
-    assert table.folded(rows) == rows and detail.merged(f"{row[0]}: x" for row in rows) == [f"{row[0]}: x" for row in rows]
-    assert detail.listed(["w1", "w2"] * 10) == ", ".join(["w1", "w2"] * 10)
+    assert table.folded(rows) == rows and folding.merged(f"{row[0]}: x" for row in rows) == [f"{row[0]}: x" for row in rows]
+    assert folding.listed(["w1", "w2"] * 10) == ", ".join(["w1", "w2"] * 10)
 
 
 def test_a_thousand_hosts_fit_on_a_screen() -> None:
@@ -123,7 +123,7 @@ def test_a_thousand_hosts_fit_on_a_screen() -> None:
 
 
 def test_refusals_with_the_same_text_are_one() -> None:
-    assert detail.merged([*(f"w{number}: no root" for number in range(1, 500)), "w500: no disk", "the API is away", "w501: no root"]) == [
+    assert folding.merged([*(f"w{number}: no root" for number in range(1, 500)), "w500: no disk", "the API is away", "w501: no root"]) == [
         "500 hosts: w1-w499, w501: no root",
         "w500: no disk",
         "the API is away",
@@ -132,15 +132,15 @@ def test_refusals_with_the_same_text_are_one() -> None:
 
 def test_notes_with_the_same_text_are_one() -> None:
     notes = [(f"w{number}", "evicts nothing" if number != 7 else "evicts shop/web") for number in range(1, 21)]
-    detail.set_run(20, [])
-    assert detail.alike(notes) == [("19 hosts: w1-w6, w8-w20", "evicts nothing"), ("w7", "evicts shop/web")]
-    detail.set_run(20, [True])
-    assert detail.alike(notes) == notes
+    folding.set_run(20, [])
+    assert folding.alike(notes) == [("19 hosts: w1-w6, w8-w20", "evicts nothing"), ("w7", "evicts shop/web")]
+    folding.set_run(20, [True])
+    assert folding.alike(notes) == notes
 
 
 def test_a_value_that_is_no_boolean_is_refused() -> None:
     with pytest.raises(ValueError, match="verbose='perhaps' is not a boolean"):
-        detail.set_run(9, [None, "perhaps"])
+        folding.set_run(9, [None, "perhaps"])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_pyinfra_is_quiet_about_hosts_that_are_well(level: int, text: str, kept:
         return logging.LogRecord("pyinfra", level, "", 0, text, None, None)
 
     assert terminal._Log().filter(record()) is kept
-    detail.set_run(8, [])
+    folding.set_run(8, [])
     assert terminal._Log().filter(record())
 
 
@@ -174,4 +174,4 @@ def test_the_line_of_progress_is_as_wide_as_the_terminal(monkeypatch: pytest.Mon
 
 def test_a_cell_says_each_part_once() -> None:
     away = "NOT PROVEN: cp1: the API gives no answer"
-    assert detail.once_each(["PID 7 is new", away, "", away, "soaked"]) == f"PID 7 is new; {away}; soaked"
+    assert folding.once_each(["PID 7 is new", away, "", away, "soaked"]) == f"PID 7 is new; {away}; soaked"

@@ -20,9 +20,9 @@ from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.autoscaling.room import alive, limit_problems, quota_problems, room_problem
 from roles.engine.autoscaling.rules import IN_THE_AUTOSCALER, ScalingRule
 from roles.engine.autoscaling.vertical import Vertical
-from roles.engine.detail import shortened
 from roles.engine.disruption.strays import Stray, by_owner
 from roles.engine.findings import Finding, Severity, worst_first
+from roles.engine.folding import shortened
 from roles.engine.kube import Object, OwnerRef, condition, owner_ref
 from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import lasting_containers, node_of

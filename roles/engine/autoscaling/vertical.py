@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from roles.engine.autoscaling.model import Autoscaler, Condition, HasConditions, Ref
 from roles.engine.bounds import span
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.kube import Object, amounts, condition, controller, holds, namespace_and_name
 from roles.engine.kube.fields import containers_of, created_of, name_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, node_of

@@ -42,7 +42,7 @@ from pyinfra.connectors.util import (
     make_unix_command_for_host,
 )
 
-from roles.engine import detail, timeouts
+from roles.engine import folding, timeouts
 from roles.engine.bridge import command_line, host_keys, progress, sudo, terminal, unforeseen, unreachable
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Queue, Timeout, sleep, spawn
@@ -472,7 +472,7 @@ def _fleet(state: State) -> Fleet:
         )
     with refusing(ValueError):
         timeouts.set_factor(remote.data(timeouts.KEY) for remote in remotes.values())
-        detail.set_run(len(limited), (remote.data(detail.KEY) for name, remote in remotes.items() if name in limited))
+        folding.set_run(len(limited), (remote.data(folding.KEY) for name, remote in remotes.items() if name in limited))
     return Fleet(
         targets=[remote for name, remote in remotes.items() if name in active],
         others=[remote for name, remote in remotes.items() if name not in limited],
@@ -510,7 +510,7 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
 
 def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
     """The error that stops a pyinfra run in the prepare phase, also with -y; `reasons` follow the message, one per line."""
-    return RunRefused("\n".join([one_line(message), *(f"  - {in_list(reason)}" for reason in detail.merged(map(str, reasons)))]))
+    return RunRefused("\n".join([one_line(message), *(f"  - {in_list(reason)}" for reason in folding.merged(map(str, reasons)))]))
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:

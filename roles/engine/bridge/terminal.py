@@ -18,7 +18,7 @@ import pyinfra
 from pyinfra.api import output
 from pyinfra.api.state import State
 
-from roles.engine import detail, voice
+from roles.engine import folding, voice
 from roles.engine.bridge import unforeseen
 from roles.engine.harmless import coloured
 
@@ -31,7 +31,7 @@ class _Log(logging.Filter):
         if isinstance(record.msg, str):
             record.msg, record.args = coloured(record.getMessage()), None
             # What pyinfra says of each host (Connected, Ready, Success), unless it is a warning or an error.
-            return not (record.levelno == logging.INFO and detail.folds() and _OF_A_HOST.match(record.msg))
+            return not (record.levelno == logging.INFO and folding.folds() and _OF_A_HOST.match(record.msg))
         return True
 
 
@@ -60,7 +60,7 @@ def _counted(init: Any) -> Any:
         init(self, *arguments, **options)
         hosts = [host for host in self.inventory if self.is_host_in_limit(host)]
         with contextlib.suppress(ValueError):  # the first deploy refuses that
-            detail.set_run(len(hosts), (host.data.get(detail.KEY) for host in hosts))
+            folding.set_run(len(hosts), (host.data.get(folding.KEY) for host in hosts))
 
     counted.guarded = True  # type: ignore[attr-defined]
     return counted

@@ -15,7 +15,7 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State, StateStage
 
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.bridge.unforeseen import RunRefused
 from roles.engine.harmless import one_line
 
@@ -38,7 +38,7 @@ def guard() -> None:
     @functools.wraps(fail_hosts)
     def failing(self: Any, hosts_to_fail: Any, activated_count: Any = None) -> None:
         left = self.active_hosts - set(hosts_to_fail)
-        if self.current_stage == StateStage.Connect and detail.folds():
+        if self.current_stage == StateStage.Connect and folding.folds():
             pyinfra.logger.info(f"connected to {len(left)} of {len(left) + len(hosts_to_fail)} hosts")
         if self.current_stage == StateStage.Connect and left:
             # So pyinfra ends with exit status 1, whatever else happens.
@@ -50,7 +50,7 @@ def guard() -> None:
             try:
                 fail_hosts(self, hosts_to_fail, activated_count)
             except PyinfraError:
-                names = detail.listed(sorted(host.name for host in self.failed_hosts))
+                names = folding.listed(sorted(host.name for host in self.failed_hosts))
                 raise RunRefused(f"the run ended without success on {names}; what is above says why, and what to do next") from None
 
     @functools.wraps(connect)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from roles.engine.detail import shortened
 from roles.engine.editing import FormatError, flags, manifest, manifest_parts
+from roles.engine.folding import shortened
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import File, Process, in_pod
 from roles.engine.transaction import Refusal

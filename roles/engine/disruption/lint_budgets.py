@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from roles.engine.bounds import span
-from roles.engine.detail import counted
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState
 from roles.engine.disruption.evicting import eviction_answer
 from roles.engine.disruption.owners import Controller, DisruptionObjects
@@ -18,6 +17,7 @@ from roles.engine.disruption.problem import ReplicaRange, Scene, autoscaler, few
 from roles.engine.disruption.rules import DEPLOY, DisruptionRule
 from roles.engine.disruption.strays import by_owner, strays_of, strays_text
 from roles.engine.findings import Finding, Severity
+from roles.engine.folding import counted
 from roles.engine.kube import Object, full_name, namespace_and_name
 from roles.engine.kube.amounts import scaled
 from roles.engine.kube.fields import conditions, created_of, ends_at, is_observed, spec_of, status_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from roles.engine.bounds import moment, span
-from roles.engine.detail import counted
 from roles.engine.disruption.budgets import BudgetState, budgets_of
 from roles.engine.disruption.lint_budgets import alive, name_of
 from roles.engine.disruption.owners import Controller, Unscaled
@@ -13,6 +12,7 @@ from roles.engine.disruption.problem import Scene, few
 from roles.engine.disruption.rules import DisruptionRule
 from roles.engine.disruption.webhooks import Webhook, webhooks
 from roles.engine.findings import Finding, Severity
+from roles.engine.folding import counted
 from roles.engine.kube import Object, full_name, is_ending, is_ready, namespace_and_name, owner_refs
 from roles.engine.kube.fields import ends_at, finalizers_of, labels_of, spec_of, volumes_of
 from roles.engine.kube.matching import CORDON, UNSCHEDULABLE, untolerated

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from roles.engine.detail import shortened
 from roles.engine.disruption.budgets import BudgetState
 from roles.engine.disruption.owners import DisruptionObjects
+from roles.engine.folding import shortened
 from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_and_name
 from roles.engine.kube.fields import spec_of, status_of
 from roles.engine.kube.pods import is_over, stuck

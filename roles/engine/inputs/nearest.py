@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BeforeValidator
 
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 
 # So many names are listed.
 _MOST = 20

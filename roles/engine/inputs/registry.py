@@ -100,7 +100,7 @@ class Own(Frozen):
 
 
 class Detail(Frozen):
-    """How much a run prints (roles/engine/detail.py)."""
+    """How much a run prints (roles/engine/folding.py)."""
 
     verbose: Annotated[
         bool, Field(description="show each host in its own lines; otherwise, of more than 8 hosts, like ones share a line", examples=[True])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-from roles.engine import bridge, detail, kubeadm_config, kubelet
+from roles.engine import bridge, folding, kubeadm_config, kubelet
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.editing import FormatError, any_flag, manifest_parts
@@ -339,9 +339,9 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N], ve
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
     first = [*capability.before(basis, plans), *first]
     run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last, leftovers=leftovers)
-    notes = [f"WARNING {detail.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
+    notes = [f"WARNING {folding.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += [*versions, *capability.notes(basis, plans)]
-    notes += [f"{names}:\n{outlook}" for names, outlook in detail.alike((plan.host, plan.outlook) for plan in plans if plan.outlook)]
+    notes += [f"{names}:\n{outlook}" for names, outlook in folding.alike((plan.host, plan.outlook) for plan in plans if plan.outlook)]
     notes += outages
     if any(planned.component != KUBELET for planned in changing):
         notes.append(found.cluster.etcd_summary())
@@ -387,16 +387,16 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         if first.problems:
             return first
         proof = prover.prove(status)
-        proof = replace(proof, how=detail.once_each((proof.how, first.how)))
+        proof = replace(proof, how=folding.once_each((proof.how, first.how)))
         further: tuple[Callable[[], Proof | None], ...] = (
             lambda: capability.also_prove(basis, plan, planned),
             watch.proof,
             lambda: _new_pod(basis, plan, planned, watch),
-            lambda: Proof(detail.once_each(planned.unproven)),
+            lambda: Proof(folding.once_each(planned.unproven)),
         )
         for more in further:
             if not proof.problems and (found := more()) is not None:
-                proof = Proof(detail.once_each((proof.how, found.how)), found.problems)
+                proof = Proof(folding.once_each((proof.how, found.how)), found.problems)
         return proof
 
     return NodeStep(
@@ -488,7 +488,7 @@ def _show_results(
     of_nodes = capability.rows(basis, plans, {(step.change.node, step.change.component): step for step in run.steps})
     of_cluster = [["cluster"] * (len(headers) - len(row)) + row for row in writes.rows()]
     if rows := of_cluster + of_nodes if capability.writes_first else of_nodes + of_cluster:
-        show_lines("\n" + table.render(headers, _folded(rows) if detail.folds() else rows))
+        show_lines("\n" + table.render(headers, _folded(rows) if folding.folds() else rows))
         table.end_by_consent((row[-1] for row in rows), ["allow_unproven=true"] if basis.options.allow_unproven else ())
 
 

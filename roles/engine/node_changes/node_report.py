@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.outage import undo
@@ -28,9 +28,9 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
     for stage, steps in _groups(run.stages):
         first, last, change = steps[0].order, steps[-1].order, steps[0].change
         numbers = str(first) if first == last else f"{first}-{last}"
-        nodes = detail.hosts([step.change.node for step in steps])
+        nodes = folding.hosts([step.change.node for step in steps])
         name = f"[{numbers}/{len(run.steps)}] {nodes}: {change.component}: {change.summary}"
-        if (before := described.setdefault(_shape(steps[0]), nodes)) != nodes and detail.folds():
+        if (before := described.setdefault(_shape(steps[0]), nodes)) != nodes and folding.folds():
             pace = f", at most {stage.at_once} at a time" if len(stage.steps) > 1 else ""
             show(f"{name}; the same as for {before}{pace}")
             continue
@@ -55,7 +55,7 @@ def _groups(stages: Sequence[Stage[NodeStep]]) -> list[tuple[Stage[NodeStep], li
         for step in stage.steps:
             before, steps = found[-1] if found else (None, [])
             joins = before is stage or (before is not None and not before.canary and len(before.steps) == len(stage.steps) == 1)
-            if joins and detail.folds() and _shape(steps[0]) == _shape(step):
+            if joins and folding.folds() and _shape(steps[0]) == _shape(step):
                 steps.append(step)
             else:
                 found.append((stage, [step]))
@@ -76,14 +76,14 @@ def _cluster_objects(run: NodeRun) -> str:
 def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
     for step in steps:
         show(f"\n{when}: {step.name}: {step.summary}")
-        if detail.folds():
+        if folding.folds():
             continue
         lines = [*step.diff.splitlines(), "restarts: nothing; will be proven: read back from the API"]
         show_lines("\n".join(f"    {line}" for line in lines))
 
 
 def _description(change: Change, apiservers: int, drained: bool = False, recreates_pods: bool = False) -> list[str]:
-    context = 1 if detail.folds() else 3
+    context = 1 if folding.folds() else 3
     lines = [f"    {line}" for edit in change.files for line in edit.diff(context).splitlines()]
     if change.kind == "kubelet":
         reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
@@ -138,11 +138,11 @@ def show_end(run: NodeRun) -> None:
 
 
 def _names(steps: Sequence[NodeStep]) -> str:
-    if not detail.folds():
+    if not folding.folds():
         return ", ".join(f"{step.change.node} {step.change.component}" for step in steps)
     components = dict.fromkeys(step.change.component for step in steps)
     of = {component: [step.change.node for step in steps if step.change.component == component] for component in components}
-    return ", ".join(f"{component} of {detail.hosts(nodes)}" for component, nodes in of.items())
+    return ", ".join(f"{component} of {folding.hosts(nodes)}" for component, nodes in of.items())
 
 
 def _show_failure(step: NodeStep) -> None:

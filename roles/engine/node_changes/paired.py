@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from roles.engine import detail, pairs
+from roles.engine import folding, pairs
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, at_once
 from roles.engine.certificates import CertificateError, Material, parse_own
@@ -279,7 +279,7 @@ def refusal(one: Mismatch, *, by_restart: bool = False) -> Refusal:
     """With the rule, its source, and how to accept it all the same. `by_restart`: nothing in the run sets it."""
     places = one.here if one.pair.here.owner != "cluster" else one.there
     return Refusal(
-        detail.hosts(list(places)),
+        folding.hosts(list(places)),
         f"{'its restart reads these files again: ' if by_restart else ''}{pairs.sentence(one)} ({one.pair.source})",
         f"{one.pair.way_out}; to accept it, add --data {CONSENT}={one.pair.name}",
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.bridge import Fleet, doing, hosts_by_name
 from roles.engine.bridge.tasks import Event, Task, current_task, sleep
 from roles.engine.context import Fields
@@ -85,7 +85,7 @@ class NodeRun(LockedRun):
         self._staged: dict[int, Staged] = {}
         self._withdrawn: list[Staged] = []
         # With many hosts, lines about a step are shown only if it fails.
-        self._lines: dict[int, list[str]] = {step.order: [] for step in self.steps} if detail.folds() else {}
+        self._lines: dict[int, list[str]] = {step.order: [] for step in self.steps} if folding.folds() else {}
 
     @property
     def cluster_steps(self) -> list[ClusterStep]:

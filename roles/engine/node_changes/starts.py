@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from roles.engine import detail, starting
+from roles.engine import folding, starting
 from roles.engine.certificates import CertificateError, parse_own
 from roles.engine.editing import FormatError
 from roles.engine.kubelet.drained import DRIVER
@@ -224,7 +224,7 @@ class StartWatch:
         known = {one.key for one in (self._before.after if self._before else ())}
         # The record has its space since before the change began, and a revert needs none.
         new = [one for one in after.after if one.key not in known and one.stops is not Stops.note and not one.is_of_record]
-        return Proof(detail.once_each(("would start again", *after.unproven)), tuple(map(str, new)))
+        return Proof(folding.once_each(("would start again", *after.unproven)), tuple(map(str, new)))
 
     def blocking(self) -> list[Repair]:
         """After a revert that failed: what keeps the old process from its start now, by its node, and the commands that repair it."""

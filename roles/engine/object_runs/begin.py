@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError, ApiFailure, Forbidden, find_object
 from roles.engine.bridge import Fleet
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.inputs import unmatched
 from roles.engine.kube import Object

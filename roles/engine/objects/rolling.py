@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiFailure, Forbidden
 from roles.engine.context import Say, StepContext
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.kube import Object, controller, full_name, is_ending, is_ready, preconditions, uid, version
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import at, name_of, namespace_of, spec_of, with_meta

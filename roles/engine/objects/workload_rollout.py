@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.bounds import digits, moment, span
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 from roles.engine.kube import Object, condition, controller, is_ending, owner_ref, uid
 from roles.engine.kube.amounts import scaled
 from roles.engine.kube.fields import (

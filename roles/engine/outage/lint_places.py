@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from roles.engine.api import Api, list_objects
-from roles.engine.detail import shortened
 from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, DisruptionRule, pods_per_node
 from roles.engine.findings import Finding, Severity
+from roles.engine.folding import shortened
 from roles.engine.kube.fields import volumes_of
 from roles.engine.kube.pods import node_of
 from roles.engine.outage.consents import DrainConsents

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from roles.engine.detail import counted
 from roles.engine.disruption import BudgetState, DisruptionObjects, budget_states, webhooks
+from roles.engine.folding import counted
 from roles.engine.inputs import unmatched
 from roles.engine.kube import Object, full_name, is_ready, uid
 from roles.engine.kube.fields import name_of, spec_of

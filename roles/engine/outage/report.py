@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from roles.engine import detail
-from roles.engine.detail import shortened
+from roles.engine import folding
+from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate, Wanted
@@ -90,7 +90,7 @@ MANY_PODS = 30
 def outage_note(one: Wanted, purpose: Purpose, plan: DrainPlan, nodes: int) -> str:
     """What becomes of the pods of a node: each of them, or how many and what is unusual."""
     heading = f"{one.host} is drained for {purpose.text}: {one_line('; '.join(one.why))}"
-    if len(plan.pods) <= MANY_PODS and not (detail.folds() and nodes > 1):
+    if len(plan.pods) <= MANY_PODS and not (folding.folds() and nodes > 1):
         return f"{heading}\n{plan_text(plan)}"
     return "\n".join([heading, f"  {summary(plan)}", *(f"  WARNING: {one_line(text)}" for text in plan.warnings)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of
 from roles.engine.kube.workloads import COLLECTIONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.harmless import one_line
 from roles.engine.kubelet.values import shown
 from roles.engine.pairs.model import Mismatch, Pair
@@ -113,7 +113,7 @@ def sentence(one: Mismatch, host: str = "") -> str:
     named."""
     sides = []
     for side, places, value in ((one.pair.here, one.here, one.values[0]), (one.pair.there, one.there, one.values[1])):
-        named = "" if places in ((host,), (CLUSTER,)) or not places else f" of {detail.listed(places)}"
+        named = "" if places in ((host,), (CLUSTER,)) or not places else f" of {folding.listed(places)}"
         shown_value = "" if isinstance(value, dict) and not _plain(value) else f" {text(value)}"
         sides.append(f"{side.label if not isinstance(value, dict) or not _plain(value) else side.owner}{shown_value}{named}")
     if not one.is_known:

@@ -12,8 +12,8 @@ from roles.engine.api import ApiFailure
 from roles.engine.api.nodes import PodStatus
 from roles.engine.bridge.tasks import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
-from roles.engine.detail import counted, once_each, shortened
 from roles.engine.editing import FlagChanges, any_flag
+from roles.engine.folding import counted, once_each, shortened
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained, idle
 from roles.engine.named_paths import KUBELET

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from roles.engine.api.nodes import ContainerStatus, PodStatus
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.kube.pods import OVER
 
 # The reasons of a kubelet that fails pods by eviction, or does not admit them when it starts (pkg/kubelet/eviction: Reason;

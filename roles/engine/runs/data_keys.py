@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from roles.engine.bridge import Fleet, Remote, pyinfra_keys
-from roles.engine.detail import shortened
+from roles.engine.folding import shortened
 from roles.engine.inputs import names, registry
 from roles.engine.inputs.unknown_keys import WAY_OUT, not_read, unknown
 from roles.engine.transaction import Refusal

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.bridge import end_with
-from roles.engine.detail import counted
+from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.voice import show
 
@@ -38,7 +38,7 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def folded(rows: Sequence[Sequence[str]], vary: Collection[int] = (), node: int = 0) -> list[list[str]]:
     """With many hosts, rows that differ only in the column `node` as one row, in the order of the first of them. Columns of `vary` may
     differ too, but only in amounts (`wording`)."""
-    if not detail.folds():
+    if not folding.folds():
         return [list(row) for row in rows]
     alike: dict[tuple[object, ...], list[Sequence[str]]] = {}
     for row in rows:
@@ -48,7 +48,7 @@ def folded(rows: Sequence[Sequence[str]], vary: Collection[int] = (), node: int 
 
 
 def _cell(cells: Sequence[str], is_node: bool) -> str:
-    return detail.hosts(cells) if is_node else in_common(cells)
+    return folding.hosts(cells) if is_node else in_common(cells)
 
 
 def wording(cell: str) -> tuple[str, ...]:

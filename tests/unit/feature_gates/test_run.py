@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles import feature_gates
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.api.nodes import NodeUsage
 from roles.engine.node_changes import Verdicts
 from roles.engine.node_changes.capability import by_warning
@@ -49,7 +49,7 @@ def test_left_out_components_are_listed_once_for_all_nodes() -> None:
 def test_of_many_hosts_left_out_components_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = DesiredGates(feature_gates={"HPAScaleToZero": True})
     plans = [control(gate), *(made(gate, f"n{number}") for number in range(1, 20))]
-    monkeypatch.setattr(detail, "_hosts", 20)
+    monkeypatch.setattr(folding, "_hosts", 20)
     (text,) = feature_gates._left_out(plans)
     expected = "LEFT OUT 20 hosts: cp1, n1-n19: kube.*, kube.* are not changed for HPAScaleToZero: it does not read it .*; to restart these too: .*"
     assert re.fullmatch(expected, text), text

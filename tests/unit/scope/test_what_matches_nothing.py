@@ -11,7 +11,7 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from roles.drain import chosen_nodes
-from roles.engine import detail
+from roles.engine import folding
 from roles.engine.api import Forbidden
 from roles.engine.inputs import names
 from roles.engine.inputs.unknown_keys import not_read
@@ -24,9 +24,9 @@ from roles.engine.transaction import Change, FileEdit
 @pytest.fixture
 def many() -> Iterator[None]:
     """A run of many hosts."""
-    detail.set_run(12, ())
+    folding.set_run(12, ())
     yield
-    detail.set_run(0, ())
+    folding.set_run(0, ())
 
 
 def test_a_key_of_another_deploy_has_the_nearest_one_and_the_list() -> None:
