@@ -257,7 +257,7 @@ def _pod(file: File) -> manifest.ManifestPod:
     if file.data is None:
         raise FormatError(_UNREAD.get(file.kind, "is over 1 MiB, or cannot be read"))
     if len(file.data) > _MOST_BYTES:
-        raise FormatError(f"is larger than any manifest ({len(file.data)} bytes)")
+        raise FormatError(f"has {len(file.data)} bytes: daytwo reads manifests of {_MOST_BYTES} at most")
     pod = manifest.read(file.data)
     if not pod.name:
         raise FormatError("is a Pod without a name")

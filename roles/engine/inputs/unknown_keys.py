@@ -51,6 +51,11 @@ _RENAMED = {
 }
 
 
+def chose_before(deploy: str) -> dict[str, str]:
+    """The old names under which data of the inventory chose a part of this deploy's work, and their names now."""
+    return {key: now for (of, key), now in _RENAMED.items() if of == deploy and key in _CHOOSING}
+
+
 def not_read(given: Iterable[str], deploy: str, readers: Mapping[str, Collection[str]], every: str) -> list[str]:
     """A sentence for each key of `given`, which some deploys read, but not `deploy`. `every` stands for all deploys."""
     read = {key for key, deploys in readers.items() if deploy in deploys or every in deploys}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from roles.engine.bridge import Fleet, Remote, pyinfra_keys
 from roles.engine.folding import shortened
 from roles.engine.inputs import names, registry
-from roles.engine.inputs.unknown_keys import WAY_OUT, not_read, unknown
+from roles.engine.inputs.unknown_keys import WAY_OUT, chose_before, not_read, unknown
 from roles.engine.transaction import Refusal
 
 
@@ -24,6 +24,21 @@ def unread_keys(fleet: Fleet, deploy: str) -> list[str]:
     if not not_read(fleet.given, deploy, registry.written_readers(), every):
         return []
     return not_read(fleet.given, deploy, registry.readers(), every)
+
+
+def wider_than_asked(fleet: Fleet, deploy: str) -> list[Refusal]:
+    """One refusal for each place of the inventory that chooses a part of this deploy's work by an old name of a key: unread, it would make
+    the run do all of it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for key, now in chose_before(deploy).items():
+        for remote in fleet.inventory if key not in fleet.given else ():
+            if key in remote.data_keys:
+                why = f"{remote.data_origin(key)}: {key}: deploys/{deploy}.py does not read it: there its name is {now}"
+                found.setdefault((why, key), []).append(remote.name)
+    return [
+        Refusal(_hosts(hosts), why, f"rename it; one that chooses hosts for other deploys belongs into their --data {key}=...")
+        for (why, key), hosts in found.items()
+    ]
 
 
 def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Refusal]:

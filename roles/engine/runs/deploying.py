@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from roles.engine import bridge
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import read_common, unmatched
-from roles.engine.runs.data_keys import unknown_key_refusals, unread_keys
+from roles.engine.runs.data_keys import unknown_key_refusals, unread_keys, wider_than_asked
 from roles.engine.runs.locked_run import LockedRun
 from roles.engine.runs.options import Options, read_options
 from roles.engine.transaction import Refusal
@@ -62,13 +62,15 @@ def deploying(
 
     `all_reachable`: an unreachable host is refused, as `unreachable` says. (Otherwise the work reports it as not read.) `of_cluster`: the
     data of all hosts count, including those that --limit leaves out. The deploy raises DeployError if anything is refused; first, before a
-    command runs on any host, if a host's data has a key that no deploy reads, or --data one that this deploy does not read. `work` has the
+    command runs on any host, if a host's data has a key that no deploy reads, or an old name that chose a part of this deploy's work, or
+    --data one that this deploy does not read. `work` has the
     name of its file in deploys/, by which its models are registered.
     """
 
     def decorate(work: Callable[[Fleet, W], Continuation]) -> Callable[[], None]:
         def prepare(fleet: Fleet) -> Continuation:
-            bridge.stop([*unknown_key_refusals(fleet, of_cluster), *unread_keys(fleet, work.__name__)])
+            deploy = work.__name__
+            bridge.stop([*unknown_key_refusals(fleet, of_cluster), *unread_keys(fleet, deploy), *wider_than_asked(fleet, deploy)])
             bridge.stop(unreachable(fleet) if all_reachable else ())
             return work(fleet, read(fleet))
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from roles.engine.bridge import pyinfra_keys
 from roles.engine.inputs import registry
 from roles.engine.inputs.unknown_keys import unknown
-from roles.engine.runs.data_keys import refused_keys
+from roles.engine.runs.data_keys import refused_keys, wider_than_asked
 
 
 def told(*given: str, own: tuple[str, ...] = ()) -> dict[str, str]:
@@ -109,6 +109,19 @@ def test_a_refusal_names_the_hosts_the_place_and_the_way_out() -> None:
     assert all("did you mean eviction_hard?; docs/reference/data.md has all keys; your own must begin with x_" in text for text in found)
 
 
+def test_an_old_name_in_the_inventory_that_chose_a_part_of_the_work_is_refused() -> None:
+    """Unread, all budgets would change instead of one."""
+    of_hosts: Any = SimpleNamespace(inventory=[remote("w1", only="shop/b"), remote("w2", only="shop/b"), remote("w3")], given=frozenset())
+    (refusal,) = wider_than_asked(of_hosts, "disruption_budgets")
+    assert str(refusal) == (
+        "w1, w2: group_data/all.py: only: deploys/disruption_budgets.py does not read it: there its name is only_objects; rename it; one that"
+        " chooses hosts for other deploys belongs into their --data only=..."
+    )
+    assert wider_than_asked(of_hosts, "kubelet_config") == [], "there it chooses hosts"
+    given: Any = SimpleNamespace(inventory=of_hosts.inventory, given=frozenset({"only"}))
+    assert wider_than_asked(given, "disruption_budgets") == [], "of --data it is refused as a key that is not read"
+
+
 def test_own_keys_as_text_and_as_list_and_as_nonsense() -> None:
     assert refused_keys([remote("w1", rack=5, own_keys="rack,dns_*"), remote("w2", rack=5, own_keys=["rack"])], pyinfra_keys()) == []
     assert [str(found) for found in refused_keys([remote("w1", own_keys=True)], pyinfra_keys())] == [
@@ -136,7 +149,7 @@ def test_the_models_have_the_say_where_the_page_is_old_broken_or_not_there(page:
 def test_keys_that_the_page_knows_take_no_import_of_all_models() -> None:
     """Which takes longer than all else that a deploy does before its first look."""
     script = (
-        "import sys; from types import SimpleNamespace; from roles.engine.inputs import registry; from roles.engine.runs.data_keys import refused_keys\n"
+        "import sys; from types import SimpleNamespace; from roles.engine.inputs import registry; from roles.engine.runs.data_keys import refused_keys, wider_than_asked\n"
         "data = {'feature_gates': 'A=true', 'soak': 5, 'x_rack': 1}\n"
         "assert refused_keys([SimpleNamespace(name='w1', data=data.get, data_keys=set(data))], frozenset()) == []\n"
         "print(sorted({name.split('.')[1] for name in sys.modules if name.startswith('roles.')}))"
