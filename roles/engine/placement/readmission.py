@@ -174,13 +174,16 @@ class _Kubelet:
             self.found[name] = Readmission(name, "lost" if objection.sure else "may be lost", objection.reason, objection.why)
 
     def _preempt(self, pod: Object, admitted: Sequence[Object], lacks: Sequence[Lack], *, exact: bool) -> list[Objection]:
-        """A critical pod preempts others; if it is not known which, all that it can preempt may be lost."""
+        """A critical pod preempts others; if it is not known which, all that it can preempt may be lost. A preempted pod that does not end
+        within the time that the kubelet waits for it (10 s at least) holds its room while the next pods are judged (preemption.go:
+        evictPodsToFreeRequests)."""
         text = ", ".join(map(str, lacks))
         why = f"{full_name(pod)}, which is critical, preempts it: {text}"
         killed = preemption.victims(pod, admitted, {lack.resource: lack.needed for lack in lacks})
         known = exact and killed is not None and not killed.any_of_equals
         for other in killed.pods if killed is not None and known else ():
             self.sure = [one for one in self.sure if one is not other]
+            self.maybe.append(other)
             self._note(other, Objection("Preempting", why))
         for other in () if known else admitted:
             if not preemption.can_preempt(pod, other):

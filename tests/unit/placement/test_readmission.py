@@ -190,6 +190,16 @@ def test_a_critical_pod_preempts_others_the_lowest_class_first() -> None:
     )
 
 
+def test_a_preempted_pod_may_hold_its_room_for_those_that_come_next() -> None:
+    pods = [
+        pod("large", born=1, cpu="2"),
+        pod("critical", born=2, priority=2_000_001_000, cpu="1"),
+        pod("next", born=3, cpu="500m"),
+        pod("asks nothing", born=4),
+    ]
+    assert outcomes(pods, node(cpu="2")) == {"large": "Preempting", "next": "OutOfcpu?"}
+
+
 def test_if_it_is_not_known_which_all_may_be_preempted() -> None:
     pods = [
         pod("one", born=1, memory="1Gi"),
