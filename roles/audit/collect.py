@@ -14,17 +14,17 @@ from roles.audit.examine import Collected
 from roles.audit.node_view import NodeView, view_of, wanted
 from roles.desired import read_valid
 from roles.engine import kubeadm_config
-from roles.engine.api import Api, ApiFailure, list_objects
-from roles.engine.api.etcd import EtcdError
+from roles.engine.api import Api, ApiFailure, NoApi, list_objects
 from roles.engine.autoscaling.look import any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, whole
 from roles.engine.disruption import budget_states, cluster_time, lint, read_lint
 from roles.engine.node import ObservationError, look
 from roles.engine.outage import lint_places
-from roles.engine.proof import Cluster, NoApi, ObservedNode, Reported, claims, known_nodes, reported
+from roles.engine.proof import Cluster, ObservedNode, Reported, claims, known_nodes, reported
 from roles.engine.remote import RemoteError
 from roles.engine.starting import Cause, Obstacle
 from roles.engine.transaction import Refusal
+from roles.engine.tunnels.etcd import EtcdError
 from roles.eviction import NodeOrder, node_order, usage
 
 
@@ -144,7 +144,8 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
             states = budget_states(live, now)
             listed = lint(live, states, now)
             with _or_not_known(found, "disruption"):
-                listed, not_known = lint_places.with_places(listed, lint_places.read_places(api, live, cluster), states, now)
+                live = lint_places.read_places(api, live, cluster.own_scheduler_configurations)
+                listed, not_known = lint_places.with_places(listed, live, states, now)
                 found.not_known += not_known
             found.findings += listed
 
@@ -153,7 +154,7 @@ def _autoscalers(api: Api, cluster: Cluster, found: Collected) -> None:
     """What is wrong with autoscalers. Their controller is read only if there are some."""
     with _or_not_known(found, "autoscalers"):
         if any_autoscaler(api):
-            seen = look_at(api, cluster, managers_of({one.host: one.components for one in found.views}))
+            seen = look_at(api, cluster.effective, managers_of({one.host: one.components for one in found.views}))
             found.findings += (problem for one in seen.all for problem in one.problems)
             found.not_known += [f"autoscalers: {text}" for text in seen.not_known]
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from roles.audit.node_view import NodeView
 from roles.audit.rules import AuditRule
 from roles.engine import pairs, starting
-from roles.engine.api.etcd import EtcdError, EtcdHealth
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.findings import Finding, Place, Severity
 from roles.engine.node_changes import read_picture, servers
@@ -17,6 +16,7 @@ from roles.engine.proof import Cluster
 from roles.engine.starting import Cause, Obstacle, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
+from roles.engine.tunnels.etcd import EtcdError, EtcdHealth
 from roles.pod_resize import Drift, resources_text
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from roles.audit.matrix import Cell, Matrix, matrix
 from roles.audit.model import FindingReport, Report
-from roles.engine import folding
+from roles.engine import folding, table
 from roles.engine.findings import SEVERITIES, Severity
 from roles.engine.harmless import one_line
-from roles.engine.runs import table
 
 # A terminal does not fit more columns.
 _COLUMNS = 6

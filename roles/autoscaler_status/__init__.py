@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roles.autoscaler_status import report
-from roles.engine import bridge
+from roles.engine import bridge, table
 from roles.engine.api import ApiFailure
 from roles.engine.autoscaling import JudgedAutoscaler
 from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
@@ -15,7 +15,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.object_runs import check_namespaces, connect_servers
-from roles.engine.runs import deploying, one, table
+from roles.engine.runs import deploying, one
 from roles.engine.voice import show, show_lines
 
 
@@ -44,7 +44,7 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
     check_namespaces(session, options.namespaces)
     managers = managers_of({host: node.components for host, node in found.observed.items()})
     try:
-        seen = session.asked(lambda api: look_at(api, found.reading, managers, options.namespaces))
+        seen = session.asked(lambda api: look_at(api, found.reading.effective, managers, options.namespaces))
     except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's autoscalers cannot be read: {error}") from None
     if options.format == "json":

@@ -87,7 +87,7 @@ def _connect(fleet: Fleet, kubeconfig: str | None) -> _Cluster:
     """The API, and the kube-controller-manager that leads. Raises DeployError."""
     found, session = connect_servers(fleet, kubeconfig)
     managers = managers_of({host: node.components for host, node in found.observed.items()})
-    return _Cluster(session, *read_objects(session, lambda api: see_controller(api, found.reading, managers)))
+    return _Cluster(session, *read_objects(session, lambda api: see_controller(api, found.reading.effective, managers)))
 
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredAutoscalers) -> ObjectRun:

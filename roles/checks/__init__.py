@@ -14,16 +14,16 @@ from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import ClusterFound, Result
 from roles.desired import DESIRED, ClusterDesired, NodeDesired, of_the_cluster, read_desired
-from roles.engine import bridge, folding, kubelet
-from roles.engine.api import Api, ApiFailure
+from roles.engine import bridge, folding, kubelet, table
+from roles.engine.api import Api, ApiFailure, NoApi
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.files import write_whole
 from roles.engine.inputs import TEXT, Declared, Frozen, file_path
 from roles.engine.inputs.registry import desired_state
 from roles.engine.node import FilesWanted
-from roles.engine.proof import Cluster, NoApi, ObservedNode, known_nodes
+from roles.engine.proof import Cluster, ObservedNode, known_nodes
 from roles.engine.remote import RemoteError
-from roles.engine.runs import deploying, no_such_host, same, table
+from roles.engine.runs import deploying, no_such_host, same
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_lines
 

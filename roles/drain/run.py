@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from roles.engine import table
 from roles.engine.bridge import Fleet
+from roles.engine.context import ClusterStep, Stage
 from roles.engine.object_runs import ObjectRun, object_report
 from roles.engine.outage import CORDON, MOVES, Drainer, undo
-from roles.engine.runs import ClusterStep, Stage, table
 from roles.engine.transaction import RunInfo
 from roles.engine.voice import show
 

@@ -1,4 +1,5 @@
-"""What a run gives to each of its steps, so that a step knows no run: its name, its lock, its journal, whether it halts, and its voice.
+"""The steps of a run, and what a run gives to each of them, so that a step knows no run: its name, its lock, its journal, whether it
+halts, and its voice.
 
 Lock, Journal, Say and Together are ports. On the operator's machine these implement them: the cluster's lock, the record of the run, the
 terminal, and gevent (roles/engine/runs/locked_run.py).
@@ -7,8 +8,8 @@ terminal, and gevent (roles/engine/runs/locked_run.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -17,6 +18,13 @@ Fields = Sequence[Mapping[str, Any]]
 Say = Callable[[str], None]
 #: The events of an earlier run, by its name; () if nothing is known of it.
 Records = Callable[[str], Sequence[Mapping[str, Any]]]
+#: By host, of the schedulers that run with --config: their configuration (/configz); None if it could not be read.
+Schedulers = Callable[[], Mapping[str, Mapping[str, Any] | None]]
+
+#: How a change ended. A change of a node ends as `confirmed`, one of an API object as `done`; both are proven.
+Outcome = Literal[
+    "confirmed", "done", "reverted", "revert-failed", "refused", "foreign", "gone", "unknown", "failed", "not started"
+]  # fmt: skip
 
 
 class OutOfReach(Exception):
@@ -69,3 +77,37 @@ class StepContext:
     def beginning(self, begin: Callable[[Fields], None] = _recorded) -> StepContext:
         """The same context for a part of the step: recorded by `begin`, or recorded already."""
         return replace(self, begin=begin)
+
+
+@dataclass
+class ClusterStep:
+    """A change of an API object.
+
+    `write` makes the change and returns how it was proven; right before it writes, it calls `begin` of its context with the current
+    fields. If it raises an error with an attribute `outcome`, that is the outcome; otherwise the step has failed. `diff` is for the plan;
+    `lost` says what is missing, and what to do, if the write fails or does not begin; `undoes` is the change that this one undoes.
+    `action` is the kind of change, in a word; `about` is recorded with the fields; `planned` is its record, once it has begun.
+    """
+
+    name: str
+    summary: str
+    diff: str
+    write: Callable[[StepContext], str]
+    lost: str
+    undoes: str = ""
+    action: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    outcome: Outcome = "not started"
+    why: str = ""
+    how: str = ""
+    seconds: float = 0.0
+    planned: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Stage(Generic[T]):
+    """Steps that run `at_once` at a time. They begin in order, each as soon as another is over."""
+
+    steps: tuple[T, ...]
+    at_once: int = 1
+    canary: bool = False

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from roles.engine import table
 from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, pods
@@ -19,7 +20,6 @@ from roles.engine.kube.amounts import parse_quantity, whole
 from roles.engine.kube.fields import kubelet_version, name_of, spec_of, status_of
 from roles.engine.kube.pods import kubelet_uid
 from roles.engine.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold
-from roles.engine.runs import table
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
 from roles.eviction.usage import ContainerProcess

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roles.engine import bridge, kubelet
-from roles.engine.api import Api, ApiError
+from roles.engine.api import Api, ApiError, NoApi
 from roles.engine.api.nodes import kubelet_config, node_usage
 from roles.engine.bridge import Fleet
 from roles.engine.files import write_whole
@@ -18,7 +18,7 @@ from roles.engine.harmless import as_json
 from roles.engine.inputs import TEXT, Frozen, choice, file_path
 from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
-from roles.engine.proof import Cluster, NoApi, ObservedNode, listed_nodes, not_their_node, observed
+from roles.engine.proof import Cluster, ObservedNode, listed_nodes, not_their_node, observed
 from roles.engine.remote import RemoteError
 from roles.engine.runs import deploying, one
 from roles.engine.transaction import Refusal

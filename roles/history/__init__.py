@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from roles.engine import bridge, kubeadm_config, kubelet
+from roles.engine import bridge, kubeadm_config, kubelet, table
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import Changes, Declared, unmatched
@@ -30,7 +30,7 @@ from roles.engine.node_changes import (
 )
 from roles.engine.object_runs import ObjectRun
 from roles.engine.proof import Cluster, Proof, SurveyedNode
-from roles.engine.runs import Turns, deploying, no_data, one, table
+from roles.engine.runs import Turns, deploying, no_data, one
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.change_script import uninstall_script

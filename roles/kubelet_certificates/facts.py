@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.api import Api, list_objects
+from roles.engine.api import Api, NoApi, list_objects
 from roles.engine.bridge import Remote
 from roles.engine.certificates import CertificateError, parse_der, usual_addresses
 from roles.engine.certificates.approval import SERVICE, NodeIdentity, claimed_by_others, is_network, is_serving, usual_name
@@ -17,7 +17,7 @@ from roles.engine.editing import flag_values
 from roles.engine.harmless import one_line
 from roles.engine.kube import namespace_and_name
 from roles.engine.kube.fields import created_of, name_of, spec_of, status_of
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster
 from roles.engine.proof.presented import handshake
 from roles.engine.remote import RemoteError
 from roles.engine.scripts import filled

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from roles.engine import bridge, pairs
-from roles.engine.api import ApiFailure
+from roles.engine.api import ApiFailure, NoApi
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.bridge.tasks import Lock
 from roles.engine.certificates.approval import ExpectedNames, expected_names, request_of, usual_name
+from roles.engine.context import ClusterStep
 from roles.engine.editing import last_flag
 from roles.engine.folding import listed
 from roles.engine.harmless import one_line
@@ -20,10 +21,9 @@ from roles.engine.kube import uid
 from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import KUBELET, Basis, ComponentPlan, DesiredByHost, NodePlan, Steps, ended, from_data
 from roles.engine.objects import NotDone
-from roles.engine.proof import NoApi, Proof, SurveyedNode
+from roles.engine.proof import Proof, SurveyedNode
 from roles.engine.proof.presented import Presented, presented
 from roles.engine.remote import RemoteError
-from roles.engine.runs import ClusterStep
 from roles.engine.transaction import Refusal
 from roles.kubelet_certificates import approve, facts, plan
 from roles.kubelet_certificates.facts import ClusterFacts, SeenNames

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from roles.engine import kubeadm_config, pairs
-from roles.engine.api import ApiError, ApiFailure, NotFound
+from roles.engine.api import ApiError, ApiFailure, NoApi, NotFound
 from roles.engine.api.nodes import NodeUsage
 from roles.engine.control_plane import ControlPlane
 from roles.engine.kube import condition, is_ready
@@ -28,7 +28,7 @@ from roles.engine.node_changes import (
     refused_anyway,
     would_not_start,
 )
-from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode
+from roles.engine.proof import Cluster, Proof, SurveyedNode
 from roles.engine.proof.effective import unmet_fields
 from roles.engine.transaction import Change, Effective, Refusal
 from roles.kubelet_config import cgroups, drained, restart

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from roles.engine import bridge
+from roles.engine import bridge, table
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
 from roles.engine.inputs import Changes, Declared, Undo
@@ -21,7 +21,7 @@ from roles.engine.object_runs import (
     recorded_objects,
 )
 from roles.engine.objects import Session
-from roles.engine.runs import Options, Turns, deploying, table
+from roles.engine.runs import Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show, show_lines
 from roles.metrics_server import facts, health

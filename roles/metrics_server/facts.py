@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import ApiError, ApiFailure
-from roles.engine.api.served import served
+from roles.engine.api import ApiError, ApiFailure, NoApi
 from roles.engine.bridge import at_once
 from roles.engine.editing import last_flag
 from roles.engine.kube import Object, field_managers, is_ready
@@ -17,9 +16,10 @@ from roles.engine.kube.selectors import label_selector
 from roles.engine.node.named_files import read_files
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
-from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
+from roles.engine.proof import Cluster, Survey, SurveyedNode
 from roles.engine.proof.presented import presented
 from roles.engine.remote import RemoteError
+from roles.engine.tunnels.served import served
 from roles.metrics_server.health import Installed
 from roles.metrics_server.manifests import API_SERVICE_PATH, KINDS, NAMESPACE
 from roles.metrics_server.preflight import ApiServer, ClusterNeeds, KubeletFacts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from roles.engine.api import ApiError
+from roles.engine.api import ApiError, NoApi
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.disruption import cluster_time
 from roles.engine.folding import counted, shortened
@@ -17,7 +17,6 @@ from roles.engine.kube import Object, condition, holds, is_ready
 from roles.engine.kube.fields import containers_of, name_of, pod_template, spec_of
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
-from roles.engine.proof import NoApi
 from roles.metrics_server.manifests import API_SERVICE_PATH, RESOLUTION_SECONDS
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from roles.engine.api import NoApi
 from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ready
 from roles.engine.placement import ClusterView, where
-from roles.engine.proof import NoApi
 from roles.metrics_server.manifests import is_own_pod
 from roles.metrics_server.preflight import MOST_NAMED
 

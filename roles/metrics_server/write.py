@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from roles.engine.context import ClusterStep
 from roles.engine.kube import Object
 from roles.engine.kube.fields import pod_template
 from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, RollOuts, Session
-from roles.engine.runs import ClusterStep
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.voice import show
 from roles.metrics_server import health

@@ -9,17 +9,17 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine import bridge, starting
+from roles.engine import bridge, starting, table
 from roles.engine.api import ApiFailure, Conflict, Denied, Speaker, list_objects
 from roles.engine.bridge import Fleet
-from roles.engine.context import StepContext
+from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.kube import Object, resources, uid
 from roles.engine.kube.fields import conditions, name_of, namespace_of, status_of
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View
 from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluster
 from roles.engine.objects import NotDone, RevertFailed
-from roles.engine.runs import ClusterStep, Options, Stage, Turns, deploying, table
+from roles.engine.runs import Options, Turns, deploying
 from roles.engine.runs.options import read_options
 from roles.engine.timeouts import API_WAIT, LOOK_AGAIN, Deadline
 from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from roles.engine import bridge
+from roles.engine import bridge, table
 from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import as_json
 from roles.engine.object_runs import cluster_session
-from roles.engine.runs import deploying, table
+from roles.engine.runs import deploying
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_lines
 from roles.pod_resize import model

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roles.engine.context import StepContext
+from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.objects import RollOuts
-from roles.engine.runs import ClusterStep, Stage
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 from roles.pod_resize import pod_resources
 from roles.pod_resize.engine import Engine

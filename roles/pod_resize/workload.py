@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.api import ApiError
+from roles.engine.api import ApiError, NoApi
 from roles.engine.bridge import Fleet
 from roles.engine.folding import shortened
 from roles.engine.kube import Object, full_name, namespace_and_name, uid
 from roles.engine.object_runs import ConnectedCluster
 from roles.engine.objects import Gone, RevertFailed, RollOuts, Session, Undone, workload_rollout
-from roles.engine.proof import NoApi
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ChangedObject, Refusal
 from roles.engine.voice import show

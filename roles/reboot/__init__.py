@@ -10,6 +10,7 @@ from typing import Any
 from roles.engine import bridge, starting
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote, hosts_by_name
+from roles.engine.context import Stage
 from roles.engine.control_plane import own_etcd
 from roles.engine.findings import Severity
 from roles.engine.inputs import Changes, Declared, chosen
@@ -21,7 +22,7 @@ from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluste
 from roles.engine.objects import Session
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
-from roles.engine.runs import Options, Stage, Turns, deploying, no_such_host, with_options
+from roles.engine.runs import Options, Turns, deploying, no_such_host, with_options
 from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from roles.engine.bounds import moment
+from roles.engine.context import Stage
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
@@ -15,7 +16,7 @@ from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, status_of
 from roles.engine.kube.pods import daemon_set, is_static
 from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, node_fate, node_path, plan_outages, read_mark
-from roles.engine.runs import Pace, Stage, stages_of_workers
+from roles.engine.runs import Pace, stages_of_workers
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
 from roles.reboot.facts import RUNTIMES, SSH, BootFacts

@@ -13,7 +13,7 @@ from roles.engine import folding
 from roles.engine.api import ApiFailure
 from roles.engine.api.nodes import node_lease
 from roles.engine.bridge import Remote
-from roles.engine.context import StepContext
+from roles.engine.context import ClusterStep, StepContext
 from roles.engine.kube import Object, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
@@ -21,7 +21,7 @@ from roles.engine.outage import Mark, NodeOutage, end_outage
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.proof import Cluster
 from roles.engine.remote import RemoteError
-from roles.engine.runs import ClusterStep, Options
+from roles.engine.runs import Options
 from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
 from roles.reboot import facts, next_boot
 from roles.reboot.ending import plan_ending

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from roles.engine.context import Stage
+from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.object_runs import ObjectRun, object_report
-from roles.engine.runs import Stage, counted
 from roles.engine.voice import show, show_lines
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import RebootPlan

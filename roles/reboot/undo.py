@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
-from roles.engine.context import StepContext
+from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.inputs import Undo
 from roles.engine.kube import Object, uid
 from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import NotDone, Session
 from roles.engine.outage import Mark, node_fate, read_mark, undo
-from roles.engine.runs import ClusterStep, Options, Stage
+from roles.engine.runs import Options
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show
 from roles.reboot.plan import REBOOT

@@ -11,6 +11,7 @@ from typing import TypeVar
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
+from roles.engine.context import Stage
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.folding import counted
 from roles.engine.kube import uid
@@ -19,7 +20,7 @@ from roles.engine.kube.pods import is_alive
 from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
 from roles.engine.objects import ChangedByOthers, WriteRefused
 from roles.engine.outage import cluster_view, read_drain
-from roles.engine.runs import Options, Stage
+from roles.engine.runs import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable
 from roles.engine.voice import show
 from roles.pod_resize import POD, RESOURCES_OF_TEMPLATE, PodStep, Resizer, WorkloadResize, only_resources, resources_text

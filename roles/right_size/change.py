@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.api import ApiFailure
-from roles.engine.context import StepContext
+from roles.engine.context import ClusterStep, StepContext
 from roles.engine.node import ObservationError
 from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.remote import RemoteError
-from roles.engine.runs import ClusterStep
 from roles.engine.timeouts import Deadline
 from roles.engine.voice import show
 from roles.pod_resize import WorkloadResize

@@ -9,8 +9,8 @@ from typing import Any
 
 import jinja2
 
+from roles.engine import table
 from roles.engine.harmless import one_line
-from roles.engine.runs import table
 from roles.engine.scripts import pages
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text, pair, span_text, text_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from roles.engine.runs import table
+from roles.engine import table
 from roles.right_size.quantities import memory_text
 from roles.right_size.samples import LEAST_PERIODS, THROTTLED, Read
 from roles.right_size.workloads import ContainerNow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from roles.engine import bridge, control_plane, kubeadm_config, kubelet
-from roles.engine.api import ApiFailure, GateMetric
+from roles.engine import bridge, control_plane, kubeadm_config, kubelet, table
+from roles.engine.api import ApiFailure, GateMetric, NoApi
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.control_plane import sourced_gates
 from roles.engine.editing import kubelet_config
@@ -13,9 +13,9 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet.values import shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
-from roles.engine.proof import Cluster, NoApi, ObservedNode, Reported, SurveyedNode, claims, known_nodes, reported, surveyed
+from roles.engine.proof import Cluster, ObservedNode, Reported, SurveyedNode, claims, known_nodes, reported, surveyed
 from roles.engine.proof.effective import unmet_gates
-from roles.engine.runs import deploying, no_data, table
+from roles.engine.runs import deploying, no_data
 from roles.engine.transaction import Refusal, in_flight
 from roles.engine.voice import show, show_lines
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import paramiko
 
-from roles.engine.api import TunnelApi
 from roles.engine.api.kubeconfig import parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.kube import Object
 from roles.engine.objects import Session
 from roles.engine.outage import read_mark
 from roles.engine.outage.mark import OUTAGE
+from roles.engine.tunnels import TunnelApi
 from tests.integration import operator
 from tests.integration.operator import Outcome, Started, wait_for
 from tests.lab import Lab, images

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 import paramiko
 import pytest
 
-from roles.engine.api import Api, Forbidden, KubectlApi, NotFound, RunCommand, TunnelApi
+from roles.engine.api import Api, Forbidden, KubectlApi, NotFound, RunCommand
 from roles.engine.api.kubeconfig import parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
 from roles.engine.api.nodes import component_metrics, kubelet_config, kubelet_metrics, node_lease, node_pods
+from roles.engine.tunnels import TunnelApi
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab

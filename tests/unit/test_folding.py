@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine import folding
+from roles.engine import folding, table
 from roles.engine.bridge import doing, progress, terminal
-from roles.engine.runs import table
 
 
 @pytest.fixture(autouse=True)

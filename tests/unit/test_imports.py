@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,39 @@ def test_status_loads_no_other_role() -> None:
     code = "import sys, roles.status; print(*sorted(name for name in sys.modules if name.startswith('roles.') and name.count('.') == 1))"
     done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["roles.engine", "roles.status"]
+
+
+_WITHOUT = """
+import importlib, pkgutil, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ImportError(name + " is not there")
+
+sys.meta_path.insert(0, Absent())
+for room in {rooms}:
+    for found in pkgutil.iter_modules(importlib.import_module(room).__path__, room + "."):
+        if not found.name.endswith(".__main__"):
+            importlib.import_module(found.name)
+"""
+
+
+def test_the_rooms_that_know_no_machine_load_without_what_only_the_bridge_uses() -> None:
+    """As the lint says it of what is written: also of what is imported at run time."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    (found,) = (one for one in contracts if "roles.engine.bridge" in one.get("forbidden_modules", ()))
+    assert found["allow_indirect_imports"] is False
+    absent = {name for name in found["forbidden_modules"] if "." not in name}
+    assert absent == {"pyinfra", "pyinfra_cli", "gevent", "paramiko"}
+
+    def loads(*rooms: str) -> subprocess.CompletedProcess[str]:
+        code = _WITHOUT.format(absent=absent, rooms=rooms)
+        return subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+    done = loads(*found["source_modules"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ImportError: " in loads("roles.engine.bridge").stderr
 
 
 def test_an_import_past_a_face_is_found(tmp_path: Path) -> None:

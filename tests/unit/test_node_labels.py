@@ -17,10 +17,10 @@ from roles import node_labels
 from roles.engine.api import Api, Conflict
 from roles.engine.api.errors import Invalid, Owner
 from roles.engine.bridge import Fleet
+from roles.engine.context import Stage
 from roles.engine.inputs import registry
 from roles.engine.object_runs import ObjectRun, dry_run
 from roles.engine.objects import ObjectPlan, Session, undo_plan
-from roles.engine.runs import Stage
 from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo
 from roles.engine.transaction.object_record import parse
 from roles.node_labels import CAPABILITY, NodeWriter

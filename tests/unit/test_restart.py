@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.bridge import Fleet
+from roles.engine.context import Stage
 from roles.engine.disruption import PDB, DisruptionObjects
 from roles.engine.kube import uid
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.runs import Stage
 from roles.engine.transaction import RunInfo, object_record
 from roles.restart import CAPABILITY, Restarter, RestartOptions, RestartWorld, plan_restart, plan_undo, read_world
 from roles.restart.plan import RESTARTED_AT

@@ -1,13 +1,12 @@
-"""The Kubernetes API, read and written without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
+"""The Kubernetes API of one server: requests, typed answers, and errors with a way out. How a request gets there is a port (`Api`)."""
 
-from roles.engine.api import errors, etcd, kubeconfig, nodes, served
+from roles.engine.api import client, errors, kubeconfig, kubectl, nodes
 from roles.engine.api.client import TIMEOUT, Api, RunCommand
-from roles.engine.api.errors import ApiConnectionLost, ApiError, ApiFailure, Conflict, Denied, Forbidden, NotFound
+from roles.engine.api.errors import ApiConnectionLost, ApiError, ApiFailure, Conflict, Denied, Forbidden, NoApi, NotFound
 from roles.engine.api.kubectl import KubectlApi
 from roles.engine.api.metrics import GateMetric
 from roles.engine.api.read import find_object, list_objects
 from roles.engine.api.speakers import Speaker
-from roles.engine.api.tunnel import TunnelApi
 
 __all__ = [
     "TIMEOUT",
@@ -20,15 +19,15 @@ __all__ = [
     "Forbidden",
     "GateMetric",
     "KubectlApi",
+    "NoApi",
     "NotFound",
     "RunCommand",
     "Speaker",
-    "TunnelApi",
+    "client",
     "errors",
-    "etcd",
     "find_object",
     "kubeconfig",
+    "kubectl",
     "list_objects",
     "nodes",
-    "served",
 ]

@@ -18,6 +18,12 @@ class ApiFailure(Exception):
     passing = False
 
 
+class NoApi(ApiFailure):
+    """There is no API server that can be asked now; says why."""
+
+    passing = True
+
+
 class ApiError(ApiFailure):
     """An API request without a usable answer. The base of all errors of this package.
 

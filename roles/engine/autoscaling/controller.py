@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from roles.engine.api import Api, ApiError, ApiFailure, find_object
+from roles.engine.api import Api, ApiError, ApiFailure, GateMetric, find_object
 from roles.engine.autoscaling.model import ODD, Idle, ScalingController
 from roles.engine.control_plane import Component
 from roles.engine.disruption import cluster_time
@@ -15,8 +15,10 @@ from roles.engine.editing import flags
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.times import parse_duration, time_of
 from roles.engine.node import minor_of
-from roles.engine.proof import Cluster
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
+
+#: The gates of a running component, of its host, its own name and that of its node. Raises ApiFailure.
+Effective = Callable[[str, str, str], Mapping[str, GateMetric]]
 
 NAME = "kube-controller-manager"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
@@ -121,7 +123,7 @@ def read_lease(api: Api) -> dict[str, Any] | None:
 
 
 def read_controller(
-    cluster: Cluster, components: Mapping[str, Component], lease: Mapping[str, Any] | None, api_version: str
+    effective: Effective, components: Mapping[str, Component], lease: Mapping[str, Any] | None, api_version: str
 ) -> ScalingController:
     """The controller. `components`: kube-controller-manager by host, of the nodes that were read; `api_version`: of the API server, which
     stands for what cannot be read. Raises nothing: what is not known is in `assumed`."""
@@ -146,7 +148,7 @@ def read_controller(
     except ValueError as error:
         assumed.append(f"a flag of {NAME} cannot be read ({error}), so defaults stand for them")
     try:
-        gates = cluster.effective(one.host, NAME, one.node_name)
+        gates = effective(one.host, NAME, one.node_name)
         controller = replace(controller, gates={name: gate.enabled for name, gate in gates.items()})
     except ApiFailure as error:
         controller = replace(controller, gates=one.running_gates)

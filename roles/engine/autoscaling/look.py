@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from roles.engine.api import Api, NotFound, list_objects
-from roles.engine.autoscaling.controller import NAME, read_controller, see_leader
+from roles.engine.autoscaling.controller import NAME, Effective, read_controller, see_leader
 from roles.engine.autoscaling.judge import JudgedAutoscaler, judge
 from roles.engine.autoscaling.model import ScalingController
 from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, ScalingWorld, read_autoscalers
@@ -16,7 +16,6 @@ from roles.engine.autoscaling.vertical_read import VerticalWorld, read_verticals
 from roles.engine.control_plane import Component
 from roles.engine.kube import Object
 from roles.engine.placement import ClusterView
-from roles.engine.proof import Cluster
 
 
 @dataclass(frozen=True)
@@ -44,23 +43,23 @@ def managers_of(components: Mapping[str, Mapping[str, Component]]) -> dict[str, 
     return {host: found[NAME] for host, found in components.items() if NAME in found}
 
 
-def see_controller(api: Api, cluster: Cluster, managers: Mapping[str, Component]) -> tuple[ScalingController, datetime]:
+def see_controller(api: Api, effective: Effective, managers: Mapping[str, Component]) -> tuple[ScalingController, datetime]:
     """The leading kube-controller-manager, and the time by which it decides. Raises ApiError."""
     seen = see_leader(api)
     version = str(api.get_json("/version").get("gitVersion") or "")
-    return replace(read_controller(cluster, managers, seen.lease, version), stopped=seen.stopped), seen.now
+    return replace(read_controller(effective, managers, seen.lease, version), stopped=seen.stopped), seen.now
 
 
 def look_at(
     api: Api,
-    cluster: Cluster,
+    effective: Effective,
     managers: Mapping[str, Component],
     namespaces: Collection[str] | None = None,
     pods: Sequence[Object] | None = None,
 ) -> AutoscalerLook:
     """All autoscalers, also vertical ones, or those of some namespaces. `managers`: kube-controller-manager by host; `pods`: all of the
     cluster, if the caller has read them. Raises ApiError, ValueError."""
-    controller, now = see_controller(api, cluster, managers)
+    controller, now = see_controller(api, effective, managers)
     world = read_autoscalers(api, controller, now, namespaces)
     view = None
     if world.scenes:

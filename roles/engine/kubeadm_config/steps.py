@@ -10,6 +10,7 @@ from typing import Any
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
+from roles.engine.context import ClusterStep
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
 from roles.engine.kube.fields import labels_of
@@ -22,7 +23,7 @@ from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
 from roles.engine.proof import Survey
 from roles.engine.remote import RemoteError
-from roles.engine.runs import ClusterStep, Options
+from roles.engine.runs import Options
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 

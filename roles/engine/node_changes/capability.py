@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-from roles.engine import bridge, folding, kubeadm_config, kubelet
+from roles.engine import bridge, folding, kubeadm_config, kubelet, table
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.context import ClusterStep
 from roles.engine.editing import FormatError, any_flag, manifest_parts
 from roles.engine.harmless import one_line
 from roles.engine.inputs import listing
@@ -31,7 +32,7 @@ from roles.engine.proof import ChangedProcess, Proof, Prover, Survey, SurveyedNo
 from roles.engine.proof.evidence import ProcessLook, look_at
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.remote import Answer
-from roles.engine.runs import ClusterStep, Options, Turns, no_such_host, table, unreachable, with_options
+from roles.engine.runs import Options, Turns, end_by_consent, no_such_host, unreachable, with_options
 from roles.engine.starting import NEW_PODS
 from roles.engine.timeouts import patient
 from roles.engine.transaction import FileEdit, Refusal, Status, new_run_id, this_run
@@ -489,7 +490,7 @@ def _show_results(
     of_cluster = [["cluster"] * (len(headers) - len(row)) + row for row in writes.rows()]
     if rows := of_cluster + of_nodes if capability.writes_first else of_nodes + of_cluster:
         show_lines("\n" + table.render(headers, _folded(rows) if folding.folds() else rows))
-        table.end_by_consent((row[-1] for row in rows), ["allow_unproven=true"] if basis.options.allow_unproven else ())
+        end_by_consent((row[-1] for row in rows), ["allow_unproven=true"] if basis.options.allow_unproven else ())
 
 
 def _folded(rows: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from roles.engine import folding
+from roles.engine.context import ClusterStep, Stage
+from roles.engine.folding import counted
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.outage import undo
-from roles.engine.runs import ClusterStep, Stage, counted
 from roles.engine.transaction import Change, Status
 from roles.engine.transaction.by_hand import repair
 from roles.engine.transaction.change_script import directory

@@ -12,7 +12,7 @@ from pydantic import Field
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
-from roles.engine.context import StepContext
+from roles.engine.context import Stage, StepContext
 from roles.engine.kube import Object, is_ready
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.matching import UNSCHEDULABLE
@@ -35,7 +35,6 @@ from roles.engine.outage import (
 )
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.proof import Cluster, Survey
-from roles.engine.runs import Stage
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from roles.engine import folding
 from roles.engine.bridge import Fleet, doing, hosts_by_name
 from roles.engine.bridge.tasks import Event, Task, current_task, sleep
-from roles.engine.context import Fields
+from roles.engine.context import ClusterStep, Fields, Stage
+from roles.engine.folding import counted
 from roles.engine.node_changes.asking import ask_change
 from roles.engine.node_changes.outages import Leftover
 from roles.engine.node_changes.staged import Staged
@@ -23,7 +24,7 @@ from roles.engine.node_changes.verdict import encoded_end, outcome_of, quoted, r
 from roles.engine.outage import NodeOutage, undo
 from roles.engine.proof import Proof
 from roles.engine.remote import ConnectionLost, RemoteError
-from roles.engine.runs import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Stage, counted
+from roles.engine.runs import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import RunInfo, Status, change_id, report
 from roles.engine.transaction.change_script import resume_script, script, stage_script

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from roles.engine.context import Outcome, Stage
 from roles.engine.outage import NodeOutage
 from roles.engine.proof import Proof
-from roles.engine.runs import Outcome, Pace, Stage, stages
+from roles.engine.runs import Pace, stages
 from roles.engine.transaction import Change, Effective, Status
 from roles.engine.transaction.by_hand import Repair
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 
+from roles.engine.context import Outcome
 from roles.engine.proof import Proof
-from roles.engine.runs import Outcome
 from roles.engine.transaction import Status
 from roles.engine.transaction.record import end_record
 

@@ -12,8 +12,9 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError, ApiFailure, Forbidden, find_object
+from roles.engine.api import Api, ApiError, ApiFailure, Forbidden, NoApi, find_object
 from roles.engine.bridge import Fleet
+from roles.engine.context import Stage
 from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.inputs import unmatched
@@ -23,8 +24,7 @@ from roles.engine.object_runs import object_report
 from roles.engine.object_runs.connect import connect_servers
 from roles.engine.object_runs.run import Asked, ObjectRun
 from roles.engine.objects import Kind, ObjectChange, ObjectPlan, ObjectWriter, Session
-from roles.engine.proof import NoApi
-from roles.engine.runs import Options, Stage
+from roles.engine.runs import Options
 from roles.engine.runs.options import read_options
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, Refusal

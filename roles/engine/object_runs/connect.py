@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError, TunnelApi
+from roles.engine.api import Api, ApiError, NoApi
 from roles.engine.api.errors import ForwardingForbidden, KubeconfigError
 from roles.engine.api.kubeconfig import parse_kubeconfig
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.bridge.channels import Transport
 from roles.engine.objects import Session
-from roles.engine.proof import NoApi, Survey, survey
+from roles.engine.proof import Survey, survey
 from roles.engine.remote import RemoteError
 from roles.engine.runs import unreachable
 from roles.engine.timeouts import API_WAIT, patient
 from roles.engine.transaction import RunInfo, change_id
 from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.record import OBJECTS_KIND, RunRecord, parse_events
+from roles.engine.tunnels import TunnelApi
 from roles.engine.voice import show
 
 # Of a record on the host of the lock: bytes, and seconds to read it.
@@ -115,7 +116,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
                     remote.ensure_connected()
             return found.cluster.api()
 
-        return Session(through_any, wait, found.cluster, KeptRecords(fleet.keeper))
+        return Session(through_any, wait, found.cluster.own_scheduler_configurations, KeptRecords(fleet.keeper))
     with bridge.refusing((OSError, KubeconfigError), f"kubeconfig={kubeconfig}: "):
         credentials = parse_kubeconfig(Path(kubeconfig).expanduser().read_bytes())
     nodes = {host: node for host, node in found.nodes.items() if node.remote.is_control_plane and "kube-apiserver" in node.components}
@@ -141,7 +142,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
             raise forbidden[0]  # waiting does not help
         raise NoApi("; ".join([*tried, *map(str, forbidden)]) or _no_apiserver(servers))
 
-    return Session(as_operator, wait, found.cluster, KeptRecords(fleet.keeper))
+    return Session(as_operator, wait, found.cluster.own_scheduler_configurations, KeptRecords(fleet.keeper))
 
 
 def _no_apiserver(servers: Sequence[Remote]) -> str:

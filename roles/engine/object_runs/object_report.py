@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from roles.engine import table
 from roles.engine.object_runs.run import ObjectRun
-from roles.engine.runs import table
+from roles.engine.runs import end_by_consent
 from roles.engine.voice import show, show_lines
 
 
@@ -17,7 +18,7 @@ def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]], rows: Sequence[S
             for step in run.steps
         ]
     show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], [*rows, *rest]))
-    table.end_by_consent((step.how for step in run.steps), run.consents)
+    end_by_consent((step.how for step in run.steps), run.consents)
 
 
 def show_objects_end(

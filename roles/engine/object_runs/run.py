@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from roles.engine.bridge import Fleet
 from roles.engine.bridge.tasks import Lock, current_task
-from roles.engine.context import Fields
+from roles.engine.context import ClusterStep, Fields, Outcome, Stage
 from roles.engine.remote import RemoteError
-from roles.engine.runs import ClusterStep, LockedRun, Outcome, Stage
+from roles.engine.runs import LockedRun
 from roles.engine.transaction import ObjectsRecord, RunInfo, change_id, new_run_id, object_record, this_run
 from roles.engine.transaction.record import OBJECTS_KIND, end_record
 from roles.engine.voice import show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from roles.engine.runs import Outcome
+from roles.engine.context import Outcome
 
 
 class NotDone(Exception):

@@ -22,15 +22,15 @@ from roles.engine.api import (
     Conflict,
     Denied,
     Forbidden,
+    NoApi,
     NotFound,
     find_object,
     list_objects,
 )
 from roles.engine.api.errors import EvictionRefused, ForwardingForbidden, Invalid, Unauthorized
-from roles.engine.context import OutOfReach, Records
+from roles.engine.context import OutOfReach, Records, Schedulers
 from roles.engine.kube import Object, is_ending, uid, version
 from roles.engine.objects.outcome import NotDone, Unknown
-from roles.engine.proof import Cluster, NoApi
 from roles.engine.timeouts import API_WAIT, Deadline
 
 T = TypeVar("T")
@@ -45,13 +45,16 @@ REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, Denied, Evictio
 
 class Session:
     """Requests to the API, counted, over one Api as long as it answers. Temporary errors are retried, up to `wait` seconds for each
-    request. `connect` returns a new Api; it raises NoApi, ApiError or OutOfReach. `cluster`: the way to other components than the API
-    server; None if there is none. `recorded`: the events of earlier runs."""
+    request. `connect` returns a new Api; it raises NoApi, ApiError or OutOfReach. `recorded`: the events of earlier runs."""
 
     def __init__(
-        self, connect: Callable[[], Api], wait: float = API_WAIT, cluster: Cluster | None = None, recorded: Records = lambda run: ()
+        self,
+        connect: Callable[[], Api],
+        wait: float = API_WAIT,
+        schedulers: Schedulers = dict,
+        recorded: Records = lambda run: (),
     ) -> None:
-        self.cluster = cluster
+        self.schedulers = schedulers
         self.recorded = recorded
         self._connect = connect
         self._wait = wait

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from roles.engine.api import Api, ApiFailure, Conflict
-from roles.engine.context import Say, StepContext
+from roles.engine.context import ClusterStep, Say, StepContext
 from roles.engine.kube import Object, field_managers, is_ending, uid, version
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import finalizers_of, with_meta
@@ -16,7 +16,6 @@ from roles.engine.objects.diffs import object_diff
 from roles.engine.objects.kind import ObjectChange, ObjectPath, Request, nested
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.objects.session import Session
-from roles.engine.runs import ClusterStep
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.transaction import ChangedField
 

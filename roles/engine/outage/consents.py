@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from roles.engine import table
 from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, names
 from roles.engine.kube import is_ready
 from roles.engine.kube.names import namespaced_name
 from roles.engine.outage.model import MOST_SECONDS, BudgetShare, DrainPlan, PodFate
-from roles.engine.runs import table
 
 DEFAULT_SECONDS = 600
 

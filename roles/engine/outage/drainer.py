@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
+from roles.engine import table
 from roles.engine.api import ApiFailure
-from roles.engine.context import StepContext
+from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, uid
@@ -26,7 +27,6 @@ from roles.engine.outage.reading import cluster_time, pods_on, read_drain
 from roles.engine.outage.surge import Surger
 from roles.engine.outage.workloads import ready_elsewhere
 from roles.engine.placement import own_names
-from roles.engine.runs import ClusterStep, Stage, table
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 CORDON, SURGE, EVICT, DELETE, PROVE = "cordon", "surge", "evict", "delete", "prove"

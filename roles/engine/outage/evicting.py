@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from roles.engine.api import ApiFailure, Conflict, Denied, NotFound, Speaker
 from roles.engine.api.errors import EvictionRefused
-from roles.engine.context import Fields, StepContext
+from roles.engine.context import Fields, Outcome, StepContext
 from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of, read_disruption
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
@@ -23,7 +23,6 @@ from roles.engine.outage.places import waits_for_place
 from roles.engine.outage.reading import Look, cluster_time, read_drain
 from roles.engine.outage.volumes import not_detached
 from roles.engine.outage.workloads import own_limit, ready_elsewhere
-from roles.engine.runs import Outcome
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 # Seconds until a refused eviction is tried again; kubectl waits 5. The place of a pod needs all objects of the cluster.

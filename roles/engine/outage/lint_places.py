@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from roles.engine.api import Api, list_objects
+from roles.engine.context import Schedulers
 from roles.engine.disruption import PDB, BudgetState, DisruptionObjects, DisruptionRule, pods_per_node
 from roles.engine.findings import Finding, Severity
 from roles.engine.folding import shortened
@@ -23,7 +24,6 @@ from roles.engine.outage.reading import MORE_KINDS, with_schedulers
 from roles.engine.outage.waves import in_order
 from roles.engine.outage.workloads import Workloads
 from roles.engine.placement import Outcome, Placement, place_all
-from roles.engine.proof import Cluster
 from roles.engine.timeouts import API_WAIT
 
 #: Checks of a pod against a node, in all: some seconds. Of a large cluster, only the nodes with the most pods of budgets are judged.
@@ -53,7 +53,7 @@ class _Found:
             of_outcome[place.outcome].setdefault(node, []).append(_text(replace(place, nodes=others)))
 
 
-def read_places(api: Api, live: DisruptionObjects, cluster: Cluster | None = None) -> DisruptionObjects:
+def read_places(api: Api, live: DisruptionObjects, schedulers: Schedulers = dict) -> DisruptionObjects:
     """`live` with what the rule needs; nothing is read if there is no budget. Raises ApiError."""
     if not live.of(PDB):
         return live
@@ -61,7 +61,7 @@ def read_places(api: Api, live: DisruptionObjects, cluster: Cluster | None = Non
     wanted = (*_KINDS, *(_OF_VOLUMES if claims else ()))
     more = {kind: list_objects(api, MORE_KINDS[kind], wait=API_WAIT) for kind in wanted if kind not in live.objects}
     live = replace(live, objects={**live.objects, **more})
-    return live if cluster is None else with_schedulers(live, cluster)
+    return with_schedulers(live, schedulers)
 
 
 def with_places(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from roles.engine.context import Fields, StepContext
+from roles.engine.context import ClusterStep, Fields, StepContext
 from roles.engine.kube import uid
 from roles.engine.objects import NotDone, Session
 from roles.engine.outage.consents import DrainConsents
@@ -19,7 +19,6 @@ from roles.engine.outage.plan import narrowed, plan_drain
 from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.reading import cluster_time, read_drain
 from roles.engine.outage.surge import end_surges
-from roles.engine.runs import ClusterStep
 
 
 class NodeOutage:

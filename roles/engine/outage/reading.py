@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from roles.engine import disruption
+from roles.engine.context import Schedulers
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, read_disruption
 from roles.engine.kube import Object, controller, uid
 from roles.engine.kube.fields import spec_of
@@ -18,7 +19,6 @@ from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.surge_marks import SURGES, mark_of, surges_in
 from roles.engine.placement import Attachment, attachments, in_node_status
-from roles.engine.proof import Cluster
 from roles.engine.timeouts import LOOK_AGAIN
 
 #: The kinds that decide about a drain, in addition to those that decide about evictions.
@@ -48,7 +48,7 @@ def read_drain(session: Session, more: Mapping[str, str] | None = None) -> Disru
     """All objects that decide about a drain. `more`: further collections by kind. Raises ApiFailure."""
     live = session.asked(lambda api: read_disruption(api, more={**MORE_KINDS, **(more or {})}))
     live = replace(live, objects={**live.objects, SURGES: recorded_surges(session, live.of("Deployment"))})
-    return live if session.cluster is None else with_schedulers(live, session.cluster)
+    return with_schedulers(live, session.schedulers)
 
 
 def recorded_surges(session: Session, deployments: Collection[Object]) -> list[Object]:
@@ -57,9 +57,9 @@ def recorded_surges(session: Session, deployments: Collection[Object]) -> list[O
     return [surge for mark in marks for surge in surges_in(mark, session.recorded(run_of(mark)))]
 
 
-def with_schedulers(live: DisruptionObjects, cluster: Cluster) -> DisruptionObjects:
+def with_schedulers(live: DisruptionObjects, schedulers: Schedulers) -> DisruptionObjects:
     """`live` with the own configurations of schedulers (SCHEDULERS)."""
-    found = [{"host": host, "configuration": one} for host, one in cluster.own_scheduler_configurations().items()]
+    found = [{"host": host, "configuration": one} for host, one in schedulers().items()]
     return replace(live, objects={**live.objects, SCHEDULERS: found})
 
 

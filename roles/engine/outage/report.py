@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from roles.engine import folding
-from roles.engine.folding import shortened
+from roles.engine import folding, table
+from roles.engine.folding import counted, shortened
 from roles.engine.harmless import one_line
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate, Wanted
 from roles.engine.outage.purpose import Purpose
-from roles.engine.runs import counted, table
 
 _ALWAYS = 30
 

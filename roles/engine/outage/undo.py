@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from roles.engine.context import ClusterStep
 from roles.engine.folding import counted
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of
@@ -16,7 +17,6 @@ from roles.engine.outage.mark import MARKS, mark_before, run_of
 from roles.engine.outage.reading import recorded_surges
 from roles.engine.outage.surge import EndingWriter
 from roles.engine.outage.surge_marks import SURGED_BY, doubt, left_surges, mark_of, unsurge_change
-from roles.engine.runs import ClusterStep
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
 
 UNCORDON = "uncordon"

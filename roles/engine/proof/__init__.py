@@ -1,7 +1,7 @@
 """Evidence from the running processes: the state before a change, and the proof that it took effect."""
 
 from roles.engine.proof import effective, evidence, presented, signs, skew
-from roles.engine.proof.cluster import Cluster, NoApi, listed_nodes
+from roles.engine.proof.cluster import Cluster, listed_nodes
 from roles.engine.proof.identity import claimed_names
 from roles.engine.proof.prover import ChangedProcess, Proof, Prover, RequiredProof
 from roles.engine.proof.survey import (
@@ -22,7 +22,6 @@ from roles.engine.proof.versions import ObservedNode
 __all__ = [
     "ChangedProcess",
     "Cluster",
-    "NoApi",
     "ObservedNode",
     "Proof",
     "Prover",

@@ -21,14 +21,13 @@ from roles.engine.api import (
     Forbidden,
     GateMetric,
     KubectlApi,
+    NoApi,
     NotFound,
     RunCommand,
-    TunnelApi,
     find_object,
     list_objects,
 )
 from roles.engine.api.errors import ForwardingForbidden, KubeconfigError, KubeletDistrusted, Unusable
-from roles.engine.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Members, etcd_access
 from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig
 from roles.engine.api.nodes import (
     NodeUsage,
@@ -53,6 +52,8 @@ from roles.engine.node.virtual import virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
 from roles.engine.remote import RemoteError
 from roles.engine.timeouts import patient
+from roles.engine.tunnels import TunnelApi
+from roles.engine.tunnels.etcd import EtcdAccess, EtcdError, EtcdHealth, Members, etcd_access
 
 T = TypeVar("T")
 
@@ -76,12 +77,6 @@ _ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelS
 )
 _EVICTIONS = re.compile(r'^kubelet_(?:evictions|preemptions)\{[^}]*signal="([^"]*)"[^}]*\} ([0-9.e+]+)', re.MULTILINE)
 _UNPROVEN = "or continue without this check: --data allow_unproven=true"
-
-
-class NoApi(ApiFailure):
-    """No control-plane node of the inventory can be queried; says why."""
-
-    passing = True
 
 
 @dataclass(frozen=True)

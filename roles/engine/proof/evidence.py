@@ -11,7 +11,6 @@ from typing import Any
 from roles.engine.api import ApiConnectionLost, ApiFailure, Forbidden, NotFound
 from roles.engine.api.errors import Unauthorized, Unusable
 from roles.engine.api.nodes import kubelet_path, node_lease
-from roles.engine.api.served import presented
 from roles.engine.bounds import read_json
 from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Timeout, sleep
@@ -23,6 +22,7 @@ from roles.engine.proof.node_signs import NodeSigns, Wanted
 from roles.engine.proof.signs import Found, Sign
 from roles.engine.remote import RemoteError
 from roles.engine.timeouts import patient
+from roles.engine.tunnels.served import presented
 
 # A kubelet that has started tells the API its Allocatable with its next look at the node (nodeStatusUpdateFrequency, 10 s).
 WAIT_SECONDS = 25

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.api import ApiError
-from roles.engine.api.served import Served, served
+from roles.engine.api import ApiError, NoApi
 from roles.engine.bridge import Remote
 from roles.engine.certificates import Certificate, CertificateError, parse_der, usual_addresses
 from roles.engine.kube.fields import node_addresses, status_of
-from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.proof.cluster import Cluster
 from roles.engine.remote import RemoteError
+from roles.engine.tunnels.served import Served, served
 
 DEFAULT_PORT = 10250
 #: kubeadm's --kubelet-preferred-address-types, as far as they are addresses.

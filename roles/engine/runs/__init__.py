@@ -1,24 +1,20 @@
 """Order, pace and halt: one coordinator for all hosts of a pyinfra run."""
 
-from roles.engine.runs import options, table
-from roles.engine.runs.deploying import Turns, deploying, no_data, no_such_host, one, same, unreachable, with_options
-from roles.engine.runs.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, LockedRun, Outcome
+from roles.engine.runs import options
+from roles.engine.runs.deploying import Turns, deploying, end_by_consent, no_data, no_such_host, one, same, unreachable, with_options
+from roles.engine.runs.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.runs.options import Options
-from roles.engine.runs.pace import Pace, Stage, stages, stages_of_workers
-from roles.engine.runs.table import counted
+from roles.engine.runs.pace import Pace, stages, stages_of_workers
 
 __all__ = [
     "CONFIRM_SECONDS",
     "RECONNECT_SECONDS",
-    "ClusterStep",
     "LockedRun",
     "Options",
-    "Outcome",
     "Pace",
-    "Stage",
     "Turns",
-    "counted",
     "deploying",
+    "end_by_consent",
     "no_data",
     "no_such_host",
     "one",
@@ -26,7 +22,6 @@ __all__ = [
     "same",
     "stages",
     "stages_of_workers",
-    "table",
     "unreachable",
     "with_options",
 ]

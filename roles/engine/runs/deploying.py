@@ -27,9 +27,15 @@ from roles.engine.runs.data_keys import unknown_key_refusals, unread_keys, wider
 from roles.engine.runs.locked_run import LockedRun
 from roles.engine.runs.options import Options, read_options
 from roles.engine.transaction import Refusal
+from roles.engine.voice import show
 
 W = TypeVar("W")
 M = TypeVar("M", bound=BaseModel)
+
+#: How a proof says what it does not show.
+NOT_PROVEN = "NOT PROVEN"
+#: The exit status of a run that is done, and whose operator has accepted that not all of it is proven.
+UNPROVEN = 3
 
 
 @dataclass(frozen=True)
@@ -127,3 +133,11 @@ def with_options(model: type[M]) -> Callable[[Fleet], tuple[Options, M]]:
 def same(remotes: Iterable[Remote], model: type[M]) -> M:
     """The data keys of a model that apply to the whole run. Raises Refusal."""
     return read_common([(remote.name, remote.data) for remote in remotes], model, "set it with --data")[1]
+
+
+def end_by_consent(proofs: Iterable[str], consents: Collection[str]) -> None:
+    """If one of the proofs of a run has NOT_PROVEN, and these consents of its operator let it continue: pyinfra ends with UNPROVEN instead
+    of 0. Only a run that has not failed."""
+    if consents and any(NOT_PROVEN in proof for proof in proofs):
+        show(f"\n{NOT_PROVEN}: not all of it, see above; accepted by {' and '.join(consents)}, so the exit status is {UNPROVEN}.")
+        bridge.end_with(UNPROVEN)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from roles.engine.bridge import Fleet, on_interrupt, unforeseen_error
 from roles.engine.bridge.tasks import Event, Pool, Task, spawn, together
-from roles.engine.context import Fields, StepContext
+from roles.engine.context import ClusterStep, Fields, Outcome, Stage, StepContext
 from roles.engine.remote import RemoteError
 from roles.engine.runs.lock import ClusterLock, Locked
 from roles.engine.runs.number import run_number
-from roles.engine.runs.pace import Stage
 from roles.engine.timeouts import patient
 from roles.engine.transaction import RunInfo
 from roles.engine.transaction.change_script import keep_script
@@ -22,11 +21,6 @@ from roles.engine.transaction.record import RunRecord, Unrecorded
 from roles.engine.voice import show
 
 S = TypeVar("S")
-
-#: How a change ended. A change of a node ends as `confirmed`, one of an API object as `done`; both are proven.
-Outcome = Literal[
-    "confirmed", "done", "reverted", "revert-failed", "refused", "foreign", "gone", "unknown", "failed", "not started"
-]  # fmt: skip
 
 # A node may be rebooting, or its network down; what runs there continues without us.
 RECONNECT_SECONDS = 120
@@ -38,31 +32,6 @@ _OWN = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError,
 
 class Interrupted(Exception):
     """The operator interrupted the run."""
-
-
-@dataclass
-class ClusterStep:
-    """A change of an API object.
-
-    `write` makes the change and returns how it was proven; right before it writes, it calls `begin` of its context with the current
-    fields. If it raises an error with an attribute `outcome`, that is the outcome; otherwise the step has failed. `diff` is for the plan;
-    `lost` says what is missing, and what to do, if the write fails or does not begin; `undoes` is the change that this one undoes.
-    `action` is the kind of change, in a word; `about` is recorded with the fields; `planned` is its record, once it has begun.
-    """
-
-    name: str
-    summary: str
-    diff: str
-    write: Callable[[StepContext], str]
-    lost: str
-    undoes: str = ""
-    action: str = ""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    outcome: Outcome = "not started"
-    why: str = ""
-    how: str = ""
-    seconds: float = 0.0
-    planned: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class LockedRun:

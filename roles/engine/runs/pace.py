@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
+
+from roles.engine.context import Stage
 
 S = TypeVar("S")
 
@@ -23,15 +25,6 @@ class Pace:
         if found := re.fullmatch(r"([0-9]+)%", self.max_unavailable):
             return max(1, workers * int(found.group(1)) // 100)
         return max(1, int(self.max_unavailable))
-
-
-@dataclass(frozen=True)
-class Stage(Generic[S]):
-    """Steps that run `at_once` at a time. They begin in order, each as soon as another is over."""
-
-    steps: tuple[S, ...]
-    at_once: int = 1
-    canary: bool = False
 
 
 def parse_max_unavailable(value: object) -> str:

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api import Api, errors, list_objects, tunnel
-from roles.engine.api.etcd import _object
-from roles.engine.api.tunnel import Tunnel
+from roles.engine.api import Api, errors, list_objects
 from roles.engine.transaction import mask_text
+from roles.engine.tunnels import tunnel
+from roles.engine.tunnels.etcd import _object
+from roles.engine.tunnels.tunnel import Tunnel
 
 
 class Answering(Api):

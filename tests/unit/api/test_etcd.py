@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roles.engine import api
+from roles.engine import tunnels
 from tests.unit.api.world import Authority, Etcd, SshServer
 from tests.unit.node.proc import STATIC, Proc
 
@@ -33,23 +33,23 @@ def etcd(authority: Authority, tmp_path: Path) -> Iterator[Etcd]:
 
 
 @pytest.fixture
-def access(authority: Authority, tmp_path: Path) -> Callable[..., api.etcd.EtcdAccess]:
+def access(authority: Authority, tmp_path: Path) -> Callable[..., tunnels.etcd.EtcdAccess]:
     """An API server's access to endpoints; its files are really there, for curl."""
     certificate, key = authority.issue("apiserver-etcd-client")
     for name, data in (("etcd-ca.crt", authority.pem), ("client.crt", certificate), ("client.key", key)):
         (tmp_path / name).write_bytes(data)
     flags = [f"--etcd-cafile={tmp_path}/etcd-ca.crt", f"--etcd-certfile={tmp_path}/client.crt", "--etcd-keyfile", f"{tmp_path}/client.key"]
 
-    def make(*urls: str) -> api.etcd.EtcdAccess:
+    def make(*urls: str) -> tunnels.etcd.EtcdAccess:
         argv = ["kube-apiserver", f"--etcd-servers={','.join(urls)}", *flags]
-        return api.etcd.etcd_access("cp1", argv, lambda path: Path(path).read_bytes())
+        return tunnels.etcd.etcd_access("cp1", argv, lambda path: Path(path).read_bytes())
 
     return make
 
 
 @pytest.fixture
-def members(etcd: Etcd, ssh: SshServer, access: Callable[..., api.etcd.EtcdAccess]) -> api.etcd.Members:
-    return api.etcd.Members(access(etcd.servers[2].url), ssh.transport)
+def members(etcd: Etcd, ssh: SshServer, access: Callable[..., tunnels.etcd.EtcdAccess]) -> tunnels.etcd.Members:
+    return tunnels.etcd.Members(access(etcd.servers[2].url), ssh.transport)
 
 
 def shell(command: str) -> tuple[bool, str, str]:
@@ -57,7 +57,7 @@ def shell(command: str) -> tuple[bool, str, str]:
     return done.returncode == 0, done.stdout, done.stderr
 
 
-def test_the_members_are_listed_by_a_post_with_the_api_servers_certificate(members: api.etcd.Members, etcd: Etcd) -> None:
+def test_the_members_are_listed_by_a_post_with_the_api_servers_certificate(members: tunnels.etcd.Members, etcd: Etcd) -> None:
     found = members.list()
     assert [(member.id, member.name, member.learner) for member in found] == [
         (2, "cp2", False),
@@ -69,7 +69,7 @@ def test_the_members_are_listed_by_a_post_with_the_api_servers_certificate(membe
     assert etcd.servers[2].headers["Content-Type"] == "application/json"
 
 
-def test_all_are_healthy_and_each_was_asked_itself(members: api.etcd.Members, etcd: Etcd) -> None:
+def test_all_are_healthy_and_each_was_asked_itself(members: tunnels.etcd.Members, etcd: Etcd) -> None:
     health = members.health()
     assert str(health) == "3 of 3 members healthy, quorum 2"
     assert health.unhealthy == ()
@@ -88,7 +88,7 @@ def test_all_are_healthy_and_each_was_asked_itself(members: api.etcd.Members, et
     ],
 )
 def test_a_member_that_is_not_well(
-    members: api.etcd.Members, etcd: Etcd, answer: tuple[int, bytes], words: str, passing: bool, unproven: bool
+    members: tunnels.etcd.Members, etcd: Etcd, answer: tuple[int, bytes], words: str, passing: bool, unproven: bool
 ) -> None:
     etcd.health[3] = answer
     health = members.health()
@@ -98,27 +98,27 @@ def test_a_member_that_is_not_well(
     assert str(health) == "2 of 3 members healthy, quorum 2"
 
 
-def test_a_member_that_is_gone(members: api.etcd.Members, etcd: Etcd) -> None:
+def test_a_member_that_is_gone(members: tunnels.etcd.Members, etcd: Etcd) -> None:
     etcd.servers[3].close()
     ((member, error),) = members.health().unhealthy
     assert member.name == "cp3" and error.passing
     assert f"nothing accepts connections at {etcd.servers[3].url} as seen from cp1" in str(error)
 
 
-def test_another_member_at_its_address_does_not_count_for_it(members: api.etcd.Members, etcd: Etcd) -> None:
+def test_another_member_at_its_address_does_not_count_for_it(members: tunnels.etcd.Members, etcd: Etcd) -> None:
     etcd.answers_as[3] = IDS[0]
     ((member, error),) = members.health().unhealthy
     assert member.name == "cp3" and not error.passing and not error.unproven
     assert f"member 6281741ab2db29e answers at {etcd.servers[3].url}, not member 3, which advertises this URL" in str(error)
 
 
-def test_one_of_its_addresses_is_enough(members: api.etcd.Members, etcd: Etcd, ssh: SshServer) -> None:
+def test_one_of_its_addresses_is_enough(members: tunnels.etcd.Members, etcd: Etcd, ssh: SshServer) -> None:
     etcd.members[2]["clientURLs"].insert(0, "https://127.0.0.9:1")
     assert members.health().unhealthy == ()
     assert ("127.0.0.9", 1) in ssh.connections
 
 
-def test_who_votes(members: api.etcd.Members, etcd: Etcd) -> None:
+def test_who_votes(members: tunnels.etcd.Members, etcd: Etcd) -> None:
     etcd.members[2]["isLearner"] = True
     etcd.health[3] = (503, b"")
     assert str(members.health()) == "2 of 2 members healthy, quorum 2, and 1 without a vote"
@@ -129,35 +129,40 @@ def test_who_votes(members: api.etcd.Members, etcd: Etcd) -> None:
     assert "`etcdctl member remove ff`" in str(error) and not error.passing and not error.unproven
 
 
-def test_the_next_endpoint_is_asked(etcd: Etcd, ssh: SshServer, access: Callable[..., api.etcd.EtcdAccess]) -> None:
+def test_the_next_endpoint_is_asked(etcd: Etcd, ssh: SshServer, access: Callable[..., tunnels.etcd.EtcdAccess]) -> None:
     etcd.servers[2].close()
     both = access(etcd.servers[2].url, etcd.servers[3].url + "/")
-    assert len(api.etcd.Members(both, ssh.transport).list()) == 3
+    assert len(tunnels.etcd.Members(both, ssh.transport).list()) == 3
 
 
-def test_no_endpoint_answers(etcd: Etcd, ssh: SshServer, access: Callable[..., api.etcd.EtcdAccess]) -> None:
+def test_no_endpoint_answers(etcd: Etcd, ssh: SshServer, access: Callable[..., tunnels.etcd.EtcdAccess]) -> None:
     etcd.servers[2].close()
-    with pytest.raises(api.etcd.EtcdError, match="nothing accepts connections") as caught:
-        api.etcd.Members(access(etcd.servers[2].url, "unix:///run/etcd.sock"), ssh.transport).list()
+    with pytest.raises(tunnels.etcd.EtcdError, match="nothing accepts connections") as caught:
+        tunnels.etcd.Members(access(etcd.servers[2].url, "unix:///run/etcd.sock"), ssh.transport).list()
     assert caught.value.passing and not caught.value.unproven
     assert "unix:///run/etcd.sock" in str(caught.value)
 
 
 def test_without_tls(ssh: SshServer, tmp_path: Path) -> None:
     etcd = Etcd(None, tmp_path, 1)
-    access = api.etcd.etcd_access("cp1", ["kube-apiserver", f"--etcd-servers={etcd.servers[1].url}"], {}.get)
-    assert str(api.etcd.Members(access, ssh.transport).health()) == "1 of 1 members healthy, quorum 1"
-    assert str(api.etcd.Members(access, None, shell).health()) == "1 of 1 members healthy, quorum 1"
+    access = tunnels.etcd.etcd_access("cp1", ["kube-apiserver", f"--etcd-servers={etcd.servers[1].url}"], {}.get)
+    assert str(tunnels.etcd.Members(access, ssh.transport).health()) == "1 of 1 members healthy, quorum 1"
+    assert str(tunnels.etcd.Members(access, None, shell).health()) == "1 of 1 members healthy, quorum 1"
     etcd.members[0]["clientURLs"] = ["https://127.0.0.1:1"]
-    ((_, error),) = api.etcd.Members(access, ssh.transport).health().unhealthy
+    ((_, error),) = tunnels.etcd.Members(access, ssh.transport).health().unhealthy
     assert error.unproven
     etcd.close()
 
 
-def test_an_etcd_of_another_authority_is_not_believed(ssh: SshServer, access: Callable[..., api.etcd.EtcdAccess], tmp_path: Path) -> None:
+def test_an_etcd_of_another_authority_is_not_believed(
+    ssh: SshServer, access: Callable[..., tunnels.etcd.EtcdAccess], tmp_path: Path
+) -> None:
     other = Etcd(Authority("other"), tmp_path, 1)
-    for way in (api.etcd.Members(access(other.servers[1].url), ssh.transport), api.etcd.Members(access(other.servers[1].url), None, shell)):
-        with pytest.raises(api.etcd.EtcdError) as caught:
+    for way in (
+        tunnels.etcd.Members(access(other.servers[1].url), ssh.transport),
+        tunnels.etcd.Members(access(other.servers[1].url), None, shell),
+    ):
+        with pytest.raises(tunnels.etcd.EtcdError) as caught:
             way.list()
         assert caught.value.unproven and not caught.value.passing
         assert "certificate" in str(caught.value)
@@ -165,16 +170,16 @@ def test_an_etcd_of_another_authority_is_not_believed(ssh: SshServer, access: Ca
     other.close()
 
 
-def test_without_the_gateway(members: api.etcd.Members, etcd: Etcd) -> None:
+def test_without_the_gateway(members: tunnels.etcd.Members, etcd: Etcd) -> None:
     etcd.servers[2].answer = lambda path, who: (404, b"404 page not found")
-    with pytest.raises(api.etcd.EtcdError, match="--enable-grpc-gateway") as caught:
+    with pytest.raises(tunnels.etcd.EtcdError, match="--enable-grpc-gateway") as caught:
         members.list()
     assert caught.value.unproven
 
 
-def test_a_lost_connection_is_no_word_on_etcd_and_never_passes(members: api.etcd.Members, ssh: SshServer) -> None:
+def test_a_lost_connection_is_no_word_on_etcd_and_never_passes(members: tunnels.etcd.Members, ssh: SshServer) -> None:
     ssh.close()
-    with pytest.raises(api.etcd.EtcdError, match="fix the connection to the node") as caught:
+    with pytest.raises(tunnels.etcd.EtcdError, match="fix the connection to the node") as caught:
         members.list()
     assert not caught.value.passing and not caught.value.unproven
 
@@ -187,11 +192,11 @@ def test_a_lost_connection_is_no_word_on_etcd_and_never_passes(members: api.etcd
         lambda of: st.lists(of) | st.dictionaries(st.sampled_from(["header", "members", "ID", "member_id", "clientURLs"]), of),
     ).map(lambda value: repr(value).replace("'", '"').encode())
 )
-def test_any_answer_ends_in_members_or_its_error(members: api.etcd.Members, etcd: Etcd, body: bytes) -> None:
+def test_any_answer_ends_in_members_or_its_error(members: tunnels.etcd.Members, etcd: Etcd, body: bytes) -> None:
     etcd.servers[2].answer = lambda path, who: (200, body)
     try:
-        assert isinstance(members.health(), api.etcd.EtcdHealth)
-    except api.etcd.EtcdError as error:
+        assert isinstance(members.health(), tunnels.etcd.EtcdHealth)
+    except tunnels.etcd.EtcdError as error:
         assert error.unproven
 
 
@@ -199,7 +204,7 @@ def test_any_answer_ends_in_members_or_its_error(members: api.etcd.Members, etcd
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_forbidden_forwarding_with_curl(etcd: Etcd, ssh: SshServer, access: Callable[..., api.etcd.EtcdAccess]) -> None:
+def test_forbidden_forwarding_with_curl(etcd: Etcd, ssh: SshServer, access: Callable[..., tunnels.etcd.EtcdAccess]) -> None:
     ssh.refusal = paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
     ran: list[str] = []
 
@@ -208,7 +213,7 @@ def test_forbidden_forwarding_with_curl(etcd: Etcd, ssh: SshServer, access: Call
         return shell(command)
 
     etcd.health[3] = (503, b'{"health":"false","reason":"RAFT NO LEADER"}\n')
-    members = api.etcd.Members(access(etcd.servers[2].url), ssh.transport, run)
+    members = tunnels.etcd.Members(access(etcd.servers[2].url), ssh.transport, run)
     health = members.health()
     ((member, error),) = health.unhealthy
     assert member.name == "cp3" and "RAFT NO LEADER" in str(error) and error.passing
@@ -235,19 +240,19 @@ def test_forbidden_forwarding_with_curl(etcd: Etcd, ssh: SshServer, access: Call
         ("", False, True),
     ],
 )
-def test_what_curl_says(access: Callable[..., api.etcd.EtcdAccess], words: str, passing: bool, unproven: bool) -> None:
-    with pytest.raises(api.etcd.EtcdError) as caught:
-        api.etcd.Members(access("https://127.0.0.1:2379"), None, lambda command: (False, "", words)).list()
+def test_what_curl_says(access: Callable[..., tunnels.etcd.EtcdAccess], words: str, passing: bool, unproven: bool) -> None:
+    with pytest.raises(tunnels.etcd.EtcdError) as caught:
+        tunnels.etcd.Members(access("https://127.0.0.1:2379"), None, lambda command: (False, "", words)).list()
     assert (caught.value.passing, caught.value.unproven) == (passing, unproven)
     assert words in str(caught.value)
 
 
-def test_no_way_at_all(ssh: SshServer, access: Callable[..., api.etcd.EtcdAccess]) -> None:
+def test_no_way_at_all(ssh: SshServer, access: Callable[..., tunnels.etcd.EtcdAccess]) -> None:
     ssh.refusal = paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
-    with pytest.raises(api.etcd.EtcdError, match=r"AllowTcpForwarding.*or install curl on the node"):
-        api.etcd.Members(access("https://127.0.0.1:2379"), ssh.transport).list()
-    with pytest.raises(api.etcd.EtcdError, match="no SSH connection to forward through"):
-        api.etcd.Members(access("https://127.0.0.1:2379"), None).list()
+    with pytest.raises(tunnels.etcd.EtcdError, match=r"AllowTcpForwarding.*or install curl on the node"):
+        tunnels.etcd.Members(access("https://127.0.0.1:2379"), ssh.transport).list()
+    with pytest.raises(tunnels.etcd.EtcdError, match="no SSH connection to forward through"):
+        tunnels.etcd.Members(access("https://127.0.0.1:2379"), None).list()
 
 
 # ---- flags and files
@@ -272,21 +277,21 @@ CA, CERT, KEY = "--etcd-cafile=/ca", "--etcd-certfile=/cert", "--etcd-keyfile=/k
     ],
 )
 def test_a_flag_or_file_that_is_missing(flags: list[str], files: dict[str, bytes], message: str) -> None:
-    with pytest.raises(api.etcd.EtcdError, match=message) as caught:
-        api.etcd.etcd_access("cp1", ["kube-apiserver", *flags], files.get)
+    with pytest.raises(tunnels.etcd.EtcdError, match=message) as caught:
+        tunnels.etcd.etcd_access("cp1", ["kube-apiserver", *flags], files.get)
     assert caught.value.unproven and not caught.value.passing
 
 
 def test_files_that_are_no_certificates() -> None:
     argv = ["kube-apiserver", "--etcd-servers=https://a:2379", CA]
-    with pytest.raises(api.etcd.EtcdError, match="cannot be used") as caught:
-        api.etcd.Members(api.etcd.etcd_access("cp1", argv, {"/ca": "schlüssel".encode()}.get), None)
+    with pytest.raises(tunnels.etcd.EtcdError, match="cannot be used") as caught:
+        tunnels.etcd.Members(tunnels.etcd.etcd_access("cp1", argv, {"/ca": "schlüssel".encode()}.get), None)
     assert caught.value.unproven
 
 
-def test_all_endpoints_of_all_flags_count_and_no_secret_shows(access: Callable[..., api.etcd.EtcdAccess]) -> None:
+def test_all_endpoints_of_all_flags_count_and_no_secret_shows(access: Callable[..., tunnels.etcd.EtcdAccess]) -> None:
     argv = ["kube-apiserver", "--etcd-servers", "http://a:1,http://b:2", "--etcd-servers=http://c:3"]
-    assert api.etcd.etcd_access("cp1", argv, {}.get).servers == ("http://a:1", "http://b:2", "http://c:3")
+    assert tunnels.etcd.etcd_access("cp1", argv, {}.get).servers == ("http://a:1", "http://b:2", "http://c:3")
     assert "PRIVATE" not in repr(access("https://a:1"))
 
 

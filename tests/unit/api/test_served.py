@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from roles.engine.api.errors import ForwardingForbidden
-from roles.engine.api.served import Served, served
 from roles.engine.certificates import parse_der
+from roles.engine.tunnels.served import Served, served
 from tests.unit.api.world import ApiServer, Authority, SshServer
 
 

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from roles.engine.api import TunnelApi
 from roles.engine.api.client import TLS_SERVER_NAME
 from roles.engine.api.kubeconfig import parse_kubeconfig
+from roles.engine.tunnels import TunnelApi
 
 Answer = tuple[int, bytes]
 

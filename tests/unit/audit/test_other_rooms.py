@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from roles.audit import other_rooms, report, text
 from roles.audit.examine import Collected
-from roles.engine.api.etcd import EtcdError, EtcdHealth, EtcdMember
 from roles.engine.findings import Severity
 from roles.engine.pairs import mismatches
 from roles.engine.transaction import Refusal
+from roles.engine.tunnels.etcd import EtcdError, EtcdHealth, EtcdMember
 from roles.feature_gates import load
 from roles.pod_resize import Drift
 from tests.unit.audit.fleet import MADE, control_plane, make, rows

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from roles.engine.api import Forbidden
+from roles.engine.api import Forbidden, NoApi
 from roles.engine.autoscaling import Autoscaler, MetricSpec, ScalingController
 from roles.engine.autoscaling.controller import LEASE, Leadership, leader, left_out, read_controller, see_leader, tuned
 from roles.engine.autoscaling.model import LiveScale, NoReading, PodSamples, Total, approximate, milli
 from roles.engine.autoscaling.parse import custom_samples, custom_total, external_total, resource_samples
 from roles.engine.autoscaling.past import history_of
-from roles.engine.proof import NoApi
 from tests.unit.autoscaling.world import NOW, ago, hpa, text, utilization
 from tests.unit.clock import Clock
 
@@ -178,7 +177,7 @@ def test_only_the_flag_of_the_one_that_leads_counts(leads: str, idle: bool) -> N
         host: SimpleNamespace(host=host, node_name=host, running_gates={}, process=SimpleNamespace(minor=36, argv=argv))
         for host, argv in process.items()
     }
-    found = read_controller(NoGates(), components, lease(100, 1, f"{leads}_0b6c"), "v1.36.0")  # type: ignore[arg-type]
+    found = read_controller(NoGates().effective, components, lease(100, 1, f"{leads}_0b6c"), "v1.36.0")  # type: ignore[arg-type]
     assert (found.idle is not None) == idle
 
 

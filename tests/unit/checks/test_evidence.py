@@ -14,9 +14,9 @@ import pytest
 from roles.checks import judge
 from roles.checks.evidence import KUBELET, Health, _unclaimed, of_node, of_observation, parse, with_api
 from roles.desired import NodeDesired
+from roles.engine.api import NoApi
 from roles.engine.api.errors import Unreachable
 from roles.engine.node import ObservationError
-from roles.engine.proof import NoApi
 from roles.engine.remote import Answer
 from roles.engine.scripts import templates
 from tests.unit.checks.world import APISERVER, evidence

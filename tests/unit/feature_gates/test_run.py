@@ -9,10 +9,11 @@ import pytest
 
 from roles import feature_gates
 from roles.engine import folding
+from roles.engine.api import NoApi
 from roles.engine.api.nodes import NodeUsage
 from roles.engine.node_changes import Verdicts
 from roles.engine.node_changes.capability import by_warning
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster
 from roles.feature_gates import COMPONENTS, DesiredGates, NodeGates, judge_gates, plan_gates
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -12,11 +12,10 @@ from typing import Any
 
 from roles.checks import evidence, judge, junit
 from roles.desired import NodeDesired, of_the_cluster, read_desired
-from roles.engine.api import ApiError
+from roles.engine.api import ApiError, NoApi
 from roles.engine.api.nodes import kubelet_config
 from roles.engine.node import ObservationError
 from roles.engine.objects import undo_plan
-from roles.engine.proof import NoApi
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.transaction.object_record import parse as parse_objects
 from roles.metrics_server import facts, health, objects, own_pod, places, plan_objects

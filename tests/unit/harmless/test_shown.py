@@ -12,9 +12,8 @@ import pytest
 from pyinfra.api import output
 
 from roles.checks import Result, junit
-from roles.engine import voice
+from roles.engine import table, voice
 from roles.engine.bridge import refusals, refuse
-from roles.engine.runs import table
 from roles.engine.scripts import pages
 from roles.engine.voice import show, show_lines
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from roles import history
+from roles.engine.api import NoApi
 from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import NodePlan
-from roles.engine.proof import NoApi
 from roles.engine.transaction import Refusal
 from roles.history import Undo
 from tests.unit.kubelet.test_runtime import RUNC, UNIMPLEMENTED, VERSION_17

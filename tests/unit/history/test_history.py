@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from roles import history as history_role
+from roles.engine.api import NoApi
 from roles.engine.api.nodes import NodeUsage
 from roles.engine.kubelet import find
 from roles.engine.node import File, Observation
 from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.capability import by_warning
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster
 from roles.engine.transaction import Change, Effective, FileEdit, Refusal, RunInfo
 from roles.engine.transaction.model import ABSENT, cmdline_sha256
 from roles.engine.transaction.record import end_record, plan_record

@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from roles.engine import control_plane
-from roles.engine.api import NotFound
+from roles.engine.api import NoApi, NotFound
 from roles.engine.api.errors import Unreachable
 from roles.engine.api.nodes import NodeUsage
 from roles.engine.bridge import Fleet
 from roles.engine.editing import ABSENT
 from roles.engine.kubelet import KubeletState, find
 from roles.engine.node_changes import Basis, DesiredByHost, NodePlan, Verdicts
-from roles.engine.proof import Cluster, NoApi, Survey
+from roles.engine.proof import Cluster, Survey
 from roles.engine.runs import Options
 from roles.engine.starting import node_needs
 from roles.engine.starting.model import Holds

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from roles.engine.bridge import Feed, Fleet
-from roles.engine.context import StepContext
+from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.node_changes import NodeStep
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
 from roles.engine.remote import Answer
-from roles.engine.runs import ClusterStep, Stage, locked_run
+from roles.engine.runs import locked_run
 from roles.engine.transaction import Change, FileEdit, RunInfo
 from roles.engine.transaction.record import RunRecord, Unrecorded
 from tests.unit.hosts import COUNT, LockHost

@@ -10,14 +10,14 @@ from typing import Any, cast
 import gevent
 import pytest
 
-from roles.engine.context import StepContext
+from roles.engine.context import Stage, StepContext
 from roles.engine.node_changes import KUBELET, ChangeDrains, NodeStep, outages
 from roles.engine.node_changes.outages import Leftover
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Wanted, read_mark
 from roles.engine.proof import Proof
-from roles.engine.runs import Stage, locked_run
+from roles.engine.runs import locked_run
 from roles.engine.transaction import Change, FileEdit
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from roles.engine.api import NoApi
 from roles.engine.kubelet import KubeletState, find, kubelet_plan
 from roles.engine.node_changes import KUBELET, ComponentPlan, NodePlan, lost_pods
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.proof import Cluster
 from tests.unit.node import node
 from tests.unit.node.node import parse as parse_look
 

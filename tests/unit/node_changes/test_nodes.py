@@ -11,6 +11,7 @@ from pyinfra.api import output
 from pyinfra.api.exceptions import DeployError
 
 from roles.engine.bridge import Fleet
+from roles.engine.context import ClusterStep
 from roles.engine.kubeadm_config import ClusterWrites
 from roles.engine.kubelet import ask, kubelet_plan
 from roles.engine.node_changes import (
@@ -29,7 +30,6 @@ from roles.engine.node_changes import (
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof, Prover, SurveyedNode
 from roles.engine.remote import Answer, RemoteError
-from roles.engine.runs import ClusterStep
 from roles.engine.transaction import Refusal, Status, this_run
 from tests.unit.node import node
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+from roles.engine.api import NoApi
 from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.paired import judge
-from roles.engine.proof import NoApi
 from tests.unit.control_plane_flags.test_plan import plan as plan_flags
 from tests.unit.control_plane_flags.test_plan import seen
 from tests.unit.kubelet_config.test_carry_out import node_plan, state

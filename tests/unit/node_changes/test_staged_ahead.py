@@ -11,12 +11,13 @@ import pytest
 
 from roles.engine.bridge import Feed, Fleet
 from roles.engine.bridge.tasks import Event, Timeout, sleep
+from roles.engine.context import Stage
 from roles.engine.node_changes import NodeStep
 from roles.engine.node_changes import run as running
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
 from roles.engine.remote import Answer, ConnectionLost
-from roles.engine.runs import Stage, locked_run
+from roles.engine.runs import locked_run
 from roles.engine.runs.lock import Locked
 from roles.engine.transaction import Change, FileEdit
 from tests.unit.hosts import LockHost

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from roles.engine.bridge import Fleet
-from roles.engine.context import StepContext
+from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.object_runs import ObjectRun
 from roles.engine.remote import Answer
-from roles.engine.runs import ClusterStep, Stage, locked_run
+from roles.engine.runs import locked_run
 from roles.engine.transaction import ObjectsRecord, RunInfo
 from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.object_record import parse

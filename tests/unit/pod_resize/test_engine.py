@@ -8,10 +8,9 @@ from typing import Any, cast
 import gevent
 import pytest
 
-from roles.engine.api import Api, ApiConnectionLost, Forbidden
+from roles.engine.api import Api, ApiConnectionLost, Forbidden, NoApi
 from roles.engine.api.errors import Invalid, Unreachable
 from roles.engine.objects import Session, session
-from roles.engine.proof import NoApi
 from roles.pod_resize import engine
 from roles.pod_resize.engine import Watcher
 from tests.unit.pod_resize.world import pod

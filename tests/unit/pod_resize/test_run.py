@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.api import Conflict
-from roles.engine.context import Fields
+from roles.engine.context import ClusterStep, Fields
 from roles.engine.objects import RollOuts, Session
-from roles.engine.runs import ClusterStep
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events
 from roles.pod_resize import PodStep, pod_resources, probe, resize_run, templates

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from roles.engine.api import Api, ApiConnectionLost, Conflict, NotFound
+from roles.engine.api import Api, ApiConnectionLost, Conflict, NoApi, NotFound
 from roles.engine.api.errors import Invalid, Timeout, Unreachable
 from roles.engine.kube.workloads import COLLECTIONS
-from roles.engine.proof import NoApi
 from roles.engine.remote import ConnectionLost, RemoteError
 from tests.unit.priority_classes.world import entry
 

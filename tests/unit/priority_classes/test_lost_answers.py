@@ -12,9 +12,9 @@ import pytest
 from roles.engine.api import Forbidden
 from roles.engine.api.errors import Invalid, Timeout
 from roles.engine.bridge import Fleet
+from roles.engine.context import Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import Session
-from roles.engine.runs import Stage
 from roles.engine.transaction import RunInfo
 from roles.engine.transaction.record import RunRecord, Unrecorded
 from roles.priority_classes import CAPABILITY, Writer, plan_classes

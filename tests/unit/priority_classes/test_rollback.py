@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roles.engine.bridge import Fleet
+from roles.engine.context import Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.runs import Stage
 from roles.engine.transaction import ObjectsRecord, RunInfo
 from roles.engine.transaction.object_record import parse
 from roles.priority_classes import CAPABILITY, CLASS, Writer, plan_classes, plan_undo, read_live

@@ -13,10 +13,10 @@ import pytest
 
 from roles.engine.api import Api, Forbidden, NotFound
 from roles.engine.bridge import Fleet
-from roles.engine.context import Say, StepContext
+from roles.engine.context import ClusterStep, Say, Stage, StepContext
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import NotDone, RollOuts, Session, rolling
-from roles.engine.runs import ClusterStep, Stage, locked_run
+from roles.engine.runs import locked_run
 from roles.engine.transaction import RunInfo
 from tests.unit.hosts import LockHost
 from tests.unit.priority_classes.world import ending, hashed, pod, revision, workload

@@ -9,9 +9,9 @@ import pytest
 from roles.engine.api import Conflict
 from roles.engine.api.errors import Timeout
 from roles.engine.bridge import Fleet
+from roles.engine.context import Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import Session
-from roles.engine.runs import Stage
 from roles.engine.transaction import RunInfo
 from roles.priority_classes import CAPABILITY, Writer, plan_classes, read_classes
 from tests.unit.hosts import LockHost

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api import ApiConnectionLost, GateMetric
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.api import ApiConnectionLost, GateMetric, NoApi
+from roles.engine.proof import Cluster
 from roles.engine.proof import cluster as proof_cluster
 from roles.engine.proof.cluster import RECENT_SECONDS
 from roles.engine.remote import RemoteError

@@ -10,13 +10,14 @@ import pytest
 
 from roles.drain import chosen_nodes
 from roles.engine import control_plane, kubelet
-from roles.engine.api.etcd import EtcdError, EtcdHealth, EtcdMember
+from roles.engine.api import NoApi
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.node import Observation
-from roles.engine.proof import Cluster, NoApi, ObservedNode, Survey, claimed_names, claims, not_their_node, refuse_claim
+from roles.engine.proof import Cluster, ObservedNode, Survey, claimed_names, claims, not_their_node, refuse_claim
 from roles.engine.proof.cluster import worst_health
 from roles.engine.proof.identity import REPORT_SECONDS, other_machine
 from roles.engine.transaction import Refusal
+from roles.engine.tunnels.etcd import EtcdError, EtcdHealth, EtcdMember
 from tests.unit.node import node
 from tests.unit.node.node import file_line, parse
 

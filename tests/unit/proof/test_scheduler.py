@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from roles.engine.proof import Cluster, NoApi
+from roles.engine.api import NoApi
+from roles.engine.proof import Cluster
 
 
 class Asked(Cluster):

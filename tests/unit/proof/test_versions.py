@@ -11,10 +11,11 @@ from typing import Any, cast
 import pytest
 
 from roles.engine import control_plane, kubelet
+from roles.engine.api import NoApi
 from roles.engine.bridge import Remote
 from roles.engine.node import Observation
 from roles.engine.node.parse import parse
-from roles.engine.proof import NoApi, ObservedNode
+from roles.engine.proof import ObservedNode
 from roles.engine.proof.versions import of_kubelet, with_versions
 from roles.engine.remote import Answer
 from tests.unit.node import node

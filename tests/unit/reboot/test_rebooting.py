@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.context import Fields, StepContext
+from roles.engine.context import ClusterStep, Fields, StepContext
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, Purpose, read_mark
 from roles.engine.outage.cordon import CordonBack
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.remote import Answer, RemoteError
-from roles.engine.runs import ClusterStep, Options
+from roles.engine.runs import Options
 from roles.engine.runs.lock import Locked
 from roles.reboot import Candidate, NodeReboots, RebootOptions, RebootPlan, facts, plan_node
 from roles.reboot.ending import plan_ending

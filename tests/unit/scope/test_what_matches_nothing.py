@@ -11,13 +11,14 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from roles.drain import chosen_nodes
-from roles.engine import folding
+from roles.engine import bridge, folding
 from roles.engine.api import Forbidden
 from roles.engine.inputs import names
 from roles.engine.inputs.unknown_keys import not_read
 from roles.engine.node_changes import capability, node_report
 from roles.engine.object_runs import check_namespaces
-from roles.engine.runs import no_such_host, table
+from roles.engine.runs import end_by_consent, no_such_host
+from roles.engine.runs.deploying import UNPROVEN
 from roles.engine.transaction import Change, FileEdit
 
 
@@ -117,9 +118,9 @@ def test_plans_that_differ_in_a_mode_are_not_the_same() -> None:
 
 def test_only_a_consent_makes_an_exit_status_of_what_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
-    monkeypatch.setattr(table, "end_with", ended.append)
-    table.end_by_consent(["NOT PROVEN: x"], ())
-    table.end_by_consent(["proven"], ["allow_unproven=true"])
+    monkeypatch.setattr(bridge, "end_with", ended.append)
+    end_by_consent(["NOT PROVEN: x"], ())
+    end_by_consent(["proven"], ["allow_unproven=true"])
     assert ended == []
-    table.end_by_consent(["proven", "shown; NOT PROVEN: x"], ["allow_unproven=true"])
-    assert ended == [table.UNPROVEN] == [3]
+    end_by_consent(["proven", "shown; NOT PROVEN: x"], ["allow_unproven=true"])
+    assert ended == [UNPROVEN] == [3]

@@ -200,7 +200,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for code in (0, 2):
         (found / f"exit{code}.py").write_text(f"from roles.engine import bridge\n\nbridge.exit_with({code})\n")
     (found / "unproven.py").write_text(
-        "from roles.engine.runs import table\n\ntable.end_by_consent(['shown; NOT PROVEN: x'], ['allow_x=true'])\n"
+        "from roles.engine.runs import end_by_consent\n\nend_by_consent(['shown; NOT PROVEN: x'], ['allow_x=true'])\n"
     )
     return found
 

@@ -19,11 +19,11 @@ from roles.engine.api import errors
 from roles.engine.api.client import RunCommand
 from roles.engine.api.kubeconfig import Credentials, tls_context
 from roles.engine.api.kubectl import curl_answer, curl_command
-from roles.engine.api.tunnel import Peer, Tunnel
 from roles.engine.bounds import read_json
 from roles.engine.bridge.channels import Transport
 from roles.engine.editing import flag_values, last_flag
 from roles.engine.timeouts import patient
+from roles.engine.tunnels.tunnel import Peer, Tunnel
 
 #: Longer than etcd itself waits for a quorum before it says that it has none (7 s by default: server/config, ReqTimeout).
 TIMEOUT = 10.0

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from roles.engine.api import errors
 from roles.engine.api.client import TIMEOUT
-from roles.engine.api.tunnel import Peer, Tunnel
 from roles.engine.bridge.channels import Transport
 from roles.engine.timeouts import patient
+from roles.engine.tunnels.tunnel import Peer, Tunnel
 
 
 @dataclass(frozen=True)

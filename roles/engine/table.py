@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from roles.engine import folding
-from roles.engine.bridge import end_with
 from roles.engine.folding import counted
 from roles.engine.harmless import one_line
-from roles.engine.voice import show
 
-__all__ = ["CELL", "NOT_PROVEN", "UNPROVEN", "counted", "end_by_consent", "folded", "in_common", "render", "short", "wording"]
+__all__ = ["CELL", "counted", "folded", "in_common", "render", "short", "wording"]
 
 CELL = 160
 # What may differ between hosts that share a row, in columns that vary: what is each host's own (addresses, checksums and IDs, times of a
@@ -21,10 +19,6 @@ _VARYING = re.compile(rf"(?<![\w.])({_OWN}|[0-9]+(?:\.[0-9]+)?[smhd]?)(?!\w|\.[0
 # A longer row of digits is an ID.
 _LONGEST_AMOUNT = 8
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-#: How a proof says what it does not show.
-NOT_PROVEN = "NOT PROVEN"
-#: The exit status of a run that is done, and whose operator has accepted that not all of it is proven.
-UNPROVEN = 3
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -77,14 +71,6 @@ def _size(amount: str) -> float:
     if re.fullmatch(f"[0-9]{{{_LONGEST_AMOUNT},}}", amount):
         raise ValueError(amount)
     return float(amount.rstrip("smhd")) * _SECONDS.get(amount[-1:], 1)
-
-
-def end_by_consent(proofs: Iterable[str], consents: Collection[str]) -> None:
-    """If one of the proofs of a run has NOT_PROVEN, and these consents of its operator let it continue: pyinfra ends with UNPROVEN instead
-    of 0. Only a run that has not failed."""
-    if consents and any(NOT_PROVEN in proof for proof in proofs):
-        show(f"\n{NOT_PROVEN}: not all of it, see above; accepted by {' and '.join(consents)}, so the exit status is {UNPROVEN}.")
-        end_with(UNPROVEN)
 
 
 def short(text: str, most: int = CELL) -> str:
