@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.audit import certificates, configmaps, drift, idle, stale, strays, versions
+from roles.audit import certificates, configmaps, drift, idle, versions
 from roles.audit.model import ComponentReport, FindingReport, NodeReport, Report, Source, in_order
 from roles.audit.node_view import NodeView, flat
 from roles.audit.rules import AuditRule
@@ -16,6 +16,7 @@ from roles.engine.findings import Finding, Place
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments
 from roles.engine.kubelet.values import shown
+from roles.engine.node_lint import lint
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
 
@@ -62,11 +63,16 @@ def report(seen: Collected, catalogue: Catalogue, *, made: str, target: int | No
 def _of_node(view: NodeView, desired: NodeDesired, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
     if view.refusal is not None and view.kind == "unreadable":
         yield AuditRule.UNREADABLE.found(Place(view.host, "kubelet", file=view.refusal.file), view.why)
-    yield from stale.findings(view)
-    yield from strays.findings(view)
+    yield from on_node(view)
     yield from drift.findings(view, desired)
     yield from versions.findings(view, catalogue, target)
     yield from idle.findings(view)
+
+
+def on_node(view: NodeView) -> Sequence[Finding]:
+    """What is wrong on a node, whatever the inventory wants."""
+    running = view.running.get("kubelet")
+    return lint(view.seen, view.found, view.components, view.unclear, view.manifests, view.configuration, running)
 
 
 def _not_known(views: Sequence[NodeView], catalogue: Catalogue) -> Iterator[str]:
@@ -114,7 +120,8 @@ def _node(view: NodeView, held: Sequence[certificates.NodeCertificate]) -> NodeR
 def _sources(view: NodeView) -> Iterator[Source]:
     if not view.is_read:
         return
-    for path in dict.fromkeys((*view.kubelet.source_paths, *(manifest.path for manifest in view.manifests))):
+    manifests = (one.path for one in view.manifests if one.file.data is not None)
+    for path in dict.fromkeys((*view.kubelet.source_paths, *manifests)):
         file = view.seen.file(path)
         exists = file is not None and file.sha256 is not None
         yield Source(path=path, mode=f"{file.mode:04o}" if file and exists else "", sha256=file.sha256 if file else None)

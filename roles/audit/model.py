@@ -12,6 +12,7 @@ from roles.audit.rules import AuditRule
 from roles.engine.autoscaling import ScalingRule
 from roles.engine.disruption import DisruptionRule
 from roles.engine.findings import SEVERITIES, Finding, Rule, Severity
+from roles.engine.node_lint import NodeRule, looks_like_a_backup
 from roles.engine.transaction import mask_text
 
 #: The form of the document. It grows when programs that read it must change.
@@ -22,8 +23,16 @@ NodeKind = Literal["kubeadm", "plain", "unsupported", "unreadable"]
 SourceKind = Literal["file", "drop-in", "flag", "manifest", "configmap"]
 
 
-#: The kinds of rules that have a table of their own.
+#: The kinds of rules that have a table of their own; of those for nodes, all others are strays.
 _KINDS: dict[type[Rule], AuditRule] = {DisruptionRule: AuditRule.DISRUPTION, ScalingRule: AuditRule.AUTOSCALER}
+_OF_NODES = {
+    NodeRule.IN_FLIGHT: AuditRule.IN_FLIGHT,
+    NodeRule.UNIT: AuditRule.DAEMON_RELOAD,
+    NodeRule.BACKUP: AuditRule.BACKUP,
+    NodeRule.COPY: AuditRule.BACKUP,
+    **dict.fromkeys((NodeRule.BINARY, NodeRule.ARGUMENT, NodeRule.SETTING, NodeRule.UNKNOWN, NodeRule.YOUNGER), AuditRule.STALE),
+    **dict.fromkeys((NodeRule.MANIFEST, NodeRule.COMPONENT), AuditRule.STALE),
+}
 
 
 class _Model(BaseModel):
@@ -54,8 +63,15 @@ class FindingReport(_Model):
         """One of objects is the cluster's, and not a node's: `value` is `RULE: OBJECTS`. A flag can hold a header or a token: masked."""
         value = f"{found.rule}: {', '.join(found.objects)}" if found.objects else found.place.value
         where = vars(found.place) | {"value": value and mask_text(value)}
-        kind = found.rule if isinstance(found.rule, AuditRule) else _KINDS[type(found.rule)]
-        return cls(severity=found.severity, kind=kind, rule=mask_text(found.why), way_out=found.way_out, **where)
+        return cls(severity=found.severity, kind=_kind(found), rule=mask_text(found.why), way_out=found.way_out, **where)
+
+
+def _kind(found: Finding) -> AuditRule:
+    rule = found.rule
+    if isinstance(rule, NodeRule):
+        twin = rule in (NodeRule.TWIN, NodeRule.BROKEN, NodeRule.NO_MANIFEST)
+        return _OF_NODES.get(rule, AuditRule.BACKUP if twin and looks_like_a_backup(found.place.file or "") else AuditRule.STRAY)
+    return rule if isinstance(rule, AuditRule) else _KINDS[type(rule)]
 
 
 class SourcedSetting(_Model):

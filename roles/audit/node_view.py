@@ -16,7 +16,7 @@ from roles.audit.model import NodeKind, SourcedSetting, SourceKind
 from roles.engine import kubelet
 from roles.engine.api import GateMetric
 from roles.engine.control_plane import Component, ManifestFile, look, manifest_files
-from roles.engine.editing import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
+from roles.engine.editing import FormatError, Mapped, envfile, flags, manifest, unit, words
 from roles.engine.findings import Place
 from roles.engine.kubelet import Kubelet, as_value, schema
 from roles.engine.kubelet.pending import reads_as_unset, with_fields
@@ -39,8 +39,9 @@ class FlagSource:
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node. `gates` and `settings`: each source that sets something, weakest first. `running`: gates by component (/metrics), empty
-    if the API could not be asked; `configuration`: what the kubelet runs with (/configz), then None."""
+    """A node. `unclear`: why the manifest of a component is not, by its name; `manifests`: all of their directory; `gates` and `settings`:
+    each source that sets something, weakest first. `running`: gates by component (/metrics), empty if the API could not be asked;
+    `configuration`: what the kubelet runs with (/configz), then None."""
 
     host: str
     groups: tuple[str, ...]
@@ -49,6 +50,7 @@ class NodeView:
     refusal: Refusal | None = None
     found: Kubelet | None = None
     components: Mapping[str, Component] = field(default_factory=dict)
+    unclear: Mapping[str, Refusal] = field(default_factory=dict)
     manifests: tuple[ManifestFile, ...] = ()
     gates: tuple[SourcedSetting, ...] = ()
     settings: tuple[SourcedSetting, ...] = ()
@@ -58,7 +60,7 @@ class NodeView:
 
     def as_worker(self) -> NodeView:
         """The node without components of the control plane: a host that the inventory does not have in that group only claims them."""
-        return replace(self, components={}, gates=tuple(one for one in self.gates if one.component == "kubelet"))
+        return replace(self, components={}, unclear={}, gates=tuple(one for one in self.gates if one.component == "kubelet"))
 
     def at(self, component: str, name: str, source: SourcedSetting | None, value: str | None, home: str | None = None) -> Place:
         """Where a setting is; `home`: the file that would have it if no source has."""
@@ -161,8 +163,9 @@ def view_of(seen: Observation, groups: Sequence[str] = ()) -> NodeView:
     except Refusal as refusal:
         unsupported = isinstance(refusal, kubelet.UnsupportedNode)
         return replace(made, kind="unsupported" if unsupported else "unreadable", refusal=refusal)
-    manifests = tuple(one for one in manifest_files(found) if one.file.data is not None)
-    made = replace(made, kind=found.style, found=found, manifests=manifests, components=look(found, to_change=False).components)
+    made = replace(made, kind=found.style, found=found, manifests=tuple(manifest_files(found)))
+    control = look(found, to_change=False)
+    made = replace(made, components=control.components, unclear=control.refusals)
     flag_list = tuple(_flags(found))
     gates = tuple(_counted([*_kubelet_gates(found), *(gate for one in made.components.values() for gate in _component_gates(one))]))
     made = replace(made, gates=gates, flags=flag_list)
@@ -217,10 +220,7 @@ def _configs(found: Kubelet) -> Iterator[tuple[str, SourceKind]]:
 
 
 def _flag_setting(found: Kubelet, name: str, value: str, origin: unit.Origin, mapped: Mapped) -> SourcedSetting:
-    line, data = origin.line, found.sources.data(origin.path)
-    if mapped.spans and data is not None:
-        # A command can span several lines; this is the line of the flag.
-        line = line_of(data, mapped.spans[0][0])
+    line = found.line_of(origin, mapped)
     return SourcedSetting(component="kubelet", name=name, value=value, source="flag", file=origin.path, line=line, variable=origin.variable)
 
 

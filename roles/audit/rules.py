@@ -1,4 +1,5 @@
-"""The rules of the audit, in the order of its report: docs/audit.md has this table. Pure."""
+"""The rules of the audit, in the order of its report: docs/audit.md has this table. What is wrong on a node by itself has rules of its own
+(roles/engine/node_lint/rules.py), whose kinds are in model.py. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +21,8 @@ class AuditRule(Rule):
     START = ("start", _C,
         "what stands in the way of the next start of the kubelet or of a component, or of new pods: [what is judged](before-a-restart.md)",
         "", "next start and new pods")
-    IN_FLIGHT = ("in-flight", _W, "a daytwo change that is unconfirmed, or that could not be reverted",
-        "wait until it ends; deploys/changes.py shows the outcome", "unconfirmed change")
-    DAEMON_RELOAD = ("daemon-reload", _C, "a unit or drop-in was edited, and systemd has not reloaded it",
-        "check the edit, then run `systemctl daemon-reload`, and restart the kubelet to apply it", "daemon-reload missing")
+    IN_FLIGHT = ("in-flight", _W, "a daytwo change that is unconfirmed, or that could not be reverted", "", "unconfirmed change")
+    DAEMON_RELOAD = ("daemon-reload", _C, "a unit or drop-in was edited, and systemd has not reloaded it", "", "daemon-reload missing")
     STALE = ("stale", _W,
         "the arguments, gates or fields of a process differ from its files, or the process is older than its files or its binary",
         "", "process out of date")

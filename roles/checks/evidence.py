@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from roles.engine import control_plane, kubelet, starting
 from roles.engine.api import ApiFailure, GateMetric
 from roles.engine.bridge import Remote
-from roles.engine.control_plane import Component
+from roles.engine.control_plane import Component, ManifestFile, manifest_files
 from roles.engine.editing import flags
+from roles.engine.findings import Finding
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import FilesWanted, Observation, ObservationError, look, unreadable
+from roles.engine.node_lint import lint
 from roles.engine.proof import Cluster, refuse_claim
 from roles.engine.remote import RemoteError
 from roles.engine.scripts import decoded_text, filled
@@ -55,9 +57,9 @@ class Health:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One node. A text says why something could not be read: `why_not` for the whole node, `refused` for its kubelet's files,
-    `control_plane_refused` for its control plane, and a text instead of an answer of the API. `obstacles`: what stands in the way of the
-    next start, and of new pods (None: it is not known)."""
+    """One node. A text says why something could not be read: `why_not` for the whole node, `refused` for its kubelet's files, `claim` for a
+    control plane that nobody believes, and a text instead of an answer of the API. `unclear`: why the manifest of a component is not, by
+    its name; `obstacles`: what stands in the way of the next start, and of new pods (None: it is not known)."""
 
     host: str
     why_not: str = ""
@@ -65,13 +67,34 @@ class Evidence:
     kubelet: Kubelet | None = None
     refused: str = ""
     components: Mapping[str, Component] = field(default_factory=dict)
-    control_plane_refused: str = ""
+    unclear: Mapping[str, Refusal] = field(default_factory=dict)
+    claim: str = ""
     moments: tuple[Moment, ...] = ()
     health: Mapping[str, Health] = field(default_factory=dict)
     effective: Mapping[str, Mapping[str, GateMetric] | str] = field(default_factory=dict)
     obstacles: tuple[Obstacle, ...] | None = None
     configuration: Mapping[str, Any] | str = ""
     node: Mapping[str, Any] | str = ""
+
+    @cached_property
+    def manifests(self) -> tuple[ManifestFile, ...]:
+        """All of the manifests directory."""
+        return tuple(manifest_files(self.kubelet)) if self.kubelet else ()
+
+    @cached_property
+    def wrong(self) -> list[Finding]:
+        """What is wrong on the node, whatever the inventory wants."""
+        assert self.seen is not None  # a node that was not read has no check
+        configuration, gates = self.configuration, self.effective.get(KUBELET)
+        return lint(
+            self.seen,
+            self.kubelet,
+            self.components,
+            self.unclear,
+            self.manifests,
+            None if isinstance(configuration, str) else configuration,
+            None if isinstance(gates, str) else gates,
+        )
 
     @property
     def own_kubelet(self) -> Kubelet:
@@ -127,7 +150,7 @@ def _unclaimed(remote: Remote, found: Evidence) -> Evidence:
     try:
         refuse_claim(remote, found.components)
     except Refusal as refusal:
-        return replace(found, control_plane_refused=refusal.text)
+        return replace(found, claim=refusal.text)
     return found
 
 
@@ -149,9 +172,7 @@ def of_observation(seen: Observation) -> Evidence:
         return replace(made, refused=refusal.text)
     assert made.kubelet is not None
     control = control_plane.look(made.kubelet)
-    return replace(
-        made, components=control.components, control_plane_refused="; ".join(refusal.text for refusal in control.refusals.values())
-    )
+    return replace(made, components=control.components, unclear=control.refusals)
 
 
 def with_versions(found: Evidence, seen: Observation) -> Evidence:

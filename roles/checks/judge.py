@@ -16,20 +16,20 @@ from typing import Any, Literal, TypeVar
 from roles import autoscalers, control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
 from roles.checks.evidence import KUBELET, Evidence
 from roles.desired import ClusterDesired, NodeDesired
-from roles.engine.control_plane import COMPONENTS, ManifestFile, by_pod, manifest_files
+from roles.engine.control_plane import COMPONENTS, by_pod
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import flags
+from roles.engine.findings import Severity
+from roles.engine.folding import once_each
 from roles.engine.kube import Object, condition, is_ready
-from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments, pending_settings, younger_files
+from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments
+from roles.engine.node_lint import NodeRule
 from roles.engine.starting import Cause, Stops
-from roles.engine.transaction import Refusal, in_flight
+from roles.engine.transaction import Refusal, mask_text
 
 T = TypeVar("T")
 # pass: it holds. fail: it does not. skip: it does not apply, or another check must pass first. unknown: it could not be checked.
 CheckOutcome = Literal["pass", "fail", "skip", "unknown"]
-# The kubelet reads every file in its manifests directory whose name does not begin with a dot, whatever its extension
-# (pkg/kubelet/config/file.go, extractFromDir). These are the extensions of intended manifests.
-EXTENSIONS = (".yaml", ".yml", ".json")
 # systemctl(1), is-enabled: what starts at boot. A static unit cannot be enabled; something else starts it.
 STARTS = ("enabled", "static", "alias", "indirect", "generated")
 CLUSTER = "cluster"
@@ -38,13 +38,14 @@ CLUSTER = "cluster"
 @dataclass(frozen=True)
 class Result:
     """What a check says of a node. No Finding, since what passes is said too. `node`: a host of the inventory, or `cluster`; `why`: the
-    evidence if it passed, the fault if it failed; `applies` is False if there is nothing to check."""
+    evidence if it passed, the fault if it failed; `applies` is False if there is nothing to check; `causes`: of a fault of the node."""
 
     node: str
     check: str
     outcome: CheckOutcome
     why: str
     applies: bool = True
+    causes: tuple[NodeRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,25 @@ class Check:
     judge: Callable[[Evidence, NodeDesired], Result]
     needs: tuple[str, ...] = ()
 
+    def result(self, found: Evidence, desired: NodeDesired) -> Result:
+        made, rules = self.judge(found, desired), RULES.get(self.name, ())
+        wrong = [one for one in found.wrong if one.rule in rules and one.severity is not Severity.note]
+        if made.outcome != "pass" or not wrong:
+            return made
+        causes = tuple(rule for rule in rules if any(one.rule is rule for one in wrong))
+        return replace(_fail(mask_text(once_each((*(one.said for one in wrong), *(one.way_out for one in wrong))))), causes=causes)
+
 
 # Of the node and the check that are being judged.
 _pass = partial(Result, "", "", "pass")
 _fail = partial(Result, "", "", "fail")
 _unknown = partial(Result, "", "", "unknown")
 _skip = partial(Result, "", "", "skip", applies=False)
+
+
+def _says(why: str) -> Callable[[Evidence, NodeDesired], Result]:
+    """For a check that has rules only."""
+    return lambda _, __: _pass(why)
 
 
 def _verdict(problems: Iterable[str], why: str) -> Result:
@@ -109,12 +123,6 @@ def _enabled(found: Evidence, _: NodeDesired) -> Result:
     return _fail(f"{found.unit_name} would not start at boot: {answer}; {way_out}")
 
 
-def _loaded(found: Evidence, _: NodeDesired) -> Result:
-    assert found.seen is not None and found.seen.unit is not None  # needs kubelet-running
-    problems = [f"{unread}: run `systemctl daemon-reload`, then check again"] if (unread := found.seen.unit.unread) else []
-    return _verdict(problems, "systemd has read the unit as it is on disk")
-
-
 def _readable(found: Evidence, _: NodeDesired) -> Result:
     if found.refused:
         return _fail(found.refused)
@@ -156,31 +164,20 @@ def _healthy(name: str, found: Evidence, _: NodeDesired) -> Result:
 
 
 def _binary(found: Evidence, _: NodeDesired) -> Result:
-    process = found.own_kubelet.process
-    if process.binary_replaced:
-        versions = f" ({process.version} -> {process.next_version})" if process.version and process.next_version else ""
-        why = f"{process.binary} was replaced after the kubelet started: a restart starts the new binary{versions}"
-        return _fail(why)
-    return _pass(f"the kubelet runs {process.exe}")
+    return _pass(f"the kubelet runs {found.own_kubelet.process.exe}")
 
 
 def _arguments(found: Evidence, _: NodeDesired) -> Result:
-    kubelet = found.own_kubelet
-    differ = pending_arguments(kubelet)
-    if differ is None:
+    if pending_arguments(found.own_kubelet) is None:
         return _unknown(ANY_FLAGS)
-    problems = [f"its arguments differ from its unit, and a restart applies {'; '.join(map(str, differ))}"] if differ else []
-    return _verdict(problems, f"{len(kubelet.process.argv) - 1} arguments, the same as in its unit")
+    return _pass(f"{len(found.own_kubelet.process.argv) - 1} arguments, the same as in its unit")
 
 
 def _configuration(found: Evidence, _: NodeDesired) -> Result:
-    kubelet = found.own_kubelet
-    if isinstance(found.configuration, str):
-        # Without the API: the process has read a file that is older than the process.
-        newer = younger_files(kubelet)
-        problems = [f"{path} was changed after the kubelet started; the kubelet reads it only at its start" for path in newer]
-        return _verdict(problems, f"no configuration file is newer than the process (/configz: {found.configuration})")
-    return _verdict(map(str, pending_settings(kubelet, found.configuration)), "/configz matches its files")
+    if not (kubelet := found.own_kubelet).is_known:
+        return _unknown(f"the fields of this kubelet are not known: {kubelet.process.version or 'it did not report its version'}")
+    away = found.configuration if isinstance(found.configuration, str) else ""
+    return _pass(f"no configuration file is newer than the process (/configz: {away})" if away else "/configz matches its files")
 
 
 def _ready(found: Evidence, _: NodeDesired) -> Result:
@@ -257,56 +254,41 @@ def _flags(found: Evidence, desired: NodeDesired) -> Result:
 # ---- manifests and the control plane
 
 
-def _files(found: Evidence) -> list[ManifestFile] | str:
-    """What the kubelet reads as manifests; or why there is nothing."""
-    seen, folder = found.own_kubelet.seen, found.own_kubelet.manifests
+def _no_manifests(found: Evidence) -> str:
+    """Why there are none; "" if there is a directory for them."""
+    folder = found.own_kubelet.manifests
     if folder is None:
         return "this kubelet has no directory for static pods"
-    if posixpath.normpath(folder) not in seen.directories:
-        # On workers kubeadm configures the directory but does not create it; the kubelet waits for it.
-        return f"{folder} does not exist"
-    return manifest_files(found.own_kubelet)
-
-
-def _is_stray(one: ManifestFile) -> bool:
-    return not one.path.endswith(EXTENSIONS) or one.file.data is None
+    # On workers kubeadm configures the directory but does not create it; the kubelet waits for it.
+    return "" if posixpath.normpath(folder) in found.own_kubelet.seen.directories else f"{folder} does not exist"
 
 
 def _clean(found: Evidence, _: NodeDesired) -> Result:
-    files, folder = _files(found), found.own_kubelet.manifests
-    if isinstance(files, str):
-        return _skip(files)
-    strays = ", ".join(posixpath.basename(one.path) for one in files if _is_stray(one))
-    problems = [f"{folder} has files that are not manifests: {strays}"] if strays else []
-    return _verdict(problems, f"{len(files)} manifests in {folder}")
+    if none := _no_manifests(found):
+        return _skip(none)
+    return _pass(f"{sum(one.pod is not None for one in found.manifests)} manifests in {found.own_kubelet.manifests}")
 
 
 def _pods(found: Evidence, _: NodeDesired) -> Result:
-    files, folder = _files(found), found.own_kubelet.manifests
-    if isinstance(files, str):
-        return _skip(files)
-    meant = [one for one in files if not _is_stray(one)]
-    problems = [str(one.error.in_file(one.path)) for one in meant if one.error]
-    pods = by_pod(meant)
-    twice = {pod: ", ".join(posixpath.basename(one.path) for one in listed) for pod, listed in pods.items() if len(listed) > 1}
-    problems += [f"{names} in {folder} all define the pod {pod}; the kubelet uses one of them" for pod, names in twice.items()]
-    return _verdict(problems, f"each manifest defines a different pod: {len(pods)}")
+    if none := _no_manifests(found):
+        return _skip(none)
+    return _pass(f"each manifest defines a different pod: {len(by_pod(found.manifests))}")
 
 
 def _control_plane(found: Evidence, desired: NodeDesired) -> Result:
-    if found.control_plane_refused:
-        # The usual cause is the files that manifests-pods reports. Files that are not manifests do not matter here.
-        if _pods(found, desired).outcome == "fail":
-            return _skip("manifests-pods must pass first", applies=True)
-        return _fail(found.control_plane_refused)
-    if not found.components:
+    if found.claim:
+        return _fail(found.claim)
+    if found.unclear and not any(one.rule is NodeRule.COMPONENT for one in found.wrong):
+        return _skip("manifests-pods must pass first", applies=True)
+    if not found.components and not found.unclear:
         return _skip("no control-plane component has a manifest on this node")
     return _pass(f"{', '.join(found.components)}, each from its manifest")
 
 
-def _settled(found: Evidence, _: NodeDesired) -> Result:
-    assert found.seen is not None
-    return _verdict(in_flight(found.seen.changes, found.seen.boot_id, found.seen.uptime), "no change is in flight or needs manual repair")
+def _applied(found: Evidence, _: NodeDesired) -> Result:
+    if not found.components:
+        return _skip("no control-plane component has a manifest on this node")
+    return _pass(f"{', '.join(found.components)}: the same arguments as in the manifest")
 
 
 _READABLE = ("kubelet-running", "kubelet-stable", "kubelet-files")
@@ -323,7 +305,12 @@ CHECKS: tuple[Check, ...] = (
     Check("kubelet-running", "a kubelet runs as a systemd service", _running),
     Check("kubelet-stable", "it stays the same process for half a minute", _stable),
     Check("kubelet-enabled", "its service starts at boot", _enabled),
-    Check("kubelet-unit", "systemd has read the unit as it is on disk", _loaded, ("kubelet-running",)),
+    Check(
+        "kubelet-unit",
+        "systemd has read the unit as it is on disk",
+        _says("systemd has read the unit as it is on disk"),
+        ("kubelet-running",),
+    ),
     Check("kubelet-files", "its unit and its configuration can be read, and it would start again", _readable, ("kubelet-running",)),
     Check("kubelet-healthy", "its /healthz answers 200 on the node", partial(_healthy, KUBELET), _READABLE),
     Check("kubelet-binary", "the running binary is the one on disk", _binary, _READABLE),
@@ -337,6 +324,7 @@ CHECKS: tuple[Check, ...] = (
     Check("manifests-clean", "the manifests directory has only manifests", _clean, _READABLE),
     Check("manifests-pods", "each manifest can be read and defines a different pod", _pods, _READABLE),
     Check("control-plane-runs", "each control-plane component runs from its manifest", _control_plane, _READABLE),
+    Check("control-plane-arguments", "each component runs with the arguments of its manifest", _applied, _FOUND),
     Check("control-plane-starts", "each component would start again: the files and certificates of its flags", _next_start, _READABLE),
     # Without the API server, the other components lose their leader's lease and end.
     *(
@@ -345,8 +333,22 @@ CHECKS: tuple[Check, ...] = (
     ),
     *(Check(f"{name}-gates", _GATES, partial(_gates, name), (*_FOUND, f"{name}-healthy")) for name in COMPONENTS),
     Check("control-plane-flags", "its components run with the flags and files that the inventory wants", _flags, _SERVING),
-    Check("changes-settled", "no daytwo change is in flight or needs manual repair", _settled),
+    Check(
+        "changes-settled", "no daytwo change is in flight or needs manual repair", _says("no change is in flight or needs manual repair")
+    ),
 )
+#: What else fails a check: findings by these rules that are no notes.
+RULES: Mapping[str, tuple[NodeRule, ...]] = {
+    "kubelet-unit": (NodeRule.UNIT,),
+    "kubelet-binary": (NodeRule.BINARY,),
+    "kubelet-arguments": (NodeRule.ARGUMENT,),
+    "kubelet-configuration": (NodeRule.SETTING, NodeRule.UNKNOWN, NodeRule.YOUNGER),
+    "manifests-clean": (NodeRule.NO_MANIFEST, NodeRule.BACKUP, NodeRule.UNREAD),
+    "manifests-pods": (NodeRule.TWIN, NodeRule.BROKEN),
+    "control-plane-runs": (NodeRule.COMPONENT,),
+    "control-plane-arguments": (NodeRule.MANIFEST,),
+    "changes-settled": (NodeRule.IN_FLIGHT,),
+}
 CLUSTER_CHECKS = {
     "priority-classes": "the PriorityClasses match the inventory",
     "workload-classes": "the workloads have the class that the inventory sets",
@@ -377,7 +379,7 @@ def node(found: Evidence, desired: NodeDesired) -> list[Result]:
             for name in check.needs
             if (made := results[name]).outcome in ("fail", "unknown") or (made.outcome == "skip" and (made.applies or name in _HEALTHY))
         ]
-        made = _skip(f"{missing[0]} must pass first", applies=True) if missing else check.judge(found, desired)
+        made = _skip(f"{missing[0]} must pass first", applies=True) if missing else check.result(found, desired)
         results[check.name] = replace(made, node=found.host, check=check.name)
     return list(results.values())
 

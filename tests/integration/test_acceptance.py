@@ -83,7 +83,7 @@ def stray(lab: Lab) -> Iterator[str]:
 def test_a_stray_beside_the_manifests_is_found(lab: Lab, tmp_path: Path, stray: str) -> None:
     run = acceptance(lab, tmp_path, "w2")
     assert (run.code, run.failed) == (1, {"test_node[ssh://w2-manifests-clean]"}), run.output
-    assert f"{STATIC_PODS} has files that are not manifests: note.txt~" in run.output
+    assert f"{STATIC_PODS}/note.txt~: the kubelet reads every file here as a manifest, and this is not" in run.output
 
 
 def test_a_gate_that_is_not_as_expected_is_found(lab: Lab, tmp_path: Path) -> None:
@@ -138,4 +138,4 @@ def test_gates_that_run_are_found_where_they_are_set(lab: Lab, tmp_path: Path, g
     lab.run("w1", "touch /var/lib/kubelet/config.yaml")
     run = acceptance(lab, tmp_path, "w1 w2", "--gate", f"kubelet:{GATE}=true")
     assert run.failed == {"test_node[ssh://w1-kubelet-configuration]"}, run.output
-    assert "/var/lib/kubelet/config.yaml was changed after the kubelet started" in run.output
+    assert "/var/lib/kubelet/config.yaml: the file was changed after the kubelet started" in run.output

@@ -38,7 +38,7 @@ EVERYWHERE = {
 }
 CONTROL_PLANE = {
     f"{name}-{what}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler") for what in ("healthy", "gates")
-} | {"control-plane-runs", "control-plane-starts"}
+} | {"control-plane-runs", "control-plane-arguments", "control-plane-starts"}
 MANIFESTS = {"manifests-clean", "manifests-pods"}
 Failures = dict[tuple[str, str], str]
 
@@ -147,7 +147,11 @@ ROUNDS: dict[str, Round] = {
     "first": {
         "cp1": ("frozen-scheduler", "kube-scheduler-healthy", "10259/healthz answers nothing"),
         "w1": ("disabled", "kubelet-enabled", "is-enabled says disabled"),
-        "w2": ("stray", "manifests-clean", "has files that are not manifests: note.txt~"),
+        "w2": (
+            "stray",
+            "manifests-clean",
+            "/etc/kubernetes-node/static/note.txt~: the kubelet reads every file here as a manifest, and this is not a manifest",
+        ),
         "cluster": ("lost-class", "priority-classes", "planted-web: does not exist"),
     },
     "second": {
@@ -161,7 +165,7 @@ ROUNDS: dict[str, Round] = {
         "w2": (
             "twins",
             "manifests-pods",
-            "web-old.yaml, web.yaml in /etc/kubernetes-node/static all define the pod kube-system/planted-web",
+            "it defines the same pod as /etc/kubernetes-node/static/web.yaml",
         ),
     },
     "fourth": {
@@ -172,7 +176,11 @@ ROUNDS: dict[str, Round] = {
     "fifth": {
         "cp1": ("edited-configuration", "kubelet-configuration", "maxPods is 77 in its files, but the kubelet runs with 110"),
         "w1": ("frozen", "kubelet-healthy", "10248/healthz answers nothing"),
-        "w2": ("replaced-binary", "kubelet-binary", "/usr/local/bin/kubelet was replaced after the kubelet started"),
+        "w2": (
+            "replaced-binary",
+            "kubelet-binary",
+            "/usr/local/bin/kubelet was replaced since the kubelet started, by a file with the same bytes",
+        ),
     },
     "sixth": {
         "w1": ("lost-configuration", "kubelet-files", "/var/lib/kubelet/config.yaml: "),

@@ -72,6 +72,12 @@ class Finding:
         return f"{self.rule}: {self.why}; {self.way_out}"
 
     @property
+    def said(self) -> str:
+        """What is wrong, with its place, where its rule stands beside it: `FILE:LINE: WHY`."""
+        where = self.place.file or ""
+        return f"{where}{f':{self.place.line}' if self.place.line else ''}: {self.why}" if where and where not in self.why else self.why
+
+    @property
     def objects(self) -> tuple[str, ...]:
         """The objects of the cluster that it is about."""
         return self.subject if isinstance(self.subject, tuple) else ()

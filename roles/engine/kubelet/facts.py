@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
 
 from roles.engine.bounds import misshaped
-from roles.engine.editing import FormatError, flags, kubelet_config, unit
+from roles.engine.editing import FormatError, Mapped, flags, kubelet_config, line_of, unit
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import schema
 from roles.engine.kubelet.shape import SHAPE
@@ -85,6 +85,11 @@ class Kubelet:
         """True for a unit or drop-in that is the operator's and that a new file can replace: not a link to a package's file."""
         seen = self.seen.file(path)
         return unit.of_operator(path) and seen is not None and seen.why_not_replaceable() is None
+
+    def line_of(self, origin: unit.Origin, mapped: Mapped) -> int | None:
+        """The line (1-based) of a word that a source gives; a command and a variable can span several lines."""
+        data = self.sources.data(origin.path)
+        return line_of(data, mapped.spans[0][0]) if mapped.spans and data is not None else origin.line
 
     @property
     def minor(self) -> int:

@@ -107,7 +107,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
 
 
 def _in_flight(seen: Observation | Exception) -> list[str]:
-    return [] if isinstance(seen, Exception) else in_flight(seen.changes, seen.boot_id, seen.uptime)
+    return [] if isinstance(seen, Exception) else [*map(str, in_flight(seen.changes, seen.boot_id, seen.uptime))]
 
 
 def observed(cluster: Cluster, remote: Remote, seen: Observation | Exception) -> ObservedNode:

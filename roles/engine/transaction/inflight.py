@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from roles.engine.bounds import digits
 
@@ -10,12 +11,34 @@ from roles.engine.bounds import digits
 NOT_IN_FLIGHT = ("staged", "confirmed", "reverted", "refused", "abandoned")
 
 
-def in_flight(changes: Mapping[str, Mapping[str, str]], boot: str, uptime: float) -> list[str]:
-    """A sentence for each change in flight. `changes` are the key=value pairs of state and holder by the change's id; `boot` and
-    `uptime` (seconds) are the node's own."""
+@dataclass(frozen=True)
+class InFlight:
+    """One change, by its id. `state`: as its node recorded it, None: its record is gone; `how`: what becomes of it; `who`: who began it."""
+
+    name: str
+    state: str | None
+    how: str
+    who: str
+
+    @property
+    def failed(self) -> bool:
+        """Its revert has failed."""
+        return self.state == "revert-failed"
+
+    def __str__(self) -> str:
+        return f"change {self.name} is {self.how} ({self.who})"
+
+
+def in_flight(changes: Mapping[str, Mapping[str, str]], boot: str, uptime: float) -> list[InFlight]:
+    """The changes in flight. `changes` are the key=value pairs of state and holder by the change's id; `boot` and `uptime` (seconds) are
+    the node's own."""
     return [
-        f"change {name} is {_how(change, boot, uptime)} (run {change.get('run', '?')}, by {change.get('who', '?')}, "
-        f"`{change.get('command', '?')}`)"
+        InFlight(
+            name,
+            change.get("state"),
+            _how(change, boot, uptime),
+            f"run {change.get('run', '?')}, by {change.get('who', '?')}, `{change.get('command', '?')}`",
+        )
         for name, change in sorted(changes.items())
         if change.get("state") not in NOT_IN_FLIGHT
     ]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.audit import configmaps, drift, report, stale, strays, versions
-from roles.audit.examine import Collected
+from roles.audit import configmaps, drift, report, versions
+from roles.audit.examine import Collected, on_node
 from roles.audit.model import FindingReport
 from roles.audit.node_view import NodeView
 from roles.desired import NodeDesired, read_valid
@@ -19,6 +19,7 @@ from roles.engine.disruption import DisruptionRule
 from roles.engine.findings import Finding
 from roles.engine.kubeadm_config import stored
 from roles.engine.node.logind import parse_inhibitor, parse_logind
+from roles.engine.node_lint import NodeRule, looks_like_a_backup
 from roles.feature_gates import load
 from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make, rows
 from tests.unit.node import node
@@ -85,40 +86,38 @@ def test_a_note_about_disruption_does_not_count(severity: Any, code: int) -> Non
     ],
 )  # fmt: skip
 def test_names_of_backups(name: str) -> None:
-    assert strays.looks_like_a_backup(name)
+    assert looks_like_a_backup(name)
 
 
 @pytest.mark.parametrize(
     "name", ["kube-apiserver.yaml", "10-kubeadm.conf", "etcd.json", "node-2.yaml", "oldest.yaml", "copycat.yaml", "10-v1.36.conf"]
 )
 def test_names_that_are_not_backups(name: str) -> None:
-    assert not strays.looks_like_a_backup(name)
+    assert not looks_like_a_backup(name)
 
 
 @given(st.text(alphabet="abcdefgh-", min_size=1, max_size=12), st.sampled_from([".bak", "~", ".orig", ".rpmsave", ".yaml.old"]))
 def test_backups_of_any_name(name: str, ending: str) -> None:
-    assert strays.looks_like_a_backup(name + ending)
+    assert looks_like_a_backup(name + ending)
 
 
 def test_a_second_pod_of_the_same_name() -> None:
-    found = one(by(strays.findings, manifests={"web.yaml": node.manifest("web"), "web-two.yaml": node.manifest("web")}))
+    found = one(by(on_node, manifests={"web.yaml": node.manifest("web"), "web-two.yaml": node.manifest("web")}))
     assert of([found]) == [("critical", "stray", f"{MANIFESTS}/web-two.yaml", line(node.manifest("web"), "name: web"))]
     assert f"lexically last, which is {MANIFESTS}/web.yaml" in found.rule
 
 
 def test_a_backup_of_a_manifest_wins_over_it() -> None:
-    found = one(by(strays.findings, manifests={"web.yaml": node.manifest("web"), "web.yaml.bak": node.manifest("web")}))
+    found = one(by(on_node, manifests={"web.yaml": node.manifest("web"), "web.yaml.bak": node.manifest("web")}))
     assert (found.kind, found.file) == ("backup", f"{MANIFESTS}/web.yaml.bak") and "which is " + f"{MANIFESTS}/web.yaml.bak" in found.rule
 
 
 def test_a_backup_alone_is_a_separate_pod() -> None:
-    assert of(by(strays.findings, manifests={"web.yaml.bak": node.manifest("web")})) == [
-        ("critical", "backup", f"{MANIFESTS}/web.yaml.bak", 4)
-    ]
+    assert of(by(on_node, manifests={"web.yaml.bak": node.manifest("web")})) == [("critical", "backup", f"{MANIFESTS}/web.yaml.bak", 4)]
 
 
 def test_files_that_are_not_pods() -> None:
-    found = by(strays.findings, manifests={"a.txt": b"hello\n", "b.rpmsave": b"kind: Service\n"})
+    found = by(on_node, manifests={"a.txt": b"hello\n", "b.rpmsave": b"kind: Service\n"})
     assert [(each.severity.value, each.kind, each.file) for each in found] == [
         ("warning", "stray", f"{MANIFESTS}/a.txt"),
         ("warning", "backup", f"{MANIFESTS}/b.rpmsave"),
@@ -131,7 +130,7 @@ def test_directories_and_dotfiles_are_not_read() -> None:
         f"hidden {node.b64(MANIFESTS + '/.web.yaml.swp')}",
         f"hidden {node.b64(MANIFESTS + '/.kubelet-keep')}",
     ]
-    found = by(strays.findings, extra=extra)
+    found = by(on_node, extra=extra)
     assert sorted((each.severity.value, each.file) for each in found) == [
         ("note", f"{MANIFESTS}/.web.yaml.swp"),
         ("note", f"{MANIFESTS}/old"),
@@ -147,14 +146,14 @@ def _dropins(**files: bytes) -> NodeView:
 
 def test_copies_in_the_configurations_drop_in_directory() -> None:
     own = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 5\n"
-    found = rows(strays.findings(_dropins(**{"10.conf": own, "10.bak.conf": own.replace(b"5", b"6"), "20.conf": own, "x.yaml": b"x\n"})))
+    found = rows(on_node(_dropins(**{"10.conf": own, "10.bak.conf": own.replace(b"5", b"6"), "20.conf": own, "x.yaml": b"x\n"})))
     assert of(found, "backup") == [("critical", "backup", f"{CONF}/10.bak.conf", 3), ("critical", "backup", f"{CONF}/20.conf", 3)]
     assert of(found, "stray") == [("note", "stray", f"{CONF}/x.yaml", None)]
 
 
 def test_copies_of_unit_drop_ins() -> None:
     own = b"[Service]\nNice=-1\n"
-    found = by(strays.findings, dropins={f"{UNITS}/20-own-old.conf": own, f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own})
+    found = by(on_node, dropins={f"{UNITS}/20-own-old.conf": own, f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own})
     assert of(found) == [("critical", "backup", f"{UNITS}/20-own-old.conf", 2), ("critical", "backup", f"{UNITS}/30-own.conf", 2)]
 
 
@@ -163,30 +162,30 @@ def test_copies_of_unit_drop_ins() -> None:
 
 def test_a_new_drop_in_that_systemd_has_not_read() -> None:
     extra = [f"directory {node.b64(UNITS)}", node.file_line(f"{UNITS}/30-late.conf", b"# late\n[Service]\nNice=1\n")]
-    found = by(stale.findings, needs_reload="yes", extra=extra)
+    found = by(on_node, needs_reload="yes", extra=extra)
     assert of(found) == [("critical", "daemon-reload", f"{UNITS}/30-late.conf", 3)]
 
 
 def test_an_edited_unit_and_one_that_is_gone() -> None:
-    edited = one(by(stale.findings, style="plain", needs_reload="yes"))
+    edited = one(by(on_node, style="plain", needs_reload="yes"))
     assert edited.file == "/etc/systemd/system/kubelet.service" and "was written" in (edited.value or "")
-    assert of(by(stale.findings)) == []
+    assert of(by(on_node)) == []
 
 
 def test_an_argument_that_the_kubelet_does_not_have_yet() -> None:
-    found = one(by(stale.findings, files={EXTRA: b"# x\nKUBELET_EXTRA_ARGS=--max-pods=50\n"}, configuration={"maxPods": 50}))
+    found = one(by(on_node, files={EXTRA: b"# x\nKUBELET_EXTRA_ARGS=--max-pods=50\n"}, configuration={"maxPods": 50}))
     assert (found.kind, found.file, found.line, found.name) == ("stale", EXTRA, 2, "max-pods")
 
 
 def test_an_argument_that_no_file_has_any_longer() -> None:
-    found = one(by(stale.findings, argv=(*node.KUBEADM_ARGV, "--node-ip=10.0.0.1")))
-    assert found.name == "node-ip" and "no file of its unit has it any longer" in found.rule
+    found = one(by(on_node, argv=(*node.KUBEADM_ARGV, "--node-ip=10.0.0.1")))
+    assert found.name == "node-ip" and found.value == "--node-ip=10.0.0.1"
 
 
 def test_the_same_arguments_in_another_order_and_spelling_are_no_finding() -> None:
     argv = (node.KUBEADM_ARGV[0], "--max_pods", "50", "--node-labels=b=2,a=1", *node.KUBEADM_ARGV[:0:-1])
     data = b'KUBELET_EXTRA_ARGS="--max-pods=50 --node-labels=a=1,b=2"\n'
-    assert of(by(stale.findings, argv=argv, files={EXTRA: data}, configuration={"maxPods": 50})) == []
+    assert of(by(on_node, argv=argv, files={EXTRA: data}, configuration={"maxPods": 50})) == []
 
 
 def test_arguments_that_only_systemd_can_resolve_are_not_known() -> None:
@@ -198,23 +197,21 @@ def test_arguments_that_only_systemd_can_resolve_are_not_known() -> None:
 
 def test_a_switch_with_another_value_is_a_finding() -> None:
     argv = (*node.KUBEADM_ARGV, "--fail-swap-on")
-    found = one(
-        by(stale.findings, argv=argv, files={EXTRA: b"KUBELET_EXTRA_ARGS=--fail-swap-on=false\n"}, configuration={"failSwapOn": False})
-    )
+    found = one(by(on_node, argv=argv, files={EXTRA: b"KUBELET_EXTRA_ARGS=--fail-swap-on=false\n"}, configuration={"failSwapOn": False}))
     assert (found.kind, found.name, found.value) == ("stale", "fail-swap-on", "--fail-swap-on=false")
 
 
 def test_a_field_with_another_value_in_the_kubelet() -> None:
     data = config()
-    found = one(by(stale.findings, files={CONFIG: data}, configuration={"maxPods": 250}))
+    found = one(by(on_node, files={CONFIG: data}, configuration={"maxPods": 250}))
     assert (found.file, found.line, found.name, found.value) == (CONFIG, line(data, "maxPods"), "maxPods", "maxPods: 110")
 
 
 def test_a_gate_with_another_value_in_the_process() -> None:
     data = config("featureGates:", "  NodeSwap: false")
-    found = one(by(stale.findings, files={CONFIG: data}))
+    found = one(by(on_node, files={CONFIG: data}))
     assert (found.file, found.line, found.name) == (CONFIG, line(data, "NodeSwap"), "NodeSwap")
-    assert of(by(stale.findings, files={CONFIG: data}, gates={"NodeSwap": False})) == []
+    assert of(by(on_node, files={CONFIG: data}, gates={"NodeSwap": False})) == []
 
 
 def _younger(written: int = 1700003000, **changes: Any) -> NodeView:
@@ -224,26 +221,61 @@ def _younger(written: int = 1700003000, **changes: Any) -> NodeView:
 
 
 def test_a_file_younger_than_its_process() -> None:
-    assert of(rows(stale.findings(_younger()))) == [("note", "stale", CONFIG, None)]
-    assert of(rows(stale.findings(_younger(asked=False)))) == [("warning", "stale", CONFIG, None)]
+    assert of(rows(on_node(_younger()))) == [("note", "stale", CONFIG, None)]
+    assert of(rows(on_node(_younger(asked=False)))) == [("warning", "stale", CONFIG, None)]
 
 
 @pytest.mark.parametrize(("written", "reported"), [(1699999049, False), (1699999050, False), (1699999051, True)])
 def test_a_file_is_younger_if_its_second_began_after_the_start(written: int, reported: bool) -> None:
     """The node's clock says whole seconds: the kubelet started at any time in the second from 1699999049.5 on."""
-    assert bool(of(rows(stale.findings(_younger(written))))) == reported
+    assert bool(of(rows(on_node(_younger(written))))) == reported
 
 
 def test_what_differs_is_not_reported_again_for_its_age() -> None:
-    assert [each.name for each in rows(stale.findings(_younger(configuration={"maxPods": 250})))] == ["maxPods"]
+    assert [each.name for each in rows(on_node(_younger(configuration={"maxPods": 250})))] == ["maxPods"]
 
 
 def test_a_manifest_that_was_not_applied() -> None:
     parts = control_plane()
     data = node.manifest("kube-apiserver", "--v=4")
     parts["manifests"] = {**parts["manifests"], "kube-apiserver.yaml": data}
-    found = one(by(stale.findings, host="cp1", **parts))
+    found = one(by(on_node, host="cp1", **parts))
     assert (found.component, found.file, found.line) == ("kube-apiserver", f"{MANIFESTS}/kube-apiserver.yaml", line(data, "--v=4"))
+
+
+def test_of_a_manifest_with_a_variable_the_other_words_are_compared() -> None:
+    for words, found in ((("--v=2",), []), (("--v=4",), ["--v=4"])):
+        parts = control_plane()
+        parts["manifests"]["kube-apiserver.yaml"] = node.manifest("kube-apiserver", "--advertise-address=$(HOST_IP)", *words)
+        parts["components"]["kube-apiserver"] = ("kube-apiserver", "--advertise-address=10.0.0.1", "--v=2")
+        assert [each.value for each in by(on_node, host="cp1", **parts)] == found
+
+
+def test_a_component_that_has_a_manifest_and_does_not_run() -> None:
+    parts = control_plane()
+    del parts["components"]["kube-scheduler"]
+    view = make("cp1", **parts)
+    (found,) = on_node(view)
+    assert (found.rule, found.place.component, found.place.file) == (NodeRule.COMPONENT, "kube-scheduler", MANIFESTS)
+    assert of(rows([found])) == [("warning", "stale", MANIFESTS, None)] and not on_node(view.as_worker())
+
+
+def test_a_manifest_that_cannot_be_read_is_the_cause_that_its_component_is_not_clear() -> None:
+    parts = control_plane()
+    parts["manifests"]["kube-scheduler.yaml"] = b"kind: [Pod"
+    assert [each.rule for each in on_node(make("cp1", **parts))] == [NodeRule.BROKEN]
+
+
+def test_a_gate_that_no_file_has_any_longer() -> None:
+    view = _younger(configuration={"featureGates": {"NodeSwap": False}}, gates={"NodeSwap": False})
+    (found,) = on_node(view)
+    assert (found.rule, found.place.name, found.place.file) == (NodeRule.SETTING, "NodeSwap", CONFIG)
+
+
+def test_an_environment_file_that_is_younger_has_its_arguments_compared_without_the_api() -> None:
+    entry = f"file {node.b64(EXTRA)} file 644 0 0 1700003000 {node.b64('/')}= - {node.b64(b'KUBELET_EXTRA_ARGS=')}="
+    (found,) = on_node(make(extra=[entry], asked=False))
+    assert (found.rule, found.severity, found.place.file) == (NodeRule.YOUNGER, "note", EXTRA)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +283,7 @@ def test_a_manifest_that_was_not_applied() -> None:
 )
 def test_changes_in_flight(state: str, severity: str) -> None:
     change = f"change {node.b64('r1-w1-kubelet')} {node.b64(f'state={state}' + chr(10) + 'run=r1')}="
-    found = one(by(stale.findings, extra=[change]))
+    found = one(by(on_node, extra=[change]))
     assert (found.severity, found.kind, found.file) == (severity, "in-flight", "/var/lib/daytwo/active/r1-w1-kubelet")
 
 

@@ -10,10 +10,12 @@ import pytest
 
 from roles.checks import ClusterFound, Evidence, Result, exit_code, judge
 from roles.checks.evidence import KUBELET, Health, of_observation
-from roles.checks.judge import CHECKS
+from roles.checks.judge import CHECKS, RULES
 from roles.desired import ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine.api import GateMetric
 from roles.engine.disruption import DisruptionObjects
+from roles.engine.findings import Severity
+from roles.engine.node_lint import NodeRule
 from roles.engine.starting import Cause, Obstacle, Stops
 from roles.priority_classes import ObservedClasses
 from tests.unit.autoscaling.world import hpa
@@ -82,24 +84,61 @@ POD = node.manifest("web")
         (replace(evidence(), moments=moments({}, {"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID changed from 100 to 101"),
         (replace(evidence(), moments=moments({"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID changed from 100 to 101"),
         (replace(evidence(), moments=moments({"UnitFileState": "disabled"})), "kubelet-enabled", r"kubelet\.service .*is-enabled says disabled; .*`systemctl enable kubelet\.service`"),
-        (evidence(needs_reload="yes", dropins=EXTRA_DROPIN), "kubelet-unit", "systemd has not read it"),
+        (evidence(needs_reload="yes", dropins=EXTRA_DROPIN), "kubelet-unit", NodeRule.UNIT),
         (evidence(files={"/var/lib/kubelet/config.yaml": None}), "kubelet-files", r"/var/lib/kubelet/config\.yaml: .*cannot be read now"),
         (unwell(), "kubelet-healthy", r"http://127\.0\.0\.1:10248/healthz answers nothing: Connection refused"),
-        (evidence(dropins=EXTRA_DROPIN), "kubelet-arguments", r"a restart applies --v=4 \(now no --v\)"),
-        (evidence(configuration={**CONFIGURATION, "staticPodPath": "/x"}), "kubelet-configuration", "staticPodPath is /etc/kubernetes/manifests in its files"),
+        (evidence(dropins=EXTRA_DROPIN), "kubelet-arguments", NodeRule.ARGUMENT),
+        (evidence(configuration={**CONFIGURATION, "staticPodPath": "/x"}), "kubelet-configuration", NodeRule.SETTING),
         (replace(evidence(), node=NOT_READY), "node-ready", r"Ready is False \(KubeletNotReady\): cni is gone"),
-        (evidence(manifests={"web.yaml~": POD}), "manifests-clean", r"has files that are not manifests: web\.yaml~"),
-        (evidence(manifests={"web.yaml": POD, "web-old.yml": POD}), "manifests-pods", r"web-old\.yml, web\.yaml in .* all define the pod kube-system/web"),
-        (evidence(manifests={"web.yaml": b"kind: [Pod"}), "manifests-pods", r"web\.yaml"),
-        (evidence(components=CONTROL_PLANE, manifests={"kube-apiserver-old.yaml": node.manifest("kube-apiserver")}), "manifests-pods", "all define the pod"),
-        (evidence(manifests={"kube-scheduler.yaml": node.manifest("kube-scheduler")}), "control-plane-runs", "defines a kube-scheduler, but none runs"),
-        (with_change("revert-failed"), "changes-settled", "revert-failed: its node retries the revert"),
+        (evidence(manifests={"web.yaml~": POD}), "manifests-clean", NodeRule.BACKUP),
+        (evidence(manifests={"note.txt~": b"milk\n"}), "manifests-clean", NodeRule.NO_MANIFEST),
+        (evidence(manifests={"web.yaml": POD, "web-old.yml": POD}), "manifests-pods", NodeRule.TWIN),
+        (evidence(manifests={"web.yaml": POD, "web.yaml~": POD}), "manifests-pods", NodeRule.TWIN),
+        (evidence(manifests={"web.yaml": b"kind: [Pod"}), "manifests-pods", NodeRule.BROKEN),
+        (evidence(components=CONTROL_PLANE, manifests={"kube-apiserver-old.yaml": node.manifest("kube-apiserver")}), "manifests-pods", NodeRule.TWIN),
+        (evidence(manifests={"kube-scheduler.yaml": node.manifest("kube-scheduler")}), "control-plane-runs", NodeRule.COMPONENT),
+        (evidence(components={"kube-apiserver": APISERVER}, manifests={"kube-apiserver.yaml": node.manifest(*APISERVER, "--v=4")}), "control-plane-arguments", NodeRule.MANIFEST),
+        (with_change("revert-failed"), "changes-settled", NodeRule.IN_FLIGHT),
     ],
 )  # fmt: skip
-def test_a_fault_fails_exactly_the_check_that_names_it(found: Evidence, check: str, why: str) -> None:
-    told = failed(found, wanting(feature_gates="A=absent", kubelet_config={"maxPods": 110}, eviction_hard="memory.available=100Mi"))
-    assert list(told) == [check], told
-    assert re.search(why, told[check]), told[check]
+def test_a_fault_fails_exactly_the_check_that_names_it(found: Evidence, check: str, why: str | NodeRule) -> None:
+    wanted = wanting(feature_gates="A=absent", kubelet_config={"maxPods": 110}, eviction_hard="memory.available=100Mi")
+    (told,) = (one for one in judge.node(found, wanted) if one.outcome == "fail")
+    assert told.check == check and told.why, told
+    assert told.causes == (why,) if isinstance(why, NodeRule) else re.search(why, told.why), told
+
+
+@pytest.mark.parametrize("name", ["web.manifest", "web"])
+def test_a_manifest_of_any_name_is_one(name: str) -> None:
+    assert failed(evidence(manifests={name: POD})) == {}
+
+
+def test_what_has_no_effect_fails_no_check() -> None:
+    folder = "/etc/kubernetes/manifests"
+    found = evidence(
+        manifests={"web.yaml": POD}, extra=[node.file_line(f"{folder}/old", None, "directory"), f"hidden {node.b64(f'{folder}/.x')}"]
+    )
+    assert failed(found) == {} and NodeRule.SKIPPED in {one.rule for one in found.wrong}
+
+
+def test_every_rule_for_a_node_that_is_no_note_fails_one_check() -> None:
+    """A copy of a drop-in is the audit's alone."""
+    named = [rule for rules in RULES.values() for rule in rules]
+    assert sorted(named) == sorted(rule for rule in NodeRule if rule.severity is not Severity.note and rule is not NodeRule.COPY)
+    assert RULES.keys() <= {check.name for check in CHECKS}
+
+
+def test_of_a_kubelet_of_an_unknown_version_the_fields_are_not_compared() -> None:
+    found = evidence(extra=[f"version 100 {node.b64('Kubernetes v1.99.0')}="], configuration={**CONFIGURATION, "maxPods": 7})
+    assert verdicts(found)["kubelet-configuration"][0] == "unknown"
+
+
+def test_a_gate_that_a_file_has_meanwhile_with_the_value_that_runs_changes_nothing() -> None:
+    files = {"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  A: true\n"}
+    found = evidence(files=files)
+    assert list(failed(found)) == ["kubelet-configuration"], "/configz does not have it, and /metrics are not known"
+    assert failed(replace(found, effective={KUBELET: {"A": gate(True)}})) == {}
+    assert list(failed(replace(found, effective={KUBELET: {"A": gate(False)}}))) == ["kubelet-configuration"]
 
 
 def test_a_kubelet_whose_api_server_does_not_answer_is_well_and_one_that_asks_another_is_not() -> None:

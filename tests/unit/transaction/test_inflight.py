@@ -9,11 +9,11 @@ HOLDER = {"run": "r1", "who": "ann@desk", "command": "pyinfra inv deploy"}
 
 def test_an_unconfirmed_change_says_when_it_reverts() -> None:
     found = in_flight({"r1-w1-kubelet": {"state": "applied", "boot": "b", "deadline": "130", **HOLDER}}, "b", 100.7)
-    assert found == ["change r1-w1-kubelet is unconfirmed, reverts in 30 s (run r1, by ann@desk, `pyinfra inv deploy`)"]
+    assert [*map(str, found)] == ["change r1-w1-kubelet is unconfirmed, reverts in 30 s (run r1, by ann@desk, `pyinfra inv deploy`)"]
 
 
 def test_after_a_restart_it_reverts_now() -> None:
-    assert "reverts now" in in_flight({"a": {"state": "applied", "boot": "old", "deadline": "130", **HOLDER}}, "b", 5)[0]
+    assert "reverts now" in in_flight({"a": {"state": "applied", "boot": "old", "deadline": "130", **HOLDER}}, "b", 5)[0].how
 
 
 def test_other_states() -> None:
@@ -22,9 +22,13 @@ def test_other_states() -> None:
         for name in ("staged", "confirmed", "reverted", "refused", "abandoned", "reverting", "revert-failed")
     }
     found = in_flight({**changes, "lost": HOLDER}, "b", 5)
-    assert [sentence.split(" ")[1] for sentence in found] == ["lost", "revert-failed", "reverting"]
-    assert "retries" in found[1] and "record is gone" in found[0]
+    assert [(one.name, one.state, one.failed) for one in found] == [
+        ("lost", None, False),
+        ("revert-failed", "revert-failed", True),
+        ("reverting", "reverting", False),
+    ]
+    assert "retries" in found[1].how and "record is gone" in found[0].how
 
 
 def test_a_deadline_that_is_over_is_not_negative() -> None:
-    assert "in 0 s" in in_flight({"a": {"state": "applying", "boot": "b", "deadline": "10", **HOLDER}}, "b", 50)[0]
+    assert "in 0 s" in in_flight({"a": {"state": "applying", "boot": "b", "deadline": "10", **HOLDER}}, "b", 50)[0].how
