@@ -10,7 +10,7 @@ from functools import partial
 
 from roles.autoscalers.compliance import unmet_autoscaler
 from roles.autoscalers.model import KINDS, WORKLOADS, DesiredAutoscalers, read_desired
-from roles.autoscalers.plan import WRITES, Entry, check_only, explain, explain_vertical, kind_of, planned, settling, with_result
+from roles.autoscalers.plan import Entry, check_only, explain, explain_vertical, kind_of, planned, settling, with_result
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
 from roles.engine.api import Api, ApiFailure, NotFound, list_objects
@@ -266,7 +266,9 @@ def _back(action: ObjectChange, writer: AutoscalerWriter, plan: ObjectPlan) -> O
     return replace(found, unproven=("it is as before that run",)) if found is not None and found.manifest is not None else found
 
 
-DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES, DesiredAutoscalers)),)
+#: What an undo may write.
+_WRITES = tuple(kind.writable for kind in (*KINDS.values(), *WORKLOADS.values()))
+DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=Changes.OBJECTS, undo=Undo(undo, _WRITES, DesiredAutoscalers)),)
 
 __all__ = [
     "CAPABILITY",

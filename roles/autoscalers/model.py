@@ -12,12 +12,14 @@ from roles.autoscalers.metrics import METRIC_FIELDS, behavior_of, metrics_of
 from roles.engine.autoscaling import HPA, HPAS_PATH, VPAS_PATH
 from roles.engine.autoscaling.owners import LAST_APPLIED
 from roles.engine.autoscaling.vertical import VPA
+from roles.engine.bounds import read_json
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.inputs.entries import of_entries, only_absent
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, kind_name, namespaced_name, object_name
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import Kind
+from roles.engine.transaction import ChangedObject
 
 KINDS = {
     HPA: Kind(
@@ -37,13 +39,31 @@ KINDS = {
         stays="pods keep the requests that they have; those that are created from now on get the template's",
     ),
 }
+
+
+def _only_replicas(one: ChangedObject) -> str:
+    """The annotation of `kubectl apply` may differ by the replicas that daytwo takes out of it, and by nothing else."""
+    try:
+        before, after = (_without_replicas(side) for field in one.fields for side in (field.before, field.after))
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return f"{LAST_APPLIED} with what is no manifest"
+    return "" if before == after else f"{LAST_APPLIED} with other changes than of its replicas"
+
+
+def _without_replicas(text: Any) -> dict[str, Any]:
+    found = read_json(text)
+    return {**found, "spec": {key: value for key, value in found["spec"].items() if key != "replicas"}}
+
+
 #: Where `kubectl apply` keeps what it has applied: `replicas` are taken out of it.
 SETTLED = ("metadata", "annotations", LAST_APPLIED)
 #: What has a scale. (A DaemonSet has none.)
 WORKLOADS = {
-    one: Kind(one, "apps/v1", COLLECTIONS[one], (SETTLED,), SETTLED, SETTLED, verb="patch", maps=(), yields=True)
+    one: Kind(
+        one, "apps/v1", COLLECTIONS[one], (SETTLED,), SETTLED, SETTLED, verb="patch", maps=(), yields=True, refuse=_only_replicas
+    )
     for one in ("Deployment", "StatefulSet")
-}
+}  # fmt: skip
 
 ABSENT = "absent"
 EXAMPLE = "NAMESPACE/KIND/NAME, such as shop/deployment/web"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 from roles.autoscalers.model import KINDS, SETTLED, WORKLOADS, DesiredAutoscalers, HorizontalAutoscaler, VerticalAutoscaler
 from roles.engine import kube
 from roles.engine.autoscaling import HPA, JudgedAutoscaler, JudgedVertical, ScalingController, ScalingRule, turns
-from roles.engine.autoscaling.owners import LAST_APPLIED, without_replicas
+from roles.engine.autoscaling.owners import without_replicas
 from roles.engine.autoscaling.vertical import VPA
-from roles.engine.bounds import read_json
 from roles.engine.findings import Finding, Severity
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object
 from roles.engine.kube.fields import spec_of, with_meta
 from roles.engine.objects import ObjectChange, ObjectPlan, object_diff
-from roles.engine.transaction import ChangedObject
 
 Entry = HorizontalAutoscaler | VerticalAutoscaler
 #: Problems that only an autoscaler has that the controller has seen already.
@@ -154,24 +151,3 @@ def settling(items: Collection[tuple[str, Object]]) -> list[ObjectChange]:
         summary = "take replicas out of the annotation of `kubectl apply`"
         found.append(replace(ObjectChange.of_fields(kind, item, {SETTLED: text}, summary), notes=(note,)))
     return found
-
-
-def _only_replicas(one: ChangedObject) -> str:
-    """The annotation of `kubectl apply` may differ by the replicas that daytwo takes out of it, and by nothing else."""
-    try:
-        before, after = (_without_replicas(side) for field in one.fields for side in (field.before, field.after))
-    except (TypeError, ValueError, AttributeError, LookupError):
-        return f"{LAST_APPLIED} with what is no manifest"
-    return "" if before == after else f"{LAST_APPLIED} with other changes than of its replicas"
-
-
-def _without_replicas(text: Any) -> dict[str, Any]:
-    found = read_json(text)
-    return {**found, "spec": {key: value for key, value in found["spec"].items() if key != "replicas"}}
-
-
-#: What an undo may write.
-WRITES = (
-    *(kind.writable for kind in KINDS.values()),
-    *(replace(kind.writable, refuse=_only_replicas) for kind in WORKLOADS.values()),
-)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from roles.autoscalers.agreement import agreement, vertical_agreement
-from roles.autoscalers.model import WORKLOADS
 from roles.engine import kube
 from roles.engine.api import Api
 from roles.engine.autoscaling import (
@@ -21,7 +20,6 @@ from roles.engine.autoscaling import (
     read_verticals,
 )
 from roles.engine.autoscaling.controller import Leadership, see_leader
-from roles.engine.context import StepContext
 from roles.engine.disruption import cluster_time
 from roles.engine.kube import Object
 from roles.engine.kube.fields import namespace_of
@@ -42,10 +40,9 @@ class AutoscalerWriter(ObjectWriter):
         self._proof_seconds = proof_seconds
         self._first: dict[str, Sequence[Object]] = {}
 
-    def write(self, change: ObjectChange, context: StepContext) -> str:
-        proof = super().write(change, context)
-        settled = "read back: the annotation is as written; the count and the template are not touched"
-        return settled if change.kind.name in WORKLOADS else proof
+    def in_effect(self, change: ObjectChange, found: Object, proof: str, *, back: bool = False) -> str:
+        """Of a workload, whose annotation is all that daytwo patches here."""
+        return "read back: the annotation is as written; the count and the template are not touched"
 
     def proven(self, change: ObjectChange, of: str) -> str:
         """Wait until the controller handles it as daytwo computes."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from roles.engine.kube import Object, fields, namespace_and_name
+from roles.engine.kube import Object, fields
 from roles.engine.kube.fields import labels_of, meta_of, name_of, pod_template, with_meta
 from roles.engine.objects import Kind, ObjectPath
 from roles.engine.scripts import filled
@@ -41,13 +41,16 @@ _COLLECTIONS = {
 
 
 class _ServerKind(Kind):
-    """It is recorded as one field: what daytwo sets of it, as a manifest without its name and kind."""
+    """It is recorded as one field: what daytwo sets of it, as a manifest without its name and kind. What others set does not count."""
 
     def has(self, found: Object, path: ObjectPath, value: Any) -> bool:
         return not differing(value or {}, found)
 
+    def unlike(self, found: Object, path: ObjectPath, value: Any) -> str:
+        return ", ".join(differing(value or {}, found))
+
     def said(self, found: Object, one: ChangedField) -> str:
-        return ", ".join(differing(one.after or {}, found))
+        return self.unlike(found, one.path, one.after)
 
     def is_ours(self, found: Object) -> bool:
         return self.marked(found)
@@ -57,15 +60,19 @@ class _ServerKind(Kind):
         metadata = {"name": name, **meta_of(settings), **({"namespace": namespace} if namespace else {})}
         return {**settings, "apiVersion": self.version, "kind": self.name, "metadata": metadata}
 
+    def after_apply(self, manifest: Mapping[str, Any], found: Object | None) -> dict[ObjectPath, Any]:
+        return {FIELD: identified(manifest)}
+
     def restoring(self, found: Object, changed: Iterable[ChangedField]) -> tuple[dict[str, Any], tuple[ObjectPath, ...]]:
-        return self.manifest(*namespace_and_name(found), {one.path: one.before for one in changed}), ()
+        return super().restoring(found, changed)[0], ()
 
 
 _OF_CLUSTER = ("ClusterRole", "ClusterRoleBinding", "APIService")
 #: In the order in which they are created; the APIService is last, since from then on clients use it.
 KINDS = {
     name: _ServerKind(
-        name, version, path, (FIELD,), owned=(), mark=(), maps=(), of_cluster=name in _OF_CLUSTER,
+        name, version, path, (FIELD,), owned=(), mark=(), maps=(), recorded=("kind", "object_name", "version"),
+        of_cluster=name in _OF_CLUSTER, namespace="" if name in _OF_CLUSTER else NAMESPACE,
         refuse=lambda one: not_shipped(one),  # noqa: PLW0108  # it is defined below
     )
     for name, (version, path) in _COLLECTIONS.items()
@@ -91,15 +98,7 @@ class WantedServer:
 
     @property
     def path(self) -> str:
-        return path_of(self.kind, self.own_name)
-
-
-def namespace_of(kind: str) -> str:
-    return "" if kind in _OF_CLUSTER else NAMESPACE
-
-
-def path_of(kind: str, name: str) -> str:
-    return KINDS[kind].path_of(namespace_of(kind), name)
+        return KINDS[self.kind].path_of(KINDS[self.kind].namespace, self.own_name)
 
 
 def objects(desired: MetricsServer, replicas: int, nodes: int) -> list[WantedServer]:

@@ -3,65 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from roles.engine.bounds import read_json
 from roles.engine.kube import Object, field_managers
 from roles.engine.kube.field_managers import FIELD_MANAGER, managers
 from roles.engine.kube.fields import name_of
-from roles.engine.objects import ObjectChange, ObjectPlan, undo_plan
-from roles.engine.transaction import ChangedField, ObjectsRecord
-from roles.metrics_server.manifests import API_SERVICE, FIELD, KINDS, WantedServer, differing, identified, kept, namespace_of
+from roles.engine.objects import ObjectChange, ObjectPath, ObjectPlan, undo_plan
+from roles.engine.transaction import ObjectsRecord
+from roles.metrics_server.manifests import API_SERVICE, FIELD, KINDS, WantedServer, differing, identified, kept
 
 
-@dataclass(frozen=True)
 class ServerChange(ObjectChange):
     """A change whose record has one field: what daytwo sets of the object, as a manifest without its name and kind."""
 
     @property
-    def key(self) -> str:
-        return self.own_name
-
-    @property
-    def was(self) -> dict[str, Any] | None:
+    def had(self) -> Mapping[ObjectPath, Any]:
         """What the object had of the fields that this change sets, and of those that daytwo had set before: an apply that no longer names
-        one removes it. None: there was no object."""
+        one removes it."""
         if self.before is None:
-            return None
+            return {}
         known = kept(identified(self.manifest), self.before) if self.manifest is not None else {}
-        return dict(merged(known, applied(self.before)))
-
-    @property
-    def wanted(self) -> dict[str, Any]:
-        return identified(self.manifest) if self.manifest is not None else {}
-
-    @property
-    def fields(self) -> list[ChangedField]:
-        return [ChangedField(FIELD, self.was, self.wanted or None)]
+        return {FIELD: merged(known, applied(self.before))}
 
     @property
     def text(self) -> str:
         dead = f"; kubectl delete apiservice {API_SERVICE} if it is dead" if self.kind.name == "APIService" else ""
         return f"{self.name} as before{dead}"
 
-    @property
-    def about(self) -> dict[str, str]:
-        version = str((self.manifest or self.before or {}).get("apiVersion", ""))
-        own = {key: one for key, one in super().about.items() if key in ("path", "uid", "kind")}
-        return {**own, "object_name": self.own_name, "version": version}
-
-    def is_as_before(self, found: Object | None) -> bool:
-        return found is not None and not differing(self.was or {}, found)
-
-    def differing(self, found: Object) -> list[str]:
-        return differing(self.wanted, found)
-
     def meddled(self, found: Object) -> str:
         return "" if self.kind.marked(found) else "somebody else owns it now: left as it is"
-
-    def reverting(self, found: Object) -> dict[str, Any]:
-        return self.kind.manifest(self.namespace, self.own_name, {FIELD: self.was or {}})
 
 
 def plan_objects(wanted: list[WantedServer], live: Mapping[str, Object], *, force: bool) -> ObjectPlan:
@@ -89,16 +61,17 @@ def plan_objects(wanted: list[WantedServer], live: Mapping[str, Object], *, forc
 
 
 def _change(what: Literal["create", "update"], one: WantedServer, found: Object | None, summary: str) -> ServerChange:
-    return ServerChange(KINDS[one.kind], what, namespace_of(one.kind), one.own_name, found, one.manifest, summary)
+    kind = KINDS[one.kind]
+    return ServerChange(kind, what, kind.namespace, one.own_name, found, one.manifest, summary)
 
 
 def _dropped(wanted: list[WantedServer], live: Mapping[str, Object]) -> list[ServerChange]:
     """Objects of daytwo's that one replica does not have: a budget would forbid every drain of its node."""
     paths = {one.path for one in wanted}
     return [
-        ServerChange(KINDS[kind], "remove", namespace_of(kind), name_of(found), found, None, "remove it: the data no longer ask for it")
+        ServerChange(kind, "remove", kind.namespace, name_of(found), found, None, "remove it: the data no longer ask for it")
         for path, found in live.items()
-        if path not in paths and (kind := str(found.get("kind"))) and KINDS[kind].marked(found)
+        if path not in paths and (kind := KINDS[str(found.get("kind"))]).marked(found)
     ]
 
 
@@ -150,6 +123,6 @@ def plan_undo(record: ObjectsRecord, live: Mapping[str, Object], *, force: bool)
 
 def _explained(change: ObjectChange) -> ServerChange:
     made = ServerChange(**vars(change))
-    if made.before is None or made.what != "update":
+    if made.before is None or made.manifest is None or made.what != "update":
         return made
-    return replace(made, summary=f"restore {', '.join(sorted({*differing(made.wanted, made.before)}))}")
+    return replace(made, summary=f"restore {', '.join(sorted({*differing(identified(made.manifest), made.before)}))}")

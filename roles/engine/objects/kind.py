@@ -32,7 +32,7 @@ class Request:
     paths: Collection[ObjectPath]
 
     def send(self, api: Api, path: str, there: Object, *, force: bool, dry_run: bool = False) -> dict[str, Any]:
-        """Send it for exactly the version `there`, so that it does not overwrite a later change unseen. Raises ApiError."""
+        """Send it to `path` for exactly the version `there`, so that it does not overwrite a later change unseen. Raises ApiError."""
         # A dry run accepts any version: controllers write some objects all the time.
         own = {"uid": kube.uid(there)} | ({} if dry_run else {"resourceVersion": kube.version(there)})
         body = with_meta(self.body, **own)
@@ -48,7 +48,8 @@ class Kind:
     path and UID; `verb`: apply the whole object, or patch fields of an existing one in the version that was read; `maps`: those of its
     metadata that count too; `missing`: what a field is that is not set; `always`: fields that each manifest has; `versioned`: an apply
     needs the version that was read, and not only the UID; `of_cluster`: it is in no namespace; `yields`: an undo leaves what someone else
-    has changed since; `only_own`: why not even `force` removes one of somebody else's; `short`: as kubectl takes it; `plural`: in a
+    has changed since; `subresource`: a patch goes to this one; `namespace`: the one that all its objects are in, which names leave out;
+    `only_own`: why not even `force` removes one of somebody else's; `short`: as kubectl takes it; `plural`: in a
     message; `stays`: what its removal leaves as it is; `refuse`: as Writable has it."""
 
     name: str
@@ -65,6 +66,8 @@ class Kind:
     versioned: bool = False
     of_cluster: bool = False
     yields: bool = False
+    subresource: str = ""
+    namespace: str = ""
     only_own: str = ""
     short: str = ""
     plural: str = ""
@@ -90,6 +93,10 @@ class Kind:
         """What an undo may write."""
         path = self.path_of("" if self.of_cluster else "*", "*").replace("%2A", "*")
         return Writable(path, (*self.sets, *(("metadata", key, "*") for key in self.maps)), self.refuse)
+
+    def target_of(self, path: str) -> str:
+        """Where a patch of the object at `path` goes."""
+        return f"{path}/{self.subresource}" if self.subresource else path
 
     # ---- fields
 
@@ -152,8 +159,12 @@ class Kind:
         return [Request("patch", nested(left), tuple(left))] if left else []
 
     def has(self, found: Object, path: ObjectPath, value: Any) -> bool:
-        """A field has the value that a record has of it."""
+        """A field has this value, which a change or a record has of it."""
         return bool(self.values(found).get(path) == value)
+
+    def unlike(self, found: Object, path: ObjectPath, value: Any) -> str:
+        """How a field is, which is not as `value`, for a message."""
+        return ".".join(path)
 
     def said(self, found: Object, one: ChangedField) -> str:
         """How someone has changed a recorded field."""
@@ -162,8 +173,7 @@ class Kind:
         return f"{'.'.join(one.path)} is {now}, and that run set it to {object_record.as_said(one.after)}{owned}"
 
     def differ(self, found: Object, wanted: Mapping[ObjectPath, Any]) -> list[ObjectPath]:
-        now = self.values(found)
-        return [path for path, value in wanted.items() if now.get(path) != value]
+        return [path for path, value in wanted.items() if not self.has(found, path, value)]
 
     # ---- owners
 
@@ -244,7 +254,7 @@ class ObjectChange:
 
     @property
     def key(self) -> str:
-        return f"{self.namespace}/{self.own_name}" if self.namespace else self.own_name
+        return f"{self.namespace}/{self.own_name}" if self.namespace and not self.kind.namespace else self.own_name
 
     @property
     def name(self) -> str:
@@ -265,6 +275,11 @@ class ObjectChange:
         return f"{self.kind.short or self.kind.name} {f'-n {self.namespace} ' if self.namespace else ''}{self.own_name}"
 
     @property
+    def had(self) -> Mapping[ObjectPath, Any]:
+        """The fields before this change; none if there was no object."""
+        return self.kind.values(self.before)
+
+    @property
     def after(self) -> Mapping[ObjectPath, Any]:
         """The fields after this change; none if the object is removed. Of a patch only its own."""
         if self.kind.verb == "patch":
@@ -278,7 +293,7 @@ class ObjectChange:
     @property
     def fields(self) -> list[ChangedField]:
         """Those that differ; all of an object that is recreated."""
-        before, after = self.kind.values(self.before), self.after
+        before, after = self.had, self.after
         if self.kind.verb == "patch":
             before = {path: before.get(path) for path in after}
         if self.what == "replace":
@@ -291,12 +306,14 @@ class ObjectChange:
         return ", ".join(map(str, self.fields))
 
     def is_as_before(self, found: Object | None) -> bool:
-        return self.kind.values(found) == self.kind.values(self.before)
+        if found is None or self.kind.values(found) != self.kind.values(self.before):
+            return False
+        return all(self.kind.has(found, one.path, one.before) for one in self.fields)
 
     def differing(self, found: Object) -> list[str]:
-        """The fields that the object does not have as they are written."""
+        """How the fields are that the object does not have as they are written."""
         differ = (one for one in changed(self.kind.values(found), self.after) if one.path in self.kind.sets or one.after is not None)
-        return [one.path[-1] for one in differ]
+        return [self.kind.unlike(found, one.path, one.after) for one in differ if not self.kind.has(found, one.path, one.after)]
 
     def is_written(self, found: Object) -> bool:
         """The object is as this change writes it."""
@@ -304,9 +321,7 @@ class ObjectChange:
 
     def meddled(self, found: Object) -> str:
         """What others have changed since the write; "" for nothing."""
-        now = self.kind.values(found)
-        other = [one for one in self.fields if now.get(one.path) not in (one.before, one.after)]
-        return f"changed by someone else meanwhile ({', '.join(map(str, other))}): left as it is now" if other else ""
+        return left_as_it_is(self.kind, found, foreign(self.kind, found, self.fields))
 
     def reverting(self, found: Object) -> dict[str, Any]:
         """The manifest that reverts it. Raises NotDone."""
@@ -319,6 +334,7 @@ class ObjectChange:
     def about(self) -> dict[str, str]:
         """For the record."""
         known = {"kind": self.kind.name, "namespace": self.namespace, "name": self.own_name}
+        known |= {"object_name": self.own_name, "version": self.kind.version}
         uid = kube.uid(self.before) if self.before is not None else ""
         return {"path": self.path, "uid": uid, **{key: known[key] for key in self.kind.recorded}}
 
@@ -342,6 +358,18 @@ class ObjectPlan:
 def changed(before: Mapping[ObjectPath, Any], after: Mapping[ObjectPath, Any]) -> list[ChangedField]:
     """The fields that differ; all of them for a created or removed object."""
     return [ChangedField(path, before.get(path), after.get(path)) for path in {**before, **after} if before.get(path) != after.get(path)]
+
+
+def foreign(kind: Kind, found: Object, fields: Iterable[ChangedField]) -> list[ChangedField]:
+    """The fields of a change, or of a record, that have neither their old nor their new value."""
+    return [one for one in fields if not kind.has(found, one.path, one.before) and not kind.has(found, one.path, one.after)]
+
+
+def left_as_it_is(kind: Kind, found: Object, fields: Iterable[ChangedField]) -> str:
+    """What to say of fields that someone else has changed; "" for none."""
+    now = kind.values(found)
+    seen = ", ".join(str(replace(one, after=now.get(one.path))) for one in fields)
+    return f"changed by someone else meanwhile ({seen}): left as it is now" if seen else ""
 
 
 def nested(fields: Mapping[ObjectPath, Any]) -> dict[str, Any]:

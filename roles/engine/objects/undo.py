@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from roles.engine.kube import Object, uid
-from roles.engine.objects.kind import Kind, ObjectChange, ObjectPath, ObjectPlan
-from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from roles.engine.objects.kind import Kind, ObjectChange, ObjectPath, ObjectPlan, foreign
+from roles.engine.transaction import ChangedObject, ObjectsRecord
 
 #: Why there is nothing to undo, by the object's outcome in the recorded run.
 _NOTHING_TO_UNDO = {
@@ -91,7 +91,7 @@ def undone(one: ChangedObject, kinds: Collection[Kind], live: Mapping[str, Objec
         return "was recreated since; it stays as it is"
     if not one.fields:
         raise NotUndone("the record does not say what that run set; undo it by hand")
-    if kind.yields and _others(one, kind, found):
+    if kind.yields and foreign(kind, found, one.fields):
         return "was changed by someone else since; it stays as it is"
     return "already has the values from before that run" if as_before else _restore(one, kind, found, make, force)
 
@@ -132,7 +132,7 @@ class NotUndone(Exception):
 
 def refuse_foreign(one: ChangedObject, kind: Kind, found: Object, force: bool) -> None:
     """Raises NotUndone if a field has neither its value from before the run nor the run's."""
-    other = _others(one, kind, found)
+    other = foreign(kind, found, one.fields)
     if not other or force:
         return
     now = kind.values(found)
@@ -145,8 +145,3 @@ def refuse_foreign(one: ChangedObject, kind: Kind, found: Object, force: bool) -
             f" run={runs[-1]}, or overwrite it with --data force=true"
         )
     raise NotUndone(f"foreign: changed by someone else since: {said}; undo that first, or overwrite it with --data force=true")
-
-
-def _others(one: ChangedObject, kind: Kind, found: Object) -> list[ChangedField]:
-    """The fields that someone else has changed since."""
-    return [field for field in one.fields if not kind.has(found, field.path, field.before) and not kind.has(found, field.path, field.after)]

@@ -13,9 +13,9 @@ from roles.engine.kube import Object, field_managers, is_ending, uid, version
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import finalizers_of, with_meta
 from roles.engine.objects.diffs import object_diff
-from roles.engine.objects.kind import ObjectChange, ObjectPath, Request, nested
+from roles.engine.objects.kind import Kind, ObjectChange, ObjectPath, Request, foreign, left_as_it_is, nested
 from roles.engine.objects.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.objects.session import Session
+from roles.engine.objects.session import REFUSED, Session
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 from roles.engine.transaction import ChangedField
 
@@ -39,6 +39,15 @@ class ObjectWriter:
     def proven(self, change: ObjectChange, of: str) -> str:
         """The proof that the applied object, whose UID is `of`, works. Raises NotDone, ApiFailure."""
         return self.read_back(change, of, self.session.fetch(change.path))
+
+    def in_effect(self, change: ObjectChange, found: Object, proof: str, *, back: bool = False) -> str:
+        """The proof that a patch is in effect, which is read back as `proof`; `found`: the object as it was then; `back`: the patch is the
+        revert. Raises NotDone, ApiFailure: the patch is reverted; RevertFailed of a revert."""
+        return proof
+
+    def by_hand(self, change: ObjectChange) -> str:
+        """How to revert a change, if daytwo could not."""
+        return f"if it has what this run set, undo it: {change.text}"
 
     def followed(self, change: ObjectChange) -> str:
         """What else a patch has done, for the proof; "" for nothing. Raises ApiFailure."""
@@ -84,7 +93,8 @@ class ObjectWriter:
         """The diff, for `dry_run`. Raises ApiError."""
         if change.kind.verb == "patch" and change.before is not None:
             requests = change.kind.requests(change.before, change.sets)
-            made = [one.send(api, change.path, change.before, force=self._force, dry_run=True) for one in requests]
+            path = change.kind.target_of(change.path)
+            made = [one.send(api, path, change.before, force=self._force, dry_run=True) for one in requests]
             return "\n".join(object_diff(change.before, item, change.title) for item in made)
         return object_diff(change.before, self.result(change, api), change.title)
 
@@ -200,15 +210,15 @@ class ObjectWriter:
     def _reverted(self, change: ObjectChange, error: Exception, back: Callable[[], str], say: Say) -> Exception:
         """Revert what this run wrote, but nothing that someone else has set since; the exception says how that ended."""
         why = str(error) or repr(error)
-        say(f"  {why}")
+        say(f"  {change.key}: {why}; reverting")
         try:
             done = back()
-        except (Gone, ChangedByOthers) as other:
+        except (Gone, ChangedByOthers, RevertFailed) as other:
             return type(other)(f"{why}; {other}")
         except Exception as other:
             return RevertFailed(
                 f"{why}; and the revert is not proven: {str(other) or repr(other)}; STATE UNKNOWN, check: kubectl get"
-                f" {change.look} -o yaml; REPAIR BY HAND: if it has what this run set, undo it: {change.text}"
+                f" {change.look} -o yaml; REPAIR BY HAND: {self.by_hand(change)}"
             )
         ended = ChangedByOthers if isinstance(error, ChangedByOthers) else Undone
         return ended(f"{why}; {done}")
@@ -241,71 +251,99 @@ class ObjectWriter:
     # ---- fields of an existing object
 
     def _patch(self, change: ObjectChange, context: StepContext) -> str:
-        sent: list[Request] = []
+        answers: list[Object | None] = []
         try:
-            proof = self._set(change, change.fields, sent)
+            proof = self._set(change, change.fields, answers)
         except (Unknown, Gone):
             raise
         except Exception as error:
             # What someone else has set to the same value is not this run's to revert.
-            if isinstance(error, ChangedByOthers) and not sent:
+            if isinstance(error, ChangedByOthers) and not answers:
                 raise
-            raise self._reverted(change, error, partial(self._reset, change), context.say) from error
+            wrote = change.fields if answers else []
+            if answers and (answer := answers[-1]) is not None:
+                # What a webhook has made of this run's write is this run's, too.
+                made = change.kind.values(answer)
+                wrote = [replace(one, after=made.get(one.path)) for one in wrote]
+            raise self._reverted(change, error, partial(self._reset, change, wrote), context.say) from error
         try:
             more = self.followed(change)
         except ApiFailure as error:
             more = f"the effects of the write are NOT PROVEN: {error}"
         return "; ".join(filter(None, (proof, more)))
 
-    def _reset(self, change: ObjectChange) -> str:
-        """Each field that still has this run's value gets its old one."""
-        now = change.kind.values(self.session.fetch(change.path))
-        back = [replace(one, before=one.after, after=one.before) for one in change.fields if now.get(one.path) == one.after]
-        proof = self._set(change, back) if back else "read back: it has nothing that this run wrote"
-        return f"what this run wrote is reverted: {proof}"
+    def put_back(self, change: ObjectChange, why: str, say: Say) -> Exception:
+        """Revert a patch that is done, because of `why`; the exception says how that ended: Undone, Gone, ChangedByOthers, RevertFailed."""
+        return self._reverted(change, NotDone(why), partial(self._reset, change, change.fields), say)
 
-    def _set(self, change: ObjectChange, fields: Sequence[ChangedField], sent: list[Request] | None = None) -> str:
-        """Change each field from its `before` to its `after`; returns the proof. `sent` gets the requests. Raises NotDone, ApiError."""
-        kind, wanted = change.kind, {one.path: one.after for one in fields}
+    def _reset(self, change: ObjectChange, wrote: Sequence[ChangedField]) -> str:
+        """Each field that still has what this run wrote gets its old value. Raises Gone, and ChangedByOthers if others have changed one."""
+        found, has = self._same(change, "it was deleted meanwhile, so there is nothing to revert"), change.kind.has
+        theirs = left_as_it_is(change.kind, found, foreign(change.kind, found, wrote))
+        left = [one for one in wrote if has(found, one.path, one.after) and not has(found, one.path, one.before)]
+        proof = "it has nothing that this run wrote, read back"
+        if left:
+            proof = self._set(change, [replace(one, before=one.after, after=one.before) for one in left], back=True)
+        if theirs:
+            raise ChangedByOthers(theirs)
+        return f"reverted: {proof}" if left else proof
+
+    def _set(
+        self, change: ObjectChange, fields: Sequence[ChangedField], answers: list[Object | None] | None = None, *, back: bool = False
+    ) -> str:
+        """Change each field from its `before` to its `after`; returns the proof. `answers` gets those to the requests that are, or may be,
+        applied; None: not known. `back`: this is the revert. Raises NotDone, ApiFailure."""
+        kind, wanted, answers = change.kind, {one.path: one.after for one in fields}, [] if answers is None else answers
 
         def write() -> Object:
             there = self.current(change, fields)
             for _ in kind.requests(there, wanted):
                 # Each request is built from the object that the previous one returned.
                 if left := kind.requests(there, wanted):
-                    if sent is not None:
-                        sent.append(left[0])
-                    there = self._send(change, left[0], there, wanted)
+                    answers.append(None)
+                    try:
+                        answers[-1] = there = self._send(change, left[0], there, wanted)
+                    except REFUSED:
+                        answers.pop()
+                        raise
             return there
 
         there = self.session.unconflicted(write)
-        found = self.current(change, fields)
-        if wrong := kind.differ(found, wanted):
-            names = ", ".join(".".join(path) for path in wrong)
-            raise NotDone(f"{names} is not as written when read back: a webhook or another manager changes it")
+        _check_written(kind, there, wanted)
+        _check_written(kind, self.current(change, fields), wanted)
         # From the answer to the write: a moment later a controller may have written the same list, and own it.
         own = all(FIELD_MANAGER in field_managers.writers(there, *kind.v1(path)) for path, value in wanted.items() if value is not None)
-        return f"read back: {', '.join(map(str, fields))}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
+        proof = f"read back: {', '.join(map(str, fields))}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
+        return self.in_effect(change, there, proof, back=back)
 
     def current(self, change: ObjectChange, fields: Sequence[ChangedField]) -> Object:
         """The object now. Raises Gone, and ChangedByOthers if a field has neither its `before` nor its `after`."""
+        found = self._same(change, "it was deleted after daytwo read it; run this again")
+        if why := left_as_it_is(change.kind, found, foreign(change.kind, found, fields)):
+            raise ChangedByOthers(why)
+        return found
+
+    def _same(self, change: ObjectChange, gone: str) -> Object:
+        """The object of the change, now. Raises Gone."""
         found = self.session.fetch(change.path)
         if found is None or change.before is None or uid(found) != uid(change.before):
-            raise Gone("it was deleted after daytwo read it; run this again")
-        now = change.kind.values(found)
-        if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
-            seen = ", ".join(str(replace(one, after=now.get(one.path))) for one in other)
-            raise ChangedByOthers(f"changed by someone else meanwhile ({seen}): left as it is now")
+            raise Gone(gone)
         return found
 
     def _send(self, change: ObjectChange, request: Request, there: Object, wanted: Mapping[ObjectPath, Any]) -> Object:
         """Raises as Session.written."""
-        part = {path: wanted[path] for path in request.paths}
+        part, path = {path: wanted[path] for path in request.paths}, change.kind.target_of(change.path)
 
         def done(found: Object) -> bool:
             return uid(found) == uid(there) and not change.kind.differ(found, part)
 
-        return self.session.written(change.path, lambda api: request.send(api, change.path, there, force=self._force), done)
+        return self.session.written(change.path, lambda api: request.send(api, path, there, force=self._force), done)
+
+
+def _check_written(kind: Kind, found: Object, wanted: Mapping[ObjectPath, Any]) -> None:
+    """Raises NotDone."""
+    if wrong := ", ".join(kind.unlike(found, path, wanted[path]) for path in kind.differ(found, wanted)):
+        raise NotDone(f"it is not as written when read back: {wrong}; a webhook or another manager changes it")
 
 
 def _pinned(manifest: Mapping[str, Any], there: Object) -> dict[str, Any]:

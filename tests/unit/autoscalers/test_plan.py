@@ -319,12 +319,13 @@ def back(one: ObjectsRecord, there: dict[str, Any], *, force: bool) -> ObjectPla
 
 
 def test_the_annotation_is_restored_if_it_is_as_written() -> None:
-    field = ChangedField(("metadata", "annotations", LAST_APPLIED), "old", "new")
+    old, new = '{"spec":{"replicas":3}}', '{"spec":{}}'
+    field = ChangedField(("metadata", "annotations", LAST_APPLIED), old, new)
     path = "/apis/apps/v1/namespaces/shop/deployments/web"
     made = record("update", field, path=path, kind="Deployment")
-    item = {"metadata": {"namespace": "shop", "name": "web", "uid": "u1", "annotations": {LAST_APPLIED: "new"}}}
+    item = {"metadata": {"namespace": "shop", "name": "web", "uid": "u1", "annotations": {LAST_APPLIED: new}}}
     (one,) = back(made, {path: item}, force=False).actions
-    assert one.after == {("metadata", "annotations", LAST_APPLIED): "old"}
+    assert one.after == {("metadata", "annotations", LAST_APPLIED): old}
     item["metadata"]["annotations"][LAST_APPLIED] = "applied again"
     assert not back(made, {path: item}, force=False).actions
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from roles.engine.certificates import Certificate, parse_certificates
 from roles.engine.certificates.x509 import SubjectNames
+from roles.engine.kube.fields import with_meta
 from roles.engine.proof.presented import Presented
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.metrics_server import (
@@ -290,7 +291,10 @@ def test_what_differs_is_set_and_what_others_made_is_refused() -> None:
     (action,) = plan.actions
     assert (action.what, action.name) == ("update", "Deployment metrics-server")
     assert "spec.template.spec.containers[0].image" in action.summary
-    assert action.was is not None and not differing(action.was, there[action.path])
+    (field,) = action.fields
+    assert field.path == ("manifest",) and not differing(field.before, there[action.path])
+    assert differing(field.after, there[action.path]) == ["spec.template.spec.containers[0].image"]
+    assert action.about == {"path": action.path, "uid": "u1", "kind": "Deployment", "object_name": "metrics-server", "version": "apps/v1"}
     foreign = {one.path: live(one, manager="helm") for one in old}
     assert len(plan_objects(new, foreign, force=False).refusals) == len(old)
     assert plan_objects(new, foreign, force=True).refusals == []
@@ -331,7 +335,7 @@ def test_the_undo_of_a_change_restores_what_was_and_nothing_that_others_set() ->
     before, after = ({"metadata": {"labels": one.manifest["metadata"]["labels"]}, "spec": one.manifest["spec"]} for one in (old, new))
     record = ObjectsRecord("r1", "c1", "metrics_server", {}, (recorded(new, "update", before, after),))
     (action,) = plan_undo(record, {new.path: live(new)}, force=False).actions
-    assert action.manifest == old.manifest
+    assert action.manifest == with_meta(old.manifest, uid="u1"), "of no other object"
     other = live(new)
     other["spec"] = {**other["spec"], "replicas": 5}
     assert "foreign" in plan_undo(record, {new.path: other}, force=False).refusals[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
-from roles.engine.api import Conflict, NotFound
+from roles.engine.api import Conflict, Forbidden, NotFound
 from roles.engine.api.errors import Owner
 from roles.engine.kube.fields import at
 from roles.engine.objects import (
@@ -52,6 +53,13 @@ def fields_of(kind: Kind) -> tuple[ObjectPath, ...]:
     return ((*LABELS, "rack"),) if kind is NODE else kind.sets
 
 
+def as_value(kind: Kind, value: Any) -> Any:
+    """The value of the last field of a kind; each number is another one."""
+    if kind in WORKLOADS.values():
+        return json.dumps({"spec": {"replicas": value}})
+    return str(value) if kind in PATCHED else value
+
+
 def field_of(path: ObjectPath) -> dict[str, Any]:
     """As managedFields has it."""
     return {f"f:{path[0]}": field_of(path[1:]) if path[1:] else {}}
@@ -60,7 +68,7 @@ def field_of(path: ObjectPath) -> dict[str, Any]:
 def thing(kind: Kind, value: Any, uid: str = "u1", manager: str = "daytwo") -> dict[str, Any]:
     """An object whose last field has this value, applied by a manager."""
     sets = fields_of(kind)
-    made = kind.manifest(where(kind), "web", {**dict.fromkeys(sets, "as ever"), sets[-1]: str(value) if kind in PATCHED else value})
+    made = kind.manifest(where(kind), "web", {**dict.fromkeys(sets, "as ever"), sets[-1]: as_value(kind, value)})
     fields: dict[str, Any] = {}
     for path in sets:
         into = fields
@@ -78,6 +86,7 @@ class Store:
     def __init__(self, kind: Kind, there: dict[str, Any] | None, keeps: Callable[[Any], Any] = lambda value: value) -> None:
         self.kind, self.there, self.keeps, self.conflicts = kind, there, keeps, 0
         self.owners: tuple[str, ...] = ()
+        self.refuses = False
         self.meanwhile: Callable[[], None] | None = None
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
@@ -111,8 +120,11 @@ class Store:
         if self.conflicts:
             self.conflicts -= 1
             raise Conflict("cp1", "/", "the object has been modified", "try again")
+        if self.refuses:
+            raise Forbidden("cp1", "/", "403", "-")
         uid = self.there["metadata"]["uid"] if self.there else "u1"
-        self.there = thing(self.kind, self.keeps(at(body, fields_of(self.kind)[-1])), uid)
+        written = at(body, fields_of(self.kind)[-1])
+        self.there = thing(self.kind, self.keeps(next((one for one in range(10) if as_value(self.kind, one) == written), None)), uid)
         return self.there
 
     def deleted(self, path: str, item: dict[str, Any], of_version: str = "") -> None:
@@ -132,6 +144,11 @@ class Writer(ObjectWriter):
             raise self.problem
         return self.read_back(change, of, self.session.fetch(change.path))
 
+    def in_effect(self, change: ObjectChange, found: Any, proof: str, *, back: bool = False) -> str:
+        if self.problem and not back:
+            raise self.problem
+        return proof
+
 
 def writer(store: Store) -> Writer:
     return Writer(store, force=False)  # type: ignore[arg-type]
@@ -139,7 +156,7 @@ def writer(store: Store) -> Writer:
 
 def change(kind: Kind, before: dict[str, Any] | None, value: Any = 5) -> ObjectChange:
     if kind in PATCHED and before is not None:
-        return ObjectChange.of_fields(kind, before, {fields_of(kind)[-1]: str(value)})
+        return ObjectChange.of_fields(kind, before, {fields_of(kind)[-1]: as_value(kind, value)})
     manifest = kind.manifest(where(kind), "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: value})
     return ObjectChange(kind, "create" if before is None else "update", where(kind), "web", before, manifest, "")
 
@@ -193,10 +210,11 @@ def test_a_patch_is_of_the_version_that_was_read_and_is_tried_again(kind: Kind, 
     store.conflicts = 2
     proof, fields = carried_out(writer(store), change(kind, thing(kind, 1)))
     field = fields_of(kind)[-1]
-    assert proof == f"read back: {'.'.join(field)}: '1' -> '5'; field manager daytwo" and store.there == thing(kind, 5)
-    assert fields == [{"path": list(field), "before": "1", "after": "5"}]
+    old, new = (as_value(kind, value) for value in (1, 5))
+    assert proof == f"read back: {'.'.join(field)}: {old!r} -> {new!r}; field manager daytwo" and store.there == thing(kind, 5)
+    assert fields == [{"path": list(field), "before": old, "after": new}]
     assert [body["metadata"]["resourceVersion"] for _, body in store.sent] == ["7"] * 3
-    assert all(at(body, field) == "5" and not (set(body) - {"apiVersion", "kind", "metadata"}) for _, body in store.sent)
+    assert all(at(body, field) == new and not (set(body) - {"apiVersion", "kind", "metadata"}) for _, body in store.sent)
     carried_out(writer(store), change(kind, thing(kind, 1)))
     assert len(store.sent) == 3, "what it has already is not written"
 
@@ -215,10 +233,11 @@ def test_another_object_than_the_plans_is_not_patched(kind: Kind, now: Any, ende
 @pytest.mark.parametrize(
     ("now", "ended", "words", "after"),
     [
-        ((5, "u1"), Undone, "what this run wrote is reverted: read back: ", (1, "u1")),
-        (None, Undone, "it has nothing that this run wrote", None),
+        ((5, "u1"), Undone, "; reverted: read back: ", (1, "u1")),
+        ((1, "u1"), Undone, "it has nothing that this run wrote", (1, "u1")),
+        (None, Gone, "it was deleted", None),
         ((5, "u2"), Gone, "it was deleted", (5, "u2")),
-        ((7, "u1"), Undone, "it has nothing that this run wrote", (7, "u1")),
+        ((7, "u1"), ChangedByOthers, "left as it is now", (7, "u1")),
     ],
 )
 def test_what_was_patched_is_reverted_and_nothing_of_others(kind: Kind, now: Any, ended: type, words: str, after: Any) -> None:
@@ -236,10 +255,56 @@ def test_what_was_patched_is_reverted_and_nothing_of_others(kind: Kind, now: Any
 
 
 @patched
-def test_a_patch_that_others_change_at_once_is_theirs(kind: Kind) -> None:
-    for kept, ended in (("1", Undone), ("7", ChangedByOthers)):
-        with pytest.raises(ended):
-            carried_out(writer(Store(kind, thing(kind, 1), keeps=lambda value, kept=kept: kept)), change(kind, thing(kind, 1)))
+@pytest.mark.parametrize(
+    ("makes", "ended", "words", "after"),
+    [
+        (lambda value: 1, Undone, "it has nothing that this run wrote", 1),
+        (lambda value: 7 if value == 5 else value, Undone, "a webhook or another manager changes it; reverted: read back: ", 1),
+        (lambda value: 7, RevertFailed, "the revert is not proven", 7),
+    ],
+)
+def test_what_a_webhook_makes_of_a_patch_is_reverted(kind: Kind, makes: Any, ended: type, words: str, after: int) -> None:
+    store = Store(kind, thing(kind, 1), keeps=makes)
+    with pytest.raises(ended, match=words):
+        carried_out(writer(store), change(kind, thing(kind, 1)))
+    assert store.there == thing(kind, after)
+
+
+@patched
+def test_a_patch_that_is_refused_wrote_nothing(kind: Kind) -> None:
+    store = Store(kind, thing(kind, 1))
+    store.refuses = True
+    with pytest.raises(Undone, match=r"403.*; it has nothing that this run wrote, read back"):
+        carried_out(writer(store), change(kind, thing(kind, 1)))
+    assert store.there == thing(kind, 1) and len(store.sent) == 1
+
+
+@patched
+def test_what_others_have_set_to_the_same_value_is_theirs(kind: Kind) -> None:
+    """Nothing is sent; if it cannot be proven, it stays."""
+    store = Store(kind, thing(kind, 5, manager="helm"))
+    writing = writer(store)
+    writing.problem = NotDone("not proven")
+    with pytest.raises(Undone, match="it has nothing that this run wrote"):
+        carried_out(writing, change(kind, thing(kind, 1)))
+    assert store.there == thing(kind, 5, manager="helm") and not store.sent
+
+
+@patched
+def test_a_patch_that_is_not_in_effect_is_reverted_and_one_that_is_done_is_put_back(kind: Kind) -> None:
+    store, one = Store(kind, thing(kind, 1)), change(kind, thing(kind, 1))
+    writing = writer(store)
+    writing.problem = NotDone("not proven")
+    with pytest.raises(Undone, match=r"^not proven; reverted: read back: "):
+        carried_out(writing, one)
+    assert store.there == thing(kind, 1)
+    carried_out(writer(store), one)
+    ended = writer(store).put_back(one, "it was killed", lambda text: None)
+    assert isinstance(ended, Undone) and str(ended).startswith("it was killed; reverted: ") and store.there == thing(kind, 1)
+    carried_out(writer(store), one)
+    store.there = thing(kind, 7)
+    ended = writer(store).put_back(one, "it was killed", lambda text: None)
+    assert isinstance(ended, ChangedByOthers) and store.there == thing(kind, 7)
 
 
 @whole
@@ -394,12 +459,12 @@ def says(plan: ObjectPlan) -> str:
 @every
 def test_a_record_names_an_object_of_its_kind_and_fields_of_it(kind: Kind) -> None:
     path, one = kind.path_of(where(kind), "web"), recorded(kind, "update", thing(kind, 1), thing(kind, 5))
-    assert kind.place_of(path) == (where(kind), "web") and kind.writable.has(path)
+    assert kind.place_of(path) == (where(kind), "web") and kind.writable.has(path) and not kind.writable.has(f"{path}/status")
     assert kind.place_of(path.replace("web", "..")) is None
     assert all(kind.writable.has_field(path) for path in fields_of(kind)) and not kind.writable.has_field(("spec", "template"))
     for about in ({"path": "/api/v1/namespaces/shop/secrets/web"}, {"kind": "Secret"}):
         assert "another path" in says(back(kind, recorded(kind, "update", thing(kind, 1), thing(kind, 5), about=about), None, force=True))
-    for fields, words in (((), "undo it by hand"), ((ChangedField(("spec", "template"), 1, 5),), "does not set there")):
+    for fields, words in (((), "by hand"), ((ChangedField(("spec", "template"), 1, 5),), "does not set there")):
         other = replace(one, objects=(replace(one.objects[0], fields=fields),))
         assert words in says(back(kind, other, thing(kind, 5), force=True))
 
