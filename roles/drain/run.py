@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from roles.engine import table
 from roles.engine.bridge import Fleet
-from roles.engine.context import ClusterStep, Stage
+from roles.engine.context import ClusterStep
 from roles.engine.object_runs import ObjectRun, object_report
 from roles.engine.outage import CORDON, MOVES, Drainer, undo
 from roles.engine.transaction import RunInfo
@@ -50,11 +49,10 @@ class DrainRun(ObjectRun):
     def moved(self) -> list[ClusterStep]:
         return [step for step in self.steps if step.action in MOVES and step.outcome == self.success]
 
-    def _each(self, stages: Sequence[Stage[Any]], carry_out: Callable[[Any], None]) -> None:
-        super()._each(stages, carry_out)
+    def _give_back(self) -> None:
         # Also one whose answer was lost: its mark shows whether it was written.
         cordoned = [step for step in self.steps if step.action == CORDON and step.outcome in (self.success, "unknown")]
-        if not self.halted or not cordoned:
+        if not cordoned:
             return
         if self._keep_cordon:
             show(f"\nkeep_cordon: {', '.join(step.name for step in cordoned)} stay cordoned; to uncordon: {self.uncordon}")

@@ -7,6 +7,7 @@ pkg/kubelet/types/pod_update.go (IsCriticalPod), kubectl/pkg/drain/filters.go.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from urllib.parse import quote
 
 from roles.engine.kube.fields import annotations_of, spec_of, status_of
 from roles.engine.kube.objects import Object, OwnerRef, full_name, is_ending, namespace_and_name, owner_ref, uid
@@ -36,6 +37,12 @@ _STUCK_RESTARTS = 3
 
 def namespace(pod: Object) -> str:
     return namespace_and_name(pod)[0] or "default"
+
+
+def pod_path(pod: Object) -> str:
+    """Where the API has it."""
+    namespace, name = namespace_and_name(pod)
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
 
 
 def node_of(pod: Object) -> str:

@@ -109,12 +109,17 @@ class ObjectRun(LockedRun):
     def _work(self) -> None:
         begun = time.monotonic()
         self._each(self.stages, self._carry_out)
+        if self.halted:
+            self._give_back()
         self.seconds = time.monotonic() - begun
         if self._kept:
             try:
                 self._send(self._state(over=True), {"event": "end-of-run", "halted": self.halted})
             except RemoteError as error:
                 show(f"WARNING: the end of this run could not be recorded: {error}")
+
+    def _give_back(self) -> None:
+        """What a halted run gives back of what its steps have done; by default nothing."""
 
     def _outcomes(self) -> dict[str, str]:
         return {step.name: step.outcome for step in self.steps}

@@ -15,7 +15,7 @@ from roles.engine.folding import counted
 from roles.engine.kube import Object, controller, full_name, is_ending, is_ready, preconditions, uid, version
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import at, name_of, namespace_of, spec_of, with_meta
-from roles.engine.kube.pods import is_alive, node_of
+from roles.engine.kube.pods import is_alive, node_of, pod_path
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, namespaced
 from roles.engine.objects import workload_rollout
 from roles.engine.objects.kind import ObjectChange, ObjectPath, nested
@@ -240,7 +240,7 @@ class RollOuts:
         from the old template (its documentation calls this "forced rollback")."""
         for pod in self._pods_of(change):
             if change.is_new(pod) and not is_ready(pod) and not is_ending(pod):
-                self.session.deleted(f"/api/v1/namespaces/{namespace_of(pod)}/pods/{quote(name_of(pod), safe='')}", pod)
+                self.session.deleted(pod_path(pod), pod)
 
     # ---- the roll-out
 

@@ -14,14 +14,14 @@ from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, uid
-from roles.engine.kube.pods import has_ended, is_static, node_of
+from roles.engine.kube.pods import has_ended, is_static, node_of, pod_path
 from roles.engine.objects import ChangedByOthers, NotDone, ObjectChange, Session
 from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.outage.evicting import Evictor, NotEvicted, RunLimit, begin_move
 from roles.engine.outage.fates import is_cut
 from roles.engine.outage.mark import Mark
-from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, PodWorkload, pod_path
+from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.outage.plan import plan_drain
 from roles.engine.outage.reading import cluster_time, pods_on, read_drain
 from roles.engine.outage.surge import Surger

@@ -14,11 +14,11 @@ from roles.engine.disruption import DisruptionObjects, budget_states, budgets_of
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
 from roles.engine.kube.fields import finalizers_of
-from roles.engine.kube.pods import has_ended, node_of
+from roles.engine.kube.pods import has_ended, node_of, pod_path
 from roles.engine.objects import NotDone, Session, workload_rollout
 from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.fates import is_cut, kept_by
-from roles.engine.outage.model import PodFate, PodWorkload, pod_path
+from roles.engine.outage.model import PodFate, PodWorkload
 from roles.engine.outage.places import waits_for_place
 from roles.engine.outage.reading import Look, cluster_time, read_drain
 from roles.engine.outage.volumes import not_detached
@@ -83,14 +83,14 @@ class Evictor:
         self.session = session
         self.look = Look(session)
         self.nodes = frozenset(nodes)
-        self._consents = consents
+        self._seconds, self._max_grace = consents.seconds, consents.max_grace
         # What several pods that wait for a place look at.
         self._live, self._read_at = DisruptionObjects({}), float("-inf")
 
     def move(self, one: PodFate, context: StepContext) -> str:
         """Evict (or delete) the pod, wait until it is gone and its replacement is Ready; returns how that was seen. Raises NotDone,
         ApiFailure."""
-        deadline = Deadline(self._consents.seconds, as_given=True)
+        deadline = Deadline(self._seconds, as_given=True)
         if one.waits:
             self._await_place(one, deadline, context)
         if one.fate == "deleted":
@@ -116,7 +116,7 @@ class Evictor:
 
     def delete(self, pod: Object) -> None:
         """Delete exactly this pod; one that is ending has less time then, if the consents say so. Raises NotDone, ApiError."""
-        cap = self._consents.max_grace
+        cap = self._max_grace
         self.session.deleted(pod_path(pod), pod, grace=cap if cap is not None and is_cut(pod, cap) else None)
 
     def _place(self, one: PodFate) -> str:
@@ -142,7 +142,7 @@ class Evictor:
 
     def _evict(self, one: PodFate, deadline: Deadline, context: StepContext) -> str:
         """Returns the API server's answer in words."""
-        path, body, said = f"{pod_path(one.pod)}/eviction", eviction(one.pod, self._consents.max_grace), ""
+        path, body, said = f"{pod_path(one.pod)}/eviction", eviction(one.pod, self._max_grace), ""
         way_out, by_budget = "", False
         while True:
             try:

@@ -8,7 +8,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from roles.engine.disruption import Controller
-from roles.engine.kube import Object, full_name, namespace_and_name, uid
+from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.kube.workloads import COLLECTIONS, namespaced
 from roles.engine.outage.mark import Mark
@@ -24,11 +24,6 @@ LEAVING: tuple[Fate, ...] = ("evicted", "surged", "deleted")
 MOST_SECONDS = 86400
 #: Kinds whose pods daytwo can count, and so waits for.
 COUNTED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
-
-
-def pod_path(pod: Object) -> str:
-    namespace, name = namespace_and_name(pod)
-    return f"{namespaced(COLLECTIONS['Pod'], namespace)}/{quote(name, safe='')}"
 
 
 @dataclass(frozen=True)

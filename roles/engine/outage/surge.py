@@ -18,13 +18,13 @@ from roles.engine.context import Fields, StepContext
 from roles.engine.disruption.problem import autoscaler
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
 from roles.engine.kube.fields import annotations_of, spec_of
-from roles.engine.kube.pods import is_alive
+from roles.engine.kube.pods import is_alive, pod_path
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, Session, workload_rollout
 from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.evicting import Evictor, begin_move
 from roles.engine.outage.mark import run_of
-from roles.engine.outage.model import PodFate, PodWorkload, pod_path
+from roles.engine.outage.model import PodFate, PodWorkload
 from roles.engine.outage.reading import Look, recorded_surges
 from roles.engine.outage.surge_marks import (
     MARK,

@@ -1,10 +1,14 @@
-"""One run at a time on a cluster: a lock on one node, held as long as the operator's machine sends a heartbeat."""
+"""One run at a time on a cluster: a lock on one node, held as long as the operator's machine sends a heartbeat. That node numbers the runs
+too: it decides their order, not the clocks of operators."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from roles.engine.bridge import Feed, Remote
 from roles.engine.bridge.tasks import Event, Lock, sleep, spawn
-from roles.engine.remote import RemoteError
+from roles.engine.remote import RemoteError, Shell
 from roles.engine.scripts import filled
 from roles.engine.timeouts import patient
 from roles.engine.transaction.change_script import HOME, Holder
@@ -19,6 +23,7 @@ TAKE_SECONDS = LIFE_SECONDS + ANSWER_SECONDS
 # How long to retry a lost connection to the lock's node: before a change begins, and at the end of a run.
 RECONNECT_SECONDS = 120
 RELEASE_SECONDS = 60
+_NUMBER = re.compile(r"number ([0-9a-f-]{36}) ([0-9]{1,18})")
 
 
 class Locked(Exception):
@@ -164,3 +169,38 @@ def _sentence(host: str, said: dict[str, str]) -> str:
             f"then take its lock over by name: --data take_over={run}"
         )
     return f"{who}, and it is {said.get('left')}: wait until it ends"
+
+
+# ---- the number of a run
+
+
+@dataclass(frozen=True)
+class RunNumber:
+    """`number` in the count named `count`; numbers of different counts do not compare."""
+
+    count: str
+    number: int
+
+    @property
+    def recorded(self) -> dict[str, str | int]:
+        """As plain data."""
+        return {"count": self.count, "number": self.number}
+
+
+def number_script(home: str = HOME) -> str:
+    """A script for POSIX sh as root; prints `number COUNT NUMBER`."""
+    return filled("run_number.sh.j2", home=home)
+
+
+def parse_number(lines: list[str]) -> RunNumber | None:
+    found = next((match for line in lines if (match := _NUMBER.fullmatch(line.strip()))), None)
+    return RunNumber(found[1], int(found[2])) if found else None
+
+
+def run_number(remote: Shell) -> RunNumber:
+    """The next number from the node that holds the cluster's lock. Raises RemoteError."""
+    answer = remote.run(number_script(), timeout=patient(ANSWER_SECONDS))
+    found = parse_number(answer.stdout) if answer.code == 0 else None
+    if found is None:
+        raise RemoteError(f"{remote.name}: the run could not get its number, and nothing begins without it: {answer.complaint}")
+    return found

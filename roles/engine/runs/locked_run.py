@@ -12,8 +12,7 @@ from roles.engine.bridge import Fleet, on_interrupt, unforeseen_error
 from roles.engine.bridge.tasks import Event, Pool, Task, spawn, together
 from roles.engine.context import ClusterStep, Fields, Outcome, Stage, StepContext
 from roles.engine.remote import RemoteError
-from roles.engine.runs.lock import ClusterLock, Locked
-from roles.engine.runs.number import run_number
+from roles.engine.runs.lock import ClusterLock, Locked, run_number
 from roles.engine.timeouts import patient
 from roles.engine.transaction import RunInfo
 from roles.engine.transaction.change_script import keep_script

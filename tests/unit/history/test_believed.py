@@ -76,7 +76,7 @@ def test_only_the_host_of_the_lock_speaks_of_the_cluster_and_only_if_it_is_a_con
     assert [history.speaker(fleet, one) for one in (w1, cp1, cp2)] == [Speaker.node, Speaker.keeper, Speaker.node]
     alone = Fleet([w1], [], [], [w1])
     assert history.speaker(alone, w1) is Speaker.node, "it has the lock, for want of a control-plane node"
-    found: Any = SimpleNamespace(cluster=SimpleNamespace(apiservers=[cp1]))
+    found: Any = SimpleNamespace(cluster=SimpleNamespace(apiservers=1, own_scheduler_configurations=dict))
     assert open_session(alone, found, None).recorded("r1") == (), "and it is not asked for the record of a surge"
     assert said("cp1", *LINES, speaker=Speaker.keeper).of_objects
     assert said("cp1", OF_MAP, speaker=Speaker.keeper).plan["kind"] == CLUSTER_KIND

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.runs.number import RunNumber, parse, script
+from roles.engine.runs.lock import RunNumber, number_script, parse_number
 
 
 def give(home: Path) -> RunNumber:
-    done = subprocess.run(["sh", "-c", script(str(home))], text=True, capture_output=True, check=True)
-    found = parse(done.stdout.splitlines())
+    done = subprocess.run(["sh", "-c", number_script(str(home))], text=True, capture_output=True, check=True)
+    found = parse_number(done.stdout.splitlines())
     assert found is not None and not done.stderr
     return found
 
@@ -26,8 +26,8 @@ def test_each_run_gets_the_next_one(tmp_path: Path) -> None:
 
 
 def test_two_at_the_same_moment_get_two_numbers(tmp_path: Path) -> None:
-    running = [subprocess.Popen(["sh", "-c", script(str(tmp_path))], stdout=subprocess.PIPE, text=True) for _ in range(8)]
-    found = [parse(one.communicate(timeout=600)[0].splitlines()) for one in running]
+    running = [subprocess.Popen(["sh", "-c", number_script(str(tmp_path))], stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    found = [parse_number(one.communicate(timeout=600)[0].splitlines()) for one in running]
     assert sorted(one.number for one in found if one is not None) == list(range(1, 9))
 
 
@@ -46,16 +46,18 @@ def test_a_count_that_cannot_be_read_starts_again(tmp_path: Path, left: str) -> 
 
 def test_no_room_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "runs.new").mkdir()
-    done = subprocess.run(["sh", "-c", script(str(tmp_path))], text=True, capture_output=True, check=False)
-    assert done.returncode != 0 and parse(done.stdout.splitlines()) is None
+    done = subprocess.run(["sh", "-c", number_script(str(tmp_path))], text=True, capture_output=True, check=False)
+    assert done.returncode != 0 and parse_number(done.stdout.splitlines()) is None
 
 
 @pytest.mark.parametrize("line", ["number x 1", "number 6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2 1x", "", "6dc0be2b 1"])
 def test_what_is_no_number(line: str) -> None:
-    assert parse([line]) is None
+    assert parse_number([line]) is None
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
 def test_shellcheck_has_nothing_to_say() -> None:
-    told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script(), text=True, capture_output=True, check=False)
+    told = subprocess.run(
+        ["shellcheck", "--shell=sh", "--severity=info", "-"], input=number_script(), text=True, capture_output=True, check=False
+    )
     assert told.returncode == 0, told.stdout
