@@ -16,6 +16,7 @@ from roles.engine.bounds import read_json
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.inputs.entries import of_entries, only_absent
 from roles.engine.kube.amounts import parse_quantity
+from roles.engine.kube.fields import spec_of
 from roles.engine.kube.names import RESOURCES_OF_KINDS, kind_name, namespaced_name, object_name
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import Kind
@@ -52,7 +53,7 @@ def _only_replicas(one: ChangedObject) -> str:
 
 def _without_replicas(text: Any) -> dict[str, Any]:
     found = read_json(text)
-    return {**found, "spec": {key: value for key, value in found["spec"].items() if key != "replicas"}}
+    return {**found, "spec": {key: value for key, value in spec_of(found).items() if key != "replicas"}}
 
 
 #: Where `kubectl apply` keeps what it has applied: `replicas` are taken out of it.
