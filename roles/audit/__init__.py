@@ -18,7 +18,8 @@ from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs import Declared
 from roles.engine.inputs.registry import desired_state
 from roles.engine.runs import deploying, one
-from roles.engine.voice import show, show_lines
+from roles.engine.screen import for_file
+from roles.engine.voice import show, show_document, show_lines
 from roles.feature_gates import load
 
 
@@ -40,10 +41,11 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
 
 def _write(options: AuditOptions, found: Report, html: str) -> None:
     formats = {"text": lambda: harmless(text.render(found)), "json": lambda: as_json(found.model_dump(mode="json")), "html": lambda: html}
-    document = formats[options.format]()
     if options.output is None:
-        show_lines(document)
+        (show_lines if options.format == "text" else show_document)(formats[options.format]())
         return
+    with for_file():
+        document = formats[options.format]()
     with bridge.refusing(OSError, f"output={options.output}: choose another path; the audit cannot be written there: "):
         write_whole(options.output, document + "\n")
     show_lines(text.render(found))

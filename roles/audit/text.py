@@ -9,7 +9,9 @@ from roles.audit.model import FindingReport, Report
 from roles.engine import folding, table
 from roles.engine.findings import SEVERITIES, Severity
 from roles.engine.harmless import one_line
+from roles.engine.screen import wrapped
 
+_TITLE = "Effective gates and settings: not the default, or not the same on all nodes (set by f: file, d: drop-in, F: flag, m: manifest)"
 # A terminal does not fit more columns.
 _COLUMNS = 6
 _HEADS = {Severity.critical: "CRITICAL", Severity.warning: "WARNING", Severity.note: "NOTE"}
@@ -66,10 +68,10 @@ def _findings(report: Report) -> Iterator[str]:
             yield f"\n{_HEADS[severity]}"
         for finding, nodes in merged:
             about = [_names(nodes), finding.component or "", finding.place]
+            value = f": {finding.value}" if finding.value else ""
+            lines = (f"{finding.kind.heading}{value}", finding.rule, f"-> {finding.way_out}")
             yield f"  {'  '.join(one_line(part) for part in about if part)}"
-            yield f"      {finding.kind.heading}: {one_line(finding.value)}" if finding.value else f"      {finding.kind.heading}"
-            yield f"      {one_line(finding.rule)}"
-            yield f"      -> {one_line(finding.way_out)}"
+            yield from (wrapped(f"      {line}") for line in lines)
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -88,7 +90,7 @@ def _nodes(report: Report) -> Iterator[str]:
 
 def _settings(found: Matrix) -> Iterator[str]:
     """Identical nodes share a column."""
-    yield "\nEffective gates and settings: not the default, or not the same on all nodes (set by f: file, d: drop-in, F: flag, m: manifest)"
+    yield "\n" + wrapped(_TITLE)
     rows = found.rows
     if not rows:
         yield "none"
@@ -103,7 +105,7 @@ def _settings(found: Matrix) -> Iterator[str]:
         yield table.render(["section", "name", *(one.title for one in groups)], lines) + "\n"
     for one in found.groups:
         if len(one.nodes) > 1:
-            yield f"identical: {_names([node.name for node in one.nodes])}"
+            yield wrapped(f"identical: {_names([node.name for node in one.nodes])}")
 
 
 def _certificates(report: Report) -> Iterator[str]:
@@ -134,4 +136,4 @@ def _cell(cell: Cell | None) -> str:
 
 def _rest(report: Report) -> Iterator[str]:
     for note in report.not_known:
-        yield f"\nnot known: {one_line(note)}"
+        yield "\n" + wrapped(f"not known: {note}")

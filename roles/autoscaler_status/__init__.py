@@ -16,7 +16,7 @@ from roles.engine.harmless import as_json, one_line
 from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.object_runs import check_namespaces, connect_servers
 from roles.engine.runs import deploying, one
-from roles.engine.voice import show, show_lines
+from roles.engine.voice import show, show_document, show_lines
 
 
 class StatusOptions(Frozen):
@@ -48,7 +48,7 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
     except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's autoscalers cannot be read: {error}") from None
     if options.format == "json":
-        show_lines(as_json(report.as_json(seen)))
+        show_document(as_json(report.as_json(seen)))
     else:
         _show(seen)
     return None if all(one.works for one in seen.all) else DOES_NOT_WORK

@@ -1,4 +1,4 @@
-"""How much a run prints. With many hosts, like ones share a line; the data key `verbose` shows each of them."""
+"""How much a run prints. With many hosts, like ones share a line; the data key `verbose` shows each of them, and proofs in full."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def set_run(hosts: int, values: Iterable[object]) -> None:
 def folds() -> bool:
     """True if like hosts share a line."""
     return _hosts > FEW and not _verbose
+
+
+def verbose() -> bool:
+    """True if nothing is to be left out."""
+    return _verbose
 
 
 def shortened(texts: Collection[str], most: int = 5, mark: str = ",") -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from roles.engine.harmless import harmless, one_line
+from roles.engine.harmless import harmless
+from roles.engine.screen import has_colours, painted, painted_diff, wrapped
 
 _out: Callable[[str], object] = print
 
@@ -16,13 +17,29 @@ def speak_by(out: Callable[[str], object]) -> None:
 
 
 def show(text: str = "") -> None:
-    """Print one line on standard output; line feeds at the beginning of `text` become empty lines before it. Any other line feed is part
-    of a value, and shown as `\\n`."""
+    """Print one sentence on standard output, which wraps at words on a terminal; line feeds at the beginning of `text` become empty lines
+    before it. Any other line feed is part of a value, and shown as `\\n`."""
     line = text.lstrip("\n")
-    _out("\n" * (len(text) - len(line)) + one_line(line))
+    _print("\n" * (len(text) - len(line)) + wrapped(line))
 
 
 def show_lines(text: str) -> None:
-    """Print text of several lines that daytwo formats: a table, a diff, a document. The caller has removed line feeds from values in it,
-    or prefixed their lines with a mark that no line of daytwo has."""
+    """Print text of several lines that daytwo formats, such as a table. It does not wrap here. The caller has removed line feeds from
+    values in it, or prefixed their lines with a mark that no line of daytwo has."""
+    _print(harmless(text))
+
+
+def show_document(text: str) -> None:
+    """Print what another program reads: it never has a colour, and its lines are as they are."""
     _out(harmless(text))
+
+
+def show_diff(lines: Iterable[str], indent: str = "    ") -> None:
+    """Print the lines of a unified diff as they are."""
+    text = "\n".join(indent + (painted_diff(line) if has_colours() else line) for line in map(harmless, lines))
+    if text:
+        _out(text)
+
+
+def _print(text: str) -> None:
+    _out(painted(text) if has_colours() else text)

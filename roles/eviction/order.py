@@ -14,12 +14,12 @@ from typing import Any
 
 from roles.engine import table
 from roles.engine.folding import counted
-from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, pods
 from roles.engine.kube.amounts import parse_quantity, whole
 from roles.engine.kube.fields import kubelet_version, name_of, spec_of, status_of
 from roles.engine.kube.pods import kubelet_uid
 from roles.engine.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold
+from roles.engine.screen import wrapped
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
 from roles.eviction.usage import ContainerProcess
@@ -288,8 +288,8 @@ def order_as_table(node: NodeOrder) -> str:
         "oom_score_adj",
         "why (memory)",
     ]
-    lines = ["; ".join(about), table.render(headers, [_line(node, row) for row in node.rows])] if node.rows else about
-    return "\n".join([*lines, *(f"note: {one_line(note)}" for note in node.notes)])
+    lines = [wrapped("; ".join(about)), table.render(headers, [_line(node, row) for row in node.rows])] if node.rows else about
+    return "\n".join([*lines, *(wrapped(f"note: {note}") for note in node.notes)])
 
 
 def _line(node: NodeOrder, row: OrderRow) -> list[str]:

@@ -22,7 +22,7 @@ from roles.engine.proof import Cluster, ObservedNode, listed_nodes, not_their_no
 from roles.engine.remote import RemoteError
 from roles.engine.runs import deploying, one
 from roles.engine.transaction import Refusal
-from roles.engine.voice import show, show_lines
+from roles.engine.voice import show, show_document, show_lines
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, order, order_as_json, order_as_table
 
@@ -54,7 +54,7 @@ def eviction_order(fleet: Fleet, options: OrderOptions) -> None:
     ignored: list[str] = []
     nodes = _nodes(fleet, problems, ignored)
     if options.format == "json":
-        show_lines(as_json({"nodes": [order_as_json(node) for node in nodes], "problems": problems, "ignored": ignored}))
+        show_document(as_json({"nodes": [order_as_json(node) for node in nodes], "problems": problems, "ignored": ignored}))
     else:
         for node in nodes:
             show_lines("\n" + order_as_table(node))

@@ -9,7 +9,7 @@ from roles.engine.harmless import as_json
 from roles.engine.object_runs import cluster_session
 from roles.engine.runs import deploying
 from roles.engine.transaction import Refusal
-from roles.engine.voice import show, show_lines
+from roles.engine.voice import show, show_document, show_lines
 from roles.pod_resize import model
 from roles.pod_resize.compliance import NEEDED, Drift, find
 
@@ -37,7 +37,7 @@ def resize_drift(fleet: Fleet, options: model.DriftOptions) -> int | None:
     except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's pods cannot be read: {error}") from None
     if options.format == "json":
-        show_lines(as_json({"drift": [one.as_json() for one in drifts]}))
+        show_document(as_json({"drift": [one.as_json() for one in drifts]}))
     elif drifts:
         show("\nPods that differ from their template (request/limit); recreated pods get the template's resources")
         show_lines(table.render(["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]))

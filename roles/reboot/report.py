@@ -28,11 +28,13 @@ def show_plan(
         for plan in stage.steps:
             number += 1
             show(f"\n[{number}] {plan.host}: {_verb(plan)}{_pace(stage)}: {plan.why}")
-            lines = [*_effects(plan, plans), *(f"WARNING {warning}" for warning in plan.warnings)]
-            show_lines("\n".join(f"    {one_line(line)}" for line in lines))
+            for line in (*_effects(plan, plans), *(f"WARNING {warning}" for warning in plan.warnings)):
+                show(f"    {line}")
     left = [plan for plan in plans if plan.what == "none"]
     if left:
-        show_lines("\nNot rebooted:\n" + "\n".join(one_line(f"    {plan.host}: {plan.why}") for plan in left))
+        show("\nNot rebooted:")
+        for plan in left:
+            show(f"    {plan.host}: {plan.why}")
     if rebooting:
         for text in draining:
             show_lines(text)

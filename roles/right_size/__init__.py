@@ -17,7 +17,8 @@ from roles.engine.object_runs import check_namespaces, connect_cluster, open_ses
 from roles.engine.objects import Session
 from roles.engine.proof import survey
 from roles.engine.runs import Options, Turns, deploying, with_options
-from roles.engine.voice import show, show_lines
+from roles.engine.screen import for_file
+from roles.engine.voice import show, show_document, show_lines
 from roles.right_size import apply, prometheus, report
 from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
 from roles.right_size.model import RightSizeOptions
@@ -120,10 +121,11 @@ def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[Judged
         ),
         "html": lambda: report.page(found, made=made.strftime("%Y-%m-%d %H:%M UTC"), notes=seen.notes, problems=seen.problems),
     }
-    document = formats[options.format]()
     if options.output is None:
-        show_lines(document)
+        (show_lines if options.format == "table" else show_document)(formats[options.format]())
         return
+    with for_file():
+        document = formats[options.format]()
     with bridge.refusing(OSError, f"output={options.output}: choose another path; the report cannot be written there: "):
         write_whole(options.output, document + "\n")
     show_lines(text())

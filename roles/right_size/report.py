@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from roles.engine import table
-from roles.engine.harmless import one_line
+from roles.engine.screen import wrapped
 from roles.engine.scripts import pages
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text, pair, span_text, text_of
@@ -76,13 +76,13 @@ def lines(found: Sequence[JudgedContainer], notes: Sequence[str]) -> Iterator[st
         yield "\nNo container runs in the chosen namespaces."
         return
     yield "\n" + table.render(HEADERS, rows(found))
-    dangers = [f"  {one.workload}, {one.container}: {danger}" for one in found for danger in one.dangers]
+    dangers = [wrapped(f"  {one.workload}, {one.container}: {danger}") for one in found for danger in one.dangers]
     if dangers:
         yield "\nIn danger\n" + "\n".join(dangers)
-    yield "\nSeen\n" + "\n".join(f"  {one.workload}, {one.container}: {basis(one)}" for one in found)
-    more = [f"  {one.workload}, {one.container}: {note}" for one in found for note in notes_of(one)]
-    if more or notes:
-        yield "\nNotes\n" + "\n".join([*more, *(f"  {one_line(note)}" for note in notes)])
+    yield "\nSeen\n" + "\n".join(wrapped(f"  {one.workload}, {one.container}: {basis(one)}") for one in found)
+    more = [*(f"{one.workload}, {one.container}: {note}" for one in found for note in notes_of(one)), *notes]
+    if more:
+        yield "\nNotes\n" + "\n".join(wrapped(f"  {note}") for note in more)
     cpu, memory = sum(one.wasted_cpu for one in found), sum(one.wasted_memory for one in found)
     if cpu or memory:
         yield f"\nRequested and not seen to be needed: {cpu_text(cpu)} of CPU, {memory_text(memory)} of memory."

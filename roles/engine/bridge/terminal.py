@@ -21,15 +21,21 @@ from pyinfra.api.state import State
 from roles.engine import folding, voice
 from roles.engine.bridge import unforeseen
 from roles.engine.harmless import coloured
+from roles.engine.screen import has_colours, width, wrap
 
 # `[w1] ...`, maybe in colour.
 _OF_A_HOST = re.compile(r"(?:\x1b\[[0-9;]*m)*\[")
+
+# Of pyinfra's lines, by its formatter.
+_INDENT = 4
 
 
 class _Log(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str):
-            record.msg, record.args = coloured(record.getMessage()), None
+            most = width(sys.stderr)
+            lines = coloured(record.getMessage()).split("\n")
+            record.msg, record.args = "\n".join(wrap(line, most and most - _INDENT) for line in lines), None
             # What pyinfra says of each host (Connected, Ready, Success), unless it is a warning or an error.
             return not (record.levelno == logging.INFO and folding.folds() and _OF_A_HOST.match(record.msg))
         return True
@@ -48,6 +54,8 @@ def guard() -> None:
     gevent.get_hub().print_exception = lambda context, kind, error, trace: unforeseen.say(error)
     errors = sys.modules.get("pyinfra_cli.exceptions")  # importing it would change the interpreter (gevent's monkey patches)
     if errors is not None:
+        # click.echo asks it whether to keep colours, for all that pyinfra and daytwo print.
+        errors.click.utils.resolve_color_default = lambda color=None: has_colours() if color is None else color
         for one in (errors.UnexpectedExternalError, errors.UnexpectedInternalError):
             one.show = lambda self, file=None: unforeseen.say(self.exception)
 

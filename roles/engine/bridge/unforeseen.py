@@ -19,6 +19,7 @@ from pyinfra.api.exceptions import DeployError
 
 from roles.engine.files import FILE_MODE, create_private, keep_newest, state_folder, write_whole
 from roles.engine.harmless import harmless, one_line
+from roles.engine.screen import width, wrap
 from roles.engine.transaction import mask_text
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -74,7 +75,7 @@ def refused() -> Iterator[None]:
 
 def say(error: BaseException) -> None:
     """On standard error, where no result belongs to anybody."""
-    sys.stderr.write(f"--> {sentence(error)}\n")
+    sys.stderr.write(wrap(f"--> {sentence(error)}", width(sys.stderr)) + "\n")
 
 
 def _keep(text: str) -> Path | None:

@@ -103,7 +103,12 @@ class Detail(Frozen):
     """How much a run prints (roles/engine/folding.py)."""
 
     verbose: Annotated[
-        bool, Field(description="show each host in its own lines; otherwise, of more than 8 hosts, like ones share a line", examples=[True])
+        bool,
+        Field(
+            description="show proofs in full, and each host in its own lines; otherwise a long proof is cut, and of more than 8 hosts, like"
+            " ones share a line",
+            examples=[True],
+        ),
     ] = False
 
 

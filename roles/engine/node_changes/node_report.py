@@ -11,11 +11,12 @@ from roles.engine.folding import counted
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.outage import undo
+from roles.engine.screen import wrapped
 from roles.engine.transaction import Change, Status
 from roles.engine.transaction.by_hand import repair
 from roles.engine.transaction.change_script import directory
 from roles.engine.transaction.model import STABLE_SECONDS
-from roles.engine.voice import show, show_lines
+from roles.engine.voice import show, show_diff, show_lines
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
@@ -36,7 +37,10 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
             show(f"{name}; the same as for {before}{pace}")
             continue
         show(f"\n{name}")
-        show_lines("\n".join(_description(change, apiservers, steps[0].drain is not None, steps[0].recreates_pods)))
+        for edit in change.files:
+            show_diff(edit.diff(1 if folding.folds() else 3).splitlines())
+        for line in _description(change, apiservers, steps[0].drain is not None, steps[0].recreates_pods):
+            show(f"    {line}")
         if stage.canary:
             soak = f", watched for {change.soak} s" if change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")
@@ -44,7 +48,7 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
             show(f"\nThe last {counted(len(stage.steps), 'change')} run at most {stage.at_once} at a time.")
     _show_cluster_steps("Last, once every node is confirmed" if run.steps else "Last", run.last)
     for note in notes:
-        show_lines(f"\n{note}")
+        (show_lines if "\n" in note else show)(f"\n{note}")
     run.show_left_out("It is not changed; the exit status will be 1.")
 
 
@@ -79,13 +83,12 @@ def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
         show(f"\n{when}: {step.name}: {step.summary}")
         if folding.folds():
             continue
-        lines = [*step.diff.splitlines(), "restarts: nothing; will be proven: read back from the API"]
-        show_lines("\n".join(f"    {line}" for line in lines))
+        show_diff(step.diff.splitlines())
+        show("    restarts: nothing; will be proven: read back from the API")
 
 
 def _description(change: Change, apiservers: int, drained: bool = False, recreates_pods: bool = False) -> list[str]:
-    context = 1 if folding.folds() else 3
-    lines = [f"    {line}" for edit in change.files for line in edit.diff(context).splitlines()]
+    lines = []
     if change.kind == "kubelet":
         reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
         restart = f"{reload}systemctl restart {change.unit}"
@@ -98,18 +101,16 @@ def _description(change: Change, apiservers: int, drained: bool = False, recreat
                 f" {change.runtime.unit}, {reload}systemctl start {change.unit}"
             )
         pods = "the pods that are left are ended and created again" if recreates_pods else "pods keep running"
-        lines.append(f"    restarts: {restart}; {pods}")
+        lines.append(f"restarts: {restart}; {pods}")
     else:
         outage = f"; this API server is down for {APISERVER_OUTAGE}" if change.component == "kube-apiserver" else ""
-        lines.append(f"    restarts: the static pod {change.component}{outage}")
+        lines.append(f"restarts: the static pod {change.component}{outage}")
         if change.component == "kube-apiserver" and apiservers == 1:
-            lines.append(
-                "    it is the only one: the API is down meanwhile, and controller-manager and scheduler restart; pods keep running"
-            )
+            lines.append("it is the only one: the API is down meanwhile, and controller-manager and scheduler restart; pods keep running")
     if drained:
-        lines.append("    before that: cordons the node and drains it; after it, confirmed or reverted: uncordons what it cordoned")
+        lines.append("before that: cordons the node and drains it; after it, confirmed or reverted: uncordons what it cordoned")
     lines.append(
-        f"    will be proven: new process with the planned arguments, healthy for {STABLE_SECONDS} s, effective values, workload unharmed;"
+        f"will be proven: new process with the planned arguments, healthy for {STABLE_SECONDS} s, effective values, workload unharmed;"
         f" the node itself reverts what is not confirmed within {change.confirm_timeout} s"
     )
     return lines
@@ -152,7 +153,7 @@ def _show_failure(step: NodeStep) -> None:
         return
     if status is not None and status.evidence_lines:
         show(f"Evidence from {change.node} (the last lines):")
-        show_lines("\n".join(f"  | {line}" for line in status.evidence_lines))
+        show_lines("\n".join(wrapped(f"  | {line.expandtabs()}") for line in status.evidence_lines))
     if step.outcome != "refused":
         evidence = "evidence, " if status is not None and status.evidence_lines else ""
         show(f"All details are on {change.node} in {directory(change.id)}/ (log, {evidence}before/, after/).")

@@ -16,7 +16,6 @@ from roles.engine.api import Api, ApiError, ApiFailure, Forbidden, NoApi, find_o
 from roles.engine.bridge import Fleet
 from roles.engine.context import Stage
 from roles.engine.folding import counted
-from roles.engine.harmless import one_line
 from roles.engine.inputs import unmatched
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of
@@ -28,7 +27,7 @@ from roles.engine.runs import Options
 from roles.engine.runs.options import read_options
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, Refusal
-from roles.engine.voice import show, show_lines
+from roles.engine.voice import show, show_diff
 
 T = TypeVar("T")
 
@@ -155,10 +154,12 @@ def show_plan(run: ObjectRun, plan: ObjectPlan) -> None:
     show(f"\nPlan of run {run.info.id}: {counted(len(plan.actions), 'change')} of the cluster's objects")
     for number, action in enumerate(plan.actions, 1):
         show(f"\n[{number}/{len(plan.actions)}] {action.name}: {action.summary}")
-        lines = [*action.shown.splitlines(), *(f"- {one_line(note)}" for note in action.notes)]
-        if lines:
-            show_lines("\n".join(f"    {line}" for line in lines))
+        show_diff(action.shown.splitlines())
+        for note in action.notes:
+            show(f"    - {note}")
     if plan.kept:
-        show_lines("\nNo longer in the data:\n" + "\n".join(one_line(f"    {name}: {why}") for name, why in plan.kept))
+        show("\nNo longer in the data:")
+    for name, why in plan.kept:
+        show(f"    {name}: {why}")
     if not plan.actions:
         object_report.show_objects(run, plan.rest)

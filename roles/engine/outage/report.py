@@ -10,6 +10,7 @@ from roles.engine.harmless import one_line
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate, Wanted
 from roles.engine.outage.purpose import Purpose
+from roles.engine.screen import wrapped
 
 _ALWAYS = 30
 
@@ -17,23 +18,24 @@ _ALWAYS = 30
 def plan_text(plan: DrainPlan, answers: Mapping[str, str] | None = None) -> str:
     """The whole plan. `answers`: what the API server said to a dry run of the evictions, by UID, "" if it would evict; None: not asked."""
     parts = [*map(_node, plan.nodes), "", _pods(plan)]
-    notes = [f"- {one.name}: {note}" for one in plan.pods for note in one.notes if one.leaves]
+    notes = [wrapped(f"- {one.name}: {note}") for one in plan.pods for note in one.notes if one.leaves]
     parts += ["", *notes] if notes else []
     if plan.budgets:
         parts += ["", table.render(["budget", "leave", "of them", "allows now", "waves", "why"], [_budget(one) for one in plan.budgets])]
     parts += ["", _waves(plan)] if plan.leaving else []
     parts += _answers(plan, answers)
-    parts += [f"\nWARNING: {one_line(text)}" for text in plan.warnings]
-    parts += [f"\n{one_line(text)}" for text in plan.notes]
+    parts += ["\n" + wrapped(text) for text in (*(f"WARNING: {one}" for one in plan.warnings), *plan.notes)]
     return "\n".join(parts)
 
 
 def _node(node: NodeFate) -> str:
     if node.cordon == "theirs":
-        return f"Node {node.name}: cordoned already by {one_line(node.by)}: that cordon stays, also at the end"
-    if node.cordon == "ours":
-        return f"Node {node.name}: cordoned already by run {one_line(node.by)}: this run takes it over and continues"
-    return f"Node {node.name}: cordon it ({OUTAGE})"
+        text = f"cordoned already by {node.by}: that cordon stays, also at the end"
+    elif node.cordon == "ours":
+        text = f"cordoned already by run {node.by}: this run takes it over and continues"
+    else:
+        text = f"cordon it ({OUTAGE})"
+    return wrapped(f"Node {node.name}: {text}")
 
 
 def _pods(plan: DrainPlan) -> str:
@@ -48,7 +50,7 @@ def _pods(plan: DrainPlan) -> str:
     kinds: dict[str, int] = {}
     for one in staying:
         kinds[one.why] = kinds.get(one.why, 0) + 1
-    return "\n".join([text, *(f"{table.counted(count, 'pod')} stay: {one_line(why)}" for why, count in kinds.items())])
+    return "\n".join([text, *(wrapped(f"{table.counted(count, 'pod')} stay: {why}") for why, count in kinds.items())])
 
 
 def _why(one: PodFate) -> str:
@@ -67,17 +69,17 @@ def _waves(plan: DrainPlan) -> str:
     if plan.surges:
         lines.append(f"  first, with a second pod before they leave: {_names(plan.surges)}")
     lines += [f"  wave {number}: {_names(wave)}" for number, wave in enumerate(plan.waves, 1)]
-    return "\n".join(lines)
+    return "\n".join(wrapped(line) for line in lines)
 
 
 def _names(pods: Sequence[PodFate]) -> str:
-    return one_line(", ".join(one.name for one in pods))
+    return ", ".join(one.name for one in pods)
 
 
 def _answers(plan: DrainPlan, answers: Mapping[str, str] | None) -> list[str]:
     if not answers:
         return []
-    refused = [f"  {one.name}: NOT NOW, the run waits: {one_line(answers[one.uid])}" for one in plan.leaving if answers.get(one.uid)]
+    refused = [wrapped(f"  {one.name}: NOT NOW, the run waits: {answers[one.uid]}") for one in plan.leaving if answers.get(one.uid)]
     asked = len(answers)
     return [f"\nDry run of {table.counted(asked, 'eviction')} on the API server: {asked - len(refused)} would be evicted now", *refused]
 
@@ -88,10 +90,11 @@ MANY_PODS = 30
 
 def outage_note(one: Wanted, purpose: Purpose, plan: DrainPlan, nodes: int) -> str:
     """What becomes of the pods of a node: each of them, or how many and what is unusual."""
-    heading = f"{one.host} is drained for {purpose.text}: {one_line('; '.join(one.why))}"
+    heading = wrapped(f"{one.host} is drained for {purpose.text}: {'; '.join(one.why)}")
     if len(plan.pods) <= MANY_PODS and not (folding.folds() and nodes > 1):
         return f"{heading}\n{plan_text(plan)}"
-    return "\n".join([heading, f"  {summary(plan)}", *(f"  WARNING: {one_line(text)}" for text in plan.warnings)])
+    lines = [summary(plan), *(f"WARNING: {text}" for text in plan.warnings)]
+    return "\n".join([heading, *(wrapped(f"  {line}") for line in lines)])
 
 
 def summary(plan: DrainPlan) -> str:

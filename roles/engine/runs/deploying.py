@@ -26,14 +26,13 @@ from roles.engine.inputs import read_common, unmatched
 from roles.engine.runs.data_keys import unknown_key_refusals, unread_keys, wider_than_asked
 from roles.engine.runs.locked_run import LockedRun
 from roles.engine.runs.options import Options, read_options
+from roles.engine.table import NOT_PROVEN
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show
 
 W = TypeVar("W")
 M = TypeVar("M", bound=BaseModel)
 
-#: How a proof says what it does not show.
-NOT_PROVEN = "NOT PROVEN"
 #: The exit status of a run that is done, and whose operator has accepted that not all of it is proven.
 UNPROVEN = 3
 
