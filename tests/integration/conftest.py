@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+
+from tests.lab import Lab, binaries
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -13,3 +16,10 @@ def own_records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("records")))
         yield
+
+
+@pytest.fixture(scope="module")
+def older(lab: Lab) -> None:
+    if lab.version != binaries.OLDER_VERSION:
+        why = f"the lab runs Kubernetes {lab.version}, and this needs {binaries.OLDER_VERSION} (KUBE_VERSION)"
+        (pytest.fail if os.environ.get("DAYTWO_LAB") == "1" else pytest.skip)(why)

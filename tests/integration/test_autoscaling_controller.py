@@ -4,7 +4,6 @@ down, seen through the real API, with metrics APIs of the test's own. Each count
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import time
@@ -17,22 +16,19 @@ from typing import Any
 import pytest
 
 from roles.autoscalers import KINDS as AUTOSCALERS
-from roles.autoscalers import AutoscalerWriter, planned, read_desired, with_result
-from roles.engine.api import Api, errors
+from roles.autoscalers import planned, read_desired, with_result
 from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, read_autoscalers
 from roles.engine.autoscaling.controller import leader, read_lease
-from roles.engine.objects import ObjectChange, ObjectPlan, Session, Undone, undo_plan
-from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from tests.context import context
+from roles.engine.objects import ObjectChange, ObjectPlan, Session, Undone
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
 from tests.integration.operator import wait_for
 from tests.integration.shadow import Shadow, shadow
+from tests.integration.shadow_writes import SYNC, ShadowApi, carried_out, undone, writer_of
 from tests.lab import binaries
 
 pytestmark = [pytest.mark.slow, pytest.mark.binaries]
 
 STEPS = int(os.environ.get("DAYTWO_AUTOSCALING_STEPS", "60"))
-SYNC = 1
 FLAGS = (
     f"--horizontal-pod-autoscaler-sync-period={SYNC}s",
     "--horizontal-pod-autoscaler-downscale-stabilization=4s",
@@ -42,23 +38,6 @@ CONTROLLERS = "deployment-controller,replicaset-controller,horizontal-pod-autosc
 DEPLOYMENT = "/apis/apps/v1/namespaces/shop/deployments/web"
 PODS, HPAS = "/api/v1/namespaces/shop/pods", "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers"
 KINDS = {"Service": "/api/v1/namespaces/kube-system/services", "APIService": "/apis/apiregistration.k8s.io/v1/apiservices"}
-
-
-class ShadowApi(Api):
-    """daytwo's own client on the shadow's API: what leaves it is what leaves it over SSH."""
-
-    def __init__(self, api: Shadow) -> None:
-        super().__init__("shadow")
-        self._api = api
-
-    def _get(self, path: str, timeout: float) -> bytes:
-        return self._send("GET", path, "application/json", b"", timeout)
-
-    def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
-        try:
-            return json.dumps(self._api.ask(verb, path, json.loads(body) if body else None, content)).encode()
-        except urllib.error.HTTPError as error:
-            raise errors.by_status(self.host, path, error.code, error.read()) from None
 
 
 def deployment() -> dict[str, Any]:
@@ -172,23 +151,6 @@ def test_each_count_is_one_that_daytwo_computes(cluster: tuple[Shadow, MetricsAp
 # ---- written, proven, undone
 
 
-def writer_of(session: Session, seconds: float = 60) -> AutoscalerWriter:
-    lease = read_lease(session.asked(lambda api: api))
-    controller = ScalingController(36, downscale_stabilization=4, sync_period=SYNC, leads_since=leader(lease)[1])
-    return AutoscalerWriter(session, controller, force=False, proof_seconds=seconds)
-
-
-def carried_out(session: Session, action: ObjectChange, *, seconds: float = 60) -> tuple[str, ObjectsRecord]:
-    """The proof of one action, and its record."""
-    (step,) = writer_of(session, seconds).steps([action])
-    fields: list[Any] = []
-    proof = step.write(context(fields.extend))
-    kept = tuple(ChangedField(tuple(one["path"]), one["before"], one["after"]) for one in fields)
-    # A created object has its UID only now.
-    one = ChangedObject(step.name, step.action, kept, step.about, "done")
-    return proof, ObjectsRecord("r", "", "autoscalers", {}, (one,))
-
-
 def action_of(session: Session, entry: Any) -> ObjectChange:
     desired = read_desired([("cp1", {"autoscalers": {"shop/deployment/web": entry}}.get)])
     assert desired is not None
@@ -202,19 +164,6 @@ def action_of(session: Session, entry: Any) -> ObjectChange:
     made = with_result(found, result, plan) if result is not None else None
     assert made is not None, plan
     return made
-
-
-def undone(session: Session, record: ObjectsRecord) -> str:
-    there = {one.path: item for one in record.objects if (item := session.fetch(one.path)) is not None}
-    plan = undo_plan(record, AUTOSCALERS.values(), there, force=False)
-    assert not plan.refusals, plan.refusals
-    (back,) = plan.actions
-    if back.manifest is not None:
-        manifest = back.manifest
-        made = with_result(back, session.asked(lambda api: api.apply(back.path, manifest, dry_run=True)), plan)
-        assert made is not None, plan
-        back = made
-    return carried_out(session, back)[0]
 
 
 def test_written_proven_and_undone(cluster: tuple[Shadow, MetricsApi]) -> None:

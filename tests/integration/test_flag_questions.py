@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,11 +16,25 @@ from roles.engine.control_plane import beyond_the_trick
 from roles.engine.control_plane.questions import both_questions
 from roles.engine.editing import any_flag, cluster_configuration, manifest, manifest_parts
 from roles.engine.kubelet import ask
+from roles.engine.named_paths import written_path
+from roles.engine.starting import FILES
 from tests.integration.kubeadm_pods import as_v1beta3, pod_of
 from tests.lab import binaries
-from tests.unit.test_named_paths import LOOKS, NO_PATHS, known
 
 pytestmark = pytest.mark.binaries
+
+#: Names of flags that sound like a path, and those that name none.
+LOOKS = re.compile(
+    r"(?i).*(?:-file|cafile|certfile|keyfile|-path|-dir|-kubeconfig|^kubeconfig|-certificate|-client-key|-manifest|-cert-key|filepath.*"
+    r"|^config|-config|-endpoint|plugin-dir|encryption-provider-config)$"
+)
+NO_PATHS = {"runtime-config", "endpoint-reconciler-type", "authorization-always-allow-paths"}
+
+
+def known(program: str, flag: str) -> bool:
+    """Whether one of the tables has the flag."""
+    return written_path(program, flag) is not None or any((row.component, row.flag) == (program, flag) for row in FILES)
+
 
 VERSIONS = (binaries.DEFAULT_VERSION, binaries.OLDER_VERSION)
 ISSUER = "--service-account-issuer=https://kubernetes.default.svc.cluster.local"

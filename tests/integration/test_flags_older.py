@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from roles.engine.editing import cluster_configuration
-from tests.integration import kubeadm_pods, operator
-from tests.integration import test_control_plane_flags as stories
+from tests.integration import flag_files, kubeadm_pods, operator
+from tests.integration.flag_files import API, AUDIT, AUDITED, CONFIG, SCHEDULER, Before
 from tests.integration.kubeadm_pods import stored
 from tests.integration.operator import data, pyinfra
-from tests.integration.test_control_plane_flags import API, AUDIT, AUDITED, CONFIG, SCHEDULER, Before
-from tests.lab import Lab, binaries
+from tests.lab import Lab
 
-# A fixture of the stories: pytest finds it by this name.
-before = stories.before
+# A fixture: pytest finds it by this name.
+before = flag_files.before
 
-pytestmark = [pytest.mark.lab, pytest.mark.older, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def older(lab: Lab) -> Iterator[None]:
-    if lab.version != binaries.OLDER_VERSION:
-        why = f"the lab runs Kubernetes {lab.version}, and this needs {binaries.OLDER_VERSION} (KUBE_VERSION)"
-        (pytest.fail if os.environ.get("DAYTWO_LAB") == "1" else pytest.skip)(why)
-    yield
+pytestmark = [pytest.mark.lab, pytest.mark.older, pytest.mark.slow, pytest.mark.usefixtures("older")]
 
 
 def test_flags_and_files_there_and_in_both_forms_of_kubeadm(lab: Lab, before: Before) -> None:
     values: dict[str, object] = {
         "control_plane_flags": {API: AUDITED, SCHEDULER: {"config": CONFIG}},
         "control_plane_files": {
-            AUDIT: {"content": stories.POLICY},
-            CONFIG: {"content": stories.PROFILE, "mode": "0440", "owner": "65534:7"},
+            AUDIT: {"content": flag_files.POLICY},
+            CONFIG: {"content": flag_files.PROFILE, "mode": "0440", "owner": "65534:7"},
         },
     }
-    told = stories.deploy(**values)
+    told = flag_files.deploy(**values)
     assert told.code == 0, told.all
     row = re.search(rf"^cp1 +{API} +--event-ttl +absent +2h +confirmed .*$", told.out, re.MULTILINE)
     assert row and f"{AUDIT} in its container; it tells no more" in row.group(), told.out
     assert f"{CONFIG} in its container" in told.out and "LeastAllocated -> MostAllocated" in told.out, told.out
-    assert {f"--{name}={value}" for name, value in AUDITED.items()} <= set(stories.argv(lab, API))
-    assert f"--config={CONFIG}" in stories.argv(lab, SCHEDULER)
-    assert stories.attributes(lab) == {AUDIT: stories.THEIRS, CONFIG: "440 65534:7"}
+    assert {f"--{name}={value}" for name, value in AUDITED.items()} <= set(flag_files.argv(lab, API))
+    assert f"--config={CONFIG}" in flag_files.argv(lab, SCHEDULER)
+    assert flag_files.attributes(lab) == {AUDIT: flag_files.THEIRS, CONFIG: "440 65534:7"}
     kept = stored(lab)
     assert kubeadm_pods.rendered(lab, "cp1") == kubeadm_pods.written(lab, "cp1")
 
@@ -53,7 +42,7 @@ def test_flags_and_files_there_and_in_both_forms_of_kubeadm(lab: Lab, before: Be
     old = kubeadm_pods.as_v1beta3(before.stored).replace("scheduler: {}", "scheduler:\n  extraArgs:\n    profiling: 'false' # why")
     processes = operator.processes(lab, "cp1")
     kubeadm_pods.put(lab, old)
-    again = stories.deploy(**values)
+    again = flag_files.deploy(**values)
     assert again.code == 0 and "0 changes on 0 nodes, and kubeadm-config" in again.out, again.all
     assert operator.processes(lab, "cp1")[API] == processes[API]
     text = stored(lab)
@@ -72,4 +61,4 @@ def test_flags_and_files_there_and_in_both_forms_of_kubeadm(lab: Lab, before: Be
     assert found
     undone = pyinfra("rollback", "-y", *data(run=found.group(1)))
     assert undone.code == 0 and Before.of(lab) == before, undone.all
-    assert not any(f"--{name}" in word for word in stories.argv(lab, API) for name in AUDITED)
+    assert not any(f"--{name}" in word for word in flag_files.argv(lab, API) for name in AUDITED)

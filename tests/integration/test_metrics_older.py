@@ -8,38 +8,34 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration import test_metrics_server as stories
-from tests.integration import test_vertical_autoscalers as vertical
-from tests.integration import vertical_programs
+from tests.integration import metrics_server, vertical_programs
+from tests.integration import vertical_workloads as vertical
 from tests.integration.operator import wait_for
-
-# A fixture: pytest finds it by this name.
-from tests.integration.test_flags_older import older  # noqa: F401
 from tests.lab import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.older, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def as_found(lab: Lab, older: None) -> Iterator[None]:  # noqa: F811
+def as_found(lab: Lab, older: None) -> Iterator[None]:
     lab.connect_pods()
-    assert lab.load_extra("metrics-server") == stories.IMAGE
+    assert lab.load_extra("metrics-server") == metrics_server.IMAGE
     yield
-    lab.kubectl("delete", "apiservice", stories.API, "--ignore-not-found")
+    lab.kubectl("delete", "apiservice", metrics_server.API, "--ignore-not-found")
     lab.reset()
 
 
 def test_a_newer_metrics_server_works_with_consent(lab: Lab) -> None:
-    stories.prepare()
-    refused = stories.serve("-y")
+    metrics_server.prepare()
+    refused = metrics_server.serve("-y")
     why = r"metrics-server 0.9 is made for Kubernetes 1.34 and later, and this is 1.32, where it was seen to work all the same; use 0.8.x"
     assert refused.code == 1 and re.search(why, refused.err) and "allow_unsupported=true" in refused.err, refused.all
     assert "kubelets of" not in refused.err and "enable-aggregator-routing" not in refused.err, refused.err
-    done = stories.serve("-y", allow_unsupported="true")
+    done = metrics_server.serve("-y", allow_unsupported="true")
     assert done.code == 0 and "WARNING metrics-server 0.9 is made for Kubernetes 1.34 and later, and this is 1.32" in done.out, done.all
     assert re.search(r"APIService v1beta1.metrics.k8s.io\s+create\s+done .*3 of 3 Ready nodes", done.out), done.out
-    assert stories.listed(lab) == {"cp1", "w1", "w2"}
-    stories.undo(done)
+    assert metrics_server.listed(lab) == {"cp1", "w1", "w2"}
+    metrics_server.undo(done)
 
 
 def test_a_mode_of_later_minors_is_refused(lab: Lab) -> None:

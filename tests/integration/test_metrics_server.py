@@ -14,6 +14,7 @@ import pytest
 from roles.metrics_server import objects
 from roles.metrics_server.model import MetricsServer
 from tests.integration import operator
+from tests.integration.metrics_server import API, IMAGE, listed, prepare, serve, undo
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab, loadserver
 from tests.unit.api.world import Authority
@@ -21,8 +22,6 @@ from tests.unit.api.world import Authority
 # Slow: about ten minutes of the lab, and once the build of metrics-server.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-IMAGE = "registry.local/metrics-server:v0.9.0"
-API = "v1beta1.metrics.k8s.io"
 NAMESPACE = "t-load"
 TARGET = f"{NAMESPACE}/deployment/web"
 REQUEST = 50
@@ -39,26 +38,9 @@ def as_found(lab: Lab) -> Iterator[None]:
     lab.reset()
 
 
-def serve(*arguments: str, image: str = IMAGE, **more: str) -> Outcome:
-    return pyinfra("metrics_server", *data(metrics_server=image, **more), *arguments)
-
-
-def undo(found: Outcome) -> None:
-    named = re.search(r"Plan of run (\S+):", found.out)
-    assert named, found.all
-    undone = pyinfra("rollback", *data(run=named[1]), "-y")
-    assert undone.code == 0, undone.all
-
-
 def get(lab: Lab, *what: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lab.kubectl("get", *what, "-o", "json"))
     return found
-
-
-def listed(lab: Lab) -> set[str]:
-    """The nodes that have metrics."""
-    items = json.loads(lab.kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/nodes"))["items"]
-    return {one["metadata"]["name"] for one in items}
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +49,6 @@ def ready(lab: Lab) -> Outcome:
     plan = serve("--dry")
     prepare()
     return plan
-
-
-def prepare() -> None:
-    flags = pyinfra("control_plane_flags", *data(control_plane_flags="kube-apiserver:enable-aggregator-routing=true"), "-y")
-    assert flags.code == 0, flags.all
-    certificates = pyinfra("kubelet_certificates", "-y")
-    assert certificates.code == 0, certificates.all
 
 
 def test_what_is_missing_is_named_with_the_way_out(ready: Outcome) -> None:

@@ -14,7 +14,7 @@ from roles.engine.placement import ClusterView, Placement, place_all
 from tests.integration.operator import wait_for
 from tests.integration.shadow import Shadow, shadow
 from tests.lab import binaries
-from tests.unit.placement.test_place_all import Cluster, cluster_of
+from tests.unit.placement.cluster import Cluster, cluster_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.binaries]
 

@@ -26,10 +26,9 @@ from roles.right_size.report import page
 from tests.integration import browser, metrics_api, operator, scaling
 from tests.integration.metrics_api import MetricsApi
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
-from tests.integration.test_pod_resize import identities, kernel, manifest
+from tests.integration.resizing import identities, kernel, manifest
 from tests.lab import Lab, images, loadserver
-from tests.unit.right_size.test_report import container, judged
-from tests.unit.right_size.world import reads
+from tests.unit.right_size.world import container, judged, reads
 
 pytestmark = pytest.mark.lab
 slow = pytest.mark.slow

@@ -18,11 +18,11 @@ from roles.autoscalers import explain_vertical, planned, read_desired, with_resu
 from roles.engine.autoscaling import judge_vertical, read_verticals
 from roles.engine.objects import ObjectChange, ObjectPlan, Session
 from tests.integration import vertical_programs
+from tests.integration.load import APPS, CONTROLLERS, FLAGS, KINDS, SHOP, Load, deployment, running
 from tests.integration.metrics_api import RESOURCE, MetricsApi, objects, served
 from tests.integration.operator import wait_for
 from tests.integration.shadow import Shadow, free_ports, shadow
-from tests.integration.test_autoscaling_controller import ShadowApi, carried_out, undone
-from tests.integration.test_autoscaling_load import APPS, CONTROLLERS, FLAGS, KINDS, SHOP, Load, deployment, running
+from tests.integration.shadow_writes import ShadowApi, carried_out, undone
 from tests.lab import binaries
 
 pytestmark = [pytest.mark.slow, pytest.mark.binaries]

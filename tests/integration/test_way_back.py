@@ -8,11 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration import operator
-from tests.integration.operator import Started, pyinfra, wait_for
-from tests.integration.test_faults import (
+from tests.integration import faulty, operator
+from tests.integration.faulty import (
     FLAGS_FILE,
-    GATE,
     HOME,
     SHORT,
     Node,
@@ -23,13 +21,16 @@ from tests.integration.test_faults import (
     gate_on_the_command_line,
     gates,
     held,
-    put_back,
     row,
     small_disk,
 )
+from tests.integration.operator import GATE, Started, pyinfra, wait_for
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
+
+# A fixture: pytest finds it by this name.
+node = faulty.node
 
 # On another file system of the node, which is there from the beginning and stays over a restart.
 STORE = "/var/lib/containerd/late"
@@ -41,12 +42,6 @@ def forgotten(lab: Lab) -> Iterator[None]:
     """No record of this module's runs is left on a node."""
     yield
     operator.forget(lab)
-
-
-@pytest.fixture
-def node(lab: Lab) -> Iterator[Node]:
-    with put_back(Node(lab, "w1")) as found:
-        yield found
 
 
 @contextlib.contextmanager

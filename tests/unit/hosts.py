@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 from roles.engine.bridge import Feed
+from roles.engine.object_runs import ObjectRun
 from roles.engine.remote import Answer
+from roles.engine.transaction import ObjectsRecord
+from roles.engine.transaction.change_script import HOME
+from roles.engine.transaction.object_record import parse
+from roles.history import facts
 
 #: What counts the runs of a cluster.
 COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
@@ -46,3 +54,30 @@ class LockHost:
     def change(self, on_line: Callable[[str], None], feed: Feed) -> Answer:
         """Take a change."""
         raise NotImplementedError
+
+
+class RecordHost(LockHost):
+    """The host of the cluster's lock; a shell runs the scripts that keep records, in a directory of the test. `full`: from that script
+    on there is no room."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self.home, self.full, self.kept = home, 100, 0
+
+    def answer(self, script: str, stdin: str) -> Answer:
+        if not stdin:
+            return super().answer(script, stdin)
+        self.kept += 1
+        if self.kept >= self.full:
+            return Answer(1, [], ["No space left on device"])
+        done = subprocess.run(["sh", "-s"], input=stdin.replace(HOME, str(self.home)), text=True, capture_output=True, check=False)
+        return Answer(done.returncode, done.stdout.splitlines(), done.stderr.splitlines())
+
+    def history(self) -> list[facts.Recorded]:
+        asked = facts.question(home=str(self.home))
+        answer = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
+        return facts.parse(self.name, answer.splitlines(), facts.Speaker.keeper)
+
+
+def own_record(run: ObjectRun) -> ObjectsRecord | None:
+    return parse(run.info.id, [json.loads(line) for line in run.record.path.read_text().splitlines()])

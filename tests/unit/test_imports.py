@@ -38,6 +38,16 @@ def test_no_role_imports_a_deploy_or_a_test() -> None:
     assert found == []
 
 
+def test_no_test_imports_a_module_of_tests() -> None:
+    """What they share is in a module that is named for what it is: world.py and its like of a folder, tests/unit/hosts.py."""
+    found = []
+    for path in (ROOT / "tests").glob("**/*.py"):
+        for node in imports(path):
+            words = f"{getattr(node, 'module', None) or ''}.{'.'.join(alias.name for alias in node.names)}".split(".")
+            found += [f"{path}:{node.lineno} {word}" for word in words if word.startswith("test_")]
+    assert found == []
+
+
 def test_a_face_exports_at_most_25_names() -> None:
     faces = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in ROOT.glob("roles/**/__init__.py")}
     assert {face: names for face in faces if len(names := exported(face)) > 25} == {}, "names that belong together are a module of it"

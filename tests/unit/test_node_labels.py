@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -26,10 +26,10 @@ from roles.engine.transaction.object_record import parse
 from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
 from tests.unit.hosts import LockHost
+from tests.unit.labelled_nodes import PATH, TAINTS, labels_of, node, pod
 from tests.unit.priority_classes.apiserver import Server, first, lost_answers
 from tests.unit.priority_classes.world import entry
 
-PATH = "/api/v1/nodes/w1"
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 _runs = itertools.count(1)
 
@@ -37,24 +37,6 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 # ---- an API server that knows who owns which label, and the list of taints
-
-
-def labels_of(*keys: str) -> dict[str, Any]:
-    return {"f:metadata": {"f:labels": {f"f:{key}": {} for key in keys}}}
-
-
-TAINTS: dict[str, Any] = {"f:spec": {"f:taints": {}}}
-
-
-def node(labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = (), manager: str = "kubelet") -> dict[str, Any]:
-    """All fields set by `manager`."""
-    owned = [entry(manager, {**labels_of(*(labels or {})), **(TAINTS if taints else {})}, "Update")]
-    metadata = {"name": "w1", "uid": "uid-w1", "resourceVersion": "1", "labels": dict(labels or {}), "managedFields": owned}
-    return {"metadata": metadata, "spec": {"taints": [dict(taint) for taint in taints]}}
-
-
-def pod(name: str, *tolerations: Mapping[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"namespace": "shop", "name": name, "uid": f"uid-{name}"}, "spec": {"tolerations": list(tolerations)}}
 
 
 class Nodes(Server):

@@ -11,7 +11,7 @@ from roles.engine.tunnels.etcd import EtcdError, EtcdHealth, EtcdMember
 from roles.feature_gates import load
 from roles.pod_resize import Drift
 from tests.unit.audit.fleet import MADE, control_plane, make, rows
-from tests.unit.pairs.test_table import API, field, flag, well
+from tests.unit.pairs.world import API, field, flag, well
 
 SICK = EtcdError("cp1", "nothing accepts connections", "start it")
 

@@ -20,7 +20,7 @@ from roles.engine.findings import Severity
 from roles.eviction import NodeOrder
 from roles.feature_gates import load
 from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make, many
-from tests.unit.eviction.test_picture import Page
+from tests.unit.picture import Page
 
 SCHEMA = Path(__file__).resolve().parents[3] / "docs/reference/audit.schema.json"
 

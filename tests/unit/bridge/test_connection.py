@@ -16,7 +16,7 @@ from pyinfra.api.state import State
 
 from roles.engine.bridge import Remote, hosts
 from roles.engine.remote import ConnectionLost
-from tests.unit.bridge.test_host_keys import OWN, Server
+from tests.unit.bridge.ssh_server import OWN, Server
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh here, whose rules these are")
 

@@ -14,7 +14,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from roles.engine.bridge.hosts import _become
 from roles.engine.framed import Framed, frame
-from tests.unit.bridge.test_host_keys import OWN, Server
+from tests.unit.bridge.ssh_server import OWN, Server
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the login shell here")
 

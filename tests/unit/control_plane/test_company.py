@@ -16,45 +16,17 @@ from roles.engine.node_changes import NodePlan
 from roles.engine.transaction import FileEdit, Refusal
 from roles.feature_gates import DesiredGates, NodeGates, plan_gates
 from roles.history import Undo
-from tests.unit.history.test_history import change, recorded
+from tests.unit.control_plane.company import COMPANY, FOLDER, pod
+from tests.unit.history.world import change, recorded
 from tests.unit.node import node
 from tests.unit.node.surveyed import surveyed
 
-FOLDER = "/etc/kubernetes/manifests"
 ON = DesiredGates(feature_gates={"A": True}, all_components=True)
 RUNNING = {name: (name, "--v=2") for name in COMPONENTS}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in RUNNING.items()}
 FLAG = "--feature-gates=A=true"
 
 
-def pod(name: str, *command: str, container: str = "", args: Sequence[str] = (), namespace: str = "kube-system") -> bytes:
-    """A manifest of one container, under a name of its own."""
-    words = "".join(
-        f"    {key}:\n" + "".join(f"    - {word!r}\n" for word in given) for key, given in (("command", command), ("args", args)) if given
-    )
-    return (
-        f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:\n  containers:\n"
-        f"  - name: {container or name}\n{words}    image: registry.local/app:1\n"
-    ).encode()
-
-
-# What a directory of manifests has been seen to hold beside them.
-COMPANY: dict[str, bytes] = {
-    "README": b"Manifests of this node. Ask the platform team before you touch them: kube-apiserver is theirs.\n",
-    "empty.yaml": b"",
-    "only-comments.yaml": b"# nothing yet\n---\n",
-    "kube-vip.yaml": pod("kube-vip", args=["manager"]),
-    "kube-vip.yaml~": pod("kube-vip", args=["manager"]),
-    "nginx-proxy.yml": pod("nginx-proxy", "nginx", "-g", "daemon off;") + b"---\n",
-    "haproxy.json": b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "haproxy"}, "spec": {"containers": [{"name": "haproxy"}]}}',
-    "list.yaml": b"[]\n",
-    "two.yaml": pod("one", "one") + b"---\n" + pod("two", "two"),
-    "deployment.yaml": b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
-    "nameless.yaml": b"kind: Pod\nspec: {containers: []}\n",
-    "binary": bytes(range(256)),
-    "latin.yaml": "kind: Pod # für uns\n".encode("latin-1"),
-    "script.sh": b"#!/bin/sh\nexec true\n",
-}
 NO_PODS = {name for name in COMPANY if not name.startswith(("kube-vip", "nginx", "haproxy"))}
 
 

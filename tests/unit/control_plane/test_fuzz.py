@@ -15,7 +15,7 @@ from roles.engine.editing import FormatError, yaml_text
 from roles.engine.node.parse import parse
 from roles.engine.transaction import Refusal
 from roles.feature_gates import DesiredGates, plan
-from tests.unit.control_plane.test_company import COMPANY, FOLDER, pod
+from tests.unit.control_plane.company import COMPANY, FOLDER, pod
 from tests.unit.node import node
 from tests.unit.node.surveyed import surveyed
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roles.engine.named_paths import WRITTEN_PATHS
-from tests.unit.control_plane_flags.test_plan import API, judged, seen
+from tests.unit.control_plane_flags.world import API, judged, seen
 from tests.unit.node import node
 
 LOG = "/var/log/kubernetes/audit/audit.log"

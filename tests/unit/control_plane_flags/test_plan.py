@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +9,10 @@ import pytest
 
 from roles.control_plane_flags import (
     ControlPlaneFlags,
-    DesiredFlags,
-    NodeFlags,
     _not_lasting,
     differing,
     differing_files,
-    judge_flags,
     plan_flags,
-    read_flags,
     unmet,
     unmet_files,
 )
@@ -25,7 +20,7 @@ from roles.control_plane_flags.dangers import danger
 from roles.engine.control_plane import RULES, ask_flags, beyond_the_trick
 from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES, StoredSettings
 from roles.engine.node import Observation
-from roles.engine.node_changes import DesiredByHost, NodeStep, Verdicts
+from roles.engine.node_changes import DesiredByHost, NodeStep
 from roles.engine.node_changes.capability import _pod_files
 from roles.engine.node_changes.node_plan import question
 from roles.engine.node_changes.step import arrange
@@ -33,46 +28,15 @@ from roles.engine.proof import Proof
 from roles.engine.runs import Pace
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.model import ABSENT
+from tests.unit.control_plane_flags.world import API, ARGV, MANAGER, SCHEDULER, judged, plan, seen, wanted
 from tests.unit.node import node
-from tests.unit.node.node import file_line, parse
+from tests.unit.node.node import parse
 from tests.unit.node.surveyed import surveyed
 
-SCHEDULER, MANAGER, API = "kube-scheduler", "kube-controller-manager", "kube-apiserver"
-ARGV = {
-    API: (API, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
-    MANAGER: (MANAGER, "--leader-elect=true"),
-    SCHEDULER: (SCHEDULER, "--kubeconfig=/etc/kubernetes/scheduler.conf"),
-}
 PATH = "/etc/kubernetes/scheduler-config.yaml"
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nclientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf}\n"
 PROFILE = {"control_plane_flags": {SCHEDULER: {"config": PATH}}, "control_plane_files": {PATH: {"content": CONFIG, "mode": "0600"}}}
 WINDOW = {"control_plane_flags": {MANAGER: {"horizontal-pod-autoscaler-downscale-stabilization": "2m"}}}
-
-
-def wanted(data: Mapping[str, Any]) -> DesiredFlags:
-    found = read_flags("cp1", data.get)
-    assert found is not None
-    return found
-
-
-def seen(
-    files: Mapping[str, bytes | None] | None = None, manifests: Mapping[str, bytes] | None = None, **argv: tuple[str, ...]
-) -> Observation:
-    components = {**ARGV, **{f"kube-{name}": words for name, words in argv.items()}}
-    written = {f"{name}.yaml": node.manifest(*words) for name, words in components.items()}
-    lines = [file_line(path, data) for path, data in (files or {}).items()]
-    return parse("cp1", node.answer(manifests={**written, **(manifests or {})}, components=components, extra=lines))
-
-
-def plan(data: Mapping[str, Any], looked: Observation | None = None) -> NodeFlags:
-    desired = wanted(data)
-    return plan_flags("r1", surveyed(looked or seen(dict.fromkeys(desired.control_plane_files))), desired)
-
-
-def judged(data: Mapping[str, Any], looked: Observation | None = None, **verdicts: Any) -> NodeFlags:
-    made = plan(data, looked)
-    answers = {name: "" for one in made.changing for name in (one.component, one.component + RULES)}
-    return judge_flags(made, Verdicts(**{"against": {**answers, **verdicts.pop("against", {})}, **verdicts}), wanted(data))
 
 
 def test_one_flag_of_one_component() -> None:

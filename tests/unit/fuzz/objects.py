@@ -27,13 +27,13 @@ from roles.node_labels import NODE, plan_labels, read_labels
 from roles.node_labels import plan_undo as labels_back
 from roles.node_labels.plan import label_requests
 from roles.priority_classes import ObservedClasses, plan_classes, plan_undo
-from tests.unit import test_node_labels as labelled
+from tests.unit import labelled_nodes as labelled
 from tests.unit.checks import world as checked
 from tests.unit.disruption.world import budget, deployment
 from tests.unit.disruption.world import world as disrupted_world
 from tests.unit.eviction.pods import node as used_node
 from tests.unit.fuzz.mutation import TEXTS, anything, mutated, mutated_line
-from tests.unit.metrics_server import test_preflight as served
+from tests.unit.metrics_server import world as served
 from tests.unit.node import node
 from tests.unit.priority_classes import world as classed
 

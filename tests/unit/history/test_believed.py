@@ -19,11 +19,7 @@ from roles.engine.transaction.record import CLUSTER_KIND, cluster_record, plan_r
 from roles.history import Recorded, RollbackOptions, Speaker, changes_to_undo, newest, objects, of_cluster
 from roles.history.facts import HistoryError
 from roles.history.facts import parse as parse_answer
-from tests.unit.history.test_history import INFO, answer, change, numbered, recorded
-from tests.unit.history.test_objects import LINES, RUN, kept, own
-from tests.unit.history.test_rollback import Nodes, undone
-
-__all__ = ["own"]
+from tests.unit.history.world import INFO, OBJECTS_LINES, OBJECTS_RUN, Nodes, answer, change, kept, numbered, recorded, undone
 
 GENUINE = plan_record(INFO, 1, change(), Effective())
 OF_MAP = cluster_record(
@@ -39,9 +35,9 @@ def said(host: str, *lines: dict[str, Any], name: str = "", speaker: Speaker = S
 
 
 PLANTED = {
-    "a run on objects": (said("w1", *LINES), "it speaks of the cluster's objects"),
-    "the lines of objects alone": (said("w1", *LINES[1:], name="x"), "it speaks of the cluster's objects"),
-    "objects behind a genuine plan": (said("w1", GENUINE, *LINES), "it speaks of the cluster's objects"),
+    "a run on objects": (said("w1", *OBJECTS_LINES), "it speaks of the cluster's objects"),
+    "the lines of objects alone": (said("w1", *OBJECTS_LINES[1:], name="x"), "it speaks of the cluster's objects"),
+    "objects behind a genuine plan": (said("w1", GENUINE, *OBJECTS_LINES), "it speaks of the cluster's objects"),
     "a ConfigMap of kubeadm": (said("w1", OF_MAP), "it speaks of the cluster's objects"),
     "another node": (said("w1", {**GENUINE, "node": "cp1"}), "it speaks of cp1, and a node's record may speak of that node only"),
     "another node's change": (said("w1", {**GENUINE, "change": "x"}, name="x"), "it is the record of x, and not of"),
@@ -56,9 +52,9 @@ def test_a_worker_speaks_of_its_own_changes_only(case: str) -> None:
     assert found.problem is not None and found.problem.startswith("NOT BELIEVED") and why in found.problem
     assert not found.events and not found.plan and not found.of_cluster and not found.run, "nothing of it is left to be used"
     told = {"cp1": [], "w1": [recorded(), found]}
-    assert newest(told) == (INFO.id,) and [one.id for one in changes_to_undo(told, (INFO.id, RUN))] == [recorded().id]
+    assert newest(told) == (INFO.id,) and [one.id for one in changes_to_undo(told, (INFO.id, OBJECTS_RUN))] == [recorded().id]
     assert of_cluster([found]) == {}
-    for name in (INFO.id, RUN):
+    for name in (INFO.id, OBJECTS_RUN):
         assert objects.to_undo(cast(Fleet, None), RollbackOptions(run=name), name, told) is None
 
 
@@ -78,19 +74,19 @@ def test_only_the_host_of_the_lock_speaks_of_the_cluster_and_only_if_it_is_a_con
     assert history.speaker(alone, w1) is Speaker.node, "it has the lock, for want of a control-plane node"
     found: Any = SimpleNamespace(cluster=SimpleNamespace(apiservers=1, own_scheduler_configurations=dict))
     assert open_session(alone, found, None).recorded("r1") == (), "and it is not asked for the record of a surge"
-    assert said("cp1", *LINES, speaker=Speaker.keeper).of_objects
+    assert said("cp1", *OBJECTS_LINES, speaker=Speaker.keeper).of_objects
     assert said("cp1", OF_MAP, speaker=Speaker.keeper).plan["kind"] == CLUSTER_KIND
 
 
 def test_a_worker_chooses_no_record_of_the_operators_own(own: Any) -> None:
     """It names an old run on objects as its own newest one."""
-    begin = {"event": "begin", **{key: LINES[0][key] for key in ("kind", "component", "about")}}
-    kept(own, {"event": "run", "format": 1}, begin, *LINES[1:])
-    told = {"cp1": [], "w1": [recorded(change(run=RUN))]}
-    assert newest(told) == (RUN,)
-    assert objects.to_undo(cast(Fleet, None), RollbackOptions(), RUN, told) is None
+    begin = {"event": "begin", **{key: OBJECTS_LINES[0][key] for key in ("kind", "component", "about")}}
+    kept(own, {"event": "run", "format": 1}, begin, *OBJECTS_LINES[1:])
+    told = {"cp1": [], "w1": [recorded(change(run=OBJECTS_RUN))]}
+    assert newest(told) == (OBJECTS_RUN,)
+    assert objects.to_undo(cast(Fleet, None), RollbackOptions(), OBJECTS_RUN, told) is None
     with pytest.raises(DeployError, match="nobody's"):
-        objects.to_undo(cast(Fleet, None), RollbackOptions(run=RUN), RUN, told)
+        objects.to_undo(cast(Fleet, None), RollbackOptions(run=OBJECTS_RUN), OBJECTS_RUN, told)
 
 
 def test_a_node_says_nothing_about_the_undo_or_the_order_of_others() -> None:
@@ -118,7 +114,7 @@ def test_numbers_that_no_record_has(field: str, number: object) -> None:
 
 
 def recording(capability: str, path: str, field: list[str], before: Any, about: dict[str, Any] | None = None, **more: Any) -> list[str]:
-    record = parse(RUN, [
+    record = parse(OBJECTS_RUN, [
         {"kind": "objects", "component": capability, "about": about or {}},
         {"event": "plan", "object": "Thing x", "what": "update", "path": path, "fields": [{"path": field, "before": before, "after": None}],
          **more},
@@ -140,7 +136,7 @@ FINE: list[tuple[Any, ...]] = [
     ("node_labels", NODE, ["spec", "taints", "dedicated", "NoSchedule"], "gpu"),
     ("drain", NODE, ["spec", "unschedulable"], None),
     ("drain", "/api/v1/namespaces/a/pods/x", ["evict", "a/x"], "uid"),
-    ("uncordon", NODE, ["metadata", "annotations", "daytwo.dev/cordoned-by"], RUN),
+    ("uncordon", NODE, ["metadata", "annotations", "daytwo.dev/cordoned-by"], OBJECTS_RUN),
     ("reboot", NODE, ["metadata", "annotations", "daytwo.dev/reboot"], None, {"cannot_undo": True}),
     *((deploy, NODE, ["metadata", "annotations", "daytwo.dev/outage"], None) for deploy in ("drain", "uncordon", "reboot")),
     ("disruption_budgets", "/apis/policy/v1/namespaces/a/poddisruptionbudgets/x", ["spec", "minAvailable"], 1, {"proof_timeout": 30}),

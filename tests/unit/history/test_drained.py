@@ -14,10 +14,9 @@ from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import NodePlan
 from roles.engine.transaction import Refusal
 from roles.history import Undo
-from tests.unit.kubelet.test_runtime import RUNC, UNIMPLEMENTED, VERSION_17
-from tests.unit.kubelet.test_runtime import handlers as answered
-from tests.unit.kubelet_config.test_carry_out import Now, plan, state
-from tests.unit.kubelet_config.test_drained import drained
+from tests.unit.kubelet.samples import RUNC, UNIMPLEMENTED, VERSION_17
+from tests.unit.kubelet.samples import handlers as answered
+from tests.unit.kubelet_config.world import Now, drained, plan, state
 
 CONFIG = "cpuManagerPolicy: static\nsystemReserved: {cpu: 500m}\n"
 OLD = {"cpuManagerPolicy": "none", "systemReserved": None}

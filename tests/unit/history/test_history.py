@@ -19,59 +19,14 @@ from roles.engine.node import File, Observation
 from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.capability import by_warning
 from roles.engine.proof import Cluster
-from roles.engine.transaction import Change, Effective, FileEdit, Refusal, RunInfo
+from roles.engine.transaction import Effective, Refusal, RunInfo
 from roles.engine.transaction.model import ABSENT, cmdline_sha256
-from roles.engine.transaction.record import end_record, plan_record
-from roles.history import Recorded, Sequenced, Speaker, Undo, Unordered, changes_to_undo, newest, plan_undo, targets
+from roles.engine.transaction.record import plan_record
+from roles.history import Recorded, Sequenced, Undo, Unordered, changes_to_undo, newest, plan_undo, targets
 from roles.history.facts import HistoryError, parse
+from tests.unit.history.world import INFO, NEW, OLD, answer, change, numbered, recorded
 from tests.unit.node import node
 from tests.unit.node.node import parse as parse_look
-
-INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
-OLD, NEW = b"A=1\n", b"A=2\n"
-
-
-def change(component: str = "kubelet", host: str = "w1", run: str = INFO.id, **other: Any) -> Change:
-    values: dict[str, Any] = {
-        "id": f"{run}-{host}-{component}",
-        "node": host,
-        "component": component,
-        "kind": "kubelet",
-        "unit": "kubelet.service",
-        "summary": "A=true",
-        "files": (FileEdit("/etc/a", OLD, NEW), FileEdit("/etc/made", None, b"x"), FileEdit("/etc/gone", b"y", None, mode=0o600)),
-        "health_url": "http://127.0.0.1/",
-        "old_argv": ("kubelet", "old"),
-        "new_argv": ("kubelet", "new"),
-        **other,
-    }
-    return Change(**values)
-
-
-def answer(*lines: tuple[str, str, str, list[dict[str, Any]]], originals: str = "", number: str = "-") -> list[str]:
-    def b64(text: str) -> str:
-        return base64.b64encode(text.encode()).decode() + "="
-
-    records = ["daytwo 1", "clock 5 b"]
-    for name, state, reason, events in lines:
-        records.append(f"change {name} {b64(state)} {b64(reason)} {b64(''.join(json.dumps(event) + chr(10) for event in events))} {number}")
-    return [*records, *originals.splitlines(), "end"]
-
-
-def recorded(
-    made: Change | None = None, state: str = "confirmed", order: int = 1, undoes: str = "", speaker: Speaker = Speaker.node, **gates: Any
-) -> Recorded:
-    made = made or change()
-    info = RunInfo(made.id[: len(INFO.id)], INFO.who, "", INFO.command, INFO.data, INFO.at)
-    events = [plan_record(info, order, made, Effective(gates), undoes), end_record(made.id, state, "", "proof", 5.0)]
-    originals = [
-        f"original {made.id} {number} {base64.b64encode(edit.before).decode()}="
-        for number, edit in enumerate(made.files, 1)
-        if edit.before is not None
-    ]
-    lines = answer((made.id, f"state={state}\nboot=b\n", "because  \n", events), originals="\n".join(originals))
-    (found,) = parse(made.node, lines, speaker)
-    return found
 
 
 def seen(**files: bytes | None) -> Observation:
@@ -161,12 +116,6 @@ def test_the_newest_run_that_is_not_undone_is_undone() -> None:
     assert newest(history(recorded(state="reverted"))) == ()
     lasting = replace(b, plan={**b.plan, "about": {"cannot_undo": True}})
     assert newest(history(a, lasting)) == (first,), "a reboot: the run before it"
-
-
-def numbered(number: int, found: Recorded, run: int | None = None, count: str = "one") -> Recorded:
-    """`number` by its node, `run` by the node that holds the cluster's lock."""
-    plan = {**found.plan, "number": {"count": count, "number": run}} if run is not None else found.plan
-    return replace(found, number=number, plan=plan)
 
 
 def test_the_last_change_of_a_run_comes_first() -> None:

@@ -11,7 +11,7 @@ from roles.engine.inputs import read_host
 from roles.engine.transaction import Refusal
 from roles.history import ChangesOptions, Recorded, age, chosen, facts
 from roles.history.facts import HistoryError, parse
-from tests.unit.history.test_history import answer
+from tests.unit.history.world import answer
 
 NOW = 1_770_000_000.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,33 +9,23 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from roles.engine.bridge import Fleet
-from roles.engine.transaction import RunInfo
-from roles.engine.transaction.object_record import first_line, kind_of_run, planned
-from roles.engine.transaction.record import RunRecord, end_record
+from roles.engine.transaction.object_record import kind_of_run, planned
 from roles.history import Recorded, RollbackOptions, Speaker, objects
 from roles.history.facts import parse
-from tests.unit.history.test_history import answer, change, recorded
-
-RUN = "r20260102-000000-bbbb"
-INFO = RunInfo(RUN, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-02T00:00:00Z", {"count": "one", "number": 9})
-FIELDS = [{"path": ["value"], "before": None, "after": 5}]
-LINES: list[dict[str, Any]] = [
-    first_line(INFO, f"{RUN}-cluster-objects", "cp1", "nobody's", {}, "create PriorityClass web", ""),
-    planned(RUN, 1, "PriorityClass web", "create", "", FIELDS, {"path": "/web", "uid": ""}),
-    end_record("PriorityClass web", "done", "", "read back", 1.0, "object"),
-]
-
-
-def of_objects(lines: list[dict[str, Any]] = LINES, state: str = "confirmed", number: str = "9") -> Recorded:
-    (found,) = parse("cp1", answer((f"{RUN}-cluster-objects", f"state={state}\n", "", lines), number=number), Speaker.keeper)
-    return found
+from tests.unit.history.world import (
+    NO_WAY,
+    OBJECTS_LINES,
+    OBJECTS_RUN,
+    answer,
+    change,
+    kept,
+    of_objects,
+    recorded,
+)
 
 
-def to_undo(*known: Recorded, run: str = RUN) -> Any:
+def to_undo(*known: Recorded, run: str = OBJECTS_RUN) -> Any:
     return objects.to_undo(cast(Fleet, None), RollbackOptions(), run, {"cp1": list(known)})
-
-
-NO_WAY = r"run r20260102-000000-bbbb is of nobody's, which this daytwo cannot undo; use the daytwo that started it"
 
 
 def test_a_run_on_objects_is_found_in_the_records_of_the_nodes() -> None:
@@ -52,27 +41,16 @@ def test_a_run_on_nodes_is_not_one_on_objects() -> None:
 
 def test_a_record_that_cannot_be_used_says_why() -> None:
     with pytest.raises(DeployError, match=r"cp1: the record of .*a newer daytwo wrote it \(format 99"):
-        to_undo(of_objects([{**LINES[0], "format": 99}, *LINES[1:]]))
-    lost = {key: value for key, value in LINES[1].items() if key != "fields"}
+        to_undo(of_objects([{**OBJECTS_LINES[0], "format": 99}, *OBJECTS_LINES[1:]]))
+    lost = {key: value for key, value in OBJECTS_LINES[1].items() if key != "fields"}
     with pytest.raises(DeployError, match=r"lacks something .*undo it by hand"):
-        to_undo(of_objects([LINES[0], lost]))
+        to_undo(of_objects([OBJECTS_LINES[0], lost]))
     with pytest.raises(DeployError, match=r"changed nothing that can be undone \(nobody's\)"):
-        to_undo(of_objects(LINES[:1]))
-
-
-def kept(path: Path, *events: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True)
-    path.write_text("".join(json.dumps(event) + "\n" for event in events))
-
-
-@pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return RunRecord(INFO).path
+        to_undo(of_objects(OBJECTS_LINES[:1]))
 
 
 def test_the_operators_own_record_is_read_if_no_node_knows_the_run(own: Path) -> None:
-    kept(own, {"event": "run", "format": 1}, {"event": "begin", **kind_of_run("nobody's", {})}, *LINES[1:])
+    kept(own, {"event": "run", "format": 1}, {"event": "begin", **kind_of_run("nobody's", {})}, *OBJECTS_LINES[1:])
     with pytest.raises(DeployError, match=NO_WAY):
         to_undo()
 
@@ -98,13 +76,13 @@ def test_a_record_of_an_older_daytwo_is_restored_by_hand(own: Path, line: dict[s
 def test_what_other_runs_did_to_the_same_objects_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(run: str, path: str, after: int, number: int) -> Recorded:
         fields = [{"path": ["value"], "before": 5, "after": after}]
-        lines = [LINES[0] | {"run": run}, planned(run, 1, "PriorityClass web", "update", "", fields, {"path": path, "uid": ""})]
+        lines = [OBJECTS_LINES[0] | {"run": run}, planned(run, 1, "PriorityClass web", "update", "", fields, {"path": path, "uid": ""})]
         (found,) = parse("cp1", answer((f"{run}-cluster-objects", "state=confirmed\n", "", lines), number=str(number)), Speaker.keeper)
         return found
 
     known: list[Any] = []
     monkeypatch.setattr(objects, "_undone", lambda fleet, record, wanted: known.append(record))
-    damaged = of_objects([LINES[0] | {"run": "r4"}, {"event": "plan", "object": "x"}])
+    damaged = of_objects([OBJECTS_LINES[0] | {"run": "r4"}, {"event": "plan", "object": "x"}])
     to_undo(of_objects(), of("r2", "/web", 7, 10), of("r3", "/other", 8, 11), damaged)
     (one,) = known[0].objects
     assert [(run, field.after) for run, field in one.by_others] == [("r2", 7)]

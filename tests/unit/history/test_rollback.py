@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,48 +10,12 @@ from typing import Any, cast
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from roles import history
-from roles.engine.bridge import Fleet, Remote
 from roles.engine.node_changes import Basis
 from roles.engine.transaction.record import CLUSTER_KIND
 from roles.history import Recorded, Speaker
 from roles.history.facts import HistoryError
-from tests.unit.history.test_history import INFO, change, numbered, recorded
-from tests.unit.history.test_objects import LINES, NO_WAY, RUN, of_objects
+from tests.unit.history.world import INFO, NO_WAY, OBJECTS_LINES, OBJECTS_RUN, Nodes, change, numbered, of_objects, recorded, undone
 from tests.unit.outage.world import node, of_change
-
-
-class Host:
-    """The part of a Remote that is used before there is a plan."""
-
-    connected = True
-
-    def __init__(self, name: str, **data: Any) -> None:
-        self.name, self.is_control_plane = name, name.startswith("cp")
-        self._data = data
-
-    def data(self, key: str) -> Any:
-        return self._data.get(key)
-
-
-class Nodes(Fleet):
-    """The nodes with these records, or errors. `reads`: the hosts of each read."""
-
-    def __init__(self, records: dict[str, list[Recorded] | Exception], limit: Sequence[str] = (), **data: Any) -> None:
-        hosts = {name: cast(Remote, Host(name, **data)) for name in records}
-        targets = [host for name, host in hosts.items() if name in (limit or hosts)]
-        super().__init__(targets, [host for host in hosts.values() if host not in targets], [], [*hosts.values()])
-        self.records, self.reads = records, list[list[str]]()
-
-    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], Any], parallel: int = 20, doing: str = "") -> dict[str, Any]:
-        self.reads.append([remote.name for remote in remotes])
-        return {remote.name: self.records[remote.name] for remote in remotes}
-
-
-def undone(nodes: Nodes) -> history.Undoing:
-    found = history._run_to_undo(nodes)
-    assert isinstance(found, history.Undoing)
-    return found
 
 
 def of_cluster() -> Recorded:
@@ -68,11 +32,11 @@ def test_the_newest_run_is_undone_as_a_run_on_objects_only_if_it_is_one() -> Non
 
 
 def test_an_incomplete_run_on_objects_is_undone_only_by_its_name() -> None:
-    cut = of_objects(LINES[:2], state="staged")
+    cut = of_objects(OBJECTS_LINES[:2], state="staged")
     with pytest.raises(DeployError, match="there is nothing to undo"):
         undone(Nodes({"cp1": [cut]}))
     with pytest.raises(DeployError, match=NO_WAY):
-        undone(Nodes({"cp1": [cut]}, run=RUN))
+        undone(Nodes({"cp1": [cut]}, run=OBJECTS_RUN))
 
 
 def test_a_named_run_is_read_once() -> None:

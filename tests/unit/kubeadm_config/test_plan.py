@@ -14,7 +14,7 @@ from roles.engine.kubeadm_config import CLUSTER, GATES, KUBELET, ComponentDesire
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from roles.engine.transaction import Refusal
 from roles.eviction import DesiredThresholds, wanted
-from tests.unit.kubeadm_config.test_stored import CLUSTER_TEXT, KUBELET_TEXT, lasting
+from tests.unit.kubeadm_config.world import CLUSTER_TEXT, KUBELET_TEXT, lasting
 
 NODES = {"cp1": True, "w1": False, "w2": False}
 Settings = Mapping[tuple[str, ...], Any]

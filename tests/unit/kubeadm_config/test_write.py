@@ -18,7 +18,7 @@ from roles.engine.objects import Session
 from roles.engine.objects.session import CONFLICTS, PAUSE
 from tests.context import context
 from tests.unit.clock import Clock
-from tests.unit.kubeadm_config.test_stored import KUBELET_TEXT, item
+from tests.unit.kubeadm_config.world import KUBELET_TEXT, item
 from tests.unit.priority_classes.apiserver import lost_answers
 
 WANTED = {(GATES, "New"): True}

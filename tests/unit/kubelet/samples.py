@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
+from roles.engine.editing import kubelet_config
+from roles.engine.kubelet import Kubelet, find
 from roles.engine.kubelet.schema import KubeletField, fields
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 _GOOD: dict[str, Any] = {
     "string": "text",
@@ -107,3 +112,49 @@ def misspelt(path: str) -> list[str]:
     """Names that are not the field's, nor any other's."""
     parent, dot, leaf = path.rpartition(".")
     return [parent + dot + leaf[0].upper() + leaf[1:], parent + dot + leaf + "x"]
+
+
+MAIN, DROPINS, EXTRA = "/var/lib/kubelet/config.yaml", "/etc/kubelet.d", "/etc/default/kubelet"
+ARGV = node.KUBEADM_ARGV
+FOLDER = [f"directory {node.b64(DROPINS)}"]
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+def kubelet(main: str = "", dropins: dict[str, str] | None = None, extra: str = "", argv: tuple[str, ...] = ARGV) -> Kubelet:
+    """A kubeadm node's; `dropins` by file name, `extra` the flags of KUBELET_EXTRA_ARGS."""
+    files: dict[str, bytes | None] = {MAIN: (HEAD + main).encode()}
+    words = [*argv]
+    unit = node.KUBEADM_DROPIN
+    if dropins is not None:
+        words.append(f"--config-dir={DROPINS}")
+        unit = unit.replace(b"--config=/var/lib/kubelet/config.yaml", b"--config=/var/lib/kubelet/config.yaml --config-dir=/etc/kubelet.d")
+        assert unit != node.KUBEADM_DROPIN
+        files |= {f"{DROPINS}/{name}": (HEAD + text).encode() for name, text in dropins.items()}
+    if extra:
+        files[EXTRA] = f'KUBELET_EXTRA_ARGS="{extra}"\n'.encode()
+        words += extra.split()
+    place = {"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": unit}
+    return find(parse("n1", node.answer(argv=words, files=files, dropins=place, extra=FOLDER if dropins is not None else ())))
+
+
+def written(fields: dict[str, Any]) -> str:
+    data = HEAD.encode()
+    changes = {tuple(name.split(".")): value for name, value in fields.items()}
+    return kubelet_config.edit_fields(data, changes).decode().removeprefix(HEAD)
+
+
+# As containerd 1.7.24 and 1.6.20 have answered; the request for an unknown method has no message.
+VERSION_17 = "version 0 AAAAACMKBTAuMS4wEgpjb250YWluZXJkGgoxLjcuMjR+ZHMxIgJ2MQ==="
+UNIMPLEMENTED = "config 12 ="
+RUNC = (
+    '"runc":{"runtimeType":"io.containerd.runc.v2","runtimePath":"","runtimeEngine":"","PodAnnotations":null,"ContainerAnnotations":null,'
+    '"runtimeRoot":"","options":{"SystemdCgroup":true}'
+)
+
+
+def coded(data: bytes | str) -> str:
+    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode() + "="
+
+
+def handlers(*found: str) -> str:
+    return f"handlers 0 {coded(chr(10).join(found))}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roles.engine.kubelet import blame
-from tests.unit.kubelet.test_settings import EXTRA, MAIN, kubelet
+from tests.unit.kubelet.samples import EXTRA, MAIN, kubelet
 
 DELIBERATE = "invalid configuration: maxPods (--max-pods) -1 must not be a negative number"
 IMAGES = "invalid configuration: imageGCHighThresholdPercent (--image-gc-high-threshold) 250 must be between 0 and 100, inclusive"

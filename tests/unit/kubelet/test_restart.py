@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from roles.engine.kubelet import Kubelet, ask, find, kubelet_plan, pending, schema
 from tests.unit.kubelet import samples
-from tests.unit.kubelet.test_settings import MAIN, kubelet, written
+from tests.unit.kubelet.samples import MAIN, kubelet, written
 from tests.unit.node import node
 from tests.unit.node.node import parse
 

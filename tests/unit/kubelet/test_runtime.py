@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
 import subprocess
 from dataclasses import replace
@@ -11,24 +10,14 @@ import pytest
 
 from roles.engine.kubelet import find, runtime
 from roles.engine.kubelet.runtime import Runtime, parse
+from tests.unit.kubelet.samples import RUNC, UNIMPLEMENTED, VERSION_17, coded, handlers
 from tests.unit.node import node
 from tests.unit.node.node import parse as observed
 
-# As containerd 1.7.24 and 1.6.20 have answered; the request for an unknown method has no message.
-VERSION_17 = "version 0 AAAAACMKBTAuMS4wEgpjb250YWluZXJkGgoxLjcuMjR+ZHMxIgJ2MQ==="
 VERSION_16 = "version 0 AAAAACMKBTAuMS4wEgpjb250YWluZXJkGgoxLjYuMjB+ZHMxIgJ2MQ==="
-UNIMPLEMENTED = "config 12 ="
 NOTHING = '"options":null'
-RUNC = (
-    '"runc":{"runtimeType":"io.containerd.runc.v2","runtimePath":"","runtimeEngine":"","PodAnnotations":null,"ContainerAnnotations":null,'
-    '"runtimeRoot":"","options":{"SystemdCgroup":true}'
-)
 DEFAULT = '"defaultRuntime":{"runtimeType":"","runtimePath":"","runtimeRoot":"",' + NOTHING
 KATA = '"kata":{"runtimeType":"io.containerd.kata.v2","PodAnnotations":["a"],"options":{"ConfigPath":"/etc/kata.toml"}'
-
-
-def coded(data: bytes | str) -> str:
-    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode() + "="
 
 
 def message(data: bytes) -> bytes:
@@ -37,10 +26,6 @@ def message(data: bytes) -> bytes:
 
 def config(data: bytes, status: str = "0") -> str:
     return f"config {status} {coded(message(data))}"
-
-
-def handlers(*found: str) -> str:
-    return f"handlers 0 {coded(chr(10).join(found))}"
 
 
 def answer(*lines: str) -> Runtime:

@@ -13,30 +13,9 @@ from roles.engine.editing import ABSENT, flags, kubelet_config
 from roles.engine.kubelet import Kubelet, ask, find, settings
 from roles.engine.kubelet.values import lookup, same_setting
 from roles.engine.transaction import Refusal
+from tests.unit.kubelet.samples import ARGV, DROPINS, EXTRA, FOLDER, HEAD, MAIN, kubelet, written
 from tests.unit.node import node
 from tests.unit.node.node import parse
-
-MAIN, DROPINS, EXTRA = "/var/lib/kubelet/config.yaml", "/etc/kubelet.d", "/etc/default/kubelet"
-ARGV = node.KUBEADM_ARGV
-FOLDER = [f"directory {node.b64(DROPINS)}"]
-HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-
-
-def kubelet(main: str = "", dropins: dict[str, str] | None = None, extra: str = "", argv: tuple[str, ...] = ARGV) -> Kubelet:
-    """A kubeadm node's; `dropins` by file name, `extra` the flags of KUBELET_EXTRA_ARGS."""
-    files: dict[str, bytes | None] = {MAIN: (HEAD + main).encode()}
-    words = [*argv]
-    unit = node.KUBEADM_DROPIN
-    if dropins is not None:
-        words.append(f"--config-dir={DROPINS}")
-        unit = unit.replace(b"--config=/var/lib/kubelet/config.yaml", b"--config=/var/lib/kubelet/config.yaml --config-dir=/etc/kubelet.d")
-        assert unit != node.KUBEADM_DROPIN
-        files |= {f"{DROPINS}/{name}": (HEAD + text).encode() for name, text in dropins.items()}
-    if extra:
-        files[EXTRA] = f'KUBELET_EXTRA_ARGS="{extra}"\n'.encode()
-        words += extra.split()
-    place = {"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": unit}
-    return find(parse("n1", node.answer(argv=words, files=files, dropins=place, extra=FOLDER if dropins is not None else ())))
 
 
 def after(found: Kubelet, changed: dict[str, bytes | None]) -> tuple[dict[str, Any], list[str]]:
@@ -217,12 +196,6 @@ WISHES = st.fixed_dictionaries({}, optional={name: strategy | st.just(ABSENT) fo
 FLAGS = st.sets(
     st.sampled_from(["--max-pods=77", "--eviction-hard=memory.available<9%", "--system-reserved=cpu=1", "--cluster-dns=10.0.0.1"])
 )
-
-
-def written(fields: dict[str, Any]) -> str:
-    data = HEAD.encode()
-    changes = {tuple(name.split(".")): value for name, value in fields.items()}
-    return kubelet_config.edit_fields(data, changes).decode().removeprefix(HEAD)
 
 
 @given(FIELDS, st.none() | st.dictionaries(st.sampled_from(["10-a.conf", "95-z.conf"]), FIELDS), FLAGS, WISHES, st.booleans())

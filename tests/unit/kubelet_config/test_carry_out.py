@@ -14,8 +14,7 @@ from roles.engine.api import NoApi, NotFound
 from roles.engine.api.errors import Unreachable
 from roles.engine.api.nodes import NodeUsage
 from roles.engine.bridge import Fleet
-from roles.engine.editing import ABSENT
-from roles.engine.kubelet import KubeletState, find
+from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import Basis, DesiredByHost, NodePlan, Verdicts
 from roles.engine.proof import Cluster, Survey
 from roles.engine.runs import Options
@@ -26,52 +25,7 @@ from roles.eviction import eviction_impact
 from roles.kubelet_config import DesiredFields, FieldsRequest, KubeletFields, Settled, allocatable_impact, carry_out
 from roles.kubelet_config.carry_out import FieldsPlan
 from roles.kubelet_config.plan import settle
-from tests.unit.node import node
-from tests.unit.node.node import parse
-
-GIB = 2**30
-RUNNING: dict[str, Any] = {
-    "maxPods": 110,
-    "evictionHard": {"memory.available": "100Mi"},
-    "enforceNodeAllocatable": ["pods"],
-    "staticPodPath": "/etc/kubernetes/manifests",
-}
-
-
-def pod(name: str, cpu: str = "100m", **spec: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"namespace": "default", "name": name, "uid": name, "creationTimestamp": f"2026-01-01T00:00:{len(name):02d}Z"},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec},
-        "status": {"phase": "Running", "qosClass": "Burstable"},
-    }
-
-
-def state(
-    config: str = "", conditions: tuple[tuple[str, str], ...] = (("Ready", "True"),), pods_use: int = GIB, **running: Any
-) -> KubeletState:
-    """A node with 4 CPUs, 8 GiB and two pods; its kubelet's file ends with `config`."""
-    found = find(parse("n1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + config.encode()})))
-    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
-    status = {
-        "capacity": amounts,
-        "allocatable": amounts,
-        "nodeInfo": {"kubeletVersion": "v1.36.3"},
-        "conditions": [{"type": kind, "status": value, "reason": "Why", "message": "because"} for kind, value in conditions],
-    }
-    stats = {"availableBytes": 8 * GIB - pods_use, "workingSetBytes": pods_use}
-    summary = {"node": {"memory": stats, "systemContainers": [{"name": "pods", "memory": stats}]}, "pods": []}
-    return KubeletState("n1", found, {**RUNNING, **running}, {"metadata": {"name": "n1"}, "status": status}, [pod("a"), pod("bb")], summary)
-
-
-def node_plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> NodePlan[FieldsPlan]:
-    expected = {name: None if value is ABSENT else value for name, value in fields.items()}
-    desired = FieldsRequest({}, lambda _: Settled(fields, expected, "as desired"), allocatable_impact, allow_evictions=allow_evictions)
-    return carry_out.plan_node("r1", given, control_plane.look(given.kubelet), desired)
-
-
-def plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> FieldsPlan:
-    (made,) = node_plan(given, fields, allow_evictions=allow_evictions).planned
-    return made
+from tests.unit.kubelet_config.world import GIB, Now, node_plan, plan, state
 
 
 def test_a_change_without_other_effects() -> None:
@@ -260,20 +214,6 @@ def test_present_files_that_are_refused_are_named_and_the_change_is_not_blamed()
     assert "gave no answer" in judged() and judged({"kubelet": ""}) == ""
     (item,) = made.planned
     assert "maxPods" not in item.question_present or "podPidsLimit" not in item.question_present
-
-
-class Now(Cluster):
-    """The node's state when its turn comes."""
-
-    def __init__(self, given: KubeletState) -> None:
-        super().__init__()
-        self.given = given
-
-    def configuration(self, node_name: str) -> dict[str, Any]:
-        return self.given.configuration
-
-    def usage(self, node_name: str, wait: float = 0) -> NodeUsage:
-        return NodeUsage(self.given.summary, self.given.pods, self.given.node)
 
 
 @pytest.mark.parametrize(("kind", "waits"), [("none", 0), ("socket", 1)])

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 
-from roles.engine import control_plane
 from roles.engine.kubelet import KubeletState
 from roles.engine.kubelet.drained import RuntimeEdit
 from roles.engine.kubelet.runtime import Runtime
-from roles.engine.node import File
-from roles.engine.node_changes import NodePlan, node_report
+from roles.engine.node_changes import node_report
 from roles.engine.transaction import FileEdit, Refusal, RuntimeRestart
-from roles.kubelet_config import DesiredFields, FieldsRequest, allocatable_impact, carry_out, cgroups
-from roles.kubelet_config.carry_out import FieldsPlan
-from roles.kubelet_config.plan import settle
-from tests.unit.kubelet_config.test_carry_out import pod, state
-from tests.unit.kubelet_config.test_drained import drained
+from roles.kubelet_config import cgroups
+from tests.unit.kubelet_config.world import CONTAINERD_17, CONTAINERD_CONFIG, FILE, PATH, PLACE, SERVED, drained, plan_fields, pod, state
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
-PLACE = "/etc/containerd/config.toml:14: SystemdCgroup = true"
-# containerd 1.7, which reports nothing; and containerd 2.
-OLD = Runtime("containerd 1.7.24", None, {"runc": "systemd"}, (PLACE,))
 NEW = Runtime("containerd 2.1.0", "systemd", {"runc": "systemd"}, (PLACE,))
 TO_SYSTEMD = {"cgroupDriver": "systemd"}
 
@@ -34,14 +25,9 @@ def given(found: Runtime | None, running: str = "cgroupfs", config: str = "") ->
     return replace(drained(state(config, cgroupDriver=running)), runtime=found)
 
 
-def plan(at: KubeletState, fields: dict[str, Any], *, may_drain: bool = False) -> NodePlan[FieldsPlan]:
-    request = FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact)
-    return carry_out.plan_node("r1", at, control_plane.look(at.kubelet), request, may_drain=may_drain)
-
-
-@pytest.mark.parametrize("found", [OLD, NEW], ids=["not-reported", "reported"])
+@pytest.mark.parametrize("found", [CONTAINERD_17, NEW], ids=["not-reported", "reported"])
 def test_the_kubelet_follows_a_runtime_that_has_the_driver(found: Runtime) -> None:
-    whole = plan(given(found), TO_SYSTEMD)
+    whole = plan_fields(given(found), TO_SYSTEMD)
     (made,) = whole.planned
     assert made.change is not None and b"cgroupDriver: systemd" in (made.change.files[0].after or b"")
     assert made.recreates_pods and made.change.checkpoints == () and made.settings == TO_SYSTEMD
@@ -55,38 +41,27 @@ def test_the_kubelet_follows_a_runtime_that_has_the_driver(found: Runtime) -> No
 
 def test_it_needs_a_drained_node() -> None:
     with pytest.raises(Refusal, match="it is not cordoned and 2 pods run there"):
-        plan(replace(state(cgroupDriver="cgroupfs"), runtime=OLD), TO_SYSTEMD)
-    (made,) = plan(replace(state(cgroupDriver="cgroupfs"), runtime=OLD), TO_SYSTEMD, may_drain=True).planned
+        plan_fields(replace(state(cgroupDriver="cgroupfs"), runtime=CONTAINERD_17), TO_SYSTEMD)
+    (made,) = plan_fields(replace(state(cgroupDriver="cgroupfs"), runtime=CONTAINERD_17), TO_SYSTEMD, may_drain=True).planned
     assert made.needs_drain
-
-
-CONFIG = b"""version = 2
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-SystemdCgroup = true
-"""
-PATH = "/etc/containerd/config.toml"
-FILE = File(PATH, "file", 0o644, mtime=900, data=CONFIG)
-SERVED = replace(OLD, unit="containerd.service", path=PATH, started=1000, file=FILE)
 
 
 @pytest.mark.parametrize("found", [SERVED, replace(SERVED, reported="systemd")], ids=["not-reported", "reported"])
 def test_kubelet_and_containerd_change_in_one_transaction(found: Runtime) -> None:
-    whole = plan(given(found, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "cgroupfs"}, may_drain=True)
+    whole = plan_fields(given(found, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "cgroupfs"}, may_drain=True)
     (made,) = whole.planned
     assert made.change is not None and made.recreates_pods and made.needs_drain
     assert made.change.runtime == RuntimeRestart("containerd.service", PATH)
     first, second = made.change.files
     assert b"cgroupDriver: cgroupfs" in (first.after or b"") and second.path == PATH and (second.mode, second.owner) == (0o644, "")
-    assert (second.before, second.after) == (CONFIG, CONFIG.replace(b"= true", b"= false"))
+    assert (second.before, second.after) == (CONTAINERD_CONFIG, CONTAINERD_CONFIG.replace(b"= true", b"= false"))
     assert any("containerd 1.7.24 changes to cgroupfs, too" in warning and PLACE in warning for warning in whole.warnings)
     lines = "\n".join(node_report._description(made.change, 1, recreates_pods=True))
     assert "all pods of the node end, the files are placed, systemctl restart containerd.service, systemctl start kubelet.service" in lines
     # Pods and runtime have time of their own before the kubelet starts.
     assert made.change.confirm_timeout == replace(made.change, runtime=None).confirm_timeout + 60
     with pytest.raises(Refusal, match="it is not cordoned and 2 pods run there"):
-        plan(replace(state("cgroupDriver: systemd\n", cgroupDriver="systemd"), runtime=found), {"cgroupDriver": "cgroupfs"})
+        plan_fields(replace(state("cgroupDriver: systemd\n", cgroupDriver="systemd"), runtime=found), {"cgroupDriver": "cgroupfs"})
 
 
 @pytest.mark.parametrize(
@@ -97,43 +72,43 @@ def test_kubelet_and_containerd_change_in_one_transaction(found: Runtime) -> Non
         ({"file": replace(FILE, kind="link")}, "is a symbolic link"),
         ({"file": replace(FILE, mtime=1100)}, "was written after the runtime had started"),
         ({"places": (PLACE, "/etc/containerd/conf.d/a.toml:1: SystemdCgroup = true")}, "another file sets it, too"),
-        ({"file": replace(FILE, data=CONFIG.replace(b"true", b"false"))}, "does not say what it runs with"),
+        ({"file": replace(FILE, data=CONTAINERD_CONFIG.replace(b"true", b"false"))}, "does not say what it runs with"),
         ({"file": replace(FILE, data=b"[")}, "cannot be parsed as TOML"),
     ],
     ids=["unit", "unread", "link", "younger", "conf.d", "differs", "no-toml"],
 )
 def test_a_runtime_that_daytwo_cannot_change_is_the_operators(more: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal) as refused:
-        plan(given(replace(SERVED, **more), "systemd"), {"cgroupDriver": "cgroupfs"})
+        plan_fields(given(replace(SERVED, **more), "systemd"), {"cgroupDriver": "cgroupfs"})
     assert f"; daytwo does not change it: {'' if 'unit' in more else PATH if 'places' not in more else ''}" in str(refused.value)
     assert words in str(refused.value) and "the runtime first: `deploys/drain.py --data nodes=n1`" in str(refused.value)
 
 
 def test_an_undo_that_has_the_runtimes_file_restarts_it_with_that() -> None:
-    restart, new = RuntimeRestart("containerd.service", PATH), CONFIG.replace(b"true", b"false")
-    (made,) = plan(given(SERVED, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "cgroupfs"}).planned
+    restart, new = RuntimeRestart("containerd.service", PATH), CONTAINERD_CONFIG.replace(b"true", b"false")
+    (made,) = plan_fields(given(SERVED, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "cgroupfs"}).planned
     assert made.change is not None
-    back = FileEdit(PATH, new, b"# older\n" + CONFIG)
+    back = FileEdit(PATH, new, b"# older\n" + CONTAINERD_CONFIG)
     undo = replace(made.change, files=(made.change.files[0], back), runtime=None)
-    wanted = FileEdit(PATH, new, CONFIG)
+    wanted = FileEdit(PATH, new, CONTAINERD_CONFIG)
     assert cgroups.with_runtime_edit(undo, RuntimeEdit("systemd", restart, wanted, "")) == replace(undo, runtime=restart)
     with pytest.raises(Refusal, match="as it was before, has another cgroup driver"):
-        cgroups.with_runtime_edit(replace(undo, files=(FileEdit(PATH, CONFIG, new),)), RuntimeEdit("systemd", restart, None, ""))
+        cgroups.with_runtime_edit(replace(undo, files=(FileEdit(PATH, CONTAINERD_CONFIG, new),)), RuntimeEdit("systemd", restart, None, ""))
 
 
 def test_a_containerd_that_has_the_driver_restarts_without_a_new_file() -> None:
-    (made,) = plan(given(SERVED), TO_SYSTEMD).planned
+    (made,) = plan_fields(given(SERVED), TO_SYSTEMD).planned
     assert made.change is not None and [edit.path for edit in made.change.files] == ["/var/lib/kubelet/config.yaml"]
     assert made.change.runtime == RuntimeRestart("containerd.service", PATH)
 
 
-MIXED = replace(OLD, handlers={"runc": "systemd", "nvidia": "cgroupfs"})
+MIXED = replace(CONTAINERD_17, handlers={"runc": "systemd", "nvidia": "cgroupfs"})
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (OLD, "containerd 1.7.24 runs with another driver (runc systemd), and while the kubelet had cgroupfs no pod would start"),
+        (CONTAINERD_17, "containerd 1.7.24 runs with another driver (runc systemd), and while the kubelet had cgroupfs no pod would start"),
         (NEW, "has the driver systemd, which it reports to the kubelet (CRI RuntimeConfig), and the kubelet ignores its own field"),
         (MIXED, "(runc systemd, nvidia cgroupfs)"),
         (
@@ -146,7 +121,7 @@ MIXED = replace(OLD, handlers={"runc": "systemd", "nvidia": "cgroupfs"})
 )
 def test_a_runtime_with_another_driver_is_refused_with_its_file_line_and_value(found: Runtime | None, words: str) -> None:
     with pytest.raises(Refusal) as refused:
-        plan(given(found, "systemd"), {"cgroupDriver": "cgroupfs"})
+        plan_fields(given(found, "systemd"), {"cgroupDriver": "cgroupfs"})
     text = str(refused.value)
     assert "n1: cgroupDriver cgroupfs: " in text and words in text
     if found is not None and not found.problem:
@@ -156,34 +131,34 @@ def test_a_runtime_with_another_driver_is_refused_with_its_file_line_and_value(f
 
 def test_absent_means_the_default_of_the_field() -> None:
     with pytest.raises(Refusal, match="cgroupDriver cgroupfs: containerd"):
-        plan(given(OLD, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "absent"})
+        plan_fields(given(CONTAINERD_17, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "absent"})
 
 
 def test_the_setting_of_cri_o_is_named_by_its_name() -> None:
     found = Runtime("cri-o 1.33.0", "systemd", {}, ('/etc/crio/crio.conf:3: cgroup_manager = "systemd"',))
     with pytest.raises(Refusal, match='set cgroup_manager = "cgroupfs", restart the runtime'):
-        plan(given(found, "systemd"), {"cgroupDriver": "cgroupfs"})
+        plan_fields(given(found, "systemd"), {"cgroupDriver": "cgroupfs"})
 
 
 def test_a_value_that_is_in_effect_needs_neither_runtime_nor_drain() -> None:
     """A kubelet that has taken the driver from its runtime shows it, whatever its file says."""
-    (made,) = plan(replace(state("cgroupDriver: cgroupfs\n", cgroupDriver="systemd"), runtime=None), TO_SYSTEMD).planned
+    (made,) = plan_fields(replace(state("cgroupDriver: cgroupfs\n", cgroupDriver="systemd"), runtime=None), TO_SYSTEMD).planned
     assert made.change is not None and not made.needs_drain and not made.recreates_pods
-    (made,) = plan(state("cgroupDriver: systemd\n", cgroupDriver="systemd"), TO_SYSTEMD).planned
+    (made,) = plan_fields(state("cgroupDriver: systemd\n", cgroupDriver="systemd"), TO_SYSTEMD).planned
     assert made.change is None
 
 
 def test_a_file_that_the_runtime_beats_is_not_blamed_on_a_missing_restart() -> None:
     with pytest.raises(Refusal, match="reports to the kubelet"):
-        plan(given(NEW, "systemd", "cgroupDriver: cgroupfs\n"), {"cgroupDriver": "cgroupfs"})
+        plan_fields(given(NEW, "systemd", "cgroupDriver: cgroupfs\n"), {"cgroupDriver": "cgroupfs"})
     with pytest.raises(Refusal, match="not restarted since: drain the node first, then `systemctl restart"):
-        plan(given(NEW, "cgroupfs", "cgroupDriver: systemd\n"), TO_SYSTEMD)
+        plan_fields(given(NEW, "cgroupfs", "cgroupDriver: systemd\n"), TO_SYSTEMD)
 
 
 def test_a_control_plane_node_is_refused() -> None:
     manifests = {"kube-apiserver.yaml": node.manifest("kube-apiserver")}
     seen = parse("n1", node.answer(manifests=manifests, components={"kube-apiserver": ["kube-apiserver"]}))
-    at = given(OLD)
+    at = given(CONTAINERD_17)
     with pytest.raises(Refusal, match=r"would end the control plane's pods \(.*kube-apiserver.*\) at the same time"):
         cgroups.check(replace(at, kubelet=replace(at.kubelet, seen=seen)), TO_SYSTEMD)
     etcd = pod("etcd-n1")
@@ -194,9 +169,9 @@ def test_a_control_plane_node_is_refused() -> None:
 
 
 def test_the_proof_is_the_runtimes_answer_and_where_the_pods_are() -> None:
-    good = replace(OLD, processes={"systemd": 12, "cgroupfs": 0})
+    good = replace(CONTAINERD_17, processes={"systemd": 12, "cgroupfs": 0})
     assert cgroups.judged(good, "systemd") == cgroups.Proof("containerd 1.7.24 has systemd, processes of pods only in kubepods.slice")
-    assert cgroups.judged(OLD, "systemd").how.endswith("no process of a pod but in kubepods.slice")
+    assert cgroups.judged(CONTAINERD_17, "systemd").how.endswith("no process of a pod but in kubepods.slice")
     (left,) = cgroups.judged(replace(good, processes={"systemd": 12, "cgroupfs": 1}), "systemd").problems
     assert left == "processes of pods are still in the cgroups of the other driver (kubepods)"
     (other,) = cgroups.judged(good, "cgroupfs").problems[:1]

@@ -3,56 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import pytest
 
 from roles.engine import control_plane
 from roles.engine.kubelet import KubeletState
-from roles.engine.node_changes import NodePlan, node_report
+from roles.engine.node_changes import node_report
 from roles.engine.transaction import Refusal
 from roles.eviction import eviction_impact
 from roles.kubelet_config import DesiredFields, FieldsRequest, allocatable_impact, carry_out, drained_change
-from roles.kubelet_config.carry_out import FieldsPlan
 from roles.kubelet_config.plan import settle
-from tests.unit.kubelet_config.test_carry_out import pod, state
+from tests.unit.kubelet_config.world import drained, left, owned, plan_fields, pod, state
 
 POLICY = {"cpuManagerPolicy": "static", "systemReserved.cpu": "500m"}
 STATE = "/var/lib/kubelet/cpu_manager_state"
 RESERVED = [{"numaNode": 0, "limits": {"memory": "200Mi"}}]
 
 
-def owned(name: str, kind: str, version: str = "apps/v1") -> dict[str, Any]:
-    made = pod(name)
-    made["metadata"]["ownerReferences"] = [{"apiVersion": version, "kind": kind, "name": "x", "controller": True}]
-    return made
-
-
-def left() -> list[dict[str, Any]]:
-    """What a drain leaves: of a DaemonSet, static, ended."""
-    static, done = pod("static"), pod("done")
-    static["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
-    done["status"]["phase"] = "Succeeded"
-    return [owned("agent", "DaemonSet"), static, done]
-
-
-def drained(given: KubeletState, cordoned: bool = True, pods: list[dict[str, Any]] | None = None) -> KubeletState:
-    return replace(given, node={**given.node, "spec": {"unschedulable": cordoned}}, pods=left() if pods is None else pods)
-
-
-def plan(given: KubeletState, fields: dict[str, Any]) -> NodePlan[FieldsPlan]:
-    return carry_out.plan_node(
-        "r1",
-        given,
-        control_plane.look(given.kubelet),
-        FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact),
-    )
-
-
 def test_a_node_that_is_not_drained_is_refused() -> None:
     with pytest.raises(Refusal) as refused:
-        plan(state(), POLICY)
+        plan_fields(state(), POLICY)
     text = str(refused.value)
     assert "cpuManagerPolicy: the kubelet does not start while cpu_manager_state has another policy" in text
     assert "it is not cordoned and 2 pods run there (default/a, default/bb)" in text
@@ -72,12 +42,12 @@ def test_a_node_that_is_not_drained_is_refused() -> None:
 )
 def test_what_is_in_the_way_is_named(given: KubeletState, words: str) -> None:
     with pytest.raises(Refusal) as refused:
-        plan(given, POLICY)
+        plan_fields(given, POLICY)
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_drained_node_gets_the_change_with_its_checkpoint() -> None:
-    whole = plan(drained(state()), POLICY)
+    whole = plan_fields(drained(state()), POLICY)
     (made,) = whole.planned
     assert made.change is not None and made.change.checkpoints == (STATE,)
     assert made.checkpoints == {STATE: "static"}
@@ -87,13 +57,13 @@ def test_a_drained_node_gets_the_change_with_its_checkpoint() -> None:
 
 
 def test_a_change_of_other_fields_needs_no_drained_node() -> None:
-    (made,) = plan(state(cpuManagerPolicy="static", systemReserved={"cpu": "500m"}), {"maxPods": 50}).planned
+    (made,) = plan_fields(state(cpuManagerPolicy="static", systemReserved={"cpu": "500m"}), {"maxPods": 50}).planned
     assert made.change is not None and made.change.checkpoints == () and made.checkpoints == {}
 
 
 def test_it_is_checked_again_when_the_nodes_turn_comes() -> None:
     given = drained(state())
-    (made,) = plan(given, POLICY).planned
+    (made,) = plan_fields(given, POLICY).planned
     assert made.needed is not None
     with pytest.raises(Refusal, match="it is not cordoned"):
         carry_out.drained.check(drained(state(), cordoned=False), made.needed)
@@ -103,7 +73,7 @@ def test_the_root_directory_is_that_of_the_process() -> None:
     given = drained(state())
     process = replace(given.kubelet.process, argv=(*given.kubelet.process.argv, "--root-dir=/srv/kubelet/"))
     moved = replace(given, kubelet=replace(given.kubelet, process=process))
-    (first,) = plan(given, POLICY).planned
+    (first,) = plan_fields(given, POLICY).planned
     assert first.change is not None
     change, policies, _ = drained_change(moved, {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "500m"}}, first.change)
     assert change.checkpoints == ("/srv/kubelet/cpu_manager_state",) and policies == {"/srv/kubelet/cpu_manager_state": "static"}
@@ -114,13 +84,13 @@ def test_the_root_directory_is_that_of_the_process() -> None:
 
 def test_static_without_reserved_cpu_is_refused() -> None:
     with pytest.raises(Refusal, match="cpuManagerPolicy static needs reserved cpu"):
-        plan(drained(state()), {"cpuManagerPolicy": "static"})
+        plan_fields(drained(state()), {"cpuManagerPolicy": "static"})
 
 
 def test_options_of_the_policy_none_are_refused() -> None:
     given = drained(state(cpuManagerPolicy="static", systemReserved={"cpu": "1"}, cpuManagerPolicyOptions={"full-pcpus-only": "true"}))
     with pytest.raises(Refusal, match="cpuManagerPolicyOptions=absent"):
-        plan(given, {"cpuManagerPolicy": "none"})
+        plan_fields(given, {"cpuManagerPolicy": "none"})
 
 
 NUMA = {"memoryManagerPolicy": "Static", "systemReserved": {"memory": "100Mi"}, "reservedMemory": RESERVED}
@@ -143,15 +113,15 @@ def test_a_threshold_is_planned_together_with_reserved_memory() -> None:
     more = [{"numaNode": 0, "limits": {"memory": "250Mi"}}]
     given = drained(state(**NUMA))
     given.configuration["evictionHard"] = {"memory.available": "100Mi", "nodefs.available": "10%"}
-    (made,) = plan(given, {"reservedMemory": more, "evictionHard.memory.available": "150Mi"}).planned
+    (made,) = plan_fields(given, {"reservedMemory": more, "evictionHard.memory.available": "150Mi"}).planned
     assert made.change is not None and made.change.checkpoints == ("/var/lib/kubelet/memory_manager_state",)
     whole = {"memory.available": "150Mi", "nodefs.available": "10%"}
     assert made.settled.expected["evictionHard"] == whole
     assert made.settled.named[("evictionHard",)] == whole, "one key alone in a shared file would remove the defaults of the others"
     with pytest.raises(Refusal, match=r"deploys/eviction\.py"):
-        plan(given, {"evictionHard.memory.available": "150Mi"})
+        plan_fields(given, {"evictionHard.memory.available": "150Mi"})
     with pytest.raises(Refusal, match=r"deploys/eviction\.py"):
-        plan(given, {"reservedMemory": more, "evictionHard.nodefs.available": "5%"})
+        plan_fields(given, {"reservedMemory": more, "evictionHard.nodefs.available": "5%"})
 
 
 def test_swap_keeps_a_kubelet_from_starting() -> None:

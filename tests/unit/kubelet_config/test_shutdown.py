@@ -12,8 +12,7 @@ from roles.engine.kubelet.idle import IDLE
 from roles.engine.node.logind import Logind
 from roles.engine.transaction import Refusal
 from roles.kubelet_config.shutdown import OVERRIDE
-from tests.unit.kubelet_config.test_carry_out import state
-from tests.unit.kubelet_config.test_swap import plan
+from tests.unit.kubelet_config.world import plan_fields, state
 
 WANTED = {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "20s"}
 VENDOR = "/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf"
@@ -27,16 +26,16 @@ def given(*files: tuple[str, int], bus: bool = True, unit: str = "yes", **runnin
 
 def test_a_drop_in_that_wins_over_the_kubelet_s_own() -> None:
     with pytest.raises(Refusal) as refused:
-        plan(given((VENDOR, 30)), WANTED)
+        plan_fields(given((VENDOR, 30)), WANTED)
     said = str(refused.value)
     assert f"{VENDOR}: InhibitDelayMaxSec=30 wins over the kubelet's own {OVERRIDE}" in said
     assert "write /etc/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf with [Login] and InhibitDelayMaxSec=120" in said
     own = "/etc/systemd/logind.conf.d/zz.conf"
     with pytest.raises(Refusal, match=r"on the node write /etc/systemd/logind\.conf\.d/zz-zz\.conf"):
-        plan(given((own, 30)), WANTED)
+        plan_fields(given((own, 30)), WANTED)
     by_priority = {"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 60}]}
     with pytest.raises(Refusal, match="shutdownGracePeriod 60 s"):
-        plan(given((VENDOR, 30)), by_priority)
+        plan_fields(given((VENDOR, 30)), by_priority)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_a_drop_in_that_wins_over_the_kubelet_s_own() -> None:
     [(), ((VENDOR, 120),), (("/usr/lib/systemd/logind.conf.d/10-x.conf", 30),), (("/etc/systemd/logind.conf", 3),), ((OVERRIDE, 30),)],
 )
 def test_what_the_kubelet_can_override_itself(files: tuple[tuple[str, int], ...]) -> None:
-    made = plan(given(*files), WANTED)
+    made = plan_fields(given(*files), WANTED)
     assert made.planned[0].change is not None
     # The kubelet's own drop-in is not part of the change.
     assert any(f"itself writes {OVERRIDE} (InhibitDelayMaxSec=120)" in one for one in made.warnings) == (files != ((VENDOR, 120),))
@@ -52,14 +51,14 @@ def test_what_the_kubelet_can_override_itself(files: tuple[tuple[str, int], ...]
 
 def test_a_node_without_logind() -> None:
     with pytest.raises(Refusal, match="there is no D-Bus"):
-        plan(given(bus=False), WANTED)
+        plan_fields(given(bus=False), WANTED)
     with pytest.raises(Refusal, match="is masked"):
-        plan(given(unit="masked"), WANTED)
+        plan_fields(given(unit="masked"), WANTED)
 
 
 def test_a_change_of_other_fields_and_turning_it_off() -> None:
-    assert plan(given((VENDOR, 30), **WANTED), {"containerLogMaxSize": "11Mi"}).planned[0].change is not None
-    assert plan(given((VENDOR, 30), **WANTED), {"shutdownGracePeriod": "0s", "shutdownGracePeriodCriticalPods": "0s"}).planned
+    assert plan_fields(given((VENDOR, 30), **WANTED), {"containerLogMaxSize": "11Mi"}).planned[0].change is not None
+    assert plan_fields(given((VENDOR, 30), **WANTED), {"shutdownGracePeriod": "0s", "shutdownGracePeriodCriticalPods": "0s"}).planned
 
 
 # ---- fields without effect
@@ -86,6 +85,6 @@ def test_fields_without_effect(configuration: dict[str, Any], name: str, cgroup2
 
 
 def test_the_plan_says_that_a_field_will_have_no_effect() -> None:
-    (warning,) = plan(given(), {"memoryThrottlingFactor": 0.8}).warnings
+    (warning,) = plan_fields(given(), {"memoryThrottlingFactor": 0.8}).warnings
     assert warning == "memoryThrottlingFactor: the kubelet will accept it, and it has no effect: the gate MemoryQoS is off"
     assert all(row.why for row in IDLE)

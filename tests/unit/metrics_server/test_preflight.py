@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from roles.engine.certificates import Certificate, parse_certificates
-from roles.engine.certificates.x509 import SubjectNames
 from roles.engine.kube.fields import with_meta
-from roles.engine.proof.presented import Presented
-from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from roles.engine.transaction import ObjectsRecord
 from roles.metrics_server import (
     ClusterNeeds,
     DesiredServer,
@@ -30,50 +28,26 @@ from roles.metrics_server import (
 )
 from roles.metrics_server.health import Installed, remarks, resolution, unavailable
 from roles.metrics_server.health import judge as health
-from roles.metrics_server.manifests import WantedServer, differing, kept, requests
+from roles.metrics_server.manifests import differing, kept, requests
 from roles.metrics_server.model import MetricsServer
 from roles.metrics_server.places import Places
 from roles.metrics_server.preflight import ApiServer, KubeletFacts
 from tests.unit.api.world import Authority
-
-IMAGE = "registry.example.com/metrics-server:v0.9.0"
-FLAGS: dict[str, str | None] = dict.fromkeys(("requestheader-client-ca-file", "requestheader-username-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "proxy-client-cert-file", "proxy-client-key-file"), "x")  # fmt: skip
-WEBHOOK = {"authentication": {"webhook": {"enabled": True}}, "authorization": {"mode": "Webhook"}}
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-
-def node(name: str, ready: str = "True", system: str = "linux", cpu: str = "2", **spec: Any) -> dict[str, Any]:
-    labels = {"kubernetes.io/os": system, "kubernetes.io/hostname": name}
-    status = {"conditions": [{"type": "Ready", "status": ready}], "allocatable": {"cpu": cpu, "memory": "2Gi", "pods": "110"}}
-    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
-
-
-def pod(name: str, on: str, cpu: str, **labels: str) -> dict[str, Any]:
-    containers = [{"name": "a", "image": "a", "resources": {"requests": {"cpu": cpu}}}]
-    metadata = {"name": name, "namespace": "kube-system", "labels": labels}
-    return {"metadata": metadata, "spec": {"nodeName": on, "containers": containers}, "status": {"phase": "Running"}}
-
-
-def kubelet(name: str = "w1", problem: str = "", **configuration: Any) -> KubeletFacts:
-    certificate = Certificate("CN=a", "CN=b", "a", SubjectNames(), NOW, NOW + timedelta(365), False, b"")
-    return KubeletFacts(name, {**WEBHOOK, **configuration}, Presented("192.0.2.1:10250", certificate, problem))
-
-
-FRONT_PROXY = Authority("front-proxy-ca")
-
-
-def server(flags: dict[str, str | None] | None = None, *, reaches: bool = True, **changed: Any) -> ApiServer:
-    (own,), authority = parse_certificates(FRONT_PROXY.issue("front-proxy-client")[0]), tuple(parse_certificates(FRONT_PROXY.pem))
-    return replace(ApiServer("cp1", flags or FLAGS, 36, reaches, own, authority), **changed)
-
-
-def needs(**changed: Any) -> ClusterNeeds:
-    whole = ClusterNeeds([server()], [node("w1"), node("w2")], [kubelet()], {"data": {"requestheader-client-ca-file": "pem"}})
-    return replace(whole, **changed)
-
-
-def desired(image: str = IMAGE, **more: Any) -> DesiredServer:
-    return DesiredServer(metrics_server=image, **more)  # type: ignore[arg-type]
+from tests.unit.metrics_server.world import (
+    FLAGS,
+    IMAGE,
+    NOW,
+    WEBHOOK,
+    desired,
+    kubelet,
+    live,
+    metrics,
+    needs,
+    node,
+    pod,
+    recorded,
+    server,
+)
 
 
 def judged(found: ClusterNeeds | None = None, wanted: DesiredServer | None = None) -> Preflight:
@@ -271,13 +245,6 @@ def test_the_objects() -> None:
     assert (requests(100), requests(250)) == ({"cpu": "100m", "memory": "200Mi"}, {"cpu": "250m", "memory": "500Mi"})
 
 
-def live(one: WantedServer, uid: str = "u1", manager: str = "daytwo") -> dict[str, Any]:
-    """As the API server gives it back: with defaults, and who has applied it."""
-    found = {**one.manifest, "status": {}}
-    found["metadata"] = {**one.manifest["metadata"], "uid": uid, "managedFields": [{"manager": manager, "operation": "Apply"}]}
-    return found
-
-
 def test_a_second_run_finds_nothing_to_do() -> None:
     wanted = objects(MetricsServer(image=IMAGE), 2, 3)
     plan = plan_objects(wanted, {one.path: live(one) for one in wanted}, force=False)
@@ -306,17 +273,6 @@ def test_defaults_of_the_api_server_are_no_difference() -> None:
     assert differing(manifest, {"spec": {"ports": [{"port": 444}]}}) == ["spec.ports[0].port"]
     assert differing({"a": False}, {}) == ["a"]
     assert kept(manifest, {"spec": {"ports": [{"port": 444, "x": 1}], "y": 2}}) == {"spec": {"ports": [{"port": 444}]}}
-
-
-def recorded(one: WantedServer, action: str, before: Any, after: Any) -> ChangedObject:
-    about = {
-        "path": one.path,
-        "uid": "u1",
-        "kind": one.kind,
-        "object_name": one.name.partition(" ")[2],
-        "version": one.manifest["apiVersion"],
-    }
-    return ChangedObject(one.name, action, (ChangedField(("manifest",), before, after),), about, "done")
 
 
 def test_the_undo_begins_with_the_last_object() -> None:
@@ -363,10 +319,6 @@ def test_a_record_cannot_name_other_objects() -> None:
 
 
 # ---- health
-
-
-def metrics(name: str, age: float = 20) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "timestamp": (NOW - timedelta(seconds=age)).isoformat().replace("+00:00", "Z"), "window": "15.012s"}
 
 
 def test_the_metrics_api_works() -> None:

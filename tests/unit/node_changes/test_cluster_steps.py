@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roles.engine.bridge import Feed, Fleet
+from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.node_changes import NodeStep
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
-from roles.engine.remote import Answer
 from roles.engine.runs import locked_run
-from roles.engine.transaction import Change, FileEdit, RunInfo
+from roles.engine.transaction import Change, FileEdit
 from roles.engine.transaction.record import RunRecord, Unrecorded
-from tests.unit.hosts import COUNT, LockHost
+from tests.unit.hosts import COUNT
+from tests.unit.node_changes.world import INFO, events, fleet
 
-INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 FIELDS = [{"path": ["featureGates", "A"], "before": None, "after": True}]
-
-
-class Host(LockHost):
-    """It takes a change and says whether it `began`, and keeps records (`full`: it has no room for them; `uncounted`: it gives runs no
-    number)."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.full = self.uncounted = self.began = False
-        self.kept: list[str] = []
-
-    def change(self, on_line: Callable[[str], None], feed: Feed) -> Answer:
-        on_line("staged")
-        self.began = feed.get() is not None
-        return Answer(0, ["staged"], [])
-
-    def answer(self, script: str, stdin: str) -> Answer:
-        if not stdin:
-            return super().answer(script, stdin) if not self.uncounted else Answer(0, [], ["No space left on device"])
-        if self.full:
-            return Answer(1, [], ["No space left on device"])
-        self.kept.append(stdin)
-        return Answer(0, [], [])
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +27,6 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
-
-
-def fleet(*names: str) -> Fleet:
-    hosts: list[Any] = [Host(name) for name in names]
-    return Fleet(hosts, [], [], hosts)
 
 
 def writes(name: str, log: list[str], error: Exception | None = None) -> ClusterStep:
@@ -87,10 +57,6 @@ def on_node(host: str, log: list[str]) -> NodeStep:
 def drive(hosts: Fleet, steps: list[NodeStep], **more: list[ClusterStep]) -> tuple[NodeRun, dict[str, bool]]:
     run = NodeRun(INFO, [Stage(tuple(steps))] if steps else [], hosts, "", lambda run: None, **more)
     return run, {remote.name: run.result(remote.name) for remote in hosts.targets if run.involves(remote.name)}
-
-
-def events(run: NodeRun) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run.record.path.read_text().splitlines()]
 
 
 def test_without_any_node_one_host_speaks_for_the_cluster() -> None:

@@ -21,7 +21,7 @@ from roles.engine.runs import locked_run
 from roles.engine.transaction import Change, FileEdit
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment
-from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet
+from tests.unit.node_changes.world import INFO, events, fleet
 from tests.unit.outage.cluster import LiveCluster
 from tests.unit.outage.world import node, of_change, spread
 

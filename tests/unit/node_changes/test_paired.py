@@ -9,10 +9,10 @@ from typing import Any, cast
 from roles.engine.api import NoApi
 from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.paired import judge
-from tests.unit.control_plane_flags.test_plan import plan as plan_flags
-from tests.unit.control_plane_flags.test_plan import seen
-from tests.unit.kubelet_config.test_carry_out import node_plan, state
-from tests.unit.pairs.test_table import CLIENT_KEY, SA_KEY, held, pem
+from tests.unit.control_plane_flags.world import plan as plan_flags
+from tests.unit.control_plane_flags.world import seen
+from tests.unit.kubelet_config.world import node_plan, state
+from tests.unit.pairs.world import CLIENT_KEY, SA_KEY, held, pem
 
 MANAGER = "kube-controller-manager"
 GRACE, LEASE = "node-monitor-grace-period", "nodeLeaseDurationSeconds"

@@ -21,7 +21,7 @@ from roles.engine.runs import locked_run
 from roles.engine.runs.lock import Locked
 from roles.engine.transaction import Change, FileEdit
 from tests.unit.hosts import LockHost
-from tests.unit.node_changes.test_cluster_steps import INFO
+from tests.unit.node_changes.world import INFO
 
 
 class Node(LockHost):

@@ -16,12 +16,9 @@ from roles.engine.node_changes.starts import Starts, StartWatch, present_refusal
 from roles.engine.proof import Proof, SurveyedNode
 from roles.engine.remote import Answer, ConnectionLost
 from roles.engine.starting import PathFact, StartFacts
-from tests.unit.control_plane_flags.test_plan import plan as plan_flags
-from tests.unit.kubelet_config.test_carry_out import node_plan, state
-from tests.unit.kubelet_config.test_cgroups import SERVED
-from tests.unit.kubelet_config.test_cgroups import plan as plan_driver
-from tests.unit.kubelet_config.test_drained import drained as only_drained
-from tests.unit.kubelet_config.test_drained import plan as plan_drained
+from tests.unit.control_plane_flags.world import plan as plan_flags
+from tests.unit.kubelet_config.world import SERVED, node_plan, plan_fields, state
+from tests.unit.kubelet_config.world import drained as only_drained
 from tests.unit.starting.samples import RUNTIME, well
 
 GONE = PathFact("none", makeable=True)
@@ -63,7 +60,7 @@ def test_a_checkpoint_that_the_change_removes_is_in_nobodys_way(monkeypatch: pyt
     path = "/var/lib/kubelet/cpu_manager_state"
     (refused,), _ = judged(monkeypatch, made({"maxPods": 50}), checkpoints={path: ""})
     assert f"{path}, where it keeps what its pods have, is empty" in refused
-    drained = plan_drained(
+    drained = plan_fields(
         only_drained(state(SOCKET, **YAML(typ="safe").load(SOCKET))), {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "500m"}}
     )
     stored = '{"policyName":"none","defaultCpuSet":""}'
@@ -119,7 +116,7 @@ def test_a_change_may_repair_what_stands_in_the_way(monkeypatch: pytest.MonkeyPa
 def test_a_runtime_that_changes_its_driver_too_is_not_compared_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
     config = SOCKET + "cgroupDriver: systemd\n"
     there = replace(only_drained(state(config, **YAML(typ="safe").load(config))), runtime=SERVED)
-    change = plan_driver(there, {"cgroupDriver": "cgroupfs"})
+    change = plan_fields(there, {"cgroupDriver": "cgroupfs"})
     with_systemd = replace(RUNTIME, config="12", drivers=frozenset({"systemd"}))
     assert judged(monkeypatch, change, runtime=with_systemd)[0] == []
     (one,) = change.planned

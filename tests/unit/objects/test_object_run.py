@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,45 +9,12 @@ import pytest
 from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.object_runs import ObjectRun
-from roles.engine.remote import Answer
-from roles.engine.runs import locked_run
-from roles.engine.transaction import ObjectsRecord, RunInfo
-from roles.engine.transaction.change_script import HOME
+from roles.engine.transaction import RunInfo
 from roles.engine.transaction.object_record import parse
-from roles.history import facts, plan
-from tests.unit.hosts import COUNT, LockHost
+from roles.history import plan
+from tests.unit.hosts import COUNT, RecordHost, own_record
 
 FIELDS = [{"path": ["value"], "before": None, "after": 5}]
-
-
-class Host(LockHost):
-    """The host of the cluster's lock; a shell runs the scripts that keep records, in a directory of the test. `full`: from that script
-    on there is no room."""
-
-    def __init__(self, home: Path) -> None:
-        super().__init__()
-        self.home, self.full, self.kept = home, 100, 0
-
-    def answer(self, script: str, stdin: str) -> Answer:
-        if not stdin:
-            return super().answer(script, stdin)
-        self.kept += 1
-        if self.kept >= self.full:
-            return Answer(1, [], ["No space left on device"])
-        done = subprocess.run(["sh", "-s"], input=stdin.replace(HOME, str(self.home)), text=True, capture_output=True, check=False)
-        return Answer(done.returncode, done.stdout.splitlines(), done.stderr.splitlines())
-
-    def history(self) -> list[facts.Recorded]:
-        asked = facts.question(home=str(self.home))
-        answer = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
-        return facts.parse(self.name, answer.splitlines(), facts.Speaker.keeper)
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    yield Host(tmp_path / "daytwo")
 
 
 class Ended(Exception):
@@ -72,7 +35,7 @@ def step(name: str, log: list[str] | None = None, error: Exception | None = None
     return ClusterStep(name, "value 5", "", write, "", action="create", about={"path": f"/{name}", "uid": f"u-{name}"})
 
 
-def drive(host: Host, *stages: Stage[ClusterStep], run: str = "r20260101-000000-aaaa", undoes: str = "") -> ObjectRun:
+def drive(host: RecordHost, *stages: Stage[ClusterStep], run: str = "r20260101-000000-aaaa", undoes: str = "") -> ObjectRun:
     info = RunInfo(run, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
     remotes: list[Any] = [host]
     made = ObjectRun(
@@ -84,15 +47,11 @@ def drive(host: Host, *stages: Stage[ClusterStep], run: str = "r20260101-000000-
     return made
 
 
-def one(host: Host, *steps: ClusterStep, **more: str) -> ObjectRun:
+def one(host: RecordHost, *steps: ClusterStep, **more: str) -> ObjectRun:
     return drive(host, Stage(steps), **more)
 
 
-def own(run: ObjectRun) -> ObjectsRecord | None:
-    return parse(run.info.id, [json.loads(line) for line in run.record.path.read_text().splitlines()])
-
-
-def test_the_node_and_the_operator_have_the_same_record(host: Host) -> None:
+def test_the_node_and_the_operator_have_the_same_record(host: RecordHost) -> None:
     run = one(host, step("a"), step("b"))
     (found,) = host.history()
     assert (found.run, found.state, found.component, found.number) == (run.info.id, "confirmed", "x", 1)
@@ -103,12 +62,12 @@ def test_the_node_and_the_operator_have_the_same_record(host: Host) -> None:
     assert [(changed.name, changed.action, changed.path, changed.uid, changed.outcome) for changed in record.objects] == [
         ("a", "create", "/a", "u-a", "done"), ("b", "create", "/b", "u-b", "done"),
     ]  # fmt: skip
-    kept = own(run)
+    kept = own_record(run)
     assert kept is not None and kept.objects == record.objects and kept.about == record.about
     assert plan.newest({"cp1": [found]}) == (run.info.id,)
 
 
-def test_it_is_on_the_node_before_anything_is_written(host: Host) -> None:
+def test_it_is_on_the_node_before_anything_is_written(host: RecordHost) -> None:
     seen: list[tuple[str, int]] = []
     first = step("a")
     carried_out = first.write
@@ -125,13 +84,13 @@ def test_it_is_on_the_node_before_anything_is_written(host: Host) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_without_a_record_nothing_is_written(host: Host, number: int) -> None:
+def test_without_a_record_nothing_is_written(host: RecordHost, number: int) -> None:
     host.full, log = number, list[str]()
     run = one(host, step("a", log), step("b", log))
     assert log == ([] if number == 1 else ["a"]) and "No space left" in run.halted
 
 
-def test_an_end_that_the_node_does_not_record_is_shown_and_the_run_can_still_be_undone(host: Host) -> None:
+def test_an_end_that_the_node_does_not_record_is_shown_and_the_run_can_still_be_undone(host: RecordHost) -> None:
     host.full = 2
     run = one(host, step("a"))
     (found,) = host.history()
@@ -139,7 +98,7 @@ def test_an_end_that_the_node_does_not_record_is_shown_and_the_run_can_still_be_
     assert plan.changes_to_undo({"cp1": [found]}, [run.info.id]) == [found]
 
 
-def test_the_first_failure_halts_and_what_was_done_can_be_undone(host: Host) -> None:
+def test_the_first_failure_halts_and_what_was_done_can_be_undone(host: RecordHost) -> None:
     log: list[str] = []
     run = one(host, step("a", log), step("b", log, Ended("foreign")), step("c", log))
     assert log == ["a", "b"] and [found.outcome for found in run.steps] == ["done", "foreign", "not started"]
@@ -150,14 +109,14 @@ def test_the_first_failure_halts_and_what_was_done_can_be_undone(host: Host) -> 
 
 
 @pytest.mark.parametrize(("outcome", "state"), [("reverted", "reverted"), ("gone", "reverted"), ("unknown", "staged")])
-def test_a_run_that_changed_nothing_is_not_the_newest_to_undo(host: Host, outcome: str, state: str) -> None:
+def test_a_run_that_changed_nothing_is_not_the_newest_to_undo(host: RecordHost, outcome: str, state: str) -> None:
     run = one(host, step("a", error=Ended(outcome)))
     (found,) = host.history()
     assert found.state == state and plan.newest({"cp1": [found]}) == ()
     assert len(plan.changes_to_undo({"cp1": [found]}, [run.info.id])) == (state == "staged"), "what may be applied can be undone by name"
 
 
-def test_an_undo_counts_only_when_all_of_it_is_done(host: Host) -> None:
+def test_an_undo_counts_only_when_all_of_it_is_done(host: RecordHost) -> None:
     first = one(host, step("a"), step("b"))
     (found,) = host.history()
     one(host, step("b"), step("a", error=Ended("reverted")), run="r20260101-000001-bbbb", undoes=found.id)
@@ -166,14 +125,14 @@ def test_an_undo_counts_only_when_all_of_it_is_done(host: Host) -> None:
     assert plan.newest({"cp1": host.history()}) == ()
 
 
-def test_an_internal_error_is_reported_as_one(host: Host) -> None:
+def test_an_internal_error_is_reported_as_one(host: RecordHost) -> None:
     run = one(host, step("a", error=KeyError("metadata")))
     assert (
         run.steps[0].outcome == "failed" and "did not expect this, which is a defect: KeyError: 'metadata', in tests/" in run.steps[0].why
     )
 
 
-def test_many_at_once_and_then_the_last(host: Host) -> None:
+def test_many_at_once_and_then_the_last(host: RecordHost) -> None:
     log: list[str] = []
     run = drive(host, Stage(tuple(step(name, log) for name in "abcd"), at_once=3), Stage((step("last", log),)))
     assert log[-1] == "last" and sorted(log[:-1]) == list("abcd") and not run.halted
@@ -182,13 +141,13 @@ def test_many_at_once_and_then_the_last(host: Host) -> None:
     assert record is not None and {changed.outcome for changed in record.objects} == {"done"} and len(record.objects) == 5
 
 
-def test_the_last_does_not_start_if_one_has_failed(host: Host) -> None:
+def test_the_last_does_not_start_if_one_has_failed(host: RecordHost) -> None:
     log: list[str] = []
     stage = Stage((step("a", log), step("b", log, Ended("reverted"))), at_once=2)
     run = drive(host, stage, Stage((step("last", log),)))
     assert "last" not in log and run.steps[-1].outcome == "not started"
 
 
-def test_nothing_to_do_involves_no_host(host: Host) -> None:
+def test_nothing_to_do_involves_no_host(host: RecordHost) -> None:
     run = one(host)
     assert not run.involves("cp1") and host.history() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyinfra.api import output
 
 from roles.engine import timeouts
 from roles.engine.outage import drainer, evicting, reading, surge
@@ -15,3 +16,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     for module in (timeouts, reading, evicting, surge, drainer):
         monkeypatch.setattr(module, "time", ticks)
     return ticks
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the run says, in lines."""
+    lines: list[str] = []
+    monkeypatch.setattr(output, "_echo", lambda text="", **_: lines.extend(text.split("\n")))
+    return lines

@@ -16,12 +16,10 @@ from roles.engine.outage.undo import plan_cordon_again, plan_uncordon, plan_undo
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context
 from tests.unit.disruption.world import NOW
-from tests.unit.objects.test_object_run import Host, host
+from tests.unit.hosts import RecordHost
 from tests.unit.outage.api import ClusterApi
-from tests.unit.outage.test_run import RUN, cluster, drive, refuse_second, told
+from tests.unit.outage.driven import RUN, cluster, drive, refuse_second
 from tests.unit.outage.world import cordon, node, of_change
-
-__all__ = ["host", "told"]
 
 OLD, LATER = "r20251224-080000-01d0", "r20260202-000000-cccc"
 W1 = "/api/v1/nodes/w1"
@@ -133,7 +131,7 @@ def with_mark(api: ClusterApi, text: str) -> ClusterApi:
     return api
 
 
-def test_a_run_that_halts_gives_the_cordon_of_an_earlier_run_back(host: Host, told: list[str]) -> None:
+def test_a_run_that_halts_gives_the_cordon_of_an_earlier_run_back(host: RecordHost, told: list[str]) -> None:
     for halt in (refuse_second, lambda api: None):
         api = with_mark(cluster(), OLD)
         halt(api)
@@ -144,7 +142,9 @@ def test_a_run_that_halts_gives_the_cordon_of_an_earlier_run_back(host: Host, to
 
 @pytest.mark.parametrize("moment", ["patch", "create"])
 @pytest.mark.parametrize("manager", ["kubectl-cordon", "node-problem-remedy"])
-def test_a_cordon_that_someone_sets_during_a_drain_stays_when_it_halts(host: Host, told: list[str], manager: str, moment: str) -> None:
+def test_a_cordon_that_someone_sets_during_a_drain_stays_when_it_halts(
+    host: RecordHost, told: list[str], manager: str, moment: str
+) -> None:
     api = halting()
     run = drive(host, api, lambda run, write: at_work(api, manager) if write[0] == moment and len(api.evicted()) < 2 else None)
     assert run.halted and state(api.one("Node", "w1"))[0], "it takes pods again"
@@ -173,7 +173,7 @@ def test_a_cordon_in_the_moment_of_the_uncordon_stays() -> None:
     assert not api.writes and state(api.one("Node", "w1"))[0]
 
 
-def test_a_node_that_someone_has_uncordoned_is_not_drained(host: Host, told: list[str]) -> None:
+def test_a_node_that_someone_has_uncordoned_is_not_drained(host: RecordHost, told: list[str]) -> None:
     api = cluster()
     run = drive(host, api, lambda run, write: at_work(api, None) if write[0] == "create" else None)
     assert "someone has uncordoned w1 meanwhile" in run.halted and state(api.one("Node", "w1")) == FREE

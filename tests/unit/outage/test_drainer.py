@@ -3,50 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from roles.engine.api import Forbidden
-from roles.engine.context import ClusterStep, Fields
+from roles.engine.context import Fields
 from roles.engine.objects import NotDone
-from roles.engine.outage import CORDON, DrainConsents, Drainer, Mark, evicting, plan_drain, plan_text, reading
+from roles.engine.outage import CORDON, DrainConsents, evicting, plan_drain, plan_text, reading
 from roles.engine.outage.drainer import DELETE, EVICT, PROVE
 from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload
 from tests.unit.outage.api import ClusterApi, Write
+from tests.unit.outage.driven import INNER, Drain
 from tests.unit.outage.world import node
-
-RUN = "r20260101-000000-aaaa"
-INNER = deployment(1, 1)[1]
-
-
-class Drain:
-    """One drain of w1, step by step. `begun` has what each step recorded before it wrote; `halted` is what `stopped` returns."""
-
-    def __init__(self, api: ClusterApi, consents: DrainConsents | None = None) -> None:
-        self.api, self.halted = api, ""
-        self.begun: list[tuple[str, Sequence[Mapping[str, Any]]]] = []
-        consents = consents or DrainConsents(drain_timeout=60)
-        plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
-        assert not plan.refusals, plan.refusals
-        self.drainer = Drainer(api.session, plan, consents, Mark(RUN))
-
-    @property
-    def steps(self) -> list[ClusterStep]:
-        return [step for stage in self.drainer.stages() for step in stage.steps]
-
-    def step(self, action: str, *, halts: bool = False) -> str:
-        """Carry out the only step of this kind. `halts`: the run halts while the step is recorded."""
-        (found,) = (step for step in self.steps if step.action == action)
-
-        def begin(fields: Fields) -> None:
-            self.begun.append((action, fields))
-            self.halted = self.halted or ("interrupted by the operator" if halts else "")
-
-        return found.write(context(begin, stopped=lambda: self.halted))
 
 
 def cluster(*more: Mapping[str, Any]) -> ClusterApi:

@@ -20,7 +20,7 @@ from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 from tests.unit.outage.api import ClusterApi, Write
-from tests.unit.outage.test_drainer import Drain
+from tests.unit.outage.driven import Drain
 from tests.unit.outage.world import NODES, node, plan, spread, waves
 
 DOCS = Path(__file__).parents[3] / "docs/disruption.md"

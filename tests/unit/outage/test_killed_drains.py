@@ -20,7 +20,7 @@ from roles.engine.transaction.record import RunRecord, end_record, read_events
 from tests.context import context
 from tests.unit.disruption.world import NOW, deployment, pod
 from tests.unit.outage.api import ClusterApi, Killed, Write
-from tests.unit.outage.test_run import RUN
+from tests.unit.outage.driven import RUN
 from tests.unit.outage.world import node
 
 LATER = "r20260202-000000-cccc"

@@ -2,88 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
-
-import pytest
-from pyinfra.api import output
 
 from roles.drain import DrainRun
 from roles.drain.run import rows
-from roles.engine.bridge import Fleet
-from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, reading
 from roles.engine.outage.drainer import EVICT, PROVE
 from roles.engine.outage.undo import plan_undo
-from roles.engine.transaction import RunInfo
 from roles.engine.transaction.object_record import parse
-from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
-from tests.unit.objects.test_object_run import Host, host, own
+from tests.unit.disruption.world import pod
+from tests.unit.hosts import RecordHost, own_record
 from tests.unit.outage import world
 from tests.unit.outage.api import ClusterApi, Write
-from tests.unit.outage.test_drainer import INNER
-from tests.unit.outage.world import node
-
-__all__ = ["host"]
-
-RUN = "r20260101-000000-aaaa"
-INFO = RunInfo(RUN, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the run says, in lines."""
-    lines: list[str] = []
-    monkeypatch.setattr(output, "_echo", lambda text="", **_: lines.extend(text.split("\n")))
-    return lines
-
-
-def cluster(*, manager: str = "") -> ClusterApi:
-    """Two pods on w1, which leave one after the other; their replacements come to w2."""
-    api = ClusterApi(
-        node("w1", manager=manager), node("w2"), *deployment(2, 2), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1))
-    )  # fmt: skip
-
-    def replaced(write: Write) -> None:
-        if write[0] == "create":
-            api.add(pod(f"new-{len(api.evicted())}", INNER, node="w2"))
-
-    api.after = replaced
-    return api
-
-
-def drive(host: Host, api: ClusterApi, at: Callable[[DrainRun, Write], None] = lambda run, write: None, **more: bool) -> DrainRun:
-    """The whole run. `at` is called after each write."""
-    consents = DrainConsents(drain_timeout=60, allow_unmanaged=True)
-    plan = plan_drain(reading.read_drain(api.session), ["w1"], consents, NOW)
-    assert not plan.refusals, plan.refusals
-    drainer = Drainer(api.session, plan, consents, Mark(RUN))
-    remotes: list[Any] = [host]
-    run = DrainRun(INFO, drainer, Fleet(remotes, [], [], remotes), "", keep_cordon=more.get("keep_cordon", False))
-    controllers = api.after
-
-    def after(write: Write) -> None:
-        controllers(write)
-        at(run, write)
-
-    api.after = after
-    assert run.result("cp1") is not bool(run.halted)
-    return run
+from tests.unit.outage.driven import RUN, cluster, drive, refuse_second
 
 
 def cordon(api: ClusterApi) -> tuple[bool, str]:
     return world.cordon(api.one("Node", "w1"))
 
 
-def refuse_second(api: ClusterApi) -> None:
-    api.refuse = lambda one: "not now" if api.evicted() else ""
-
-
 def outcomes(run: DrainRun) -> list[tuple[str, str]]:
     return [(step.name.removeprefix("pod shop/"), step.outcome) for step in run.steps]
 
 
-def test_a_node_that_is_drained_stays_cordoned(host: Host, told: list[str]) -> None:
+def test_a_node_that_is_drained_stays_cordoned(host: RecordHost, told: list[str]) -> None:
     api = cluster()
     run = drive(host, api)
     assert outcomes(run) == [("Node w1", "done"), ("web-1-0", "done"), ("web-1-1", "done"), ("Node w1 drained", "done")]
@@ -92,7 +33,7 @@ def test_a_node_that_is_drained_stays_cordoned(host: Host, told: list[str]) -> N
     assert "Moved until then" not in said and "uncordoning" not in said
 
 
-def test_a_run_that_halts_says_what_has_moved_and_uncordons(host: Host, told: list[str]) -> None:
+def test_a_run_that_halts_says_what_has_moved_and_uncordons(host: RecordHost, told: list[str]) -> None:
     api = cluster()
     refuse_second(api)
     run = drive(host, api)
@@ -109,7 +50,7 @@ def test_a_run_that_halts_says_what_has_moved_and_uncordons(host: Host, told: li
     assert "the API server refused its eviction for" in run.halted and "To use the nodes again" not in said
 
 
-def test_after_ctrl_c_the_eviction_in_progress_ends_and_no_other_begins(host: Host, told: list[str]) -> None:
+def test_after_ctrl_c_the_eviction_in_progress_ends_and_no_other_begins(host: RecordHost, told: list[str]) -> None:
     api = cluster()
     run = drive(host, api, lambda run, write: run.interrupt() if write[0] == "create" else None)
     assert api.evicted() == ["web-1-0"] and run.halted == "interrupted by the operator" and cordon(api) == (False, "")
@@ -117,7 +58,7 @@ def test_after_ctrl_c_the_eviction_in_progress_ends_and_no_other_begins(host: Ho
     assert "Moved until then, and not coming back: shop/web-1-0" in told
 
 
-def test_a_pod_that_came_in_mid_drain_and_was_moved_is_named(host: Host, told: list[str]) -> None:
+def test_a_pod_that_came_in_mid_drain_and_was_moved_is_named(host: RecordHost, told: list[str]) -> None:
     api = cluster()
 
     def at(run: DrainRun, write: Write) -> None:
@@ -133,14 +74,14 @@ def test_a_pod_that_came_in_mid_drain_and_was_moved_is_named(host: Host, told: l
     assert "Moved until then, and not coming back: shop/web-1-0, shop/web-1-1, shop/late" in told and cordon(api) == (False, "")
     # Before it was evicted, the operator and the node have it in the record; an undo reads that.
     (found,) = host.history()
-    for kept in (own(run), parse(RUN, found.events)):
+    for kept in (own_record(run), parse(RUN, found.events)):
         assert kept is not None
         fields = [(field.path, field.before) for one in kept.objects if one.action == PROVE for field in one.fields]
         assert fields == [((EVICT, "shop/late"), "uid-late")]
         assert [change.name for change in plan_undo(kept, {"/api/v1/nodes/w1": api.one("Node", "w1")}).actions] == []
 
 
-def test_keep_cordon(host: Host, told: list[str]) -> None:
+def test_keep_cordon(host: RecordHost, told: list[str]) -> None:
     api = cluster()
     refuse_second(api)
     run = drive(host, api, keep_cordon=True)
@@ -150,7 +91,7 @@ def test_keep_cordon(host: Host, told: list[str]) -> None:
     assert "Moved until then, and not coming back: shop/web-1-0" in told
 
 
-def test_a_cordon_of_someone_else_stays(host: Host, told: list[str]) -> None:
+def test_a_cordon_of_someone_else_stays(host: RecordHost, told: list[str]) -> None:
     api = cluster(manager="kubectl-cordon")
     refuse_second(api)
     run = drive(host, api)
@@ -159,7 +100,7 @@ def test_a_cordon_of_someone_else_stays(host: Host, told: list[str]) -> None:
     assert "cordoned by kubectl-cordon" in said and "that cordon stays" in said and "uncordoning what this run cordoned" not in said
 
 
-def test_an_uncordon_that_fails_is_a_warning_with_the_command(host: Host, told: list[str]) -> None:
+def test_an_uncordon_that_fails_is_a_warning_with_the_command(host: RecordHost, told: list[str]) -> None:
     api = cluster()
     refuse_second(api)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,17 +17,15 @@ from roles.engine.objects import NotDone, Session
 from roles.engine.outage import DrainConsents, PodFate
 from roles.engine.outage.drainer import SURGE
 from roles.engine.outage.evicting import Evictor
-from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.reading import recorded_surges
 from roles.engine.outage.surge import CHEAPEST, DELETION_COST, Surger, end_surges
 from roles.engine.outage.surge_marks import SURGED_BY, doubt, surges_in
-from roles.engine.transaction import RunInfo
-from roles.engine.transaction.record import RunRecord
 from tests.context import context
 from tests.unit.disruption.world import deployment, pod
 from tests.unit.outage.api import ClusterApi, Killed, Write
-from tests.unit.outage.world import node, of_change
+from tests.unit.outage.surges import AS_BEFORE, check, cluster, record, state, surged
+from tests.unit.outage.world import of_change
 
 RUN = "r20260101-000000-aaaa"
 
@@ -35,37 +33,6 @@ RUN = "r20260101-000000-aaaa"
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
-
-def record(run: str, deployment: str, fields: Sequence[Mapping[str, Any]] = (), **more: Any) -> None:
-    """The line of a surge in the operator's record of a run, as it is before the write."""
-    made = fields or [{"path": ["metadata", "annotations", SURGED_BY], "before": None, "after": run}]
-    about = {"event": "drain", "object": f"pod shop/{deployment}", "what": SURGE, "node": "w1", "uid": f"uid-Deployment-{deployment}"}
-    RunRecord(RunInfo(run_of(run), "", "", "", "", "")).write({**about, "fields": list(made), **more})
-
-
-def surged(api: ClusterApi, run: str, name: str = "web") -> None:
-    """As a run leaves it that was killed in a surge."""
-    record(run, name)
-    api.one("Deployment", name)["metadata"]["annotations"] = {SURGED_BY: run}
-    api.one("Deployment", name)["spec"]["replicas"] = 2
-    api.one("Pod", f"{name}-1-0")["metadata"]["annotations"] = {DELETION_COST: CHEAPEST, "own": "1"}
-
-
-def cluster(*, by: str = "", also: tuple[str, ...] = ()) -> ClusterApi:
-    return ClusterApi(node("w1", manager="daytwo" if by else "", mark=by), node("w2"), *deployment(1, 1), *(
-        item for name in also for item in deployment(1, 1, name)
-    ))  # fmt: skip
-
-
-def state(api: ClusterApi, name: str = "web") -> tuple[int, str, str]:
-    """The replicas of a Deployment, its mark, and the cost of its pod."""
-    top, one = api.one("Deployment", name), api.one("Pod", f"{name}-1-0")
-    marks, costs = top["metadata"].get("annotations") or {}, one["metadata"].get("annotations") or {}
-    return top["spec"]["replicas"], marks.get(SURGED_BY, ""), costs.get(DELETION_COST, "")
-
-
-AS_BEFORE = (1, "", "")
 
 
 # ---- what a killed run leaves
@@ -223,11 +190,6 @@ def test_what_a_killed_change_left_is_undone_with_its_cordon() -> None:
     said = Leftover(api.session, "w1", "w1", RUN).uncordon(context(note=noted.append))
     assert state(api) == AS_BEFORE and not api.one("Node", "w1")["spec"].get("unschedulable")
     assert "ended the surge of Deployment shop/web" in said and [one["event"] for one in noted] == ["end surge", "uncordon"]
-
-
-def check(api: ClusterApi) -> None:
-    """As long as something of the surge is there, the node has the mark by which it is found."""
-    assert state(api) == AS_BEFORE or api.one("Node", "w1")["spec"].get("unschedulable")
 
 
 def test_a_node_that_another_run_has_cordoned_since_is_left_as_it_is() -> None:

@@ -12,7 +12,7 @@ from roles.engine.api import Api, ApiConnectionLost, Conflict, NoApi, NotFound
 from roles.engine.api.errors import Invalid, Timeout, Unreachable
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.remote import ConnectionLost, RemoteError
-from tests.unit.priority_classes.world import entry
+from tests.unit.priority_classes.world import entry, pod, priority_class, revision, workload
 
 _COLLECTIONS = {path.rpartition("/")[2] for path in COLLECTIONS.values()} | {
     "priorityclasses",
@@ -137,3 +137,47 @@ def first(error: Exception, when: str, verb: str) -> Callable[[str, str, str], E
     """Loses the first answer to that verb."""
     left = [error]
     return lambda moment, what, path: left.pop() if left and (moment, what) == (when, verb) else None
+
+
+WEB = "/apis/apps/v1/namespaces/default/deployments/web"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+class Cluster(Server):
+    """A Deployment with one pod, whose controller applies each write at once, except a class that `fails`."""
+
+    def __init__(self, fails: str = "") -> None:
+        item = workload("Deployment", "web", "low", replicas=1, selector={"matchLabels": {"app": "web"}})
+        item["metadata"] |= {"resourceVersion": "1", "managedFields": [owner("helm")]}
+        classes = {f"{CLASSES}/{name}": priority_class(name, value) for name, value in (("low", 1), ("high", 2))}
+        super().__init__({WEB: item, **classes})
+        self.fails = fails
+        self._roll(item)
+
+    def put(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
+        made = super().put(path, item)
+        if path == WEB:
+            self._roll(self.objects[WEB])
+        return made
+
+    def _roll(self, item: dict[str, Any]) -> None:
+        has = item["spec"]["template"]["spec"].get("priorityClassName", "")
+        made = revision("ReplicaSet", "one", 1, item)
+        self.objects["/apis/apps/v1/namespaces/default/replicasets/one"] = made
+        value = 3 if has == "theirs" else self.objects.get(f"{CLASSES}/{has}", {}).get("value", 0)
+        self.objects["/api/v1/namespaces/default/pods/web-1"] = pod("web-1", has, made, number=value)
+        item["status"]["availableReplicas"] = 0 if self.fails and has == self.fails else 1
+
+    @property
+    def has(self) -> str:
+        return str(self.objects[WEB]["spec"]["template"]["spec"].get("priorityClassName", ""))
+
+    def others_set(self, name: str) -> None:
+        item = self.objects[WEB]
+        item["spec"]["template"]["spec"]["priorityClassName"] = name
+        item["metadata"]["managedFields"] = [owner("kubectl-edit")]
+        self.put(WEB, item)
+
+
+def owner(manager: str) -> dict[str, Any]:
+    return entry(manager, {"f:spec": {"f:template": {"f:spec": {"f:priorityClassName": {}}}}}, "Update")

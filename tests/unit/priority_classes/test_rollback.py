@@ -18,8 +18,7 @@ from roles.engine.transaction import ObjectsRecord, RunInfo
 from roles.engine.transaction.object_record import parse
 from roles.priority_classes import CAPABILITY, CLASS, Writer, plan_classes, plan_undo, read_live
 from tests.unit.hosts import LockHost
-from tests.unit.priority_classes.apiserver import Server
-from tests.unit.priority_classes.test_undo import CLASSES, WEB, Cluster, owner
+from tests.unit.priority_classes.apiserver import CLASSES, WEB, Cluster, Server, owner
 from tests.unit.priority_classes.world import priority_class, wanted
 
 PATH = f"{CLASSES}/web"

@@ -15,54 +15,12 @@ from roles.engine.objects import Session
 from roles.engine.transaction import RunInfo
 from roles.priority_classes import CAPABILITY, Writer, plan_classes, read_classes
 from tests.unit.hosts import LockHost
-from tests.unit.priority_classes.apiserver import Server, first, lost_answers
-from tests.unit.priority_classes.world import cluster, entry, pod, priority_class, revision, workload
+from tests.unit.priority_classes.apiserver import CLASSES, WEB, Cluster, first, lost_answers
+from tests.unit.priority_classes.world import cluster
 
-WEB = "/apis/apps/v1/namespaces/default/deployments/web"
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
 pytestmark = pytest.mark.usefixtures("operator")
-
-
-class Cluster(Server):
-    """A Deployment with one pod, whose controller applies each write at once, except a class that `fails`."""
-
-    def __init__(self, fails: str = "") -> None:
-        item = workload("Deployment", "web", "low", replicas=1, selector={"matchLabels": {"app": "web"}})
-        item["metadata"] |= {"resourceVersion": "1", "managedFields": [owner("helm")]}
-        classes = {f"{CLASSES}/{name}": priority_class(name, value) for name, value in (("low", 1), ("high", 2))}
-        super().__init__({WEB: item, **classes})
-        self.fails = fails
-        self._roll(item)
-
-    def put(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
-        made = super().put(path, item)
-        if path == WEB:
-            self._roll(self.objects[WEB])
-        return made
-
-    def _roll(self, item: dict[str, Any]) -> None:
-        has = item["spec"]["template"]["spec"].get("priorityClassName", "")
-        made = revision("ReplicaSet", "one", 1, item)
-        self.objects["/apis/apps/v1/namespaces/default/replicasets/one"] = made
-        value = 3 if has == "theirs" else self.objects.get(f"{CLASSES}/{has}", {}).get("value", 0)
-        self.objects["/api/v1/namespaces/default/pods/web-1"] = pod("web-1", has, made, number=value)
-        item["status"]["availableReplicas"] = 0 if self.fails and has == self.fails else 1
-
-    @property
-    def has(self) -> str:
-        return str(self.objects[WEB]["spec"]["template"]["spec"].get("priorityClassName", ""))
-
-    def others_set(self, name: str) -> None:
-        item = self.objects[WEB]
-        item["spec"]["template"]["spec"]["priorityClassName"] = name
-        item["metadata"]["managedFields"] = [owner("kubectl-edit")]
-        self.put(WEB, item)
-
-
-def owner(manager: str) -> dict[str, Any]:
-    return entry(manager, {"f:spec": {"f:template": {"f:spec": {"f:priorityClassName": {}}}}}, "Update")
 
 
 def assign(server: Cluster) -> ObjectRun:

@@ -11,16 +11,14 @@ import pytest
 from roles.engine import bridge, control_plane, kubelet
 from roles.engine.api.nodes import ContainerStatus, PodStatus
 from roles.engine.control_plane import COMPONENTS
-from roles.engine.proof import ChangedProcess, Cluster, Proof, Prover, RequiredProof
+from roles.engine.proof import ChangedProcess, Proof, Prover, RequiredProof
 from roles.engine.proof import prover as prover_module
 from roles.engine.proof.cluster import evictions, flag_values
 from roles.engine.proof.effective import changed_fields, unmet_fields
-from roles.engine.transaction import Status
 from tests.unit.node import node
+from tests.unit.proof.world import APP, APPLIED, Node
 
-APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
 OTHER = replace(APP, name="other", uid="u2")
-APPLIED = Status("applied", identity=("2", "20"), old_identity=("1", "10"), health="200")
 METRICS = """# TYPE kubelet_evictions counter
 kubelet_evictions{eviction_signal="memory.available"} 2
 kubelet_evictions{eviction_signal="nodefs.available"} 0
@@ -28,27 +26,6 @@ kubelet_eviction_stats_age_seconds_bucket{eviction_signal="memory.available",le=
 kubelet_preemptions{preemption_signal="cpu"} 1
 kubelet_evictions_other{x="y"} 4
 """
-
-
-class Node(Cluster):
-    """One node as the API shows it; each look at its lease finds it renewed."""
-
-    def __init__(self, running: dict[str, Any], *pods: list[PodStatus], went: dict[str, int] | None = None) -> None:
-        super().__init__()
-        self.running, self.looks, self.went, self.renewals = running, list(pods), went or {}, 0
-
-    def configuration(self, node_name: str) -> dict[str, Any]:
-        return self.running
-
-    def pods(self, node_name: str) -> list[PodStatus]:
-        return self.looks.pop(0)
-
-    def lease_renewed(self, node_name: str) -> Any:
-        self.renewals += 1
-        return self.renewals
-
-    def evictions(self, node_name: str) -> dict[str, int]:
-        return self.went
 
 
 def problems(cluster: Node, may_be_evicted: frozenset[str] = frozenset(), **settings: Any) -> tuple[str, ...]:

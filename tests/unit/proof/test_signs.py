@@ -18,7 +18,7 @@ from roles.engine.proof.node_signs import FileFacts, NodeSigns, Wanted
 from roles.engine.proof.not_proven import NOT_PROVEN, VALUES, not_proven
 from roles.engine.proof.signs import SIGNS, Found, signs_of, value_of
 from roles.engine.transaction import Status
-from tests.unit.proof.test_prover import APP, APPLIED, Node
+from tests.unit.proof.world import APP, APPLIED, Node
 
 LOCK = parse_inhibitor("WHAT=shutdown\nWHO=kubelet\nWHY=x\nMODE=delay\nPID=2\n")
 LOG = "/var/log/audit/audit.log"

@@ -10,15 +10,14 @@ from roles.engine.runs import Pace
 from roles.reboot import RebootOptions, RebootPlan, order, plan_drains
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
 from tests.unit.outage.world import node, spread
-from tests.unit.reboot import test_plan
-from tests.unit.reboot.test_plan import OLD, RUN, candidate
+from tests.unit.reboot.world import ASKS, OLD, RUN, candidate, plan
 
 W = [node(f"w{number}") for number in (1, 2, 3)]
 BUDGET = budget(maxUnavailable=1, status=of_status(2, 1, 2, 1))
 
 
 def rebooting(host: str, mark: Mark | None = None) -> RebootPlan:
-    return test_plan.plan(candidate(host, mark.text() if mark else None, signs=test_plan.ASKS))
+    return plan(candidate(host, mark.text() if mark else None, signs=ASKS))
 
 
 def judged(*items: dict[str, Any], hosts: str = "w1 w2", at_once: str = "1", plans: Any = (), **asked: Any) -> tuple[str, list[str]]:
@@ -49,12 +48,12 @@ def test_cordons_of_an_earlier_run_are_gone_by_then_and_others_stay() -> None:
         **left,
         "metadata": {**left["metadata"], "annotations": {**left["metadata"]["annotations"], OUTAGE: Mark(RUN, "reboot", OLD).text()}},
     }
-    text, refusals = judged(W[0], marked, *deployment(1, 1), hosts="w1", plans=[test_plan.plan(candidate_of(marked))])
+    text, refusals = judged(W[0], marked, *deployment(1, 1), hosts="w1", plans=[plan(candidate_of(marked))])
     assert refusals == [] and f"Node w2: cordoned already by run {RUN}: this run takes it over and continues" in text
-    text, refusals = judged(kept, W[1], *deployment(1, 1), plans=[test_plan.plan(candidate_of(kept))], hosts="")
+    text, refusals = judged(kept, W[1], *deployment(1, 1), plans=[plan(candidate_of(kept))], hosts="")
     assert refusals == [] and "that cordon stays, also at the end" in text
 
 
 def candidate_of(item: dict[str, Any]) -> Any:
-    found = candidate(item["metadata"]["name"], signs=test_plan.ASKS)
+    found = candidate(item["metadata"]["name"], signs=ASKS)
     return type(found)(**{**found.__dict__, "node": item})

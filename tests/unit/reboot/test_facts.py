@@ -10,90 +10,9 @@ import pytest
 
 from roles.reboot import facts
 from roles.reboot.facts import BootUnit, FactsError, parse_facts, parse_state
+from tests.unit.reboot.world import Node
 
 BOOT = "0f0e5b6c-53a4-4b4b-9f4f-0123456789ab"
-SYSTEMCTL = """#!/bin/sh
-case "$*" in
-is-system-running) echo running ;;
-*--value*) echo success ;;
-*) cat "$UNITS" ;;
-esac
-"""
-UNITS = """Id=kubelet.service
-Names=kubelet.service
-WantedBy=multi-user.target
-RequiredBy=
-TriggeredBy=
-LoadState=loaded
-ActiveState=active
-UnitFileState=enabled
-
-Id=ssh.service
-Names=ssh.service sshd.service
-LoadState=loaded
-ActiveState=active
-UnitFileState=disabled
-TriggeredBy=ssh.socket
-
-Id=crio.service
-Names=crio.service
-LoadState=not-found
-ActiveState=inactive
-UnitFileState=
-"""
-FINDMNT = """#!/bin/sh
-printf '%s\\n' / '   [W] non-canonical source path' /srv/data '   [E] unreachable on boot required source: UUID=1' '' '0 parse errors, 1 error, 1 warning'
-exit 1
-"""
-
-
-class Node:
-    """A node's files in a folder; `run` runs a script that sees them in the place of the node's."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        for name in ("bin", "boot", "run/systemd/shutdown", "run/systemd/inhibit", "lib/modules", "etc"):
-            (root / name).mkdir(parents=True)
-        self.write("units", UNITS)
-        self.write("etc/os-release", 'PRETTY_NAME="x"\nID=debian\n')
-        for name, text in (
-            ("systemctl", SYSTEMCTL),
-            ("findmnt", FINDMNT),
-            ("journalctl", "#!/bin/sh\n"),
-            ("systemd-analyze", "#!/bin/sh\n"),
-        ):
-            self.write(f"bin/{name}", text.replace("$UNITS", str(root / "units")))
-            (root / "bin" / name).chmod(0o755)
-
-    def write(self, path: str, text: str) -> None:
-        place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-
-    def run(self, script: str) -> list[str]:
-        for path in (
-            "/boot/",
-            "/lib/modules/",
-            "/run/",
-            "/usr/lib/sysctl.d/",
-            "/etc/sysctl.d/",
-            "/etc/modules-load.d/",
-            "/etc/fstab",
-            "/etc/selinux/",
-            "/etc/os-release",
-            "/etc/kernel/",
-            "/usr/share/update-notifier/",
-        ):
-            script = script.replace(path, f"{self.root}{path}")
-        script = script.replace("PATH=/usr/local/sbin", f"PATH={self.root}/bin:/usr/local/sbin")
-        done = subprocess.run(["sh", "-s"], input=script, text=True, capture_output=True, check=True)
-        assert not done.stderr
-        return done.stdout.splitlines()
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
 
 
 def test_a_node_that_needs_nothing(node: Node) -> None:

@@ -11,9 +11,7 @@ import pytest
 from roles.reboot import KubeletNeeds, facts, next_boot
 from roles.reboot.facts import parse_facts
 from roles.reboot.next_boot import Mounted, NextBoot, boot_sysctl, lost, refusals, warnings
-from tests.unit.reboot.test_facts import Node, node  # noqa: F401 - a fixture
-from tests.unit.reboot.test_plan import ASKS, candidate, plan
-from tests.unit.reboot.test_signs import PAGE
+from tests.unit.reboot.world import ASKS, PAGE, Node, candidate, plan
 
 PROTECTS = KubeletNeeds(protects_kernel_defaults=True)
 ALL = "vm.overcommit_memory=1\nkernel.panic=10\nkernel.panic_on_oops = 1\n"
@@ -187,7 +185,7 @@ def test_what_a_boot_has_lost() -> None:
     assert lost(files(sysctls=NOW), replace(off, files=(("/etc/sysctl.d/1.conf", "net.ipv4.ip_forward=1"),)), with_pods=False) == [gone]
 
 
-def test_a_node_is_asked(node: Node) -> None:  # noqa: F811
+def test_a_node_is_asked(node: Node) -> None:
     node.write("etc/sysctl.d/50-a.conf", "kernel.panic=10\n")
     (node.root / "etc/sysctl.d/60-masked.conf").symlink_to("/dev/null")
     node.write("usr/lib/sysctl.d/60-masked.conf", "kernel.panic=0\n")

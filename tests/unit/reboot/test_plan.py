@@ -11,32 +11,11 @@ import pytest
 from roles.engine.outage import Mark, read_mark
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
 from roles.engine.runs import Pace
-from roles.reboot import BootFacts, Candidate, RebootPlan, order, plan_node
-from roles.reboot.facts import Boot, BootUnit
+from roles.reboot import RebootPlan, order, plan_node
+from roles.reboot.facts import BootUnit
 from roles.reboot.plan import WITHOUT_EFFECT, Expected, brought_back, clock_problem, expected_pods, unready_pods
 from tests.unit.outage.world import node as cordoned
-
-OLD, NEW = "00000000-53a4-4b4b-9f4f-0123456789ab", "11111111-53a4-4b4b-9f4f-0123456789ab"
-RUN = "r20260101-000000-aaaa"
-K18, K20 = "6.1.0-18-amd64", "6.1.0-20-amd64"
-ASKS = {"reboot-required": True}
-AT_BOOT = {
-    name: BootUnit(name, "loaded", "enabled", "active", ("multi-user.target",))
-    for name in ("kubelet.service", "containerd.service", "ssh.service")
-}
-
-
-def node(name: str, mark: str | None = None) -> dict[str, Any]:
-    return {"metadata": {"name": name, "uid": f"u-{name}", "annotations": {OUTAGE: mark} if mark else {}}}
-
-
-def candidate(host: str = "w1", mark: str | None = None, control_plane: bool = False, **changed: Any) -> Candidate:
-    facts = BootFacts(host, Boot(OLD, 500, 1000, K18), "debian", {K18: True}, units=AT_BOOT, fstab=(), state="running")
-    return Candidate(host, node(host, mark), "kubelet.service", replace(facts, **changed), control_plane)
-
-
-def plan(one: Candidate, *, unneeded: bool = False, allow_unproven: bool = False) -> RebootPlan:
-    return plan_node(one, unneeded=unneeded, allow_unproven=allow_unproven)
+from tests.unit.reboot.world import ASKS, AT_BOOT, K18, K20, NEW, OLD, RUN, candidate, node_object, plan
 
 
 @pytest.mark.parametrize(
@@ -62,7 +41,7 @@ def test_a_node_that_does_not_need_it() -> None:
 
 def test_what_an_earlier_run_left() -> None:
     mark = Mark(RUN, "reboot", OLD).text()
-    assert read_mark(node("w1", mark)) == Mark(RUN, "reboot", OLD)
+    assert read_mark(node_object("w1", mark)) == Mark(RUN, "reboot", OLD)
     # Its drain was cut short.
     assert plan(candidate(mark=mark, signs=ASKS)).what == "reboot"
     released = plan(candidate(mark=mark))
@@ -75,7 +54,7 @@ def test_what_an_earlier_run_left() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "7", "[]", "{}", '{"run": "r"}', "null", '"x"'])
 def test_a_mark_that_others_wrote_is_none(text: str) -> None:
-    assert read_mark(node("w1", text)) is None and plan(candidate(mark=text)).what == "none"
+    assert read_mark(node_object("w1", text)) is None and plan(candidate(mark=text)).what == "none"
 
 
 @pytest.mark.parametrize(

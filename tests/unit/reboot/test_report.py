@@ -12,7 +12,7 @@ from roles.engine.harmless import one_line
 from roles.engine.runs import Pace
 from roles.reboot import order, report
 from roles.reboot.plan import Mark
-from tests.unit.reboot.test_plan import ASKS, NEW, RUN, candidate, plan
+from tests.unit.reboot.world import ASKS, NEW, RUN, candidate, plan
 
 
 def shown(patch: pytest.MonkeyPatch, *plans: Any) -> str:

@@ -10,10 +10,8 @@ import pytest
 from roles.reboot import facts
 from roles.reboot.facts import parse_facts
 from roles.reboot.signs import SIGNS, judge_signs
-from tests.unit.reboot.test_facts import Node, node  # noqa: F401 - a fixture
-from tests.unit.reboot.test_plan import candidate, plan
+from tests.unit.reboot.world import PAGE, Node, candidate, plan
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs/disruption.md").read_text()
 SUSE, RED_HAT = 'opensuse-leap\n"suse opensuse"\n', '"rocky"\n"rhel centos fedora"\n'
 
 
@@ -79,7 +77,7 @@ def test_the_plan_names_the_family_that_cannot_say_it() -> None:
         ("update_engine_client", "exit 1", {}),
     ],
 )
-def test_the_programs_that_are_asked(node: Node, program: str, script: str, said: dict[str, bool]) -> None:  # noqa: F811
+def test_the_programs_that_are_asked(node: Node, program: str, script: str, said: dict[str, bool]) -> None:
     node.write(f"bin/{program}", f"#!/bin/sh\n{script}\n")
     (node.root / "bin" / program).chmod(0o755)
     assert parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs == said
@@ -94,7 +92,7 @@ def test_the_programs_that_are_asked(node: Node, program: str, script: str, said
         ("run/ostree-booted", {"ostree": False}),
     ],
 )
-def test_the_files_that_are_looked_for(node: Node, path: str, said: dict[str, bool]) -> None:  # noqa: F811
+def test_the_files_that_are_looked_for(node: Node, path: str, said: dict[str, bool]) -> None:
     node.write(path, "")
     assert parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs == said
 
@@ -107,7 +105,7 @@ def test_the_files_that_are_looked_for(node: Node, path: str, said: dict[str, bo
         "etc/kernel/postinst.d/unattended-upgrades",
     ],
 )
-def test_a_file_that_nothing_would_write_is_no_answer(node: Node, writer: str) -> None:  # noqa: F811
+def test_a_file_that_nothing_would_write_is_no_answer(node: Node, writer: str) -> None:
     def said() -> dict[str, bool]:
         return dict(parse_facts("w1", node.run(facts.facts_script("kubelet.service"))).signs)
 
@@ -121,7 +119,7 @@ def test_a_file_that_nothing_would_write_is_no_answer(node: Node, writer: str) -
 
 
 @pytest.mark.parametrize("part", ["kernel", "initrd", "kernel-modules"])
-def test_another_system_of_nixos(node: Node, part: str) -> None:  # noqa: F811
+def test_another_system_of_nixos(node: Node, part: str) -> None:
     for system in ("booted", "current"):
         for name in ("kernel", "initrd", "kernel-modules"):
             node.write(f"store/{name}", "")
@@ -134,7 +132,7 @@ def test_another_system_of_nixos(node: Node, part: str) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize(("container", "loaded", "said"), [("1", "x", {"modules-gone": True}), ("0", "x", {}), ("1", "", {})])
-def test_modules_that_the_running_kernel_has_lost(node: Node, container: str, loaded: str, said: dict[str, bool]) -> None:  # noqa: F811
+def test_modules_that_the_running_kernel_has_lost(node: Node, container: str, loaded: str, said: dict[str, bool]) -> None:
     """A container has those of its host; a kernel that has loaded none may have none."""
     node.write("bin/systemd-detect-virt", f"#!/bin/sh\nexit {container}\n")
     (node.root / "bin/systemd-detect-virt").chmod(0o755)

@@ -10,10 +10,8 @@ from roles.engine.outage.mark import OUTAGE
 from roles.engine.runs import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.reboot.undo import left_cordoned, uncordoning
-from tests.unit.objects.test_object_run import Host, host
-from tests.unit.outage.test_surging import AS_BEFORE, check, cluster, state, surged
-
-__all__ = ["host"]
+from tests.unit.hosts import RecordHost
+from tests.unit.outage.surges import AS_BEFORE, check, cluster, state, surged
 
 RUN, OTHER = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
 
@@ -38,7 +36,7 @@ def test_only_nodes_that_still_have_the_mark_of_that_run() -> None:
     assert (left.name, left.path, left.mark) == ("left", "/left", Mark(RUN, "reboot", "b", "r0"))
 
 
-def test_what_it_left_of_a_surge_is_ended_before_the_node_is_uncordoned(host: Host) -> None:
+def test_what_it_left_of_a_surge_is_ended_before_the_node_is_uncordoned(host: RecordHost) -> None:
     api = cluster(by=RUN)
     surged(api, RUN)
     api.one("Node", "w1")["metadata"]["annotations"][OUTAGE] = Mark(RUN, "reboot", "b").text()

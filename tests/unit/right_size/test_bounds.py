@@ -9,8 +9,7 @@ import pytest
 
 from roles.right_size import JudgedContainer
 from roles.right_size.workloads import Amounts
-from tests.unit.right_size.test_report import container, judged
-from tests.unit.right_size.world import MI, reads
+from tests.unit.right_size.world import MI, container, judged, reads
 
 
 def of(*limits: dict[str, Any], namespace: str = "shop") -> dict[str, Any]:

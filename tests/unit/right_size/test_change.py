@@ -26,8 +26,7 @@ from roles.right_size.watching import SoakLook
 from roles.right_size.workloads import Amounts
 from tests.context import context
 from tests.unit.clock import Clock
-from tests.unit.right_size.test_report import container
-from tests.unit.right_size.world import ID, MI, START, reads
+from tests.unit.right_size.world import ID, MI, START, container, reads
 
 
 def utilization(percent: int, name: str = "cpu") -> list[Any]:

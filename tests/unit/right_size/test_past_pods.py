@@ -9,8 +9,7 @@ import pytest
 from roles.right_size import CollectedUse, SizedWorkload, Span, judge_all
 from roles.right_size.samples import Point, Read
 from roles.right_size.workloads import PodOwners
-from tests.unit.right_size.test_report import NODE, container
-from tests.unit.right_size.world import DAY, MI, START
+from tests.unit.right_size.world import DAY, MI, NODE, START, container
 
 WEB = SizedWorkload("Deployment", "shop", "web")
 LOGS = SizedWorkload("DaemonSet", "shop", "logs")

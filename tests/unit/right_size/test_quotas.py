@@ -10,8 +10,7 @@ import pytest
 from roles.engine.kube.quotas import counts
 from roles.engine.objects.workload_rollout import unavailable
 from roles.right_size.room import grown, quota_problems, surge_problems
-from tests.unit.right_size.test_wanted import ONE_BY_ONE, rolling, running, step
-from tests.unit.right_size.world import MI
+from tests.unit.right_size.world import MI, ONE_BY_ONE, rolling, running, step
 
 PODS = [running("web-1", "100m", "64Mi"), running("web-2", "100m", "64Mi")]
 HARD = {"requests.cpu": "1", "limits.memory": "1Gi", "pods": "5"}

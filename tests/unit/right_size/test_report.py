@@ -4,40 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 from roles.engine.harmless import as_json
-from roles.right_size import CollectedUse, JudgedContainer, SizedWorkload, grouped, judge_all, report, with_reads
-from roles.right_size.samples import Kill, Seen
-from roles.right_size.workloads import Amounts, ContainerNow
-from tests.unit.eviction.test_picture import Page
-from tests.unit.right_size.world import DAY, MI, START, life, reads
-
-NODE = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}}
-
-
-def container(name: str, cpu: int | None = 100, memory: int | None = 112 * MI, **more: Any) -> ContainerNow:
-    limits = more.pop("limits", Amounts())
-    known = {"id": f"{abs(hash(name)):064x}"[:64], "pod": f"{name}-1", "name": "app", **more}
-    return ContainerNow(
-        SizedWorkload("Deployment", "shop", name),
-        known.pop("pod"),
-        "u",
-        "w1",
-        known.pop("name"),
-        "i",
-        Amounts(cpu, memory),
-        limits,
-        **known,
-    )
-
-
-def judged(*of: tuple[ContainerNow, Any], min_span: float = 0.0, **more: Any) -> list[JudgedContainer]:
-    found = [one for one, _ in of]
-    seen: dict[str, Seen] = {one.id: life(every, one.id, one.pod) for one, every in of if every}
-    collected = CollectedUse("c", found, found, seen, nodes=[NODE], **more)
-    kept = {workload: with_reads({}, lives, collected, START + 60) for workload, lives in grouped(found).items()}
-    return judge_all(collected, kept, min_span, {})
+from roles.right_size import report
+from roles.right_size.samples import Kill
+from roles.right_size.workloads import Amounts
+from tests.unit.picture import Page
+from tests.unit.right_size.world import DAY, MI, START, container, judged, reads
 
 
 def test_those_in_danger_come_first_then_those_that_waste_most() -> None:

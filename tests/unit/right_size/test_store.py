@@ -16,8 +16,7 @@ import pytest
 import roles.right_size as right_size
 from roles.right_size import CollectedUse, SampleHistory, SizedWorkload, Store, StoreError, store
 from roles.right_size.samples import Kill, added
-from tests.unit.right_size.test_report import container
-from tests.unit.right_size.world import DAY, MI, START, history, life, reads
+from tests.unit.right_size.world import DAY, MI, START, container, history, life, reads
 
 WEB = SizedWorkload("Deployment", "shop", "web")
 

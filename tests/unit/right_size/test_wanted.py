@@ -10,7 +10,6 @@ import pytest
 
 from roles.engine.placement import ClusterView
 from roles.pod_resize import PodStep, WorkloadResize
-from roles.pod_resize.plan import ResourceChange
 from roles.pod_resize.templates import Template
 from roles.right_size import JudgedContainer, SizedWorkload
 from roles.right_size.room import node_problems, rollout_problems
@@ -19,8 +18,7 @@ from roles.right_size.targets import Recommended
 from roles.right_size.wanted import WantedResources, changed_since, new_resources, use_before, wanted
 from roles.right_size.watching import SoakLook, UseBefore, worse
 from roles.right_size.workloads import Amounts, ContainerNow
-from tests.unit.right_size.test_report import container, judged
-from tests.unit.right_size.world import MI, START, reads
+from tests.unit.right_size.world import MI, ONE_BY_ONE, START, container, judged, reads, rolling, running, step
 
 BIG = Amounts(None, 400 * MI)
 
@@ -139,22 +137,7 @@ def test_what_someone_else_changed_since_the_plan() -> None:
 # ---- room
 
 
-def step(cpu: str, memory: str, pod: str = "web-1", node: str = "w1") -> PodStep:
-    before = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
-    after = {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
-    return PodStep("shop", pod, f"u-{pod}", node, {"app": ResourceChange(before, after)})
-
-
 NODES = [{"metadata": {"name": "w1"}, "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "110"}}, "spec": {}}]
-
-
-def running(name: str, cpu: str, memory: str, node: str = "w1", phase: str = "Running") -> dict[str, Any]:
-    resources = {"requests": {"cpu": cpu, "memory": memory}}
-    return {
-        "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}"},
-        "spec": {"nodeName": node, "containers": [{"name": "app", "resources": resources}], "schedulerName": "default-scheduler"},
-        "status": {"phase": phase},
-    }
 
 
 def test_a_node_must_have_room_for_all_of_them() -> None:
@@ -163,15 +146,6 @@ def test_a_node_must_have_room_for_all_of_them() -> None:
     [why] = node_problems([step("300m", "64Mi"), step("300m", "64Mi", "web-2")], NODES, pods)
     assert why == "w1 has 1 of cpu for pods, they request 700m, and this would add 400m"
     assert list(node_problems([step("50m", "32Mi")], NODES, [running("x", "2", "9Gi")])) == [], "less is never refused"
-
-
-def rolling(surge: Any = "25%", unavailable: Any = "25%", count: int = 1, kind: str = "RollingUpdate") -> dict[str, Any]:
-    """A Deployment."""
-    strategy = {"type": kind, "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
-    return {"metadata": {"name": "web", "namespace": "shop", "uid": "d"}, "spec": {"replicas": count, "strategy": strategy}}
-
-
-ONE_BY_ONE = rolling(0, 1)
 
 
 def test_a_pod_that_no_node_can_take_again() -> None:

@@ -6,8 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from roles.right_size import SampleHistory
+from roles.pod_resize import PodStep
+from roles.pod_resize.plan import ResourceChange
+from roles.right_size import CollectedUse, JudgedContainer, SampleHistory, SizedWorkload, grouped, judge_all, with_reads
 from roles.right_size.samples import Kill, Read, Seen, added
+from roles.right_size.workloads import Amounts, ContainerNow
 
 MI = 2**20
 START = 1_700_000_000.0
@@ -73,3 +76,54 @@ def pod(name: str, **more: Any) -> dict[str, Any]:
 
 REPLICA_SET = {"metadata": {"name": "web-1", "namespace": "shop", "uid": "rs",
                             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}}  # fmt: skip
+
+
+NODE = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}}
+
+
+def container(name: str, cpu: int | None = 100, memory: int | None = 112 * MI, **more: Any) -> ContainerNow:
+    limits = more.pop("limits", Amounts())
+    known = {"id": f"{abs(hash(name)):064x}"[:64], "pod": f"{name}-1", "name": "app", **more}
+    return ContainerNow(
+        SizedWorkload("Deployment", "shop", name),
+        known.pop("pod"),
+        "u",
+        "w1",
+        known.pop("name"),
+        "i",
+        Amounts(cpu, memory),
+        limits,
+        **known,
+    )
+
+
+def judged(*of: tuple[ContainerNow, Any], min_span: float = 0.0, **more: Any) -> list[JudgedContainer]:
+    found = [one for one, _ in of]
+    seen: dict[str, Seen] = {one.id: life(every, one.id, one.pod) for one, every in of if every}
+    collected = CollectedUse("c", found, found, seen, nodes=[NODE], **more)
+    kept = {workload: with_reads({}, lives, collected, START + 60) for workload, lives in grouped(found).items()}
+    return judge_all(collected, kept, min_span, {})
+
+
+def step(cpu: str, memory: str, pod: str = "web-1", node: str = "w1") -> PodStep:
+    before = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+    after = {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
+    return PodStep("shop", pod, f"u-{pod}", node, {"app": ResourceChange(before, after)})
+
+
+def running(name: str, cpu: str, memory: str, node: str = "w1", phase: str = "Running") -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu, "memory": memory}}
+    return {
+        "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}"},
+        "spec": {"nodeName": node, "containers": [{"name": "app", "resources": resources}], "schedulerName": "default-scheduler"},
+        "status": {"phase": phase},
+    }
+
+
+def rolling(surge: Any = "25%", unavailable: Any = "25%", count: int = 1, kind: str = "RollingUpdate") -> dict[str, Any]:
+    """A Deployment."""
+    strategy = {"type": kind, "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    return {"metadata": {"name": "web", "namespace": "shop", "uid": "d"}, "spec": {"replicas": count, "strategy": strategy}}
+
+
+ONE_BY_ONE = rolling(0, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.scope.test_wrong_commands import HOSTS
+from tests.unit.scope.fake_hosts import HOSTS
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -17,15 +17,10 @@ import pytest
 
 from roles.engine.bridge.command_line import data_problems
 from roles.engine.inputs import registry
+from tests.unit.scope.fake_hosts import HOSTS
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOYS = sorted(path.stem for path in (ROOT / "deploys").glob("*.py"))
-HOSTS = """
-_quick = {"fake_delay": 0, "fake_delay_jitter": 0}
-control_plane = [("@fake/cp1", _quick)]
-workers = [("@fake/w1", _quick), ("@fake/w2", _quick)]
-empty = []
-"""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from roles.engine.transaction import Change, FileEdit, change_script
 from roles.engine.transaction.change_script import Holder
 
@@ -263,3 +265,92 @@ def in_private_mounts(body: Callable[[], T]) -> T:
 
 def mount(*words: object) -> None:
     subprocess.run(["mount", *map(str, words)], check=True, capture_output=True)
+
+
+def reason(node: Scratch) -> str:
+    path = node.here / "reason"
+    return path.read_text().strip() if path.exists() else ""
+
+
+def status(node: Scratch) -> dict[str, str]:
+    """What `status` prints."""
+    before = len(node.output())
+    assert node.verb("status") == 0
+    return dict(line.partition("=")[::2] for line in node.output()[before:].splitlines())
+
+
+def is_over(node: Scratch, state: str) -> None:
+    """The change has this end, nothing of it is in flight, and nothing waits beside a target."""
+    said = f"{node.state}: {reason(node)}\n{node.log}\n{node.output()}"
+    assert node.state == state, said
+    assert not node.armed and not node.work.exists(), said
+    assert not list(node.root.rglob("*.daytwo")) and not list(node.home.glob("ended-*")) and not list(node.root.rglob("*/.daytwo")), said
+    assert not list(node.home.rglob(".copy")), said
+
+
+def untouched(node: Scratch) -> None:
+    assert node.files() == node.before
+    assert node.argv == node.change.old_argv
+
+
+def after(node: Scratch) -> None:
+    for edit in node.change.files:
+        path = Path(edit.path)
+        assert (path.read_bytes() if path.exists() else None) == edit.after, edit.path
+    assert node.argv == node.change.new_argv
+
+
+def walled(url: str, folder: Path, body: Callable[[Scratch], None], *small: str, data_only: bool = False) -> None:
+    """A node whose folders `small` are small filesystems of their own ("" is the whole node, but for what the stand-ins keep);
+    only the test sees them."""
+
+    def inside() -> None:
+        root = folder / "node"
+        root.mkdir()
+        sizes = {"": "16m", "run": "1m", "timers": "1m"} | dict.fromkeys(small, "1m" if data_only else "1m,nr_inodes=150")
+        for name, size in sizes.items():
+            (root / name).mkdir(exist_ok=True)
+            mount("-t", "tmpfs", "-o", f"size={size}", "small", root / name)
+        node = Scratch(root, url)
+        try:
+            node.lay_down()
+            body(node)
+        finally:
+            node.end()
+
+    try:
+        in_private_mounts(inside)
+    except PermissionError as error:
+        pytest.skip(f"no mount namespace may be made here: {error}")
+
+
+def full(name: str) -> str:
+    """Shell that leaves no byte and no inode; `true` and not `:`, so that the shell outlives the failure."""
+    return (
+        f'dd if=/dev/zero of="$S/{name}/fill" bs=4k 2>/dev/null; n=0\n'
+        f'while [ $n -lt 200 ] && true 2>/dev/null >"$S/{name}/fill.$n"; do n=$((n + 1)); done\n'
+    )
+
+
+def fill(node: Scratch, name: str) -> None:
+    subprocess.run(["sh", "-c", full(name)], env={"S": str(node.root), "PATH": "/usr/bin:/bin"}, check=False)
+    with pytest.raises(OSError, match="No space left"):
+        (node.root / name / "one-more").write_bytes(b"x" * 5000)
+
+
+def without_fill(node: Scratch) -> None:
+    for name in ("", "etc", "home"):
+        for path in [*(node.root / name).glob("fill*"), node.root / name / "one-more"]:
+            path.unlink(missing_ok=True)
+
+
+def works(*words: str) -> bool:
+    try:
+        return subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+# /proc/uptime as it will be so many seconds from now.
+LATER = ("unshare", "--time", "--boottime", "86400", "--fork")
+needs_time_namespace = pytest.mark.skipif(not works(*LATER), reason="no time namespace may be made here")

@@ -12,8 +12,7 @@ import pytest
 
 from roles.engine.transaction import Status, report
 from roles.engine.transaction.by_hand import Repair, bring_resolver, repair
-from tests.unit.transaction.scratch import BAD, Scratch, mount
-from tests.unit.transaction.test_script import is_over, status, untouched, walled
+from tests.unit.transaction.scratch import BAD, Scratch, is_over, mount, status, untouched, walled
 
 # A stand-in for a program of the node that makes it well.
 WELL = '#!/bin/sh\necho "$0 $*" >>"{root}/typed"\n: >"{root}/well"\nrm -f "{root}/broken"\n'

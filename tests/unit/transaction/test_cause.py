@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine.transaction import Status
-from tests.unit.transaction.scratch import Scratch
-from tests.unit.transaction.test_script import status
+from tests.unit.transaction.scratch import Scratch, status
 
 COMMAND_FAILED = '"command failed" err="failed to run Kubelet: open /nope/a.crt: no such file or directory"'
 RUNTIME_CONFIG = (

@@ -9,9 +9,22 @@ from pathlib import Path
 import pytest
 
 from roles.engine.transaction import change_script, report
-from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch, in_private_mounts, mount
-from tests.unit.transaction.test_script import after as is_changed
-from tests.unit.transaction.test_script import full, is_over, reason, untouched, walled, without_fill
+from tests.unit.transaction.scratch import (
+    AFTER,
+    BAD,
+    BEFORE,
+    MAIN,
+    Scratch,
+    full,
+    in_private_mounts,
+    is_over,
+    mount,
+    reason,
+    untouched,
+    walled,
+    without_fill,
+)
+from tests.unit.transaction.scratch import after as is_changed
 
 # The first line is the policy, to the stand-in.
 ORIGINAL = BEFORE + b'{"policyName":"none","entries":{"a":{"b":"0-1"}},"checksum":1}\n'

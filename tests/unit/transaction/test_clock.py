@@ -12,8 +12,8 @@ import pytest
 
 from roles.engine.transaction import Change, change_script
 from roles.engine.transaction.change_script import render
-from tests.unit.transaction.scratch import BAD, Scratch
-from tests.unit.transaction.test_change import KUBELET, STATIC_POD
+from tests.unit.transaction.samples import KUBELET, STATIC_POD
+from tests.unit.transaction.scratch import BAD, LATER, Scratch, needs_time_namespace
 
 FAST = "+10y x100"
 JUMPS = ["+10y", "-10y"]
@@ -30,17 +30,7 @@ def faked(clock: str) -> tuple[str, ...]:
     return ("env", "DONT_FAKE_MONOTONIC=1", f"FAKETIME={clock}", f"LD_PRELOAD={library()}")
 
 
-def works(*words: str) -> bool:
-    try:
-        return subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
 needs_faketime = pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")
-# /proc/uptime as it will be so many seconds from now.
-LATER = ("unshare", "--time", "--boottime", "86400", "--fork")
-needs_time_namespace = pytest.mark.skipif(not works(*LATER), reason="no time namespace may be made here")
 
 
 def told(node: Scratch) -> list[str]:

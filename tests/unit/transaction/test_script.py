@@ -9,48 +9,29 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, Scratch, in_private_mounts, mount
+from tests.unit.transaction.scratch import (
+    AFTER,
+    BAD,
+    BEFORE,
+    Scratch,
+    after,
+    fill,
+    full,
+    is_over,
+    mount,
+    reason,
+    status,
+    untouched,
+    walled,
+    without_fill,
+)
 
 FOREIGN = b"1000009\n"
-
-
-def reason(node: Scratch) -> str:
-    path = node.here / "reason"
-    return path.read_text().strip() if path.exists() else ""
-
-
-def status(node: Scratch) -> dict[str, str]:
-    """What `status` prints."""
-    before = len(node.output())
-    assert node.verb("status") == 0
-    return dict(line.partition("=")[::2] for line in node.output()[before:].splitlines())
-
-
-def is_over(node: Scratch, state: str) -> None:
-    """The change has this end, nothing of it is in flight, and nothing waits beside a target."""
-    said = f"{node.state}: {reason(node)}\n{node.log}\n{node.output()}"
-    assert node.state == state, said
-    assert not node.armed and not node.work.exists(), said
-    assert not list(node.root.rglob("*.daytwo")) and not list(node.home.glob("ended-*")) and not list(node.root.rglob("*/.daytwo")), said
-    assert not list(node.home.rglob(".copy")), said
-
-
-def untouched(node: Scratch) -> None:
-    assert node.files() == node.before
-    assert node.argv == node.change.old_argv
-
-
-def after(node: Scratch) -> None:
-    for edit in node.change.files:
-        path = Path(edit.path)
-        assert (path.read_bytes() if path.exists() else None) == edit.after, edit.path
-    assert node.argv == node.change.new_argv
 
 
 # ---- the target is not what was planned on --------------------------------------------------------------------------
@@ -139,50 +120,6 @@ def test_the_newest_generation_goes_on_and_is_remembered(node: Scratch, seen: st
 
 
 # ---- disks that take nothing ----------------------------------------------------------------------------------------
-
-
-def walled(url: str, folder: Path, body: Callable[[Scratch], None], *small: str, data_only: bool = False) -> None:
-    """A node whose folders `small` are small filesystems of their own ("" is the whole node, but for what the stand-ins keep);
-    only the test sees them."""
-
-    def inside() -> None:
-        root = folder / "node"
-        root.mkdir()
-        sizes = {"": "16m", "run": "1m", "timers": "1m"} | dict.fromkeys(small, "1m" if data_only else "1m,nr_inodes=150")
-        for name, size in sizes.items():
-            (root / name).mkdir(exist_ok=True)
-            mount("-t", "tmpfs", "-o", f"size={size}", "small", root / name)
-        node = Scratch(root, url)
-        try:
-            node.lay_down()
-            body(node)
-        finally:
-            node.end()
-
-    try:
-        in_private_mounts(inside)
-    except PermissionError as error:
-        pytest.skip(f"no mount namespace may be made here: {error}")
-
-
-def full(name: str) -> str:
-    """Shell that leaves no byte and no inode; `true` and not `:`, so that the shell outlives the failure."""
-    return (
-        f'dd if=/dev/zero of="$S/{name}/fill" bs=4k 2>/dev/null; n=0\n'
-        f'while [ $n -lt 200 ] && true 2>/dev/null >"$S/{name}/fill.$n"; do n=$((n + 1)); done\n'
-    )
-
-
-def fill(node: Scratch, name: str) -> None:
-    subprocess.run(["sh", "-c", full(name)], env={"S": str(node.root), "PATH": "/usr/bin:/bin"}, check=False)
-    with pytest.raises(OSError, match="No space left"):
-        (node.root / name / "one-more").write_bytes(b"x" * 5000)
-
-
-def without_fill(node: Scratch) -> None:
-    for name in ("", "etc", "home"):
-        for path in [*(node.root / name).glob("fill*"), node.root / name / "one-more"]:
-            path.unlink(missing_ok=True)
 
 
 def test_a_directory_that_is_read_only(tmp_path: Path, url: str) -> None:

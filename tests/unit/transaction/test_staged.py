@@ -12,8 +12,8 @@ import pytest
 
 from roles.engine.transaction import change_script
 from roles.engine.transaction.change_script import resume_script, stage_script
+from tests.unit.transaction.samples import KUBELET
 from tests.unit.transaction.scratch import HOLDER, Scratch
-from tests.unit.transaction.test_change import KUBELET
 
 # In place of change.sh: says what it was called with, and obeys one line.
 PROBE = 'echo "began $*"\nIFS= read -r word\necho "heard $word"\n'

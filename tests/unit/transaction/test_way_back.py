@@ -20,9 +20,24 @@ import pytest
 from roles.engine.transaction import FileEdit, change_script, model
 from roles.engine.transaction.change_script import uninstall_script
 from tests.unit.transaction.disk import strace_works
-from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch, in_private_mounts, mount
-from tests.unit.transaction.test_clock import LATER, needs_time_namespace
-from tests.unit.transaction.test_script import fill, is_over, reason, status, untouched, walled, without_fill
+from tests.unit.transaction.scratch import (
+    AFTER,
+    BAD,
+    BEFORE,
+    LATER,
+    MAIN,
+    Scratch,
+    fill,
+    in_private_mounts,
+    is_over,
+    mount,
+    needs_time_namespace,
+    reason,
+    status,
+    untouched,
+    walled,
+    without_fill,
+)
 
 FOREIGN = b"1000009\n"
 PATIENCE = 60

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from roles.engine.runs import Options
-from tests.unit.test_inventories import ROOT
 
+ROOT = Path(__file__).resolve().parents[3]
 # Like Vagrant's own: comma separated, with lines that are no state, and one machine that does not run.
 STAND_IN = r"""#!/bin/sh
 [ "$VAGRANT_CWD" = "@FOLDER@" ] || { echo "wrong folder: $VAGRANT_CWD" >&2; exit 1; }
