@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from roles.engine import folding, screen
 from roles.engine.folding import counted
@@ -21,7 +21,7 @@ _VARYING = re.compile(rf"(?<![\w.])({_OWN}|[0-9]+(?:\.[0-9]+)?[smhd]?)(?!\w|\.[0
 # A longer row of digits is an ID.
 _LONGEST_AMOUNT = 8
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_GAP, _NARROWEST, _READABLE, _BELOW = 2, 20, 40, "      "
+_GAP, _NARROWEST, _READABLE, _DECIDING, _BELOW = 2, 8, 40, 100, "      "
 #: The column that a terminal cuts, unless the data key `verbose` says otherwise, in rows with these outcomes.
 PROOF = "proof"
 _WELL = {"confirmed", "done", "no change"}
@@ -31,16 +31,18 @@ NOT_PROVEN = "NOT PROVEN"
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns are as wide as their widest cell, up to CELL; the last column is not padded. A cell is harmless, and one line, unless a
-    terminal is narrower than that: then the last columns wrap at words, and if that is not enough, they are in lines below their row. A
-    word that is wider than its column is whole: it may run over. Of a good proof a terminal has one line."""
+    terminal is narrower than that: then the last columns wrap at words, or are in lines below their row. A word that is wider than its
+    column is whole: it may run over. Of a good proof a terminal has one line."""
     cells = [[one_line(cell) for cell in row] for row in (headers, *rows)]
     widths = [min(max(columns(row[column]) for row in cells), CELL) for column in range(len(headers))]
     most = screen.width()
     if most is None or sum(widths) + _GAP * (len(widths) - 1) <= most:
         lines = [_line(row, widths) for row in cells]
         return "\n".join([lines[0], _rule(widths), *lines[1:]])
-    beside, widths = _fitted(cells, widths, most)
-    head, *parts = (_lines(headers, row, beside, widths, most) for row in cells)
+    layouts = [*_layouts(cells, widths, most)]
+    # With many rows, those at their beginning decide.
+    widths = min(layouts, key=lambda one: _cost(cells[:_DECIDING], one, most)) if len(layouts) > 1 else layouts[0]
+    head, *parts = (_lines(cells[0], row, widths, most) for row in cells)
     return "\n".join([*head, _rule(widths), *(line for part in parts for line in part)])
 
 
@@ -53,32 +55,36 @@ def _line(cells: Iterable[str], widths: Sequence[int]) -> str:
     return (" " * _GAP).join(padded).rstrip()
 
 
-def _fitted(cells: Sequence[Sequence[str]], natural: Sequence[int], most: int) -> tuple[int, list[int]]:
-    """How many columns are beside each other, and how wide they are. As few of the last ones as possible are narrower than their cells: not
-    below _NARROWEST, nor their longest word; the last one may be as narrow as _READABLE."""
+def _layouts(cells: Sequence[Sequence[str]], natural: Sequence[int], most: int) -> Iterator[list[int]]:
+    """The widths of the columns that can be beside each other, the others are below them. The last ones are narrower than their cells, not
+    below _NARROWEST, nor their longest word; the very last one may be as narrow as _READABLE."""
     words = [max(columns(word) for row in cells for word in (*screen.words(row[column]), "")) for column in range(len(natural))]
     words[-1] = _READABLE if cells[0][-1] == PROOF else min(words[-1], _READABLE)
     pairs = [*zip(natural, words, strict=True)]
     for beside in range(len(natural), 0, -1):
         room = most - _GAP * (beside - 1)
         for first in reversed(range(beside)):
-            for level in range(max(*natural, _NARROWEST), _NARROWEST - 1, -1):
-                widths = [*natural[:first], *(min(cell, max(level, word)) for cell, word in pairs[first:beside])]
-                if sum(widths) <= room:
-                    return beside, widths
-    return 1, [most]
+            levels = range(max(*natural, _NARROWEST), _NARROWEST - 1, -1)
+            tried = ([*natural[:first], *(min(cell, max(level, word)) for cell, word in pairs[first:beside])] for level in levels)
+            yield from islice((widths for widths in tried if sum(widths) <= room), 1)
+    yield [min(natural[0], most)]
 
 
-def _lines(headers: Sequence[str], row: Sequence[str], beside: int, widths: Sequence[int], most: int) -> Iterator[str]:
-    """A row; `beside` of its cells are columns, the others are below it."""
-    cells = list(row)
+def _cost(cells: Sequence[Sequence[str]], widths: Sequence[int], most: int) -> float:
+    """Lines; columns read better than what is below them."""
+    return sum(len([*_lines(cells[0], row, widths, most)]) for row in cells) * (1 if len(widths) == len(cells[0]) else 1.5)
+
+
+def _lines(headers: Sequence[str], row: Sequence[str], widths: Sequence[int], most: int) -> Iterator[str]:
+    """A row: as many of its cells as there are widths are columns, the others are below it."""
+    cells, beside = list(row), len(widths)
     if headers[-1] == PROOF and not folding.verbose() and NOT_PROVEN not in row[-1] and _WELL & {*row}:
         cells[-1] = _cut(row[-1], widths[-1] if beside == len(row) else most - len(f"{_BELOW}{PROOF}: "))
     for line in zip_longest(*map(screen.fill, cells[:beside], widths), fillvalue=""):
         yield _line(line, widths)
     below = [f"{header}: {cell}" for header, cell in zip(headers[beside:], cells[beside:], strict=True) if cell]
-    if below and cells != [*headers]:
-        yield screen.wrap(_BELOW + "; ".join(below), most)
+    if below and row is not headers:
+        yield from screen.wrap(_BELOW + "; ".join(below), most).split("\n")
 
 
 def _cut(text: str, most: int) -> str:

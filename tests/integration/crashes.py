@@ -360,7 +360,7 @@ class Lane:
             run.wait_for("soaking for")
             run.send(signal.SIGINT)
         elif case.context in (DIED, DEADLINE, BOOT):
-            run.wait_for("step: wait\n")
+            run.wait_for("waiting until it is healthy\n")
             if case.context == DIED:
                 self._kill("main", f"daytwo-{self._change(run)}.service")
             elif case.context == DEADLINE:

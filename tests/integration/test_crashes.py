@@ -155,11 +155,11 @@ def test_a_kubelet_that_does_not_come_back_at_first(lanes: list[Lane]) -> None:
         f"mkdir -p {runtime} && printf '[Service]\\nEnvironment=\\nExecStart=\\nExecStart=/bin/sleep 1000\\n' >{runtime}/99.conf && systemctl daemon-reload"
     )
     lane.run(f"touch {crashes.HOME}/go")
-    run.wait_for("step: wait-old\n")
+    run.wait_for("waiting until it is healthy as before\n")
     wait_for(lambda: "sleep" in lane.run("ps -o args= -p $(systemctl show -P MainPID kubelet)", check=False), "the wrong process")
     lane.run(f"rm -r {runtime} && systemctl daemon-reload")
     told = run.end()
-    assert told.code == 1 and "step: restart-again" in told.out and "state: reverted" in told.out, told.out
+    assert told.code == 1 and "restarting the kubelet once more" in told.out and "kubelet: reverted" in told.out, told.out
     lane.at_rest()
     # The deadline passed meanwhile; its unit finds nothing left to do.
     wait_for(lambda: not lane.left(), "nothing to be left in flight")

@@ -516,7 +516,7 @@ def test_a_lost_connection_to_the_node_of_the_lock_and_of_the_api(node: Node, se
     files = second.files()
     both = ["-y", *data(feature_gates=ON, only=f"{node.name},{second.name}")]
     run = Started("feature_gates", *both)
-    run.wait_for("step: wait\n")
+    run.wait_for("waiting until it is healthy\n")
     run.send(signal.SIGINT)
     told = run.end()
     assert told.code == 1, told.out

@@ -190,7 +190,7 @@ def test_a_renewal_is_approved_once(lab: Lab, first: Outcome) -> None:
     wait_for(lambda: set(requests(lab)) - before, "the request of w1")
     assert not is_verified(lab, "w1")
     found = certify(only="w1")
-    assert found.code == 0 and "step: restart" not in found.out, found.all
+    assert found.code == 0 and "restarting the kubelet" not in found.out, found.all
     assert re.search(rf"w1\s+w1, \S+\s+no certificate .*{SIGNED}\s+confirmed", found.out), found.out
     assert {requests(lab)[name] for name in set(requests(lab)) - before} == {"Approved"} and is_verified(lab, "w1")
     again = certify(only="w1")
@@ -223,7 +223,7 @@ def test_a_renewal_that_a_kubelet_asks_for_by_itself(lab: Lab, six_minutes: None
         assert "kubernetes.io/kubelet-serving, by system:node:w2" in waiting["value"] and "nobody has approved" in waiting["rule"]
         assert requests(lab)[name] == "" and is_verified(lab, "w2") and key(lab, "w2") == old
         found = certify(only="w2")
-        assert found.code == 0 and "step: restart" not in found.out, found.all
+        assert found.code == 0 and "restarting the kubelet" not in found.out, found.all
         assert re.search(rf"w2\s+w2, \S+\s+{SIGNED}\s+{SIGNED}\s+confirmed .*{name} approved; TLS handshake", found.out), found.out
         assert requests(lab)[name] == "Approved" and is_verified(lab, "w2") and key(lab, "w2") != old
         assert operator.processes(lab, "w2")["kubelet"] == process
@@ -244,7 +244,7 @@ def test_a_renewal_that_a_kubelet_asks_for_by_itself(lab: Lab, six_minutes: None
 def test_a_second_request_in_the_name_of_a_restarted_node_makes_it_revert(lab: Lab, name: str, names: tuple[str, ...], why: str) -> None:
     before = operator.files(lab, "w2")
     run = Started("kubelet_certificates", *data(only="w2"), "-y")
-    run.wait_for("step: wait")
+    run.wait_for("waiting until it is healthy")
     ask_as(lab, "w2", name, (*names, lab.address("w2")))
     found = run.end()
     assert found.code == 1 and why in found.out and "reverted" in found.out, found.all
@@ -261,7 +261,7 @@ def test_a_pod_that_answers_in_the_place_of_the_kubelet_makes_it_revert(lab: Lab
     rule = f"PREROUTING -p tcp --dport 10250 -j REDIRECT --to-ports {ELSEWHERE}"
     try:
         run = Started("kubelet_certificates", *data(only="w2"), "-y")
-        run.wait_for("step: wait")
+        run.wait_for("waiting until it is healthy")
         lab.run("w2", f"iptables -w -t nat -A {rule}")
         found = run.end()
     finally:
@@ -286,7 +286,7 @@ def test_a_full_disk_is_refused_and_one_that_fills_makes_it_revert(lab: Lab) -> 
             refused.all
         )
         run = Started("kubelet_certificates", *data(only="w2"), "-y")
-        run.wait_for("step: wait")
+        run.wait_for("waiting until it is healthy")
         lab.run("w2", over)
         found = run.end()
     finally:
@@ -301,7 +301,7 @@ def test_an_operator_who_is_killed_before_the_approval(lab: Lab) -> None:
     """The node reverts what is not confirmed; the same command, run again, ends it."""
     before, known = operator.files(lab, "w2"), set(requests(lab))
     run = Started("kubelet_certificates", *data(only="w2", confirm_timeout="45"), "-y")
-    run.wait_for("step: wait")
+    run.wait_for("waiting until it is healthy")
     run.send(signal.SIGKILL)
     run.end()
     dead = re.search(r"Plan of run (\S+):", run.out)

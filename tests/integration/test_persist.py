@@ -436,7 +436,7 @@ def test_the_way_back_begins_with_the_configmaps(lab: Lab, in_both: World) -> No
 
     back = pyinfra("rollback", "-y", *data(run=name))
     assert back.code == 0, back.all
-    assert back.out.index("kubelet-config: confirmed") < back.out.index(": step: check"), "a node was changed first"
+    assert back.out.index("kubelet-config: confirmed") < back.out.index(": applying"), "a node was changed first"
     assert texts(lab) == in_both.before
     assert settings(lab) == in_both.files
     # What is put back after the test is what was before.

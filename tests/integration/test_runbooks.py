@@ -144,7 +144,7 @@ def test_a_node_did_not_come_back(lab: Lab, desk: Desk) -> None:
     book = open_book(desk, "node-did-not-come-back")
     wish = data(feature_gates=f"{GATE}=true", components="kubelet")
     run = Started("feature_gates", "-y", *wish, *data(only="w1"))
-    run.wait_for("w1 kubelet: step: wait")
+    run.wait_for("w1 kubelet: waiting until it is healthy")
     lab.kill("w1")
     run.wait_for("reconnecting, the node continues")
     run.send(signal.SIGINT)

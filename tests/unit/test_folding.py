@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -167,6 +168,15 @@ def test_the_line_of_progress_is_as_wide_as_the_terminal(monkeypatch: pytest.Mon
     assert texts[-1] == "0% (0/9)"
     doing("read 340 of 1000 hosts")
     assert texts[-1] == "read 340 of " and len("    - " + texts[-1]) < 20
+    monkeypatch.setattr(progress.progress, "TERMINAL_WIDTH", 80)
+    now = 100.0
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    doing("w1 (1/3) kubelet: healthy", 12)
+    now = 107.4
+    assert texts[-1] == "w1 (1/3) kubelet: healthy for 7 of 12 s"
+    doing("[1/2] pod a/\x1b[2Jb: evict it", 0)
+    now = 109.0
+    assert texts[-1] == "[1/2] pod a/\\x1b[2Jb: evict it, 2 s"
     doing("")
     assert texts[-1] == "0% (0/9)"
 

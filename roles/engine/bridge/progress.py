@@ -5,17 +5,29 @@ Written for pyinfra 3.10 (progress.py): it writes the line five times a second w
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from pyinfra import progress
 
-_doing = ""
+from roles.engine.harmless import one_line
+
+_doing: Callable[[], str] = str
 
 
-def doing(text: str) -> None:
-    """What the run does now, such as `read 340 of 1000 hosts`; "": pyinfra's own text."""
+def doing(text: str, of: float | None = None) -> None:
+    """What the run does now, such as `read 340 of 1000 hosts`; "": pyinfra's own text. `of`: how many seconds it will take, of which those
+    that have passed are shown; 0: that is not known."""
     global _doing  # noqa: PLW0603  # one process is one run
-    _doing = text[: max(0, progress.TERMINAL_WIDTH - 8)]
+    begun, shown = time.monotonic(), one_line(text)
+
+    def line() -> str:
+        passed = time.monotonic() - begun
+        more = "" if of is None else f" for {min(passed, of):.0f} of {of:.0f} s" if of else f", {passed:.0f} s"
+        return shown[: max(0, progress.TERMINAL_WIDTH - 8 - len(more))] + more
+
+    _doing = line if text else str
 
 
 class _Texts:
@@ -25,7 +37,7 @@ class _Texts:
         self._queue = queue
 
     def __getitem__(self, index: int) -> str:
-        return _doing or str(self._queue[index])
+        return _doing() or str(self._queue[index])
 
 
 def guard() -> None:

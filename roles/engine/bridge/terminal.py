@@ -33,12 +33,16 @@ _INDENT = 4
 class _Log(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str):
-            most = width(sys.stderr)
-            lines = coloured(record.getMessage()).split("\n")
-            record.msg, record.args = "\n".join(wrap(line, most and most - _INDENT) for line in lines), None
+            record.msg, record.args = "\n".join(map(_fitting, coloured(record.getMessage()).split("\n"))), None
             # What pyinfra says of each host (Connected, Ready, Success), unless it is a warning or an error.
             return not (record.levelno == logging.INFO and folding.folds() and _OF_A_HOST.match(record.msg))
         return True
+
+
+def _fitting(line: str) -> str:
+    """Wrapped, unless it is a row of pyinfra's own tables, which has columns."""
+    most = width(sys.stderr)
+    return line if "  " in line.strip() else wrap(line, most and most - _INDENT)
 
 
 def guard() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from roles.engine.context import ClusterStep, Fields, Stage
 from roles.engine.folding import counted
 from roles.engine.node_changes.asking import ask_change
 from roles.engine.node_changes.outages import Leftover
+from roles.engine.node_changes.said import HEALTHY, SETTLED, in_words
 from roles.engine.node_changes.staged import Staged
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.verdict import encoded_end, outcome_of, quoted, refusal_text, verdict
@@ -28,13 +28,12 @@ from roles.engine.runs import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import RunInfo, Status, change_id, report
 from roles.engine.transaction.change_script import resume_script, script, stage_script
+from roles.engine.transaction.model import STABLE_SECONDS
 from roles.engine.transaction.record import cluster_record, end_record, plan_record
 from roles.engine.voice import show
 
 # The steps of a revert, and the time limit of each (see change.sh).
 REVERT_SECONDS = 4 * 130 + 60
-# A line of change.sh: how long the restart and the wait for a healthy process took.
-_SETTLED = re.compile(r"settled: ([0-9.]+) s after the first file was placed")
 
 
 @contextlib.contextmanager
@@ -226,6 +225,7 @@ class NodeRun(LockedRun):
                 self._uncordon(step, step.drain)
         step.seconds = time.monotonic() - started
         self._say(step, f"{step.outcome}{': ' + step.why if step.why else ''} ({step.seconds:.0f} s)")
+        doing("")
         self._show_ended(step)
         if step.outcome != "confirmed":
             self.failed.append(step)
@@ -362,9 +362,12 @@ class NodeRun(LockedRun):
 
     def _heard(self, step: NodeStep, text: str) -> None:
         """A line of the log of a change in progress."""
-        self._say(step, text)
+        if said := in_words(text, step.change):
+            self._say(step, said)
+        if text.startswith(HEALTHY):
+            self._doing(step, "healthy", STABLE_SECONDS)
         step.watch(text)
-        if found := _SETTLED.fullmatch(text):
+        if found := SETTLED.fullmatch(text):
             step.node_seconds = float(found.group(1))
         elif text == "step: wait":
             self._stage_next(step)
@@ -397,6 +400,11 @@ class NodeRun(LockedRun):
 
     def _say(self, step: NodeStep, text: str) -> None:
         self._show(step, f"  {step.change.node} {step.change.component}: {text}")
+        self._doing(step, text)
+
+    def _doing(self, step: NodeStep, text: str, of: float = 0) -> None:
+        if step.order not in self._lines:
+            doing(f"{step.change.node} ({step.order}/{len(self.steps)}) {step.change.component}: {text}", of)
 
     def _show(self, step: NodeStep, line: str) -> None:
         if step.order in self._lines:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from roles.engine.bridge import Fleet, on_interrupt, unforeseen_error
+from roles.engine.bridge import Fleet, doing, on_interrupt, unforeseen_error
 from roles.engine.bridge.tasks import Event, Pool, Task, spawn, together
 from roles.engine.context import ClusterStep, Fields, Outcome, Stage, StepContext
 from roles.engine.remote import RemoteError
@@ -178,6 +178,7 @@ class LockedRun:
         """Carry out one step, recorded before and after. `number` is shown before its name."""
         started = time.monotonic()
         show(f"\n{number}{step.name}: {step.summary}")
+        doing(f"{number}{step.name}: {step.summary}", 0)
         try:
             self._lock.ensure()
             if not self.interrupted:
@@ -188,6 +189,7 @@ class LockedRun:
             step.outcome = getattr(error, "outcome", step.outcome)
             step.why = unforeseen_error(error) if isinstance(error, _OWN) else str(error) or repr(error)
         step.seconds = time.monotonic() - started
+        doing("")
         show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
         if step.outcome != self.success:
             self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"
