@@ -25,6 +25,7 @@ from roles.engine.kube import Object
 from roles.engine.kube.fields import namespace_of
 from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, Session
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
+from roles.engine.transaction import ChangedField
 
 # Seconds, more than a sync, for the controller's answer to an update.
 MARGIN = 2.0
@@ -40,7 +41,7 @@ class AutoscalerWriter(ObjectWriter):
         self._proof_seconds = proof_seconds
         self._first: dict[str, Sequence[Object]] = {}
 
-    def in_effect(self, change: ObjectChange, found: Object, proof: str, *, back: bool = False) -> str:
+    def in_effect(self, change: ObjectChange, fields: Sequence[ChangedField], found: Object, proof: str, *, back: bool) -> str:
         """Of a workload, whose annotation is all that daytwo patches here."""
         return "read back: the annotation is as written; the count and the template are not touched"
 

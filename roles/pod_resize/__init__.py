@@ -5,11 +5,12 @@ from roles.engine.inputs import Changes, Declared, Undo
 from roles.pod_resize.check_deploy import pod_resize_check
 from roles.pod_resize.compliance import NEEDED, Drift, find
 from roles.pod_resize.drift_deploy import resize_drift
+from roles.pod_resize.kinds import only_resources
 from roles.pod_resize.model import DesiredResources, DriftOptions, ProbeOptions
 from roles.pod_resize.plan import PodStep
 from roles.pod_resize.pod_resources import Resources, resources_text
 from roles.pod_resize.resize_deploy import resize, undo
-from roles.pod_resize.resize_run import RESOURCES_OF_TEMPLATE, WRITES, only_resources
+from roles.pod_resize.resize_run import RESOURCES_OF_TEMPLATE, WRITES
 from roles.pod_resize.workload import POD, Resizer, WorkloadResize
 
 DATA_KEYS = (

@@ -26,8 +26,8 @@ from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run
 from roles.engine.voice import show, show_lines
 from roles.pod_resize import abilities, facts, model, pod_resources, probe
 from roles.pod_resize.abilities import Ability
-from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.model import ProbeOptions
+from roles.pod_resize.write import ResizeWriter, Watcher
 
 # Seconds. A pod whose image is on the node starts in a second or two; a namespace is gone when its pods have ended.
 START_SECONDS = 90.0
@@ -116,7 +116,7 @@ class CheckRun(ObjectRun):
         self._left = ""
         watcher = Watcher(self._session, self.namespace, "")
         units, seconds = reached.units, settings.limit("resize_timeout")
-        self._engine = Engine(self._session, watcher, ability, reached.nodes, units, seconds, lambda text: show(f"  {text}"))
+        self._writer = ResizeWriter(self._session, watcher, ability, reached.nodes, units, seconds, lambda text: show(f"  {text}"))
         steps = tuple(ClusterStep(f"node {node.name}", "a probe pod", "", partial(self._node, node), "", action="check") for node in nodes)
         super().__init__(
             info, [Stage(steps, AT_ONCE)], fleet, take_over, lambda run: self._close(),
@@ -190,7 +190,7 @@ class CheckRun(ObjectRun):
             show(f"\n{node.name}: {stage}: {step.summary}")
             before = self._allocated(node.name)
             try:
-                proof = str(self._engine.resize(step))
+                proof = self._writer.carry_out(self._writer.change(step), context.beginning())
             except (NotDone, RevertFailed) as error:
                 node.stages.append((stage, "failed", str(error)))
                 raise
@@ -206,7 +206,7 @@ class CheckRun(ObjectRun):
         deadline = Deadline(START_SECONDS)
         of = uid(_patiently(lambda: self._session.asked(lambda api: api.apply(path, manifest), "make"), deadline))
         while True:
-            pod = self._engine.watcher.look().get(of)
+            pod = self._writer.watcher.look().get(of)
             if pod is None or is_over(pod):
                 why = status_of(pod) if pod else {}
                 raise NotDone(f"the probe pod ended: {why.get('reason') or 'it is gone'} {why.get('message') or ''}".rstrip())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from roles.engine.folding import shortened
-from roles.engine.kube import Object, full_name, is_ending, namespace_and_name, preconditions, uid
+from roles.engine.kube import Object, full_name, is_ending, namespace_and_name, uid
 from roles.engine.kube.fields import containers_of, spec_of, status_of
 from roles.engine.kube.pods import is_alive, is_over, is_static, node_of
-from roles.pod_resize import abilities, pod_resources
+from roles.engine.objects import ObjectChange
+from roles.pod_resize import abilities, kinds, pod_resources
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup, bare_id
 from roles.pod_resize.model import ALL, AMOUNTS, DesiredResources
@@ -64,16 +64,25 @@ class PodStep:
         """The step that reverts this one."""
         return PodStep(self.namespace, self.name, self.uid, self.node, {name: change.back() for name, change in self.changes.items()})
 
-    def path(self, minor: int) -> str:
-        """The API path for the request: the pod up to 1.31, its resize subresource from 1.32 on."""
-        plain = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
-        return f"{plain}/resize" if minor >= pod_resources.SUBRESOURCE_SINCE else plain
+    def of(self, containers: Collection[str]) -> PodStep:
+        """The part of it that is of these containers."""
+        return replace(self, changes={name: change for name, change in self.changes.items() if name in containers})
 
-    def patch(self, version: str = "") -> dict[str, Any]:
-        """The patch. The UID is a precondition, so that it never changes a replacement of the same name; so is the resourceVersion
-        `version`, if given, so that it does not overwrite a later change."""
-        entries = pod_resources.patch_of((name, change.before, change.after) for name, change in self.changes.items())
-        return {"metadata": preconditions(self.uid, version), "spec": {"containers": entries}}
+    def change(self, minor: int) -> PodChange:
+        """The change that the API server of this minor is asked for. Of the pod before it has what the step is about."""
+        there = [{"name": name, "resources": one.before} for name, one in self.changes.items()]
+        before = {"metadata": {"namespace": self.namespace, "name": self.name, "uid": self.uid}, "spec": {"containers": there}}
+        sets = {kinds.field_of(name): one.after for name, one in self.changes.items()}
+        return PodChange(
+            kinds.kind_of(minor), "update", self.namespace, self.name, before, {}, self.summary, sets=sets, step=self
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PodChange(ObjectChange):
+    """The change of one pod, as its step says."""
+
+    step: PodStep = field(kw_only=True)
 
 
 @dataclass

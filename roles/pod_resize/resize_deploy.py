@@ -22,11 +22,11 @@ from roles.pod_resize import abilities, facts, model, pod_resources, resize_run,
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import DesiredResources
-from roles.pod_resize.plan import ResizePlan, plan_resize, plan_undo
+from roles.pod_resize.plan import ResizePlan
 from roles.pod_resize.pod_resources import Resources
 from roles.pod_resize.resize_run import ResizeRecord
 from roles.pod_resize.templates import Template
-from roles.pod_resize.workload import engine_of, tried
+from roles.pod_resize.workload import Back, plan_pods, tried
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "resize"
@@ -91,21 +91,16 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, asked: DesiredResources | 
     reached = connect_cluster(fleet, desired.kubeconfig, min(API_WAIT, desired.limit("resize_timeout")))
     session = reached.session
     observed = _observe(session, goal, reached)
-    held, problems = facts.read_held(fleet, reached.nodes, observed.selected.pods)
-    pods, ability = observed.selected.pods, observed.ability
-    if goal.undoes is not None:
-        plan = plan_undo(goal.undoes.steps, pods, ability, held, reached.nodes, desired, goal.undoes.outcomes, force=goal.force)
-    else:
-        plan = plan_resize(desired, pods, ability, held, reached.nodes)
-    plan.refusals += problems
+    back = Back(goal.undoes.steps, goal.undoes.outcomes, goal.force) if goal.undoes is not None else None
+    seconds = desired.limit("resize_timeout")
+    plan, writer = plan_pods(fleet, reached, observed.ability, observed.selected, desired, seconds, back=back)
     template = _template(goal, observed, plan)
     bridge.stop(plan.refusals)
-    bridge.stop(tried(session, ability.minor, plan.steps, template))
-    engine = engine_of(reached, ability, observed.selected, desired.limit("resize_timeout"), held)
+    bridge.stop(tried(writer, plan.steps, template))
     rolling = RollOuts(session, show)
     run = ObjectRun(
         asked,
-        resize_run.stages(engine, plan.steps, desired.max_in_flight, rolling, template),
+        resize_run.stages(writer, plan.steps, desired.max_in_flight, rolling, template),
         fleet,
         options.take_over,
         lambda run: _finish(run, plan, observed.workload, session),
@@ -119,7 +114,7 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, asked: DesiredResources | 
         leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
         warnings=rolling.warnings,
     )
-    _show_plan(run, plan, goal, template, observed, abilities.unknown_facts(ability, sorted(observed.wanted)))
+    _show_plan(run, plan, goal, template, observed, abilities.unknown_facts(observed.ability, sorted(observed.wanted)))
     return run
 
 

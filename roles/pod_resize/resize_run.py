@@ -10,43 +10,33 @@ from typing import Any
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.objects import RollOuts
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Writable
-from roles.pod_resize import pod_resources
-from roles.pod_resize.engine import Engine
+from roles.pod_resize.kinds import RESIZED, only_resources
 from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.templates import Template
+from roles.pod_resize.write import ResizeWriter
 
 RESIZE, UPDATE = "resize", "update template"
-
-
-def only_resources(one: ChangedObject) -> str:
-    """Why the old values are no CPU and memory of containers; "" if they are."""
-    for found in (changed.before for changed in one.fields if changed.path[-1] == "resources"):
-        kinds = found.items() if isinstance(found, Mapping) else [("", None)]
-        for kind, amounts in kinds:
-            if kind not in pod_resources.KINDS or not isinstance(amounts, Mapping) or not set(amounts) <= set(pod_resources.RESOURCES):
-                return f"{found!r} as resources"
-    return ""
 
 
 RESOURCES_OF_TEMPLATE = ("spec", "template", "spec", "containers", "*", "resources")
 #: What an undo may write.
 WRITES = (
-    Writable("/api/v1/namespaces/*/pods/*", (("spec", "containers", "*", "resources"),), only_resources),
+    RESIZED.writable,
     Writable("/apis/apps/v1/namespaces/*/*/*", (RESOURCES_OF_TEMPLATE,), only_resources),
 )
 
 
 def stages(
-    engine: Engine, steps: Sequence[PodStep], at_once: int, rolling: RollOuts, template: Template | None
+    writer: ResizeWriter, steps: Sequence[PodStep], at_once: int, rolling: RollOuts, template: Template | None
 ) -> list[Stage[ClusterStep]]:
     """At most `at_once` pods at a time, then the template."""
+    changes = [(step, writer.change(step)) for step in steps]
     pods = [
         ClusterStep(
-            f"pod {step.where}", f"on {step.node}: {step.summary}", "", partial(_resized, engine, step), "", action=RESIZE,
-            about={"path": f"/api/v1/namespaces/{step.namespace}/pods/{step.name}", "uid": step.uid, "node": step.node,
-                   "namespace": step.namespace, "pod": step.name},
+            f"pod {step.where}", f"on {step.node}: {step.summary}", "", partial(writer.carry_out, change), "", action=RESIZE,
+            about={"path": change.path, "uid": step.uid, "node": step.node, "namespace": step.namespace, "pod": step.name},
         )
-        for step in steps
+        for step, change in changes
     ]  # fmt: skip
     last = []
     if template is not None:
@@ -54,16 +44,6 @@ def stages(
         write = partial(_updated, rolling, template)
         last.append(ClusterStep(template.name, "its template gets the pods' resources", "", write, "", action=UPDATE, about=about))
     return [Stage(tuple(pods), at_once), Stage(tuple(last))]
-
-
-def _resized(engine: Engine, step: PodStep, context: StepContext) -> str:
-    context.begin(
-        [
-            {"path": ["spec", "containers", name, "resources"], "before": one.before, "after": one.after}
-            for name, one in step.changes.items()
-        ]
-    )
-    return str(engine.resize(step))
 
 
 def _updated(rolling: RollOuts, template: Template, context: StepContext) -> str:

@@ -42,6 +42,9 @@ class Template(TemplateChange):
     def send(self, api: Api, of_version: str = "") -> Object:
         return api.patch(self.path, self.patch(of_version))
 
+    def dry_run(self, api: Api) -> Object:
+        return api.patch(self.path, self.patch(), dry_run=True)
+
     def patch(self, version: str = "") -> dict[str, Any]:
         """A strategic merge patch: a server-side apply by the same manager would remove fields that other deploys of daytwo set. The UID is
         a precondition, and so is the resourceVersion `version`, if given."""

@@ -5,26 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from roles.engine.api import ApiError, NoApi
+from roles.engine.api import Api, ApiError, NoApi
 from roles.engine.bridge import Fleet
+from roles.engine.context import StepContext
 from roles.engine.folding import shortened
 from roles.engine.kube import Object, full_name, namespace_and_name, uid
 from roles.engine.object_runs import ConnectedCluster
-from roles.engine.objects import Gone, RevertFailed, RollOuts, Session, Undone, workload_rollout
+from roles.engine.objects import Gone, RevertFailed, RollOuts, Undone, Unknown, workload_rollout
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ChangedObject, Refusal
 from roles.engine.voice import show
 from roles.pod_resize import facts, model, pod_resources, templates
 from roles.pod_resize.abilities import Ability
-from roles.pod_resize.cgroup import ContainerCgroup
-from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import DesiredResources
 from roles.pod_resize.plan import PodStep, ResizePlan, ResourceChange, plan_resize, plan_undo
 from roles.pod_resize.pod_resources import Resources
 from roles.pod_resize.templates import Template
+from roles.pod_resize.write import ResizeWriter, Watcher
 
 _KEYS = {kind: key for key, kind in model.KINDS.items()}
 #: The first part of the path of a recorded field that is of a pod: then its UID, and the container.
@@ -41,7 +42,7 @@ class WorkloadResize:
     path: str
     steps: Sequence[PodStep]
     template: Template | None
-    engine: Engine
+    writer: ResizeWriter
     rolling: RollOuts
     notes: Sequence[str] = ()
     kept: bool = False
@@ -77,19 +78,19 @@ class WorkloadResize:
             "pods": {step.uid: [step.name, step.node] for step in self.steps},
         }
 
-    def resize(self) -> str:
-        """All pods, in place; returns the proof. Raises Undone if all pods have their old resources again, RevertFailed, and NotDone if
-        nothing was changed."""
+    def resize(self, context: StepContext) -> str:
+        """All pods, in place; returns the proof. The run has recorded them. Raises Undone if all pods have their old resources again,
+        RevertFailed, and NotDone if nothing was changed."""
         proofs = []
         for step in self.steps:
             try:
-                proofs.append(str(self.engine.resize(step)))
+                proofs.append(self.writer.carry_out(self.writer.change(step), context.beginning()))
                 self.done.append(step)
             except Gone:
                 continue  # its replacement has the template's resources
             except Exception as error:
                 why = f"{step.where}: {str(error) or repr(error)}"
-                if isinstance(error, RevertFailed):
+                if isinstance(error, (RevertFailed, Unknown)):
                     raise RevertFailed("; ".join([why, *self._put_back(why)])) from error
                 if not self.done:
                     raise
@@ -107,8 +108,7 @@ class WorkloadResize:
         """Why pods could not be put back."""
         failed = []
         for step in reversed(self.done):
-            show(f"  {step.where}: putting its resources back")
-            ended = self.engine.put_back(step, why)
+            ended = self.writer.put_back(self.writer.change(step), why, show)
             if not isinstance(ended, (Undone, Gone)):
                 failed.append(f"{step.where}: {str(ended).removeprefix(f'{why}; ')}")
         self.done.clear()
@@ -137,16 +137,20 @@ class Resizer:
             self._ability = self.reached.session.asked(lambda api: facts.read_ability(self.reached.found, api), "plan")
         return self._ability
 
-    def plan(self, kind: str, namespace: str, name: str, wanted: Mapping[str, Resources]) -> tuple[WorkloadResize | None, list[str]]:
-        """The resize of a workload's containers to `wanted` (what is not named in it stays), and why it is refused. Nothing is written.
-        Raises Refusal if there is no such workload, ApiFailure."""
+    def plan(self, kind: str, namespace: str, name: str, wanted: Mapping[str, Resources]) -> tuple[WorkloadResize, list[str]]:
+        """The resize of a workload's containers to `wanted` (what is not named in it stays), and why it is refused, by the API server too.
+        Nothing is written. Raises Refusal if there is no such workload, ApiFailure."""
+        resize, refusals = self.judge(kind, namespace, name, wanted)
+        return resize, refusals or tried(resize.writer, resize.steps, resize.template)
+
+    def judge(self, kind: str, namespace: str, name: str, wanted: Mapping[str, Resources]) -> tuple[WorkloadResize, list[str]]:
+        """As `plan`, without the API server: for a plan that it has accepted, right before the write. Raises as `plan`."""
         desired = DesiredResources(**{_KEYS[kind]: f"{namespace}/{name}"}, allow_restarts=self._allow_restarts)
         selected = self.reached.session.asked(lambda api: facts.select(api, desired), "plan")
         assert selected.workload is not None  # select refuses
-        item = selected.workload
-        held, problems = facts.read_held(self._fleet, self.reached.nodes, selected.pods)
-        plan = plan_resize(desired, selected.pods, self.ability, held, self.reached.nodes, wanted)
-        refusals = [*plan.refusals, *problems]
+        seconds = patient(model.DEFAULT_RESIZE_SECONDS)
+        plan, writer = plan_pods(self._fleet, self.reached, self.ability, selected, desired, seconds, wanted=wanted)
+        refusals, item = list(plan.refusals), selected.workload
         template = None
         if self._template:
             before = templates.of(item)
@@ -154,8 +158,7 @@ class Resizer:
             template = templates.update(kind, item, desired.path, after, desired.limit("rollout_timeout"))
             if template is not None:
                 refusals += workload_rollout.rollout_problems(kind, item)
-        resize = self._resize(kind, item, desired, selected, plan, template, held)
-        return resize, refusals or tried(self.reached.session, self.ability.minor, resize.steps, template)
+        return self._resize(kind, item, desired, plan, template, writer), refusals
 
     # ---- the undo
 
@@ -172,38 +175,57 @@ class Resizer:
         item = selected.workload
         if item is None or uid(item) != changed.uid:
             return None, []
-        steps = _recorded_steps(changed)
-        held, problems = facts.read_held(self._fleet, self.reached.nodes, selected.pods)
-        outcomes = {step.uid: changed.outcome for step in steps}
-        plan = plan_undo(steps, selected.pods, self.ability, held, self.reached.nodes, desired, outcomes, force=force)
-        refusals = [*plan.refusals, *problems]
+        steps = recorded_steps(changed)
+        back = Back(steps, {step.uid: changed.outcome for step in steps}, force)
+        seconds = patient(model.DEFAULT_RESIZE_SECONDS)
+        plan, writer = plan_pods(self._fleet, self.reached, self.ability, selected, desired, seconds, back=back)
         template, refused = templates.restored(kind, item, desired.path, changed, desired.limit("rollout_timeout"), force=force)
-        return self._resize(kind, item, desired, selected, plan, template, held), [*refusals, *refused]
+        return self._resize(kind, item, desired, plan, template, writer), [*plan.refusals, *refused]
 
     def _resize(
-        self, kind: str, item: Object, desired: DesiredResources, selected: Selected, plan: ResizePlan, template: Template | None,
-        held: Mapping[str, ContainerCgroup],
+        self, kind: str, item: Object, desired: DesiredResources, plan: ResizePlan, template: Template | None, writer: ResizeWriter
     ) -> WorkloadResize:  # fmt: skip
-        engine = engine_of(self.reached, self.ability, selected, patient(model.DEFAULT_RESIZE_SECONDS), held)
-        return WorkloadResize(kind, item, desired.path, plan.steps, template, engine, self.rolling, plan.notes, not self._template)
+        return WorkloadResize(kind, item, desired.path, plan.steps, template, writer, self.rolling, plan.notes, not self._template)
 
 
-def engine_of(
-    reached: ConnectedCluster, ability: Ability, selected: Selected, seconds: float, held: Mapping[str, ContainerCgroup]
-) -> Engine:
-    """`seconds`: for each pod, never scaled."""
+@dataclass(frozen=True)
+class Back:
+    """The steps of a recorded run, and how they ended, by UID, as far as recorded. `force`: overwrite later changes of others."""
+
+    steps: Sequence[PodStep]
+    outcomes: Mapping[str, str]
+    force: bool
+
+
+def plan_pods(
+    fleet: Fleet, reached: ConnectedCluster, ability: Ability, selected: Selected, desired: DesiredResources, seconds: float, *,
+    wanted: Mapping[str, Resources] | None = None, back: Back | None = None,
+) -> tuple[ResizePlan, ResizeWriter]:  # fmt: skip
+    """The plan for the selected pods, and what writes it: to `wanted`, or to the amounts in `desired`, or `back`. `seconds`: for each pod,
+    never scaled."""
+    held, problems = facts.read_held(fleet, reached.nodes, selected.pods)
+    if back is None:
+        plan = plan_resize(desired, selected.pods, ability, held, reached.nodes, wanted)
+    else:
+        plan = plan_undo(back.steps, selected.pods, ability, held, reached.nodes, desired, back.outcomes, force=back.force)
+    plan.refusals += problems
     watcher = Watcher(reached.session, selected.namespace, selected.labels)
-    return Engine(reached.session, watcher, ability, reached.nodes, reached.units, seconds, lambda text: show(f"  {text}"), held)
+    writer = ResizeWriter(
+        reached.session, watcher, ability, reached.nodes, reached.units, seconds, lambda text: show(f"  {text}"), held
+    )  # fmt: skip
+    return plan, writer
 
 
-def tried(session: Session, minor: int, steps: Iterable[PodStep], template: Template | None) -> list[str]:
+def tried(writer: ResizeWriter, steps: Iterable[PodStep], template: Template | None) -> list[str]:
     """What the API server refuses in a dry run, with its admission, in its own words."""
     refused: dict[str, list[str]] = {}
-    tries = [(step.where, step.name, step.path(minor), step.patch()) for step in steps]
-    tries += [(template.name, "", template.path, template.patch())] if template is not None else []
-    for where, pod, path, patch in tries:
+    tries: list[tuple[str, str, Callable[[Api], object]]] = []
+    tries += [(step.where, step.name, partial(writer.patched, writer.change(step))) for step in steps]
+    if template is not None:
+        tries.append((template.name, "", template.dry_run))
+    for where, pod, ask in tries:
         try:
-            session.asked(lambda api, path=path, patch=patch: api.patch(path, patch, dry_run=True), "dry run")  # type: ignore[misc]
+            writer.session.asked(ask, "dry run")
         except ApiError as error:
             why = f"the API refuses it: {error.rule}; {error.way_out}"
             refused.setdefault(why.replace(pod, "POD") if pod else why, []).append(where)
@@ -212,7 +234,7 @@ def tried(session: Session, minor: int, steps: Iterable[PodStep], template: Temp
     return [f"{shortened(names)}: {why}" for why, names in refused.items()]
 
 
-def _recorded_steps(changed: ChangedObject) -> list[PodStep]:
+def recorded_steps(changed: ChangedObject) -> list[PodStep]:
     """Raises ValueError if the record lacks something."""
     try:
         pods: Mapping[str, Sequence[str]] = changed.about["pods"]

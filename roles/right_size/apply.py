@@ -106,7 +106,7 @@ def _planned(
     steps: list[PodStep] = []
     for one in wanted:
         try:
-            resize, why = _resize(resizer, one, steps, lambda: live)
+            resize, why = _resize(resizer.plan, one, steps, lambda: live)
         except (Refusal, ValueError) as error:
             resize, why = None, str(error)
         if resize is None or why:
@@ -123,24 +123,27 @@ def _planned(
 
 
 def _resize(
-    resizer: Resizer, one: WantedResources, before: Sequence[PodStep], live: Callable[[], DisruptionObjects]
-) -> tuple[WorkloadResize | None, str]:  # fmt: skip
-    """The resize of a workload after the steps `before`, and why it is refused. Raises Refusal, ValueError, ApiFailure."""
+    plan: Callable[..., tuple[WorkloadResize, list[str]]], one: WantedResources, before: Sequence[PodStep],
+    live: Callable[[], DisruptionObjects],
+) -> tuple[WorkloadResize, str]:  # fmt: skip
+    """The resize of a workload after the steps `before`, and why it is refused. `plan`: of a Resizer. Raises Refusal, ValueError,
+    ApiFailure."""
     workload = one.workload
-    resize, refusals = resizer.plan(workload.kind, workload.namespace, workload.name, one.resources)
-    if resize is not None and not refusals:
+    resize, refusals = plan(workload.kind, workload.namespace, workload.name, one.resources)
+    if not refusals:
         refusals = _room(resize, one, [*before, *resize.steps], live())
     return resize, "; ".join(refusals)
 
 
 def _again(resizer: Resizer, one: WantedResources, planned: WorkloadResize) -> WorkloadResize:
-    """The resize of a workload, planned once more right before it is carried out: an autoscaler may have added pods since. Raises
-    WriteRefused or ChangedByOthers if it is refused now, or no longer the change of the plan."""
+    """The planned resize of a workload, judged once more right before it is carried out, by what may have changed: its pods, to which an
+    autoscaler may have added some, what they use, and the room. Raises WriteRefused or ChangedByOthers if it is refused now, or no longer
+    the change of the plan."""
     try:
-        resize, why = _resize(resizer, one, (), lambda: read_drain(resizer.reached.session, _QUOTAS))
+        resize, why = _resize(resizer.judge, one, (), lambda: read_drain(resizer.reached.session, _QUOTAS))
     except (Refusal, ValueError, ApiFailure) as error:
-        raise WriteRefused(f"it cannot be planned again, so nothing was changed: {error}") from error
-    if resize is None or why:
+        raise WriteRefused(f"it cannot be judged again, so nothing was changed: {error}") from error
+    if why:
         raise WriteRefused(f"it is refused by now, so nothing was changed: {why}")
     if others := list(changed_since(planned, resize)):
         raise ChangedByOthers(f"since the plan {'; '.join(others)}; nothing was changed: plan again")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from roles.engine.api import ApiFailure
@@ -66,24 +67,24 @@ class WorkloadChange(SizedChange):
         before = None if self.resize.restarts or not self.seconds else self._first()
         self.begin(context)
         try:
-            self._write(lambda one: one.meanwhile)
-            proof = self.resize.resize()
-            self._write(lambda one: one.after)
+            self._write(lambda one: one.meanwhile, context)
+            proof = self.resize.resize(context)
+            self._write(lambda one: one.after, context)
             problem = self._watched(before)
-            lasting = "" if problem else self.resize.update_template(self._meanwhile)
+            lasting = "" if problem else self.resize.update_template(partial(self._meanwhile, context))
         except Exception as error:
-            raise self._back(str(error) or repr(error), error) from error
+            raise self._back(context, str(error) or repr(error), error) from error
         if problem:
-            raise self._back(problem)
+            raise self._back(context, problem)
         changed = "".join(f"; {one.name}: {one.text}" for one in self.targets)
         return f"watched for {self.seconds:g} s{changed}; {lasting}; {proof}"
 
-    def _write(self, metrics: Callable[[TargetChange], Sequence[Any]]) -> None:
+    def _write(self, metrics: Callable[[TargetChange], Sequence[Any]], context: StepContext) -> None:
         for target in self.targets:
             if target not in self.written and list(metrics(target)) == list(target.before):
                 continue
             try:
-                write_target(self.session, target, metrics(target))
+                write_target(self.session, target, metrics(target), context)
             except (ChangedByOthers, Gone):
                 raise
             except Exception:
@@ -125,32 +126,34 @@ class WorkloadChange(SizedChange):
                 return ""
             clock.pause(LOOK_EVERY if over else min(LOOK_EVERY, clock.left))
 
-    def _back(self, why: str, error: Exception | None = None) -> Exception:
+    def _back(self, context: StepContext, why: str, error: Exception | None = None) -> Exception:
         """Put everything back, because of `why`, or of `error` that a step raised; the error says how that ended."""
         show(f"  {self.resize.name}: {why}")
         untouched = error is not None and not self.resize.done
         if not untouched:
-            self._meanwhile()
+            self._meanwhile(context)
         written = list(reversed(self.written))
         self.written.clear()
         ended = error if untouched and error is not None else self.resize.put_back(why)
-        failed = self._targets_back(written, lambda one: one.before)
+        failed = self._targets_back(written, lambda one: one.before, context)
         if failed or isinstance(error, RevertFailed):
             return RevertFailed("; ".join([str(ended), *failed]))
         if untouched and written and not isinstance(ended, (Undone, ChangedByOthers)):
             return Undone(f"{ended}; its autoscalers have their old targets")
         return ended
 
-    def _meanwhile(self) -> None:
+    def _meanwhile(self, context: StepContext) -> None:
         """Pods of both kinds are there then, too. What fails here is tried again when all pods are back, and counts then."""
-        self._targets_back(reversed(self.written), lambda one: one.meanwhile)
+        self._targets_back(reversed(self.written), lambda one: one.meanwhile, context)
 
-    def _targets_back(self, written: Iterable[TargetChange], metrics: Callable[[TargetChange], Sequence[Any]]) -> list[str]:
+    def _targets_back(
+        self, written: Iterable[TargetChange], metrics: Callable[[TargetChange], Sequence[Any]], context: StepContext
+    ) -> list[str]:  # fmt: skip
         """Why some could not be put back."""
         failed = []
         for target in written:
             try:
-                write_target(self.session, target, metrics(target))
+                write_target(self.session, target, metrics(target), context)
             except Gone:
                 continue
             except Exception as error:
@@ -173,12 +176,12 @@ class WorkloadUndo(SizedChange):
         proofs = []
         for target in self.targets:
             with contextlib.suppress(Gone):
-                write_target(self.session, target, target.meanwhile)
+                write_target(self.session, target, target.meanwhile, context)
         # A run that was killed during its roll-out leaves old pods that it has resized; the undo of the roll-out keeps these.
         if self.resize.steps:
-            proofs.append(self.resize.resize())
+            proofs.append(self.resize.resize(context))
         if self.resize.template is not None:
             proofs.append(self.resize.update_template())
         for target in self.targets:
-            write_target(self.session, target, target.after)
+            write_target(self.session, target, target.after, context)
         return "; ".join([*proofs, *(f"{one.name}: its target is as before" for one in self.targets)])

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from roles.autoscalers import KINDS
-from roles.engine.api import Api
 from roles.engine.autoscaling import HPA, ODD, Autoscaler, MetricSpec
 from roles.engine.autoscaling.vertical import Vertical
-from roles.engine.kube import Object, uid, version
-from roles.engine.kube.fields import name_of, spec_of, with_meta
-from roles.engine.objects import ChangedByOthers, Gone, NotDone, Session
+from roles.engine.context import StepContext
+from roles.engine.kube import Object, field_managers, namespace_and_name, uid
+from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.objects import ChangedByOthers, Gone, ObjectChange, ObjectWriter, Session
 from roles.engine.transaction import ChangedField, ChangedObject
 from roles.right_size.workloads import Amounts, SizedWorkload
 
@@ -26,7 +26,10 @@ from roles.right_size.workloads import Amounts, SizedWorkload
 AUTOSCALER = "autoscalers"
 # kube-controller-manager's --horizontal-pod-autoscaler-downscale-stabilization, if it is not set.
 _WINDOW = 300.0
+_METRICS = ("spec", "metrics")
 _SCALER = KINDS[HPA]
+#: A strategic merge patch replaces the list.
+METRICS_OF_OTHERS = replace(_SCALER, sets=(_METRICS,), maps=(), verb="patch")
 
 
 @dataclass(frozen=True)
@@ -189,34 +192,25 @@ def _with_percent(metric: Any, percent: int) -> Any:
 # ---- written, and undone
 
 
-def write_target(session: Session, change: TargetChange, metrics: Sequence[Any]) -> None:
-    """Write an autoscaler's metrics: those before the change, meanwhile, or after it. Raises Gone, ChangedByOthers, NotDone,
-    ApiFailure."""
-    wanted = list(metrics)
-
-    def write() -> Object:
-        there = session.fetch(change.path)
-        if there is None or uid(there) != change.uid:
-            raise Gone(f"the HorizontalPodAutoscaler {change.name} was deleted meanwhile")
-        if metrics_of(there) == wanted:
-            return there
-        if not change.wrote(metrics_of(there)):
-            raise ChangedByOthers(f"someone else changed the metrics of the HorizontalPodAutoscaler {change.name} meanwhile")
-        return session.written(change.path, _sending(change, there, wanted), lambda now: metrics_of(now) == wanted)
-
-    if metrics_of(session.unconflicted(write)) != wanted:
-        raise NotDone(f"the HorizontalPodAutoscaler {change.name} has other metrics than were written: an admission webhook changes them")
+def write_target(session: Session, change: TargetChange, metrics: Sequence[Any], context: StepContext) -> None:
+    """Write an autoscaler's metrics: those before the change, meanwhile, or after it. The run has recorded them. Raises NotDone and what
+    derives from it, RevertFailed, ApiFailure."""
+    there = session.fetch(change.path)
+    if there is None or uid(there) != change.uid:
+        raise Gone(f"the HorizontalPodAutoscaler {change.name} was deleted meanwhile")
+    if metrics_of(there) == list(metrics):
+        return
+    if not change.wrote(metrics_of(there)):
+        raise ChangedByOthers(f"someone else changed the metrics of the HorizontalPodAutoscaler {change.name} meanwhile")
+    ObjectWriter(session, force=False).carry_out(_metrics_change(there, list(metrics)), context.beginning())
 
 
-def _sending(change: TargetChange, there: Object, wanted: list[Any]) -> Callable[[Api], dict[str, Any]]:
-    """The write of the version that was read. An autoscaler of daytwo's is applied, so that it stays one that daytwo applies; of others,
-    only this field is patched: by a strategic merge patch, which replaces the list."""
-    if not _SCALER.is_ours(there):
-        patch = {"metadata": {"uid": change.uid, "resourceVersion": version(there)}, "spec": {"metrics": wanted}}
-        return lambda api: api.patch(change.path, patch)
-    manifest, _ = _SCALER.restoring(there, [ChangedField(("spec", "metrics"), wanted, None)])
-    made = with_meta(manifest, resourceVersion=version(there))
-    return lambda api: api.apply(change.path, made, force=True)
+def _metrics_change(there: Object, metrics: list[Any]) -> ObjectChange:
+    """An autoscaler whose metrics are daytwo's is applied, so that it stays one that daytwo applies; of others, only these are patched."""
+    if not field_managers.is_own(there, *_SCALER.v1(_METRICS)):
+        return ObjectChange.of_fields(METRICS_OF_OTHERS, there, {_METRICS: metrics})
+    manifest, _ = _SCALER.restoring(there, [ChangedField(_METRICS, metrics, None)])
+    return ObjectChange(_SCALER, "update", *namespace_and_name(there), there, manifest, "")
 
 
 def recorded_targets(changed: ChangedObject) -> list[TargetChange]:

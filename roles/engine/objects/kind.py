@@ -166,6 +166,10 @@ class Kind:
         """How a field is, which is not as `value`, for a message."""
         return ".".join(path)
 
+    def shown(self, one: ChangedField) -> str:
+        """What a change does to a field, for a message."""
+        return str(one)
+
     def said(self, found: Object, one: ChangedField) -> str:
         """How someone has changed a recorded field."""
         owned = f" (owned by {', '.join(owners)})" if (owners := self.others(found, one.path)) else ""
@@ -303,7 +307,7 @@ class ObjectChange:
     @property
     def text(self) -> str:
         """What it changes, in one line."""
-        return ", ".join(map(str, self.fields))
+        return ", ".join(map(self.kind.shown, self.fields))
 
     def is_as_before(self, found: Object | None) -> bool:
         if found is None or self.kind.values(found) != self.kind.values(self.before):
@@ -368,7 +372,7 @@ def foreign(kind: Kind, found: Object, fields: Iterable[ChangedField]) -> list[C
 def left_as_it_is(kind: Kind, found: Object, fields: Iterable[ChangedField]) -> str:
     """What to say of fields that someone else has changed; "" for none."""
     now = kind.values(found)
-    seen = ", ".join(str(replace(one, after=now.get(one.path))) for one in fields)
+    seen = ", ".join(kind.shown(replace(one, after=now.get(one.path))) for one in fields)
     return f"changed by someone else meanwhile ({seen}): left as it is now" if seen else ""
 
 

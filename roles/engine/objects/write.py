@@ -40,9 +40,9 @@ class ObjectWriter:
         """The proof that the applied object, whose UID is `of`, works. Raises NotDone, ApiFailure."""
         return self.read_back(change, of, self.session.fetch(change.path))
 
-    def in_effect(self, change: ObjectChange, found: Object, proof: str, *, back: bool = False) -> str:
-        """The proof that a patch is in effect, which is read back as `proof`; `found`: the object as it was then; `back`: the patch is the
-        revert. Raises NotDone, ApiFailure: the patch is reverted; RevertFailed of a revert."""
+    def in_effect(self, change: ObjectChange, fields: Sequence[ChangedField], found: Object, proof: str, *, back: bool) -> str:
+        """The proof that these fields of a patch, read back as `proof`, are in effect; `found`: the object as it was written; `back`: they
+        are reverted. Raises NotDone, ApiFailure: then a patch is reverted; RevertFailed of a revert."""
         return proof
 
     def by_hand(self, change: ObjectChange) -> str:
@@ -92,11 +92,14 @@ class ObjectWriter:
     def tried(self, change: ObjectChange, api: Api) -> str:
         """The diff, for `dry_run`. Raises ApiError."""
         if change.kind.verb == "patch" and change.before is not None:
-            requests = change.kind.requests(change.before, change.sets)
-            path = change.kind.target_of(change.path)
-            made = [one.send(api, path, change.before, force=self._force, dry_run=True) for one in requests]
-            return "\n".join(object_diff(change.before, item, change.title) for item in made)
+            return "\n".join(object_diff(change.before, item, change.title) for item in self.patched(change, api))
         return object_diff(change.before, self.result(change, api), change.title)
+
+    def patched(self, change: ObjectChange, api: Api) -> list[Object]:
+        """The object after the API server's dry run of each request of a patch. Raises ApiError."""
+        assert change.before is not None
+        requests, path = change.kind.requests(change.before, change.sets), change.kind.target_of(change.path)
+        return [one.send(api, path, change.before, force=self._force, dry_run=True) for one in requests]
 
     # ---- the write
 
@@ -313,8 +316,8 @@ class ObjectWriter:
         _check_written(kind, self.current(change, fields), wanted)
         # From the answer to the write: a moment later a controller may have written the same list, and own it.
         own = all(FIELD_MANAGER in field_managers.writers(there, *kind.v1(path)) for path, value in wanted.items() if value is not None)
-        proof = f"read back: {', '.join(map(str, fields))}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
-        return self.in_effect(change, there, proof, back=back)
+        proof = f"read back: {', '.join(map(kind.shown, fields))}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
+        return self.in_effect(change, fields, there, proof, back=back)
 
     def current(self, change: ObjectChange, fields: Sequence[ChangedField]) -> Object:
         """The object now. Raises Gone, and ChangedByOthers if a field has neither its `before` nor its `after`."""

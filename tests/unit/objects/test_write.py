@@ -13,7 +13,7 @@ import pytest
 from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
 from roles.engine.api import Conflict, Forbidden, NotFound
-from roles.engine.api.errors import Owner
+from roles.engine.api.errors import Owner, Timeout, Unusable
 from roles.engine.kube.fields import at
 from roles.engine.objects import (
     ChangedByOthers,
@@ -27,6 +27,7 @@ from roles.engine.objects import (
     RevertFailed,
     Session,
     Undone,
+    Unknown,
     changed,
     undo_plan,
 )
@@ -34,12 +35,21 @@ from roles.engine.outage import cordon, surge_marks
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.node_labels import NODE
 from roles.node_labels.plan import LABELS
+from roles.pod_resize.kinds import PATCHED as IN_SPEC
+from roles.pod_resize.kinds import RESIZED
+from roles.pod_resize.kinds import field_of as field_of_container
 from roles.priority_classes import CLASS
+from roles.right_size.targets import METRICS_OF_OTHERS
 from tests.context import context
+from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import lost_answers
 
 WHOLE = [BUDGET, *KINDS.values(), CLASS]
-PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surge_marks.SURGED]
+PODS = [RESIZED, IN_SPEC]
+PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surge_marks.SURGED, *PODS, METRICS_OF_OTHERS]
+LOST = [*lost_answers(), Unusable("cp1", "/", "the answer is no JSON", "-")]
+lost = pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__module__ + "." + type(error).__name__)
+when = pytest.mark.parametrize("when", ["before", "after"])
 whole = pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.name)
 patched = pytest.mark.parametrize("kind", PATCHED, ids=lambda kind: kind.name)
 every = pytest.mark.parametrize("kind", [*WHOLE, *PATCHED], ids=lambda kind: kind.name)
@@ -50,6 +60,8 @@ def where(kind: Kind) -> str:
 
 
 def fields_of(kind: Kind) -> tuple[ObjectPath, ...]:
+    if kind in PODS:
+        return (field_of_container("app"),)
     return ((*LABELS, "rack"),) if kind is NODE else kind.sets
 
 
@@ -57,7 +69,21 @@ def as_value(kind: Kind, value: Any) -> Any:
     """The value of the last field of a kind; each number is another one."""
     if kind in WORKLOADS.values():
         return json.dumps({"spec": {"replicas": value}})
+    if kind in PODS:
+        return {"requests": {"cpu": f"{value}m"}, "limits": {"cpu": f"{value}m"}}
     return str(value) if kind in PATCHED else value
+
+
+def shown(kind: Kind, value: Any) -> str:
+    """As a proof has it."""
+    return f"cpu {value}m/{value}m" if kind in PODS else repr(as_value(kind, value))
+
+
+def written(kind: Kind, body: dict[str, Any]) -> Any:
+    """The value of the last field in a request."""
+    if kind in PODS:
+        return body["spec"]["containers"][0]["resources"]
+    return at(body, fields_of(kind)[-1])
 
 
 def field_of(path: ObjectPath) -> dict[str, Any]:
@@ -69,11 +95,13 @@ def thing(kind: Kind, value: Any, uid: str = "u1", manager: str = "daytwo") -> d
     """An object whose last field has this value, applied by a manager."""
     sets = fields_of(kind)
     made = kind.manifest(where(kind), "web", {**dict.fromkeys(sets, "as ever"), sets[-1]: as_value(kind, value)})
+    if kind in PODS:
+        made["spec"] = {"containers": [{"name": "app", "resources": as_value(kind, value)}]}
     fields: dict[str, Any] = {}
     for path in sets:
         into = fields
-        for part in path:
-            into = into.setdefault(f"f:{part}", {})
+        for part in kind.v1(path):
+            into = into.setdefault(part, {})
     made["metadata"] |= {"uid": uid, "resourceVersion": "7"}
     made["metadata"]["managedFields"] = [{"manager": manager, "operation": "Apply", "fieldsV1": fields}]
     return made
@@ -85,13 +113,15 @@ class Store:
 
     def __init__(self, kind: Kind, there: dict[str, Any] | None, keeps: Callable[[Any], Any] = lambda value: value) -> None:
         self.kind, self.there, self.keeps, self.conflicts = kind, there, keeps, 0
+        self.path = kind.path_of(where(kind), "web")
         self.owners: tuple[str, ...] = ()
         self.refuses = False
+        self.meddle: Callable[[], None] = lambda: None
         self.meanwhile: Callable[[], None] | None = None
         self.sent: list[tuple[str, dict[str, Any]]] = []
 
     def fetch(self, path: str) -> dict[str, Any] | None:
-        assert path == self.kind.path_of(where(self.kind), "web")
+        assert path == self.path
         return copy.deepcopy(self.there)
 
     unconflicted = Session.unconflicted
@@ -113,18 +143,20 @@ class Store:
         return self._sent("apply by force" if force else "apply", manifest)
 
     def patch(self, path: str, body: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+        assert path == (f"{self.path}/resize" if self.kind is RESIZED else self.path)
         return self._sent("patch", body)
 
     def _sent(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
         self.sent.append((verb, body))
         if self.conflicts:
             self.conflicts -= 1
+            self.meddle()
             raise Conflict("cp1", "/", "the object has been modified", "try again")
         if self.refuses:
             raise Forbidden("cp1", "/", "403", "-")
         uid = self.there["metadata"]["uid"] if self.there else "u1"
-        written = at(body, fields_of(self.kind)[-1])
-        self.there = thing(self.kind, self.keeps(next((one for one in range(10) if as_value(self.kind, one) == written), None)), uid)
+        value = next((one for one in range(10) if as_value(self.kind, one) == written(self.kind, body)), None)
+        self.there = thing(self.kind, self.keeps(value), uid)
         return self.there
 
     def deleted(self, path: str, item: dict[str, Any], of_version: str = "") -> None:
@@ -144,8 +176,9 @@ class Writer(ObjectWriter):
             raise self.problem
         return self.read_back(change, of, self.session.fetch(change.path))
 
-    def in_effect(self, change: ObjectChange, found: Any, proof: str, *, back: bool = False) -> str:
+    def in_effect(self, change: ObjectChange, fields: Any, found: Any, proof: str, *, back: bool) -> str:
         if self.problem and not back:
+            self.meanwhile()
             raise self.problem
         return proof
 
@@ -211,10 +244,11 @@ def test_a_patch_is_of_the_version_that_was_read_and_is_tried_again(kind: Kind, 
     proof, fields = carried_out(writer(store), change(kind, thing(kind, 1)))
     field = fields_of(kind)[-1]
     old, new = (as_value(kind, value) for value in (1, 5))
-    assert proof == f"read back: {'.'.join(field)}: {old!r} -> {new!r}; field manager daytwo" and store.there == thing(kind, 5)
+    name = "app" if kind in PODS else ".".join(field)
+    assert proof == f"read back: {name}: {shown(kind, 1)} -> {shown(kind, 5)}; field manager daytwo" and store.there == thing(kind, 5)
     assert fields == [{"path": list(field), "before": old, "after": new}]
     assert [body["metadata"]["resourceVersion"] for _, body in store.sent] == ["7"] * 3
-    assert all(at(body, field) == new and not (set(body) - {"apiVersion", "kind", "metadata"}) for _, body in store.sent)
+    assert all(written(kind, body) == new for _, body in store.sent)
     carried_out(writer(store), change(kind, thing(kind, 1)))
     assert len(store.sent) == 3, "what it has already is not written"
 
@@ -383,17 +417,23 @@ def test_a_revert_that_does_not_hold_says_what_to_do_by_hand(kind: Kind) -> None
 
 
 class Lossy:
-    """The API of a store, which loses the first answer to a write, before it is applied or after."""
+    """The API of a store, which loses the first answer to a write after `others`, before it is applied or after. `away`: from then on it
+    answers nothing."""
 
-    def __init__(self, store: Store, error: Exception, when: str) -> None:
-        self._store, self._left, self._when = store, [error], when
+    def __init__(self, store: Store, error: Exception, when: str, others: int = 0, *, away: bool = False) -> None:
+        self._store, self._left, self._when, self._others, self._away = store, [error], when, others, away
 
     def get_json(self, path: str, timeout: float = 0, **more: Any) -> dict[str, Any]:
+        if self._away and not self._left:
+            raise Timeout("cp1", path, "no answer", "-")
         if (found := self._store.fetch(path)) is None:
             raise NotFound("cp1", path, "404", "-")
         return found
 
     def _lost(self, write: Callable[[], Any]) -> Any:
+        if self._others:
+            self._others -= 1
+            return write()
         if self._when == "before" and self._left:
             raise self._left.pop()
         made = write()
@@ -412,8 +452,8 @@ class Lossy:
 
 
 @every
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("error", lost_answers(), ids=lambda error: type(error).__module__ + "." + type(error).__name__)
+@when
+@lost
 def test_after_a_lost_answer_the_object_shows_whether_it_was_written(
     kind: Kind, when: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +464,57 @@ def test_after_a_lost_answer_the_object_shows_whether_it_was_written(
         api: Any = Lossy(store, error, when)
         assert carried_out(Writer(Session(lambda: api), force=False), one)[0].startswith("read back")  # noqa: B023  # called at once
         assert store.there == (None if one.what == "remove" else thing(kind, 5)) and len(store.sent) <= 1
+
+
+@every
+def test_a_write_that_is_neither_answered_nor_read_back_is_unknown(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roles.engine.timeouts.time", Clock())
+    store = Store(kind, thing(kind, 1))
+    api: Any = Lossy(store, Timeout("cp1", "/", "no answer", "-"), "after", away=True)
+    with pytest.raises(Unknown, match=rf"STATE UNKNOWN: .*check it: kubectl get {kind.short or kind.name} .*web -o yaml"):
+        carried_out(Writer(Session(lambda: api), force=False), change(kind, thing(kind, 1)))
+    assert len(store.sent) == 1
+
+
+@patched
+@when
+@lost
+def test_the_answer_to_a_revert_may_be_lost_too(kind: Kind, when: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+    store = Store(kind, thing(kind, 1))
+    api: Any = Lossy(store, error, when, others=1)
+    writing = Writer(Session(lambda: api), force=False)
+    writing.problem = NotDone("not proven")
+    with pytest.raises(Undone, match="not proven; reverted: read back"):
+        carried_out(writing, change(kind, thing(kind, 1)))
+    assert store.there == thing(kind, 1) and len(store.sent) == 2
+
+
+@patched
+def test_a_refusal_after_a_lost_answer_wrote_nothing(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roles.engine.timeouts.time", Clock())
+    store = Store(kind, thing(kind, 1))
+    store.refuses = True
+    api: Any = Lossy(store, Timeout("cp1", "/", "no answer", "-"), "before")
+    with pytest.raises(Undone, match=r"403.*; it has nothing that this run wrote, read back"):
+        carried_out(Writer(Session(lambda: api), force=False), change(kind, thing(kind, 1)))
+    assert store.there == thing(kind, 1)
+
+
+@patched
+@pytest.mark.parametrize(("meddled", "ended", "after"), [(None, Undone, 1), (7, ChangedByOthers, 7)])
+def test_a_revert_is_of_the_version_that_was_read(
+    kind: Kind, meddled: int | None, ended: type, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller writes its status at the same moment; or someone else the same field."""
+    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+    store = Store(kind, thing(kind, 1))
+    writing = writer(store)
+    writing.problem, writing.meanwhile = NotDone("not proven"), lambda: setattr(store, "conflicts", 1)
+    store.meddle = lambda: setattr(store, "there", thing(kind, meddled)) if meddled else None
+    with pytest.raises(ended):
+        carried_out(writing, change(kind, thing(kind, 1)))
+    assert store.there == thing(kind, after) and [body["metadata"]["resourceVersion"] for _, body in store.sent][:2] == ["7", "7"]
 
 
 # ---- the undo

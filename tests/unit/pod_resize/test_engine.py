@@ -11,8 +11,8 @@ import pytest
 from roles.engine.api import Api, ApiConnectionLost, Forbidden, NoApi
 from roles.engine.api.errors import Invalid, Unreachable
 from roles.engine.objects import Session, session
-from roles.pod_resize import engine
-from roles.pod_resize.engine import Watcher
+from roles.pod_resize import write
+from roles.pod_resize.write import Watcher
 from tests.unit.pod_resize.world import pod
 
 
@@ -38,7 +38,7 @@ def line(api: Scripted, connects: Callable[[], Any] | None = None, wait: float =
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOOK_AGAIN", 0.05)
+    monkeypatch.setattr(write, "LOOK_AGAIN", 0.05)
     monkeypatch.setattr(session, "PAUSE", 0.05)
 
 

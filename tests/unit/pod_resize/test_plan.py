@@ -34,15 +34,17 @@ def test_the_amounts_are_request_and_limit_if_there_is_one() -> None:
 
 def test_only_changes_are_requested_and_only_of_the_same_pod() -> None:
     (step,) = make(pod(), cpu="300m").steps
-    assert step.patch() == {
-        "metadata": {"uid": "u-web-1"},
-        "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "300m"}}}]},
-    }
+    change = step.change(36)
+    (request,) = change.kind.requests(change.before or {}, change.sets)
+    assert request.body == {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "300m"}}}]}}
+    assert change.before and change.before["metadata"]["uid"] == "u-web-1"
 
 
 def test_the_form_of_the_api() -> None:
     (step,) = make(pod(), cpu="300m").steps
-    assert step.path(31) == "/api/v1/namespaces/shop/pods/web-1" and step.path(32) == f"{step.path(27)}/resize"
+    old, new = step.change(31), step.change(32)
+    assert old.path == new.path == old.kind.target_of(old.path) == "/api/v1/namespaces/shop/pods/web-1"
+    assert new.kind.target_of(new.path) == f"{new.path}/resize"
 
 
 def test_requests_and_limits_separately() -> None:

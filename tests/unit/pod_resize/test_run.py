@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -14,11 +15,12 @@ from roles.engine.objects import RollOuts, Session
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events
 from roles.pod_resize import PodStep, pod_resources, probe, resize_run, templates
-from roles.pod_resize.engine import Engine
+from roles.pod_resize import workload as workloads
 from roles.pod_resize.plan import ResourceChange
 from roles.pod_resize.templates import Template
+from roles.pod_resize.write import ResizeWriter, Watcher
 from tests.context import context
-from tests.unit.pod_resize.world import SMALL, workload
+from tests.unit.pod_resize.world import SMALL, ability, workload
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
 POD = {
@@ -53,13 +55,15 @@ def test_a_record_is_read_again() -> None:
 
 
 def test_the_undo_reads_what_a_run_records() -> None:
-    """Each step starts, but is not applied: the engine fails."""
+    """Each step starts, but is not applied."""
     steps = [
         PodStep("shop", name, f"u-{name}", "w1", {"app": ResourceChange(SMALL, LARGE), "side": ResourceChange(LARGE, SMALL)})
         for name in ("a", "b")
     ]
     template = Template("Deployment", workload(), "/path", {"app": SMALL}, {"app": LARGE}, 30)
-    pods, last = resize_run.stages(cast("Engine", None), steps, 2, RollOuts(Session(lambda: cast("Any", None)), print), template)
+    session = Session(lambda: cast("Any", None))
+    writer = ResizeWriter(session, Watcher(session, "shop", ""), ability(), {}, {}, 30, print)
+    pods, last = resize_run.stages(writer, steps, 2, RollOuts(Session(lambda: cast("Any", None)), print), template)
     assert pods.at_once == 2
     events: list[Mapping[str, object]] = [{"event": "begin", **kind_of_run("resize", {"namespace": "shop", "labels": "app=web"})}]
     for order, step in enumerate([*pods.steps, *last.steps], 1):
@@ -73,6 +77,31 @@ def test_the_undo_reads_what_a_run_records() -> None:
     found = read(events)
     assert found.steps == tuple(steps) and found.template is not None
     assert (found.template.uid, templates.of_template(found.template, "after")) == ("u-web", {"app": LARGE})
+
+
+def test_the_record_of_a_workload_in_another_run_is_read_again() -> None:
+    """As deploys/right_size.py writes it: pods by their UID, then the template, then what is not of a resize."""
+    fields = [
+        {"path": ["pods", "u-1", "app", "resources"], "before": SMALL, "after": LARGE},
+        {"path": ["pods", "u-2", "app", "resources"], "before": LARGE, "after": SMALL},
+        {"path": ["spec", "template", "spec", "containers", "app", "resources"], "before": SMALL, "after": LARGE},
+        {"path": ["autoscalers", "h", "metrics"], "before": [], "after": []},
+    ]
+    line = {
+        "event": "plan", "object": "Deployment shop/web", "what": "right size", "path": "/apis/apps/v1/namespaces/shop/deployments/web",
+        "uid": "u-web", "kind": "Deployment", "namespace": "shop", "name": "web", "pods": {"u-1": ["web-1", "w1"], "u-2": ["web-2", "w2"]},
+        "autoscalers": {"h": "u-h"}, "fields": fields,
+    }  # fmt: skip
+    found = parse("r1", [{"event": "begin", **kind_of_run("right_size", {})}, line])
+    assert found is not None
+    (one,) = found.objects
+    assert workloads.recorded_steps(one) == [
+        PodStep("shop", "web-1", "u-1", "w1", {"app": ResourceChange(SMALL, LARGE)}),
+        PodStep("shop", "web-2", "u-2", "w2", {"app": ResourceChange(LARGE, SMALL)}),
+    ]
+    assert templates.of_template(one, "before") == {"app": SMALL}
+    with pytest.raises(ValueError, match=r"lacks something .* undo it by hand"):
+        workloads.recorded_steps(replace(one, about={**one.about, "pods": {}}))
 
 
 def test_a_record_of_something_else() -> None:

@@ -14,8 +14,8 @@ from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import RollOuts, Session
 from roles.engine.transaction import RunInfo
 from roles.pod_resize import pod_resources, resize_run
-from roles.pod_resize.engine import Engine
 from roles.pod_resize.templates import Template
+from roles.pod_resize.write import ResizeWriter
 from tests.unit.hosts import LockHost
 from tests.unit.pod_resize.world import SMALL, container, workload
 from tests.unit.priority_classes.apiserver import lost_answers
@@ -85,7 +85,7 @@ def run(world: Any, template: Template) -> ObjectRun:
     rolls = RollOuts(Session(lambda: cast("Any", world)), lambda text: None)
     made = ObjectRun(
         RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),
-        resize_run.stages(cast("Engine", None), [], 1, rolls, template),
+        resize_run.stages(cast("ResizeWriter", None), [], 1, rolls, template),
         Fleet([keeper], [], [], [keeper]),
         "",
         lambda run: None,

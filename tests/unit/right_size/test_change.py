@@ -13,6 +13,7 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.api import Conflict
+from roles.engine.context import StepContext
 from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.remote import RemoteError
 from roles.engine.transaction import ChangedField, ChangedObject
@@ -66,7 +67,7 @@ class Resize:
     def about(self) -> dict[str, Any]:
         return {}
 
-    def resize(self) -> str:
+    def resize(self, context: StepContext) -> str:
         if self.refuses:
             raise self.refuses
         self.log.append("resize")
@@ -94,7 +95,10 @@ class Cluster:
     """One autoscaler."""
 
     def __init__(self, metrics: Sequence[Any] = OLD) -> None:
-        self.item: dict[str, Any] | None = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"metrics": list(metrics)}}
+        self.item: dict[str, Any] | None = {
+            "metadata": {"namespace": "shop", "name": "h", "uid": "u", "resourceVersion": "1"},
+            "spec": {"metrics": list(metrics)},
+        }
         self.conflicts = self.applied = 0
 
     def fetch(self, path: str) -> dict[str, Any] | None:
@@ -106,7 +110,7 @@ class Cluster:
     def written(self, path: str, send: Callable[[Any], dict[str, Any]], done: Callable[[Any], bool]) -> dict[str, Any]:
         return send(self)
 
-    def patch(self, path: str, changes: dict[str, Any]) -> dict[str, Any]:
+    def patch(self, path: str, changes: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
         assert self.item is not None
         if self.conflicts:
             self.conflicts -= 1
@@ -116,7 +120,7 @@ class Cluster:
         return self.item
 
     def apply(self, path: str, manifest: dict[str, Any], *, force: bool) -> dict[str, Any]:
-        assert force and manifest["metadata"] | {"uid": "u", "resourceVersion": "1"} == manifest["metadata"]
+        assert not force and manifest["metadata"] == {"namespace": "shop", "name": "h", "uid": "u"}
         assert self.item is not None and manifest["spec"].keys() == {"metrics", "maxReplicas"}
         self.applied += 1
         self.item["spec"]["metrics"] = manifest["spec"]["metrics"]
@@ -208,9 +212,9 @@ class Noting(Resize):
         self.cluster = cluster
         self.seen: list[tuple[str, Any]] = []
 
-    def resize(self) -> str:
+    def resize(self, context: StepContext) -> str:
         self.seen.append(("resize", self.cluster.metrics))
-        return super().resize()
+        return super().resize(context)
 
     def put_back(self, why: str) -> Exception:
         self.seen.append(("put back", self.cluster.metrics))
@@ -342,12 +346,12 @@ def test_a_target_that_cannot_be_put_back_is_loud() -> None:
 def test_a_conflict_is_tried_again() -> None:
     cluster = Cluster()
     cluster.conflicts = 2
-    write_target(cluster.session, TARGET, NEW)
+    write_target(cluster.session, TARGET, NEW, context())
     assert cluster.metrics == NEW
-    write_target(cluster.session, TARGET, NEW)
+    write_target(cluster.session, TARGET, NEW, context())
     cluster.item = None
     with pytest.raises(Gone):
-        write_target(cluster.session, TARGET, NEW)
+        write_target(cluster.session, TARGET, NEW, context())
 
 
 @pytest.mark.parametrize(("manager", "applied"), [("daytwo", 1), ("helm", 0)])
@@ -356,13 +360,9 @@ def test_an_autoscaler_of_daytwos_is_applied_and_stays_its_own(manager: str, app
     cluster = Cluster()
     assert cluster.item is not None
     own = {"f:spec": {"f:metrics": {}, "f:maxReplicas": {}}}
-    cluster.item["metadata"] |= {
-        "namespace": "shop",
-        "name": "h",
-        "managedFields": [{"manager": manager, "operation": "Apply", "fieldsV1": own}],
-    }
+    cluster.item["metadata"]["managedFields"] = [{"manager": manager, "operation": "Apply", "fieldsV1": own}]
     cluster.item["spec"]["maxReplicas"] = 10
-    write_target(cluster.session, TARGET, NEW)
+    write_target(cluster.session, TARGET, NEW, context())
     assert (cluster.metrics, cluster.applied) == (NEW, applied)
 
 
@@ -376,7 +376,7 @@ def test_the_way_back() -> None:
     with pytest.raises(ValueError, match="undo it by hand"):
         recorded_targets(replace(changed, about={"namespace": "shop"}))
     cluster = Cluster()
-    write_target(cluster.session, TARGET, NEW)
+    write_target(cluster.session, TARGET, NEW, context())
     pods, template, both = Resize(template=None), Resize(steps=()), Resize()
     for resize, done in ((pods, ["resize"]), (template, ["template"]), (both, ["resize", "template"])):
         way = WorkloadUndo(cast(WorkloadResize, resize), [back], cluster.session)
@@ -387,7 +387,7 @@ def test_the_way_back() -> None:
     with pytest.raises(ChangedByOthers):
         assert cluster.item is not None
         cluster.item["spec"]["metrics"] = [{"theirs": 1}]
-        write_target(cluster.session, back, back.after)
+        write_target(cluster.session, back, back.after, context())
 
 
 def test_a_watch_keeps_the_kills_with_their_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,28 +1,29 @@
-"""One pod's resize, from the request to the proof or the revert. That the API accepted the request proves nothing."""
+"""Resizes pods, and proves it by what the kubelet reports and the cgroups say: that the API accepted a request proves nothing."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiFailure, Conflict, NotFound, list_objects
+from roles.engine.api import ApiFailure, list_objects
 from roles.engine.api.nodes import node_lease
 from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Lock
-from roles.engine.kube import Object, is_ending, uid, version
+from roles.engine.context import Say
+from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.fields import containers_of, status_of
 from roles.engine.kube.pods import is_over
-from roles.engine.objects import REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.objects import Gone, NotDone, ObjectChange, ObjectWriter, RevertFailed, Session
 from roles.engine.remote import RemoteError
 from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
+from roles.engine.transaction import ChangedField
 from roles.pod_resize import cgroup, pod_resources
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup
-from roles.pod_resize.plan import PodStep
-from roles.pod_resize.pod_resources import Identity, Resources
+from roles.pod_resize.plan import PodChange, PodStep
+from roles.pod_resize.pod_resources import Identity
 
 # Seconds. For the cgroup files: a kubelet writes statuses within a second or two, and the files before that.
 FILES_SECONDS = 15.0
@@ -76,75 +77,55 @@ class Proven:
         return "; ".join(parts)
 
 
-@dataclass
-class Engine:
+class ResizeWriter(ObjectWriter):
     """Resizes pods. `nodes` are the hosts by node name, `units` the units of their kubelets; `tell` shows progress to the operator;
-    `timeout` in seconds for each pod, never scaled."""
+    `timeout` in seconds for each pod, never scaled; `known`: the cgroups of containers before, by id."""
 
-    session: Session
-    watcher: Watcher
-    ability: Ability
-    nodes: Mapping[str, Remote]
-    units: Mapping[str, str]
-    timeout: float
-    tell: Callable[[str], None]
-    known: Mapping[str, ContainerCgroup] = field(default_factory=dict)
+    def __init__(
+        self,
+        session: Session,
+        watcher: Watcher,
+        ability: Ability,
+        nodes: Mapping[str, Remote],
+        units: Mapping[str, str],
+        timeout: float,
+        tell: Say,
+        known: Mapping[str, ContainerCgroup] | None = None,
+    ) -> None:
+        super().__init__(session, force=False)
+        self.watcher, self.ability, self.timeout = watcher, ability, timeout
+        self._nodes, self._units, self._tell, self._known = nodes, units, tell, known or {}
+        self._done: set[str] = set()
 
-    def resize(self, step: PodStep) -> Proven:
-        """Raises Gone, Undone, Foreign, RevertFailed, and, if nothing was changed, WriteRefused."""
-        # The pod's resources after the request as the API answered; until then, as requested.
-        written: Mapping[str, Resources] = step.after
+    def change(self, step: PodStep) -> PodChange:
+        return step.change(self.ability.minor)
+
+    def put_back(self, change: ObjectChange, why: str, say: Say) -> Exception:
+        """Its containers may have been restarted since it was done."""
+        self._done.add(change.path)
+        return super().put_back(change, why, say)
+
+    def by_hand(self, change: ObjectChange) -> str:
+        """The command for it."""
+        back = self.change(_step(change).back())
+        (request,) = back.kind.requests(back.before or {}, back.sets)
+        to = f" --subresource {back.kind.subresource}" if back.kind.subresource else ""
+        return f"kubectl patch pod -n {back.namespace} {back.own_name}{to} -p '{json.dumps(request.body, separators=(',', ':'))}'"
+
+    def in_effect(self, change: ObjectChange, fields: Sequence[ChangedField], found: Object, proof: str, *, back: bool) -> str:
+        """What the kubelet reports, and the cgroups say. Raises Gone too."""
+        step = _step(change).of({one.path[2] for one in fields})
+        if not back:
+            return str(self._seen(step, found, self.timeout))
         try:
-            pod = self._request(step)
-            written = _resources(pod, step)
-            _as_requested(pod, step)
-            return self._seen(step, pod, self.timeout)
-        except (Gone, WriteRefused):
+            limit, restarts = min(self.timeout, patient(BACK_SECONDS)), change.path in self._done
+            return str(self._seen(step.back(), found, limit, back=True, restarts=restarts))
+        except Gone:
             raise
         except Exception as error:
-            why = str(error) or repr(error)
-        self.tell(f"{step.where}: {why}; reverting")
-        raise self._revert(step, written, why)
+            raise RevertFailed(f"its spec has the old resources again, but that is not proven on {step.node}: {error}") from error
 
-    def put_back(self, step: PodStep, why: str) -> Exception:
-        """Revert a resize that was done, for the reason `why`; its containers may have been restarted since. The error says how it ended:
-        Undone, Gone, ChangedByOthers or RevertFailed."""
-        return self._revert(step, step.after, why, restarts=True)
-
-    # ---- the resize
-
-    def _request(self, step: PodStep, version: str = "") -> Object:
-        """The pod right after the request. With `version`, only if that is still its resourceVersion.
-
-        Raises Gone; WriteRefused if nothing was changed; NotDone, ApiFailure if the pod may have been changed: a request whose
-        answer was lost may have been applied, and then a later error says nothing about that request.
-        """
-        path, tries = step.path(self.ability.minor), 0
-
-        def send(api: Api) -> Object:
-            nonlocal tries
-            tries += 1
-            return api.patch(path, step.patch(version))
-
-        try:
-            pod = self.session.asked(send, "patch")
-        except NotFound:
-            raise Gone("it was deleted after daytwo read it") from None
-        except REFUSED as error:
-            if tries > 1:
-                there = self._there(step)
-                if _has(there, step, step.after):
-                    return there
-                if not _has(there, step, {name: change.before for name, change in step.changes.items()}):
-                    raise NotDone(
-                        f"after a lost answer the API refused the request, and the pod has neither the new nor the old resources: {error}"
-                    ) from error
-            if version and isinstance(error, Conflict):
-                raise
-            raise WriteRefused(str(error)) from error
-        if uid(pod) != step.uid:
-            raise Gone("another pod has its name now")
-        return pod
+    # ---- the proof
 
     def _seen(self, step: PodStep, before: Object, timeout: float, *, back: bool = False, restarts: bool = False) -> Proven:
         """Wait until the kubelet reports the resize, then check the cgroups. `restarts`: the containers may be restarted meanwhile. Raises
@@ -160,7 +141,7 @@ class Engine:
             state, left, passed = pod_resources.progress(pod), pod_resources.unlike(pod, step.after), clock.passed
             if str(state) != shown and (state.state or shown):
                 shown = str(state)
-                self.tell(f"{step.where}: {shown or 'continues'}")
+                self._tell(f"{step.where}: {shown or 'continues'}")
             # During a revert only the time limit decides: the reported state may still be about the earlier request.
             current = pod_resources.is_of_this_spec(pod)
             failure = "" if back or current is False else _failure(state, step.node)
@@ -174,16 +155,16 @@ class Engine:
             )
             complete = not left and restarted
             if complete and not state.state and (back or pod_resources.seen_by_kubelet(pod)):
-                return self._files(step, pod, restarting)
+                return self._files(step, pod, restarting, back=back)
             if passed > timeout:
                 if complete and back and state.state == "Proposed":
                     # The API server writes this state (before 1.33), and a kubelet that does not run leaves it: the pod has the resources.
-                    return self._files(step, pod, restarting)
+                    return self._files(step, pod, restarting, back=back)
                 raise NotDone("; ".join([self._late(state, left, timeout), *self._kubelet(step.node)]))
             if not kubelet_checked and passed > patient(STILL_SECONDS) and state.state in ("", "Proposed"):
                 kubelet_checked = True
                 for line in self._kubelet(step.node):
-                    self.tell(f"{step.where}: {line}")
+                    self._tell(f"{step.where}: {line}")
             clock.pause(LOOK_AGAIN)
 
     def _late(self, state: pod_resources.ResizeProgress, left: list[str], timeout: float) -> str:
@@ -209,9 +190,10 @@ class Engine:
             if now != was:
                 raise NotDone(f"its container {name} was restarted, which must not happen: it was {was}, and is {now}")
 
-    def _files(self, step: PodStep, pod: Object, restarted: tuple[str, ...]) -> Proven:
-        """The containers' own cgroups, read on the node."""
-        remote = self.nodes.get(step.node)
+    def _files(self, step: PodStep, pod: Object, restarted: tuple[str, ...], *, back: bool) -> Proven:
+        """The containers' own cgroups, read on the node. Before a revert a container may have been restarted: then it has another process
+        already."""
+        remote = self._nodes.get(step.node)
         if remote is None:
             raise NotDone(f"no host of the inventory is node {step.node}, so its cgroup cannot be read")
         identities = {name: pod_resources.identity(pod, name) for name in step.changes}
@@ -227,7 +209,7 @@ class Engine:
                     wrong.append(f"{name}: no process of its container {ids[name][:12]} runs on {step.node}")
                     continue
                 wrong += [f"{name}: {one}" for one in cgroup.problems(held, change.after, cfs_quota=node is None or node.cfs_quota)]
-                was = self.known.get(ids[name])
+                was = None if back else self._known.get(ids[name])
                 if was is not None and (was.pid, was.start) != (held.pid, held.start):
                     raise NotDone(f"{name}: its first process on {step.node} has changed (PID {held.pid}, before {was.pid})")
             if not wrong:
@@ -238,7 +220,7 @@ class Engine:
 
     def _kubelet(self, node: str) -> list[str]:
         """Why the node's kubelet does not apply the resize, as far as daytwo can see; empty: it seems healthy."""
-        remote, unit = self.nodes.get(node), self.units.get(node, "kubelet.service")
+        remote, unit = self._nodes.get(node), self._units.get(node, "kubelet.service")
         if remote is not None:
             try:
                 answer = remote.run(f"systemctl is-active {unit}", timeout=patient(ACTIVE_SECONDS))
@@ -253,67 +235,10 @@ class Engine:
             return []
         return [f"the kubelet of {node} runs; it last renewed its lease at {renewed:%H:%M:%S} UTC"] if renewed else []
 
-    # ---- the revert
 
-    def _revert(self, step: PodStep, written: Mapping[str, Resources], why: str, *, restarts: bool = False) -> Exception:
-        """Revert a pod; the error says how that ended. This overwrites only the resources that this run wrote (`written`), and only in the
-        version of the pod that was read."""
-        back = step.back()
-        hand = f"kubectl patch pod -n {step.namespace} {step.name}" + (
-            " --subresource resize" if self.ability.minor >= pod_resources.SUBRESOURCE_SINCE else ""
-        )
-        try:
-            pod = self._request_back(back, written)
-        except Gone as error:
-            return Gone(f"{why}; and {error}")
-        except ChangedByOthers as error:
-            return ChangedByOthers(f"{why}; {error}")
-        except Exception as error:
-            return RevertFailed(
-                f"{why}; and the old resources could not be requested: {str(error) or repr(error)}; STATE UNKNOWN, check: kubectl get pod "
-                f"-n {step.namespace} {step.name} -o yaml; REPAIR BY HAND: {hand} -p '{_json({'spec': back.patch()['spec']})}'"
-            )
-        try:
-            # A container that was restarted meanwhile has another process already.
-            seen = replace(self, known={})._seen(back, pod, min(self.timeout, patient(BACK_SECONDS)), back=True, restarts=restarts)
-        except Gone as error:
-            return Gone(f"{why}; and {error}")
-        except Exception as error:
-            return RevertFailed(f"{why}; its spec has the old resources again, but that is not proven on {step.node}: {error}")
-        return Undone(f"{why}; reverted: {seen}")
-
-    def _request_back(self, back: PodStep, written: Mapping[str, Resources]) -> Object:
-        """Request the old resources; returns the pod with them in its spec. Raises Foreign, and the same as _request."""
-
-        def write() -> Object:
-            there = self._there(back)
-            if _has(there, back, back.after):
-                return there
-            if not _has(there, back, written):
-                has = "; ".join(f"{name}: {pod_resources.resources_text(now)}" for name, now in _resources(there, back).items())
-                raise ChangedByOthers(f"someone else changed its resources meanwhile ({has}): left as they are now")
-            pod = self._request(back, version(there))
-            _as_requested(pod, back)
-            return pod
-
-        # Its kubelet may write its status meanwhile, or someone else its spec.
-        return self.session.unconflicted(write)
-
-
-def _resources(pod: Object, step: PodStep) -> dict[str, Resources]:
-    """The resources in the pod's spec of the containers of a step."""
-    return {name: pod_resources.of(pod_resources.container(pod, name) or {}) for name in step.changes}
-
-
-def _has(pod: Object, step: PodStep, wanted: Mapping[str, Resources]) -> bool:
-    return all(pod_resources.alike(now, wanted[name]) for name, now in _resources(pod, step).items())
-
-
-def _as_requested(pod: Object, step: PodStep) -> None:
-    """Raises NotDone if the API accepted the request, but wrote other resources."""
-    different = [one for name, now in _resources(pod, step).items() for one in pod_resources.differences(now, step.after[name])]
-    if different:
-        raise NotDone(f"the API accepted the request, but its spec has {', '.join(different)}: an admission webhook changes it")
+def _step(change: ObjectChange) -> PodStep:
+    assert isinstance(change, PodChange)
+    return change.step
 
 
 def _failure(state: pod_resources.ResizeProgress, node: str) -> str:
@@ -323,7 +248,3 @@ def _failure(state: pod_resources.ResizeProgress, node: str) -> str:
     if state.state == "Error":
         return f"the kubelet fails to apply it: {state.message or 'no reason given'}"
     return ""
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
