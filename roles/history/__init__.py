@@ -373,7 +373,7 @@ def _restarted(
         return plan
     outlook = predict_restart(state, undo.settings, eviction_impact)
     assert undo.change is not None
-    change, checkpoints, needed = drained_change(state, undo.settings, undo.change, may_drain=may_drain)
+    change, checkpoints, needed = drained_change(state, plan.components, undo.settings, undo.change, may_drain=may_drain)
     if outlook.evicts and not allow_evictions:
         why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
         raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")

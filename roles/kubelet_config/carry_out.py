@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -216,14 +216,14 @@ def plan_node(
         side = pairs.kubelet_side(found, pairs.FIELDS, restarted_state.configuration)
         warnings += own_warnings(state.host, side, state.node, settled.expected)
         change = edit.change(run_id, settled.summary)
-        needed = drained.needed(state, after(restarted_state.configuration, settled))
+        needed = drained.needed(state, control.components, after(restarted_state.configuration, settled))
         if needed is not None:
             if not may_drain:
                 drained.check(state, needed)
             change, checkpoints = drained.complete(state, change, needed)
             warnings += drained.warnings(needed, by_this_run=may_drain)
     else:
-        settled = _in_process(state, desired)
+        settled = _in_process(state, control.components, desired)
         outlook = desired.impact(state, after(state.configuration, settled))
     # The values of the present files: undoing this change restores these, not the values that the old process ran with.
     values = {name: {"before": lookup(restarted_state.configuration, name), "after": value} for name, value in settled.expected.items()}
@@ -251,14 +251,14 @@ def plan_node(
     return NodePlan(state.host, found, control.components, (item,), tuple(warnings), text)
 
 
-def _in_process(state: KubeletState, desired: FieldsRequest) -> Settled:
+def _in_process(state: KubeletState, components: Collection[str], desired: FieldsRequest) -> Settled:
     """The desired state if the files already have it. Raises Refusal if the process does not."""
     settled = desired.settle(state)
     if wrong := unmet_fields(settled.expected, state.configuration):
         drain = ""
         if any(one.name == DRIVER for one in wrong):
             # The runtime's driver may beat the file's: then no restart helps.
-            cgroups.check(state, settled.expected, may_edit=False)
+            cgroups.check(state, components, settled.expected, may_edit=False)
             drain = "drain the node first, then "
         raise Refusal(
             state.host,
@@ -292,12 +292,12 @@ def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Call
 
 
 def drained_change(
-    state: KubeletState, fields: Mapping[str, Any], change: Change, *, may_drain: bool = False
+    state: KubeletState, components: Collection[str], fields: Mapping[str, Any], change: Change, *, may_drain: bool = False
 ) -> tuple[Change, Mapping[str, str], Needed | None]:
     """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes and the runtime
     that restarts with it; the policies that the new checkpoints must have, by path; and what it needs (None: a restart is enough). Raises
     Refusal if the node is not drained and the run may not drain it (`may_drain`)."""
-    wanted = drained.needed(state, with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
+    wanted = drained.needed(state, components, with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
     if wanted is None:
         return change, {}, None
     if not may_drain:

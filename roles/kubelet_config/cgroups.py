@@ -10,11 +10,10 @@ the whole control plane would end at the same time, so such a node is refused.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from roles.engine import control_plane
 from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Timeout, sleep
 from roles.engine.editing import FormatError
@@ -58,14 +57,15 @@ def with_runtime(remote: Remote, state: KubeletState) -> KubeletState:
     return replace(state, runtime=found)
 
 
-def check(state: KubeletState, after: Mapping[str, Any], *, may_edit: bool = True) -> RuntimeEdit | None:
+def check(state: KubeletState, components: Collection[str], after: Mapping[str, Any], *, may_edit: bool = True) -> RuntimeEdit | None:
     """How the runtime takes part in the change to the cgroup driver of the configuration `after`; None if it has that driver, and daytwo
-    does not know how to restart it. Raises Refusal if it has another driver and its file cannot be edited, or must not be (`may_edit`)."""
+    does not know how to restart it. `components`: those of the node's control plane. Raises Refusal if it has another driver and its file
+    cannot be edited, or must not be (`may_edit`)."""
     wanted = str(after.get(DRIVER) or runtime.CGROUPFS)
-    if components := [*control_plane.look(state.kubelet).components, *_etcd(state)]:
+    if own := [*components, *_etcd(state)]:
         raise Refusal(
             state.host,
-            f"{DRIVER} {wanted}: the kubelet would end the control plane's pods ({', '.join(components)}) at the same time",
+            f"{DRIVER} {wanted}: the kubelet would end the control plane's pods ({', '.join(own)}) at the same time",
             "by hand, one such node after the other: drain it, stop its kubelet, set the driver of runtime and kubelet, reboot it",
         )
     found = state.runtime
@@ -161,7 +161,8 @@ def recheck(found: Survey, host: str, planned: ComponentPlan) -> str | None:
     try:
         change = planned.change
         edits = change is not None and change.runtime is not None and any(one.path == change.runtime.path for one in change.files)
-        check(with_runtime(found.nodes[host].remote, planned.state), planned.settings, may_edit=edits)
+        node = found.nodes[host]
+        check(with_runtime(node.remote, planned.state), node.components, planned.settings, may_edit=edits)
     except Refusal as refusal:
         return str(refusal)
     return None

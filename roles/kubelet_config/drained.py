@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,16 +18,16 @@ from roles.kubelet_config import cgroups
 # The refusal names this many pods.
 
 
-def needed(state: KubeletState, after: Mapping[str, Any]) -> drained.Needed | None:
-    """What this kubelet needs to run with `after`, compared with what it runs with; None if a restart is enough. Raises Refusal if it
-    would not start at all, if no pod would start there, or if a value cannot be parsed."""
+def needed(state: KubeletState, components: Collection[str], after: Mapping[str, Any]) -> drained.Needed | None:
+    """What this kubelet needs to run with `after`, compared with what it runs with; None if a restart is enough. `components`: those of
+    the node's control plane. Raises Refusal if it would not start at all, if no pod would start there, or if a value cannot be parsed."""
     try:
         found = drained.needed(state.configuration, after, swap_on=state.kubelet.seen.swap != 0)
     except ValueError as error:
         raise Refusal(state.host, f"{error}; the kubelet would not start", "correct the value") from None
     if found is not None and (problems := drained.problems(after)):
         raise Refusal(state.host, "; ".join(problems))
-    if found is not None and found.recreates and (edit := cgroups.check(state, after)) is not None:
+    if found is not None and found.recreates and (edit := cgroups.check(state, components, after)) is not None:
         return replace(found, runtime=edit, notes=(*found.notes, edit.note))
     return found
 

@@ -75,7 +75,7 @@ def test_the_root_directory_is_that_of_the_process() -> None:
     moved = replace(given, kubelet=replace(given.kubelet, process=process))
     (first,) = plan_fields(given, POLICY).planned
     assert first.change is not None
-    change, policies, _ = drained_change(moved, {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "500m"}}, first.change)
+    change, policies, _ = drained_change(moved, (), {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "500m"}}, first.change)
     assert change.checkpoints == ("/srv/kubelet/cpu_manager_state",) and policies == {"/srv/kubelet/cpu_manager_state": "static"}
     relative = replace(process, argv=(*process.argv, "--root-dir=kubelet"))
     with pytest.raises(Refusal, match="not an absolute path"):
