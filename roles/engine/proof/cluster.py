@@ -51,7 +51,7 @@ from roles.engine.node import Observation
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
 from roles.engine.remote import RemoteError
-from roles.engine.timeouts import patient
+from roles.engine.timeouts import API_WAIT, LOOK_AGAIN, Deadline, patient
 from roles.engine.tunnels import TunnelApi
 from roles.engine.tunnels.etcd import EtcdAccess, EtcdError, EtcdHealth, Members, etcd_access
 
@@ -59,11 +59,8 @@ T = TypeVar("T")
 
 # kubeadm's admin identities, in the directory of the controller-manager's kubeconfig: super-admin.conf (1.29 and later) needs no RBAC.
 ADMIN_FILES = ("super-admin.conf", "admin.conf")
-# A single control plane is down for about 40 s while its apiserver restarts.
-API_WAIT_SECONDS = 60.0
-# The time limit of one check of an apiserver or of etcd before a change, and the pause before the next one.
+# The time limit of one check of an apiserver or of etcd before a change.
 LOOK_SECONDS = 10.0
-LOOK_AGAIN_SECONDS = 1.0
 # How long a kubelet may need until it answers through an API server that has just started.
 REACH_SECONDS = 20.0
 # Queries that follow each other so closely share one API and its connection. A changed component is healthy for longer than this before
@@ -205,7 +202,7 @@ class Cluster:
             raise self._forbidden[(host, address)]
         return KubectlApi(_asking(node.remote), address, host, node.kubeconfig_path)
 
-    def api(self, wait: float = API_WAIT_SECONDS) -> Api:
+    def api(self, wait: float = API_WAIT) -> Api:
         """The API of the first control-plane node that answers. Waits up to `wait` seconds for a single control-plane node, and for lost
         connections. If connections are kept, one of these. Raises NoApi."""
         if self._kept is not None:
@@ -213,7 +210,7 @@ class Cluster:
         return self._first_ready(list(self._nodes), wait)
 
     def _first_ready(self, hosts: Sequence[str], wait: float) -> Api:
-        until = time.monotonic() + patient(wait)
+        deadline = Deadline(wait)
         while True:
             tried, lost = list(self._why), False
             for host in hosts:
@@ -226,29 +223,27 @@ class Cluster:
                 except ApiError as error:
                     tried.append(str(error))
                     lost = lost or isinstance(error, ApiConnectionLost)
-            if not lost or time.monotonic() >= until:
+            if not lost or deadline.over:
                 break
-            time.sleep(LOOK_AGAIN_SECONDS)
+            deadline.pause(LOOK_AGAIN)
         raise NoApi("; ".join(tried) or "no control-plane node could be read (the inventory needs them in a group named control_plane)")
 
     def query(self, ask: Callable[[Api], T], at: At = ANY) -> T:
         """The answer of the API, or of the component `at` (host, component); asks again over a new connection if the connection was
         lost."""
-        until = time.monotonic() + patient(API_WAIT_SECONDS)
+        deadline = Deadline(API_WAIT)
         while True:
             try:
                 if self._kept is not None:
-                    return self._kept.ask(ask, at, API_WAIT_SECONDS)
+                    return self._kept.ask(ask, at, API_WAIT)
                 return ask(self._recent_api() if at == ANY else self._at(*at))
             except KubeletDistrusted as error:
                 if (server := self._servers.get(error.host)) is not None:
                     error.authority = last_flag(server.component.process.argv, "kubelet-certificate-authority") or ""
                 raise
-            except ApiConnectionLost:
+            except ApiConnectionLost as error:
                 self._recent = None
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(LOOK_AGAIN_SECONDS)
+                deadline.pause(LOOK_AGAIN, late=error)
 
     def _recent_api(self) -> Api:
         """The API of the previous queries, found a moment ago; or, as `api`, another one. Raises NoApi."""
@@ -261,10 +256,10 @@ class Cluster:
         """The gates as the running process has them. Raises ApiFailure."""
         self._gates.pop((host, component), None)
         if component == "kubelet":
-            found = self.query(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS))
+            found = self.query(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT))
         else:
             at = self._known(host, component)
-            found = self._read.pop(at) if at in self._read else self.query(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), at)
+            found = self._read.pop(at) if at in self._read else self.query(lambda api: component_metrics(api, wait=API_WAIT), at)
         self._gates[host, component] = found.gates
         return found.gates
 
@@ -279,7 +274,7 @@ class Cluster:
 
     def configuration(self, node_name: str) -> dict[str, Any]:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiFailure."""
-        return self.query(lambda api: kubelet_config(api, node_name, wait=API_WAIT_SECONDS))
+        return self.query(lambda api: kubelet_config(api, node_name, wait=API_WAIT))
 
     def flagz(self, host: str, component: str) -> Mapping[str, str]:
         """The flags of a running component as it prints them (/flagz; on by default since 1.36); {} if it does not, or if this identity
@@ -336,7 +331,7 @@ class Cluster:
 
     def ready_nodes(self) -> list[str]:
         """The names of the nodes with a kubelet that are Ready now. Raises ApiFailure."""
-        listed = self.query(lambda api: _nodes(api, API_WAIT_SECONDS))
+        listed = self.query(lambda api: _nodes(api, API_WAIT))
         return [name for name, node in listed.items() if virtual_mark(node) is None and is_ready(node)]
 
     def serving(self) -> list[str]:
@@ -347,7 +342,7 @@ class Cluster:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
         Raises ApiFailure."""
         path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
-        return evictions(self.query(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
+        return evictions(self.query(lambda api: api.get_raw(path, wait=API_WAIT)).decode("utf-8", "replace"))
 
     def node(self, node_name: str) -> dict[str, Any]:
         """A node as the API has it. Raises ApiFailure."""
@@ -364,7 +359,7 @@ class Cluster:
 
     def object(self, path: str) -> dict[str, Any] | None:
         """One object by its path; None if it does not exist. Raises ApiFailure."""
-        return self.query(lambda api: find_object(api, path, wait=API_WAIT_SECONDS))
+        return self.query(lambda api: find_object(api, path, wait=API_WAIT))
 
     def last_nodes(self) -> dict[str, dict[str, Any]]:
         """The nodes as `nodes` has listed them over kept connections; {} if that failed, or was not asked for."""
@@ -388,27 +383,27 @@ class Cluster:
 
     def known_nodes(self) -> dict[str, dict[str, Any]]:
         """As `nodes`, but waits for an API that is down, unless they were listed before. Raises ApiFailure."""
-        return self._listed or self.query(lambda api: _nodes(api, API_WAIT_SECONDS))
+        return self._listed or self.query(lambda api: _nodes(api, API_WAIT))
 
     def node_with_pods(self, node_name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """A node and all pods on it, as the API has them. Raises ApiFailure."""
-        return self.query(lambda api: node_with_pods(api, node_name, wait=API_WAIT_SECONDS))
+        return self.query(lambda api: node_with_pods(api, node_name, wait=API_WAIT))
 
-    def usage(self, node_name: str, wait: float = API_WAIT_SECONDS) -> NodeUsage:
+    def usage(self, node_name: str, wait: float = API_WAIT) -> NodeUsage:
         """The current capacity and usage of a node; an error that may pass is waited for, for `wait` seconds. Raises ApiFailure."""
         return self.query(lambda api: node_usage(api, node_name, wait=wait))
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""
-        self.query(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), (host, "kube-apiserver"))
+        self.query(lambda api: api.get_raw("/readyz", wait=API_WAIT), (host, "kube-apiserver"))
 
     def lease_renewed(self, node_name: str) -> datetime | None:
         """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiFailure."""
-        return self.query(lambda api: node_lease(api, node_name, wait=API_WAIT_SECONDS)).renewed
+        return self.query(lambda api: node_lease(api, node_name, wait=API_WAIT)).renewed
 
     def pods(self, node_name: str) -> list[PodStatus]:
         """The pods on a node, as the API has them. Raises ApiFailure."""
-        return self.query(lambda api: node_pods(api, node_name, wait=API_WAIT_SECONDS))
+        return self.query(lambda api: node_pods(api, node_name, wait=API_WAIT))
 
     def control_plane_ready(self, host: str, wait: float, *, allow_unproven: bool = False) -> str | None:
         """None if the control plane can work without `host` during a change; else a text that says what is wrong, where, why, and
@@ -419,17 +414,17 @@ class Cluster:
         seconds for problems that may go away. With `allow_unproven`, what could not be checked does not count, such as an etcd
         whose certificates are not on the node; what is known to be broken always counts.
         """
-        until = time.monotonic() + wait
+        deadline = Deadline(wait, as_given=True)
         while True:
             found = [*self._apiserver_problems(host), *self._etcd_problems()]
-            over = time.monotonic() >= until
+            over = deadline.over
             # Always wait for problems that may go away: an apiserver that starts answers 403 at first.
             problems = [problem for problem in found if not (allow_unproven and problem.unproven and (over or not problem.passing))]
             if not problems:
                 return None
             if over or not all(problem.passing for problem in problems):
                 return "; ".join(problem.text + (f", {_UNPROVEN}" if problem.unproven else "") for problem in problems)
-            time.sleep(LOOK_AGAIN_SECONDS)
+            deadline.pause(LOOK_AGAIN)
 
     def etcd_summary(self) -> str:
         """The current state of etcd, in one line for a plan: `etcd: 3 of 3 members healthy, quorum 2`."""
