@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.audit.versions import parse_target
-from roles.engine.inputs import TEXT, Frozen, choice, file_path
+from roles.engine.inputs import Frozen, choice
+from roles.engine.inputs.values import Output
 from roles.feature_gates import load
 
 
@@ -24,15 +24,7 @@ class AuditOptions(Frozen):
         choice("format", "text", "json", "html"),
         Field(description="text for people, one JSON document, or one HTML page", examples=["json", "html"]),
     ] = "text"
-    output: Annotated[
-        Path | None,
-        file_path("output", "audit.html"),
-        TEXT,
-        Field(
-            description="a path on the operator's machine; without it, standard output has only the document",
-            examples=["audit.html"],
-        ),
-    ] = None
+    output: Output = None
     target_version: Annotated[
         int | None,
         BeforeValidator(_target),

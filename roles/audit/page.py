@@ -7,19 +7,16 @@ of five hundred nodes opens at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import groupby
 from typing import Any
 
-import jinja2
-
 from roles.audit.matrix import Cell, Group, Matrix, MatrixRow, matrix
 from roles.audit.model import FindingReport, NodeReport, Report
-from roles.audit.text import by_node, counted, tally, together, verdict
+from roles.audit.text import by_node, together, verdict
+from roles.engine import scripts
 from roles.engine.bounds import EARLIEST, moment
-from roles.engine.findings import SEVERITIES, Severity
+from roles.engine.findings import SEVERITIES, Severity, render
 from roles.engine.kubelet.thresholds import MEMORY
-from roles.engine.scripts import pages
 from roles.eviction import SIGNAL_TITLES, NodeOrder, OrderRow, amount, gauges, reason
 
 # Pods of a node that are shown, in eviction order.
@@ -32,13 +29,14 @@ _GAUGES = ("memory", "disk", "processes")
 def page(report: Report, orders: Sequence[NodeOrder] = ()) -> str:
     """The whole page."""
     found = matrix(report)
-    return _template().render(
+    return scripts.page(
+        "audit.html.j2",
         verdict=verdict(report),
         code=report.code,
         made=(moment(report.made) or EARLIEST).strftime("%Y-%m-%d %H:%M %Z"),
         target=report.target_version or "",
         counts=[
-            {"name": one.value, "count": report.count(one), "title": counted(report.count(one), one).partition(" ")[2]}
+            {"name": one.value, "count": report.count(one), "title": render.counted(report.count(one), one).partition(" ")[2]}
             for one in SEVERITIES
         ],
         fleet=list(_fleet(report)),
@@ -53,11 +51,6 @@ def page(report: Report, orders: Sequence[NodeOrder] = ()) -> str:
         not_known=report.not_known,
         failures=report.failures,
     )
-
-
-@cache
-def _template() -> jinja2.Template:
-    return pages().get_template("audit.html.j2")
 
 
 def _fleet(report: Report) -> Iterator[dict[str, Any]]:
@@ -77,7 +70,7 @@ def _fleet(report: Report) -> Iterator[dict[str, Any]]:
 def _chip(node: NodeReport, found: Sequence[Severity]) -> dict[str, str]:
     severity = next((one.value for one in SEVERITIES if one in found), "clean")
     about = " ".join(filter(None, (node.kind, node.version)))
-    title = f"{node.name}: {about}; {tally(found) or 'nothing found'}"
+    title = f"{node.name}: {about}; {render.tally(found) or 'nothing found'}"
     return {"name": node.name, "severity": "other" if node.kind == "unsupported" else severity, "title": title}
 
 

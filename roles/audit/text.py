@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from roles.audit.matrix import Cell, Matrix, matrix
 from roles.audit.model import FindingReport, Report
 from roles.engine import folding, table
-from roles.engine.findings import SEVERITIES, Severity
+from roles.engine.findings import SEVERITIES, Severity, render
 from roles.engine.harmless import one_line
 from roles.engine.screen import wrapped
 
@@ -17,9 +17,10 @@ _COLUMNS = 6
 _HEADS = {Severity.critical: "CRITICAL", Severity.warning: "WARNING", Severity.note: "NOTE"}
 
 
-def render(report: Report) -> str:
+def as_text(report: Report) -> str:
     """The whole text."""
-    return "\n".join([*_findings(report), "", *_nodes(report), *_settings(matrix(report)), *_certificates(report), *_rest(report)])
+    parts = (_findings(report), _nodes(report), _settings(matrix(report)), _certificates(report), render.not_known(report.not_known))
+    return "\n".join(line for part in parts for line in part)
 
 
 def verdict(report: Report) -> str:
@@ -31,17 +32,9 @@ def verdict(report: Report) -> str:
     if not report.findings:
         return f"nothing found on {what}"
     hit = len({finding.node for finding in report.findings if finding.node})
-    return f"{tally([one.severity for one in report.findings])}; {f'on {hit} of' if hit else 'of the cluster itself, none on'} {what}"
-
-
-def counted(number: int, severity: Severity) -> str:
-    """`1 critical`, `2 warnings`."""
-    return f"{number} {severity}{'s' if number != 1 and severity is not Severity.critical else ''}"
-
-
-def tally(found: Sequence[Severity]) -> str:
-    """`1 critical, 2 warnings`; "" for none."""
-    return ", ".join(counted(found.count(one), one) for one in SEVERITIES if one in found)
+    return (
+        f"{render.tally([one.severity for one in report.findings])}; {f'on {hit} of' if hit else 'of the cluster itself, none on'} {what}"
+    )
 
 
 def by_node(report: Report) -> dict[str, list[Severity]]:
@@ -67,11 +60,8 @@ def _findings(report: Report) -> Iterator[str]:
         if merged:
             yield f"\n{_HEADS[severity]}"
         for finding, nodes in merged:
-            about = [_names(nodes), finding.component or "", finding.place]
-            value = f": {finding.value}" if finding.value else ""
-            lines = (f"{finding.kind.heading}{value}", finding.rule, f"-> {finding.way_out}")
-            yield f"  {'  '.join(one_line(part) for part in about if part)}"
-            yield from (wrapped(f"      {line}") for line in lines)
+            about = (_names(nodes), finding.component or "", finding.place)
+            yield from render.block(about, finding.kind.heading, finding.value, finding.rule, finding.way_out)
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -83,9 +73,8 @@ def _nodes(report: Report) -> Iterator[str]:
     rows = []
     for node in report.nodes:
         runs = ", ".join(one.name for one in node.components) or node.why or "-"
-        rows.append([node.name, node.kind, node.version or "-", runs, tally(found.get(node.name, [])) or "-"])
-    yield "Nodes"
-    yield table.render(["node", "kind", "version", "runs", "findings"], table.folded(rows)) if rows else "none"
+        rows.append([node.name, node.kind, node.version or "-", runs, render.tally(found.get(node.name, [])) or "-"])
+    yield render.section("Nodes", ["node", "kind", "version", "runs", "findings"], table.folded(rows))
 
 
 def _settings(found: Matrix) -> Iterator[str]:
@@ -132,8 +121,3 @@ def _cell(cell: Cell | None) -> str:
     value = cell.value if len(cell.value) <= 40 else cell.value[:37] + "..."
     letter = _LETTERS[cell.source]
     return value + (f" [{letter}]" if letter else "") + (f" (file: {cell.pending})" if cell.pending else "")
-
-
-def _rest(report: Report) -> Iterator[str]:
-    for note in report.not_known:
-        yield "\n" + wrapped(f"not known: {note}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated
 
 from pydantic import Field
 
@@ -12,19 +13,19 @@ from roles.engine.api import ApiFailure
 from roles.engine.autoscaling import JudgedAutoscaler
 from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
 from roles.engine.bridge import Fleet
-from roles.engine.harmless import as_json, one_line
+from roles.engine.findings import render
+from roles.engine.harmless import as_json
 from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
+from roles.engine.inputs.values import TableOrJson
 from roles.engine.object_runs import check_namespaces, connect_servers
-from roles.engine.runs import deploying, one
-from roles.engine.voice import show, show_document, show_lines
+from roles.engine.runs import deploying, one, show_report
+from roles.engine.screen import wrapped
 
 
 class StatusOptions(Frozen):
     """The data keys of deploys/autoscaler_status.py."""
 
-    format: Annotated[
-        Literal["table", "json"], Field(description="a table, or one JSON document on standard output", examples=["json"])
-    ] = "table"
+    format: TableOrJson = "table"
     namespaces: Annotated[Names, Field(description="only the autoscalers of these namespaces", examples=[["shop"], "shop,web"])] = None
     kubeconfig: Kubeconfig = None
 
@@ -47,32 +48,26 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
         seen = session.asked(lambda api: look_at(api, found.reading.effective, managers, options.namespaces))
     except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's autoscalers cannot be read: {error}") from None
-    if options.format == "json":
-        show_document(as_json(report.as_json(seen)))
-    else:
-        _show(seen)
+    forms = {"table": lambda: "\n".join(_text(seen)), "json": lambda: as_json(report.as_json(seen))}
+    show_report(forms, options.format)
     return None if all(one.works for one in seen.all) else DOES_NOT_WORK
 
 
-def _show(seen: AutoscalerLook) -> None:
+def _text(seen: AutoscalerLook) -> Iterator[str]:
     if not seen.all:
-        show("\nThere is no HorizontalPodAutoscaler.")
+        yield "\nThere is no HorizontalPodAutoscaler."
     if seen.judged:
-        show("\nAutoscalers: what each metric asks for, and what the controller does now")
-        show_lines(table.render(report.HEADERS, report.rows(seen.judged, seen.controller)))
+        title = "Autoscalers: what each metric asks for, and what the controller does now"
+        yield render.section(title, report.HEADERS, report.rows(seen.judged, seen.controller))
     if seen.verticals:
-        show("\nVertical autoscalers: what is recommended, and what the updater does next")
-        show_lines(table.render(report.VERTICAL_HEADERS, report.vertical_rows(seen.verticals)))
+        title = "Vertical autoscalers: what is recommended, and what the updater does next"
+        yield render.section(title, report.VERTICAL_HEADERS, report.vertical_rows(seen.verticals))
     for found in seen.all:
-        differs = found.differs if isinstance(found, JudgedAutoscaler) else ""
-        for text in filter(None, [*(f"{problem.severity}: {problem}" for problem in found.problems), differs]):
-            show(f"\n{one_line(report.name(found))}: {one_line(text)}")
-    for text in seen.not_known:
-        show(f"\nnot known: {one_line(text)}")
-    broken = [one_line(report.name(found)) for found in seen.all if not found.works]
-    if broken:
+        yield from render.beside(report.name(found), found.problems, found.differs if isinstance(found, JudgedAutoscaler) else "")
+    yield from render.not_known(seen.not_known)
+    if broken := [report.name(found) for found in seen.all if not found.works]:
         verb = "does" if len(broken) == 1 else "do"
-        show(f"\n{len(broken)} of {table.counted(len(seen.all), 'autoscaler')} {verb} not work: {', '.join(broken)}")
+        yield "\n" + wrapped(f"{len(broken)} of {table.counted(len(seen.all), 'autoscaler')} {verb} not work: {', '.join(broken)}")
 
 
 DATA_KEYS = (Declared(StatusOptions, ("autoscaler_status",)),)

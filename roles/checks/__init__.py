@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Protocol, TypeVar
@@ -10,26 +10,25 @@ from typing import Annotated, Protocol, TypeVar
 from pydantic import Field
 
 from roles import autoscalers, control_plane_flags, disruption_budgets, priority_classes
-from roles.checks import evidence, judge, junit
+from roles.checks import evidence, judge
 from roles.checks.evidence import Evidence
-from roles.checks.judge import ClusterFound, Result
+from roles.checks.judge import ClusterFound
 from roles.desired import DESIRED, ClusterDesired, NodeDesired, of_the_cluster, read_desired
-from roles.engine import bridge, folding, kubelet, table
+from roles.engine import bridge, kubelet
 from roles.engine.api import Api, ApiFailure, NoApi
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.files import write_whole
+from roles.engine.findings import Result
+from roles.engine.findings.render import as_table, exit_code, junit, summary
 from roles.engine.inputs import TEXT, Declared, Frozen, file_path
 from roles.engine.inputs.registry import desired_state
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, ObservedNode, known_nodes
 from roles.engine.remote import RemoteError
-from roles.engine.runs import deploying, no_such_host, same
+from roles.engine.runs import deploying, no_such_host, same, write_report
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_lines
 
 T = TypeVar("T")
-# Exit statuses other than 0.
-NOT_CHECKED, FAILED = 1, 2
 
 
 class CheckOptions(Frozen):
@@ -82,23 +81,16 @@ def checks(fleet: Fleet, read: _Read) -> int | None:
     for remote in fleet.targets:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
-    show_lines("\n" + table.render(["node", "check", "result", "why"], _rows(results)))
+    show_lines("\n" + as_table(results))
     for remote in fleet.targets:
         if (seen := found.nodes[remote.name].seen) is not None:
             for sentence in seen.ignored:
                 show(f"\n{remote.name}: {sentence}")
-    show(f"\n{judge.summary(results)}")
+    show(f"\n{summary(results)}")
     if options.junit is not None:
-        with bridge.refusing(OSError, f"junit={options.junit}: choose another path; the report cannot be written there: "):
-            write_whole(options.junit, junit.xml(results))
+        write_report("junit", options.junit, junit(results))
         show(f"report: {options.junit}")
     return exit_code(results) or None
-
-
-def exit_code(results: Iterable[Result]) -> int:
-    """0: nothing failed; 2: a check failed; 1: no check failed, and something could not be checked."""
-    outcomes = {result.outcome for result in results}
-    return FAILED if "fail" in outcomes else NOT_CHECKED if "unknown" in outcomes else 0
 
 
 class Gathered:
@@ -152,19 +144,6 @@ def gather(remotes: Sequence[Remote], each: OnEach, wanted: FilesWanted = kubele
     names = [remote.name for remote in remotes]
     asked = bridge.at_once([partial(evidence.with_api, seen[name], known.cluster, no_api or not_theirs.get(name, "")) for name in names])
     return Gathered(bridge.whole(dict(zip(names, asked, strict=True))), known.cluster, no_api)
-
-
-def _rows(results: Sequence[Result]) -> list[list[str]]:
-    """Of many hosts, what passes in one row for each check, after what does not; the summary counts what was skipped."""
-    rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
-    if not folding.folds():
-        return rows
-    passed = [row for row in rows if row[2] == "pass"]
-    return [*table.folded([row for row in rows if row[2] not in ("pass", "skip")]), *table.folded(passed, vary=(3,))]
-
-
-def _shown(result: Result) -> str:
-    return result.outcome.upper() if result.outcome in ("fail", "unknown") else result.outcome
 
 
 DATA_KEYS = (Declared(CheckOptions, ("checks",), also=desired_state(*DESIRED)),)

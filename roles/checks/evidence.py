@@ -85,16 +85,8 @@ class Evidence:
     def wrong(self) -> list[Finding]:
         """What is wrong on the node, whatever the inventory wants."""
         assert self.seen is not None  # a node that was not read has no check
-        configuration, gates = self.configuration, self.effective.get(KUBELET)
-        return lint(
-            self.seen,
-            self.kubelet,
-            self.components,
-            self.unclear,
-            self.manifests,
-            None if isinstance(configuration, str) else configuration,
-            None if isinstance(gates, str) else gates,
-        )
+        gates = self.effective.get(KUBELET)
+        return lint(self.seen, self.kubelet, self.components, self.unclear, self.manifests, self.configuration, gates)
 
     @property
     def own_kubelet(self) -> Kubelet:

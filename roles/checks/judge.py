@@ -7,11 +7,10 @@ is skipped, so a fault is reported once.
 from __future__ import annotations
 
 import posixpath
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from roles import autoscalers, control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
 from roles.checks.evidence import KUBELET, Evidence
@@ -19,7 +18,7 @@ from roles.desired import ClusterDesired, NodeDesired
 from roles.engine.control_plane import COMPONENTS, by_pod
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import flags
-from roles.engine.findings import Severity
+from roles.engine.findings import Result, Severity
 from roles.engine.folding import once_each
 from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments
@@ -28,24 +27,9 @@ from roles.engine.starting import Cause, Stops
 from roles.engine.transaction import Refusal, mask_text
 
 T = TypeVar("T")
-# pass: it holds. fail: it does not. skip: it does not apply, or another check must pass first. unknown: it could not be checked.
-CheckOutcome = Literal["pass", "fail", "skip", "unknown"]
 # systemctl(1), is-enabled: what starts at boot. A static unit cannot be enabled; something else starts it.
 STARTS = ("enabled", "static", "alias", "indirect", "generated")
 CLUSTER = "cluster"
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a check says of a node. No Finding, since what passes is said too. `node`: a host of the inventory, or `cluster`; `why`: the
-    evidence if it passed, the fault if it failed; `applies` is False if there is nothing to check; `causes`: of a fault of the node."""
-
-    node: str
-    check: str
-    outcome: CheckOutcome
-    why: str
-    applies: bool = True
-    causes: tuple[NodeRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -299,18 +283,14 @@ _RUNNABLE = (*_READABLE, "node-ready")
 _FOUND = (*_READABLE, "control-plane-runs")
 _SERVING = (*_FOUND, "kube-apiserver-healthy")
 _SERVED = {name: () if name == "kube-apiserver" else ("kube-apiserver-healthy",) for name in COMPONENTS}
+_UNIT = "systemd has read the unit as it is on disk"
 _GATES = "it runs with the gates that the inventory wants"
 
 CHECKS: tuple[Check, ...] = (
     Check("kubelet-running", "a kubelet runs as a systemd service", _running),
     Check("kubelet-stable", "it stays the same process for half a minute", _stable),
     Check("kubelet-enabled", "its service starts at boot", _enabled),
-    Check(
-        "kubelet-unit",
-        "systemd has read the unit as it is on disk",
-        _says("systemd has read the unit as it is on disk"),
-        ("kubelet-running",),
-    ),
+    Check("kubelet-unit", _UNIT, _says(_UNIT), ("kubelet-running",)),
     Check("kubelet-files", "its unit and its configuration can be read, and it would start again", _readable, ("kubelet-running",)),
     Check("kubelet-healthy", "its /healthz answers 200 on the node", partial(_healthy, KUBELET), _READABLE),
     Check("kubelet-binary", "the running binary is the one on disk", _binary, _READABLE),
@@ -409,9 +389,3 @@ def _objects(key: str, wanted: Iterable[Any], live: T | str, unmet: Callable[[An
 
 def _unmet_class(item: Any, live: priority_classes.ObservedClasses) -> object | None:
     return priority_classes.unmet_class(item, live.classes.get(item.name))
-
-
-def summary(results: Iterable[Result]) -> str:
-    """`checks: 40 pass, 1 fail, 0 unknown, 5 skip`."""
-    counts: Mapping[str, int] = Counter(result.outcome for result in results)
-    return "checks: " + ", ".join(f"{counts.get(outcome, 0)} {outcome}" for outcome in ("pass", "fail", "unknown", "skip"))

@@ -84,6 +84,11 @@ def pages() -> jinja2.Environment:
     return templates().overlay(autoescape=True, finalize=_shown)
 
 
+def page(template: str, /, **values: object) -> str:
+    """An HTML page from a template with these values."""
+    return pages().get_template(template).render(values)
+
+
 def _shown(value: object) -> object:
     # Markup comes from a macro, whose values have already been escaped here.
     return harmless(value) if type(value) is str else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -15,7 +15,8 @@ from roles.engine.api.nodes import kubelet_config, node_usage
 from roles.engine.bridge import Fleet
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json
-from roles.engine.inputs import TEXT, Frozen, choice, file_path
+from roles.engine.inputs import TEXT, Frozen, file_path
+from roles.engine.inputs.values import TableOrJson
 from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, ObservedNode, listed_nodes, not_their_node, observed
@@ -30,11 +31,7 @@ from roles.eviction.order import NodeOrder, order, order_as_json, order_as_table
 class OrderOptions(Frozen):
     """The data keys of deploys/eviction_order.py."""
 
-    format: Annotated[
-        Literal["table", "json"],
-        choice("format", "table", "json"),
-        Field(description="a table, or one JSON document on standard output", examples=["json"]),
-    ] = "table"
+    format: TableOrJson = "table"
     picture: Annotated[
         Path | None,
         file_path("picture", "order.html"),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any
 
-import jinja2
-
+from roles.engine import scripts
 from roles.engine.folding import counted
 from roles.engine.kubelet.thresholds import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
-from roles.engine.scripts import pages
 from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, Use, amount, reason
 from roles.eviction.predict import Reading
 
@@ -30,14 +27,14 @@ _GAUGES = {
 def page(nodes: Sequence[NodeOrder], *, made: str = "", problems: Iterable[str] = ()) -> str:
     """One page with all nodes. `made` says when the nodes were observed; `problems` lists what could not be shown."""
     signals = [signal for signal in SIGNAL_TITLES if any(signal in node.signals for node in nodes)] or list(SIGNAL_TITLES)[:1]
-    return _template().render(
-        signals=signals, titles=SIGNAL_TITLES, nodes=[_node(node, signals) for node in nodes], made=made, problems=list(problems)
+    return scripts.page(
+        "eviction_order.html.j2",
+        signals=signals,
+        titles=SIGNAL_TITLES,
+        nodes=[_node(node, signals) for node in nodes],
+        made=made,
+        problems=list(problems),
     )
-
-
-@cache
-def _template() -> jinja2.Template:
-    return pages().get_template("eviction_order.html.j2")
 
 
 def _node(node: NodeOrder, signals: Sequence[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
+from roles.engine.inputs.values import TableOrJson
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_name, namespaced_selector
 from roles.engine.kubelet.thresholds import without_unit
@@ -179,9 +180,7 @@ class ProbeOptions(Frozen):
 class DriftOptions(Frozen):
     """The data keys of deploys/resize_drift.py."""
 
-    format: Annotated[
-        Literal["table", "json"], Field(description="a table, or one JSON document on standard output", examples=["json"])
-    ] = "table"
+    format: TableOrJson = "table"
     kubeconfig: Kubeconfig = None
 
 

@@ -10,15 +10,12 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.files import write_whole
-from roles.engine.harmless import as_json, harmless
+from roles.engine.harmless import as_json
 from roles.engine.inputs import Changes, Declared, Undo, unmatched
 from roles.engine.object_runs import check_namespaces, connect_cluster, open_session
 from roles.engine.objects import Session
 from roles.engine.proof import survey
-from roles.engine.runs import Options, Turns, deploying, with_options
-from roles.engine.screen import for_file
-from roles.engine.voice import show, show_document, show_lines
+from roles.engine.runs import Options, Turns, deploying, show_report, with_options
 from roles.right_size import apply, prometheus, report
 from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
 from roles.right_size.model import RightSizeOptions
@@ -110,26 +107,14 @@ def _more(options: RightSizeOptions, seen: CollectedUse) -> dict[tuple[str, str,
 
 def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[JudgedContainer]) -> None:
     made = datetime.now(UTC)
-
-    def text() -> str:
-        return harmless("\n".join(report.lines(found, seen.notes)))
-
-    formats: dict[str, Callable[[], str]] = {
-        "table": text,
+    forms: dict[str, Callable[[], str]] = {
+        "table": lambda: "\n".join(report.lines(found, seen.notes)),
         "json": lambda: as_json(
             report.as_json(found, made=made.isoformat(timespec="seconds"), cluster=seen.cluster, notes=seen.notes, problems=seen.problems)
         ),
         "html": lambda: report.page(found, made=made.strftime("%Y-%m-%d %H:%M UTC"), notes=seen.notes, problems=seen.problems),
     }
-    if options.output is None:
-        (show_lines if options.format == "table" else show_document)(formats[options.format]())
-        return
-    with for_file():
-        document = formats[options.format]()
-    with bridge.refusing(OSError, f"output={options.output}: choose another path; the report cannot be written there: "):
-        write_whole(options.output, document + "\n")
-    show_lines(text())
-    show(f"\n{options.format}: {options.output}")
+    show_report(forms, options.format, options.output)
 
 
 DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=Changes.OBJECTS, undo=Undo(apply.undo, apply.WRITES)),)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, choice, file_path, names
+from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, choice, names
+from roles.engine.inputs.values import Output
 from roles.engine.kube.names import namespace_name, workload_name
 from roles.engine.kube.times import parse_duration
 from roles.right_size.workloads import SizedWorkload
@@ -130,14 +130,7 @@ class RightSizeOptions(Frozen):
         choice("format", "table", "json", "html"),
         Field(description="a table for people, one JSON document, or one HTML page", examples=["json", "html"]),
     ] = "table"
-    output: Annotated[
-        Path | None,
-        file_path("output", "right-size.html"),
-        TEXT,
-        Field(
-            description="a path on the operator's machine; without it, standard output has only the document", examples=["right-size.html"]
-        ),
-    ] = None
+    output: Output = None
     kubeconfig: Kubeconfig = None
 
     @model_validator(mode="after")

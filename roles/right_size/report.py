@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 
-import jinja2
-
-from roles.engine import table
+from roles.engine import scripts, table
 from roles.engine.screen import wrapped
-from roles.engine.scripts import pages
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text, pair, span_text, text_of
 from roles.right_size.recommend import Advice, Present
@@ -155,7 +151,8 @@ def _resource(advice: Advice, now: Present) -> Mapping[str, Any]:
 
 def page(found: Sequence[JudgedContainer], *, made: str, notes: Sequence[str] = (), problems: Sequence[str] = ()) -> str:
     """The containers in the order given. `made` says when they were read."""
-    return _template().render(
+    return scripts.page(
+        "right_size.html.j2",
         rows=[_row(one) for one in found],
         made=made,
         notes=list(notes),
@@ -164,11 +161,6 @@ def page(found: Sequence[JudgedContainer], *, made: str, notes: Sequence[str] = 
         cpu=cpu_text(sum(one.wasted_cpu for one in found)),
         memory=memory_text(sum(one.wasted_memory for one in found)),
     )
-
-
-@cache
-def _template() -> jinja2.Template:
-    return pages().get_template("right_size.html.j2")
 
 
 def _row(one: JudgedContainer) -> dict[str, Any]:

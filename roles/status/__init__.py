@@ -9,6 +9,7 @@ from roles.engine.api import ApiFailure, GateMetric, NoApi
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.control_plane import sourced_gates
 from roles.engine.editing import kubelet_config
+from roles.engine.findings.render import not_known, section
 from roles.engine.harmless import one_line
 from roles.engine.kubelet.values import shown
 from roles.engine.node import Observation, Process, look
@@ -50,22 +51,21 @@ def status(fleet: Fleet, _: None) -> None:
     warnings += map(str, known.not_theirs.values())
     own = [node for node in nodes if node.remote.name not in known.not_theirs]
     running, notes = _effective(fleet, own, cluster)
-    show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
-    show_lines(table.render(headers, table.folded([row for node in nodes for row in _components(node)], vary=(4, 5))))
-    show("\nFeature gates that a file or flag sets")
+    show_lines(section("Components", headers, table.folded([row for node in nodes for row in _components(node)], vary=(4, 5))))
+    headers = ["node", "component", "gate", "set to", "in effect", "source"]
     gates = [row for node in nodes for row in _gates(node, running)]
-    show_lines(table.render(["node", "component", "gate", "set to", "in effect", "source"], table.folded(gates)) if gates else "none")
-    show("\nWhat the next `kubeadm upgrade` would change")
-    show_lines(_lasting(nodes, running, cluster, notes))
-    show("\nSources")
-    show_lines(table.render(["node", "path", "mode", "sha256"], table.folded([row for node in nodes for row in _sources(node)])))
+    show_lines(section("Feature gates that a file or flag sets", headers, table.folded(gates)))
+    headers = ["node", "component", "setting", "ConfigMap", "says", "files", "process"]
+    show_lines(section("What the next `kubeadm upgrade` would change", headers, *_lasting(nodes, running, cluster, notes)))
+    sources = [row for node in nodes for row in _sources(node)]
+    show_lines(section("Sources", ["node", "path", "mode", "sha256"], table.folded(sources)))
     for warning in [*warnings, *_cordons(own, cluster)]:
         show(f"\n{warning}")
     for line in [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
         show(f"\n{line}")
-    for note in notes:
-        show(f"\nnot known: {note}")
+    for note in not_known(notes):
+        show(note)
     if failures:
         raise bridge.refuse("not all nodes could be read:", failures)
 
@@ -167,25 +167,24 @@ def _of_component(
     ]
 
 
-def _lasting(nodes: Sequence[SurveyedNode], running: _Running, cluster: Cluster, notes: list[str]) -> str:
-    """Differences between kubeadm's ConfigMaps, the files of the nodes that it set up, and the running processes."""
+def _lasting(nodes: Sequence[SurveyedNode], running: _Running, cluster: Cluster, notes: list[str]) -> tuple[list[list[str]], str]:
+    """Differences between kubeadm's ConfigMaps, the files of the nodes that it set up, and the running processes; or why there are none."""
     try:
         lasting = kubeadm_config.read_stored(cluster.object)
     except ApiFailure as error:
         notes.append(f"kubeadm's ConfigMaps: {error}")
-        return "not known"
+        return [], "not known"
     if not lasting.by_kubeadm:
-        return "nothing: kubeadm did not set up this cluster (there is no ConfigMap kube-system/kubeadm-config)"
+        return [], "nothing: kubeadm did not set up this cluster (there is no ConfigMap kube-system/kubeadm-config)"
     notes += [f"kubeadm's ConfigMaps: {problem}" for problem in lasting.problems.values()]
     gates, fields = kubeadm_config.written_by_kubeadm((node.kubelet, node.components, running.get(node.remote.name, {})) for node in nodes)
     found = [*kubeadm_config.gate_differences(lasting, gates), *kubeadm_config.kubelet_differences(lasting, fields)]
-    headers = ["node", "component", "setting", "ConfigMap", "says", "files", "process"]
     process = ("-" if one.process is None else shown(one.process) for one in found)
     rows = [
         [one.host, one.component, one.setting, one.source, shown(one.lasting), shown(one.files), running]
         for one, running in zip(found, process, strict=True)
     ]
-    return table.render(headers, table.folded(rows)) if rows else "nothing: kubeadm-config and kubelet-config match the nodes"
+    return table.folded(rows), "nothing: kubeadm-config and kubelet-config match the nodes"
 
 
 def _sources(node: SurveyedNode) -> list[list[str]]:

@@ -13,12 +13,13 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from roles.checks import Evidence, Result, gather, judge
+from roles.checks import Evidence, gather, judge
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS
 from roles.desired import NodeDesired, of_the_cluster, read_desired
 from roles.engine import control_plane
 from roles.engine.bridge import Fleet, Remote, pyinfra_keys
 from roles.engine.bridge.hosts import open_inventory
+from roles.engine.findings import Result
 from roles.engine.harmless import harmless
 from roles.engine.remote import Answer
 from roles.engine.runs.data_keys import refused_keys

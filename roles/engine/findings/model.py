@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 
 class Severity(StrEnum):
@@ -111,3 +111,20 @@ class Unmet:
     def __str__(self) -> str:
         differ = f"{', '.join(self.fields)} {'differs' if len(self.fields) == 1 else 'differ'}" if self.fields else ""
         return f"{self.name}: {differ}{self.why}"
+
+
+# pass: it holds. fail: it does not. skip: it does not apply, or another check must pass first. unknown: it could not be checked.
+CheckOutcome = Literal["pass", "fail", "skip", "unknown"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check says of a node. `node`: a host of the inventory, or `cluster`; `why`: the evidence if it passed, the fault if it failed;
+    `applies` is False if there is nothing to check; `causes`: the rules of the findings that failed it."""
+
+    node: str
+    check: str
+    outcome: CheckOutcome
+    why: str
+    applies: bool = True
+    causes: tuple[Rule, ...] = ()

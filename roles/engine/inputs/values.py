@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.engine.editing import FormatError, flags
+from roles.engine.inputs.nearest import choice
 from roles.engine.timeouts import unless_set
 
 
@@ -49,6 +50,12 @@ Boolean = Annotated[bool, BeforeValidator(boolean), WithJsonSchema({"type": "boo
 #: A map, or the text that --data accepts for one: `a=1,b=2`.
 MAP_OR_TEXT = WithJsonSchema({"type": ["object", "string"]})
 TEXT = WithJsonSchema({"type": "string"})
+#: `format` of a deploy that shows one table.
+TableOrJson = Annotated[
+    Literal["table", "json"],
+    choice("format", "table", "json"),
+    Field(description="a table, or one JSON document on standard output", examples=["json"]),
+]
 Kubeconfig = Annotated[
     str | None,
     TEXT,
@@ -80,6 +87,13 @@ def file_path(key: str, example: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+#: `output` of a deploy that writes a report.
+Output = Annotated[
+    Path | None,
+    file_path("output", "report.html"),
+    TEXT,
+    Field(description="a path on the operator's machine; without it, standard output has only the document", examples=["report.html"]),
+]
 #: The one way in which a number is written, by its type.
 _PLAIN: Final[Mapping[type, str]] = {int: r"-?[0-9]+", float: r"-?[0-9]+(\.[0-9]+)?"}
 

@@ -23,8 +23,7 @@ class NodeRule(Rule):
     ARGUMENT = ("argument", _W, "a flag of the kubelet's unit differs from that of its process", _RESTART)
     SETTING = ("setting", _W, "a field or gate in the kubelet's files differs from that of its process", _RESTART)
     UNKNOWN = ("unknown", _W, "the values in the kubelet's files are not known", "fix the files")
-    YOUNGER = ("younger", _W,
-        "a file of the kubelet was written after its start, and whether its values are in effect is not known; a note if they are",
+    YOUNGER = ("younger", _W, "a file of the kubelet was written after its start; a note if its values are known to be in effect",
         "restart the kubelet at a time that suits you, to apply the file")
     MANIFEST = ("manifest", _W, "a component of the control plane does not run with the arguments of its manifest",
         "the kubelet's journal says why; a kubelet that was restarted while its API was down needs one more restart")

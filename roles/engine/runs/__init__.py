@@ -5,6 +5,7 @@ from roles.engine.runs.deploying import Turns, deploying, end_by_consent, no_dat
 from roles.engine.runs.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.runs.options import Options
 from roles.engine.runs.pace import Pace, stages, stages_of_workers
+from roles.engine.runs.reports import show_report, write_report
 
 __all__ = [
     "CONFIRM_SECONDS",
@@ -20,8 +21,10 @@ __all__ = [
     "one",
     "options",
     "same",
+    "show_report",
     "stages",
     "stages_of_workers",
     "unreachable",
     "with_options",
+    "write_report",
 ]

@@ -13,35 +13,25 @@ NOT_IN_FLIGHT = ("staged", "confirmed", "reverted", "refused", "abandoned")
 
 @dataclass(frozen=True)
 class InFlight:
-    """One change, by its id. `state`: as its node recorded it, None: its record is gone; `how`: what becomes of it; `who`: who began it."""
+    """One change, by its id. `state`: as its node recorded it, None: its record is gone; `text`: what becomes of it, and who began it."""
 
     name: str
     state: str | None
-    how: str
-    who: str
-
-    @property
-    def failed(self) -> bool:
-        """Its revert has failed."""
-        return self.state == "revert-failed"
+    text: str
 
     def __str__(self) -> str:
-        return f"change {self.name} is {self.how} ({self.who})"
+        return f"change {self.name} is {self.text}"
 
 
 def in_flight(changes: Mapping[str, Mapping[str, str]], boot: str, uptime: float) -> list[InFlight]:
     """The changes in flight. `changes` are the key=value pairs of state and holder by the change's id; `boot` and `uptime` (seconds) are
     the node's own."""
-    return [
-        InFlight(
-            name,
-            change.get("state"),
-            _how(change, boot, uptime),
-            f"run {change.get('run', '?')}, by {change.get('who', '?')}, `{change.get('command', '?')}`",
-        )
-        for name, change in sorted(changes.items())
-        if change.get("state") not in NOT_IN_FLIGHT
-    ]
+    found = []
+    for name, change in sorted(changes.items()):
+        if change.get("state") not in NOT_IN_FLIGHT:
+            who = f"run {change.get('run', '?')}, by {change.get('who', '?')}, `{change.get('command', '?')}`"
+            found.append(InFlight(name, change.get("state"), f"{_how(change, boot, uptime)} ({who})"))
+    return found
 
 
 def _how(change: Mapping[str, str], boot: str, uptime: float) -> str:

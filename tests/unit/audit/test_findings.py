@@ -209,9 +209,9 @@ def test_a_field_with_another_value_in_the_kubelet() -> None:
 
 def test_a_gate_with_another_value_in_the_process() -> None:
     data = config("featureGates:", "  NodeSwap: false")
-    found = one(by(on_node, files={CONFIG: data}))
+    found = one(by(on_node, files={CONFIG: data}, configuration={"featureGates": {}}))
     assert (found.file, found.line, found.name) == (CONFIG, line(data, "NodeSwap"), "NodeSwap")
-    assert of(by(on_node, files={CONFIG: data}, gates={"NodeSwap": False})) == []
+    assert of(by(on_node, files={CONFIG: data}, configuration={"featureGates": {}}, gates={"NodeSwap": False})) == []
 
 
 def _younger(written: int = 1700003000, **changes: Any) -> NodeView:

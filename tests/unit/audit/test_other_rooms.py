@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from roles.audit import other_rooms, report, text
+from roles.audit import other_rooms, report
 from roles.audit.examine import Collected
+from roles.audit.text import as_text
 from roles.engine.findings import Severity
 from roles.engine.pairs import mismatches
 from roles.engine.transaction import Refusal
@@ -70,4 +71,4 @@ def test_pods_that_differ_from_their_template_are_findings_of_the_cluster() -> N
     assert web.value == ("Deployment shop/web, container app: 3 pods have cpu 300m/-, memory 600Mi/600Mi; or nothing (request/limit)")
     assert "its template says cpu 100m/-, memory 200Mi/200Mi" in web.rule and "template=update" in web.way_out
     assert "container sum: 1 pod has cpu 300m/-, memory 600Mi/600Mi (request" in (made.findings[1].value or "")
-    assert "the cluster\n      pods differ from their template: Deployment shop/web, container app: 3 pods have" in text.render(made)
+    assert "the cluster\n      pods differ from their template: Deployment shop/web, container app: 3 pods have" in as_text(made)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from roles.audit import Report, report
+from roles.audit import report
 from roles.audit.examine import Collected
 from roles.audit.matrix import group, matrix
-from roles.audit.model import FindingReport, in_order, schema
+from roles.audit.model import FindingReport, Report, in_order, schema
 from roles.audit.node_view import NodeView
 from roles.audit.page import page
 from roles.audit.rules import AuditRule
-from roles.audit.text import render, together, verdict
+from roles.audit.text import as_text, together, verdict
 from roles.engine.findings import Severity
 from roles.eviction import NodeOrder
 from roles.feature_gates import load
@@ -119,11 +119,11 @@ def test_a_difference_makes_two_columns() -> None:
 
 
 def test_the_text() -> None:
-    text = render(fleet()[0])
+    text = as_text(fleet()[0])
     assert text.startswith(f"Audit: {verdict(fleet()[0])}")
     assert text.index("CRITICAL") < text.index("WARNING") < text.index("NOTE") < text.index("Nodes")
     assert f"{CONFIG}:23" in text and "node-007, node-014, node-021" in text
-    assert "Audit: nothing found on 1 node\n" in render(made(make()))
+    assert "Audit: nothing found on 1 node\n" in as_text(made(make()))
 
 
 def test_the_same_finding_of_several_nodes_is_reported_once() -> None:
@@ -135,7 +135,7 @@ def test_the_same_finding_of_several_nodes_is_reported_once() -> None:
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     data = config("featureGates:", '  "A\\e[31mB": true')
-    assert "\x1b" not in render(made(make(files={CONFIG: data})))
+    assert "\x1b" not in as_text(made(make(files={CONFIG: data})))
 
 
 def test_secrets_are_not_shown() -> None:
@@ -145,7 +145,7 @@ def test_secrets_are_not_shown() -> None:
     flags = b'KUBELET_EXTRA_ARGS="--manifest-url-header=Authorization:hunter2"\n'
     found = made(make("cp1", files={CONFIG: config(), EXTRA: flags}, **parts))
     assert len([one for one in found.findings if one.kind == "stale"]) >= 2
-    assert "hunter2" not in found.model_dump_json() + render(found) + page(found)
+    assert "hunter2" not in found.model_dump_json() + as_text(found) + page(found)
 
 
 def test_the_page_loads_nothing_else_and_is_complete() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from roles.checks import ClusterFound, Evidence, Result, exit_code, judge
+from roles.checks import ClusterFound, Evidence, judge
 from roles.checks.evidence import KUBELET, Health, of_observation
 from roles.checks.judge import CHECKS, RULES
 from roles.desired import ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine.api import GateMetric
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.findings import Severity
+from roles.engine.findings import Result, Severity
+from roles.engine.findings.render import exit_code
 from roles.engine.node_lint import NodeRule
 from roles.engine.starting import Cause, Obstacle, Stops
 from roles.priority_classes import ObservedClasses

@@ -10,10 +10,11 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from roles.checks import evidence, judge, junit
+from roles.checks import evidence, judge
 from roles.desired import NodeDesired, of_the_cluster, read_desired
 from roles.engine.api import ApiError, NoApi
 from roles.engine.api.nodes import kubelet_config
+from roles.engine.findings.render import junit, summary
 from roles.engine.node import ObservationError
 from roles.engine.objects import undo_plan
 from roles.engine.transaction import ObjectsRecord, Refusal
@@ -268,8 +269,8 @@ def checks(random: Random) -> None:
         shown = kubelet_config(Kubelet({"configz": anything(random, {"kubeletconfig": CONFIGURATION})}, []), "w1")  # type: ignore[arg-type]
         whole = replace(found, moments=moments, health=well, configuration=shown, node=mutated(random, checked.READY), obstacles=())
         results = judge.node(whole, _desired())
-        junit.xml([*results, *_objects(random)])
-        judge.summary(results)
+        junit([*results, *_objects(random)])
+        summary(results)
 
 
 def _objects(random: Random) -> list[judge.Result]:

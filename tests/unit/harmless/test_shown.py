@@ -11,9 +11,10 @@ from xml.etree import ElementTree
 import pytest
 from pyinfra.api import output
 
-from roles.checks import Result, junit
 from roles.engine import table, voice
 from roles.engine.bridge import refusals, refuse
+from roles.engine.findings import Result
+from roles.engine.findings.render import junit
 from roles.engine.scripts import pages
 from roles.engine.voice import show, show_lines
 
@@ -43,7 +44,7 @@ def test_a_reason_of_a_refusal_is_no_other_reason() -> None:
 
 
 def test_reports_have_it_escaped() -> None:
-    found = ElementTree.fromstring(junit.xml([Result("w1", "kubelet-gates", "fail", NAME)]).partition("\n")[2])
+    found = ElementTree.fromstring(junit([Result("w1", "kubelet-gates", "fail", NAME)]).partition("\n")[2])
     failure = found.find(".//failure")
     assert failure is not None and failure.get("message") == SHOWN.replace("\\nHALTED", "\nHALTED")
     assert pages().from_string("{{ name }} <b>").render(name=f"<{NAME}") == f"&lt;{SHOWN} <b>".replace("\\nHALTED", "\nHALTED")

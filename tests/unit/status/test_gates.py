@@ -40,8 +40,8 @@ def test_only_what_the_next_kubeadm_upgrade_writes_is_compared_with_its_configma
     }
     maps = {path_of(name): {"metadata": {"name": name}, "data": {key: text}} for name, (key, text) in stored.items()}
     cluster = cast("Cluster", SimpleNamespace(object=maps.get))
-    table = status._lasting([node_of(found)], {}, cluster, [])
-    assert [line.split()[:6] for line in table.splitlines()[2:]] == [["w1", "kubelet", "A", "kubelet-config", "(not", "set)"]]
+    rows, _ = status._lasting([node_of(found)], {}, cluster, [])
+    assert [row[:5] for row in rows] == [["w1", "kubelet", "A", "kubelet-config", "(not set)"]]
 
 
 def test_what_a_file_sets_and_what_is_in_effect() -> None:
