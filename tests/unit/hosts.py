@@ -6,11 +6,13 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from roles.engine.bridge import Feed
+from roles.engine.bridge import Feed, Fleet
+from roles.engine.context import ClusterStep, Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.remote import Answer
-from roles.engine.transaction import ObjectsRecord
+from roles.engine.transaction import ObjectsRecord, RunInfo
 from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.object_record import parse
 from roles.history import facts
@@ -77,6 +79,19 @@ class RecordHost(LockHost):
         asked = facts.question(home=str(self.home))
         answer = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
         return facts.parse(self.name, answer.splitlines(), facts.Speaker.keeper)
+
+
+def object_run(
+    *stages: Stage[ClusterStep], host: LockHost | None = None, name: str = "r1", capability: str = "x", undoes: str = "", **more: Any
+) -> ObjectRun:
+    """A run that has ended. `host` has the cluster's lock."""
+    remotes: list[Any] = [host or LockHost()]
+    info = RunInfo(name, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
+    fleet = Fleet(remotes, [], [], remotes)
+    run = ObjectRun(info, stages, fleet, "", lambda run: None, capability=capability, **{"leaving": lambda: "left", **more})
+    run.undoes = undoes
+    run.result("cp1")
+    return run
 
 
 def own_record(run: ObjectRun) -> ObjectsRecord | None:

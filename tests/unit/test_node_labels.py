@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -16,16 +15,14 @@ from hypothesis import strategies as st
 from roles import node_labels
 from roles.engine.api import Api, Conflict
 from roles.engine.api.errors import Invalid, Owner
-from roles.engine.bridge import Fleet
 from roles.engine.context import Stage
 from roles.engine.inputs import registry
 from roles.engine.object_runs import ObjectRun, dry_run
 from roles.engine.objects import ObjectPlan, Session, undo_plan
-from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo
-from roles.engine.transaction.object_record import parse
+from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
-from tests.unit.hosts import LockHost
+from tests.unit.hosts import object_run, own_record
 from tests.unit.labelled_nodes import PATH, TAINTS, labels_of, node, pod
 from tests.unit.priority_classes.apiserver import Server, first, lost_answers
 from tests.unit.priority_classes.world import entry
@@ -160,16 +157,10 @@ def planned(server: Nodes, **data: Any) -> ObjectPlan:
 def carried_out(server: Nodes, plan: ObjectPlan, force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
     """Run the plan to its end; returns the run and its record."""
     assert plan.refusals == []
-    keeper = cast("Any", LockHost())
     writer = NodeWriter(Session(lambda: server.api), force=force)
     plan.actions = dry_run(plan.actions, writer.session, writer.tried)
-    info = RunInfo(f"r{next(_runs)}", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
-    run = ObjectRun(
-        info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,
-        capability=CAPABILITY, about={}, leaving=lambda: "", warnings=writer.warnings,
-    )  # fmt: skip
-    run.result("cp1")
-    record = parse(info.id, [json.loads(line) for line in run.record.path.read_text().splitlines()])
+    run = object_run(Stage(writer.steps(plan.actions)), name=f"r{next(_runs)}", capability=CAPABILITY, warnings=writer.warnings)
+    record = own_record(run)
     assert record is not None
     return run, record
 
@@ -385,14 +376,8 @@ def test_a_new_pod_since_the_plan_is_not_evicted() -> None:
     server = Nodes(node(), pod("web"))
     plan = planned(server, node_taints="a=x:NoExecute", allow_evictions="true")
     server.objects["/api/v1/namespaces/shop/pods/db"] = pod("db")
-    keeper = cast("Any", LockHost())
-    writer = NodeWriter(Session(lambda: server.api), force=False)
-    info = RunInfo("r-late", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
-    run = ObjectRun(
-        info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,
-        capability=CAPABILITY, about={}, leaving=lambda: "",
-    )  # fmt: skip
-    assert not run.result("cp1") and "would also evict shop/db" in run.halted and server.taints == []
+    run = object_run(Stage(NodeWriter(Session(lambda: server.api), force=False).steps(plan.actions)))
+    assert "would also evict shop/db" in run.halted and server.taints == []
 
 
 # ---- undoing

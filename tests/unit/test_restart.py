@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from roles.engine.bridge import Fleet
 from roles.engine.context import Stage
 from roles.engine.disruption import PDB, DisruptionObjects
 from roles.engine.kube import uid
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.transaction import RunInfo, object_record
 from roles.restart import CAPABILITY, Restarter, RestartOptions, RestartWorld, plan_restart, plan_undo, read_world
 from roles.restart.plan import RESTARTED_AT
 from tests.unit.disruption.world import NOW, budget, pod, workload
-from tests.unit.hosts import LockHost
+from tests.unit.hosts import object_run, own_record
 from tests.unit.rolling import Cluster, made
 
 SURGES = {"strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}
@@ -120,14 +117,8 @@ def seen(server: Cluster) -> RestartWorld:
 
 def run(server: Cluster, plan: ObjectPlan, name: str = "r1") -> ObjectRun:
     assert plan.refusals == []
-    keeper = cast("Any", LockHost())
     writer = Restarter(Session(lambda: server.api), force=True, seconds=30, say=lambda text: None)
-    run = ObjectRun(
-        RunInfo(name, "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"), [Stage(writer.steps(plan.actions))],
-        Fleet([keeper], [], [], [keeper]), "", lambda run: None, capability=CAPABILITY, about={}, leaving=str,
-    )  # fmt: skip
-    run.result("cp1")
-    return run
+    return object_run(Stage(writer.steps(plan.actions)), name=name, capability=CAPABILITY)
 
 
 def both(server: Cluster) -> ObjectPlan:
@@ -140,7 +131,7 @@ def test_one_after_another_and_undone_by_name() -> None:
     assert [step.outcome for step in done.steps] == ["done", "done"] and not done.halted, done.halted
     assert server.writes == ["a", "b"]
     assert done.steps[0].how == "rolled out; its 1 pod has it, read back"
-    record = object_record.parse("r1", [json.loads(line) for line in done.record.path.read_text().splitlines()])
+    record = own_record(done)
     assert record is not None
     undone = run(server, plan_undo(record, seen(server), force=False, seconds=30), "r2")
     assert [step.outcome for step in undone.steps] == ["done", "done"] and server.writes[2:] == ["a", "b"], undone.halted

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.object_runs import ObjectRun
-from roles.engine.transaction import RunInfo
 from roles.engine.transaction.object_record import parse
 from roles.history import plan
-from tests.unit.hosts import COUNT, RecordHost, own_record
+from tests.unit.hosts import COUNT, RecordHost, object_run, own_record
 
 FIELDS = [{"path": ["value"], "before": None, "after": 5}]
 
@@ -36,15 +32,7 @@ def step(name: str, log: list[str] | None = None, error: Exception | None = None
 
 
 def drive(host: RecordHost, *stages: Stage[ClusterStep], run: str = "r20260101-000000-aaaa", undoes: str = "") -> ObjectRun:
-    info = RunInfo(run, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
-    remotes: list[Any] = [host]
-    made = ObjectRun(
-        info, stages, Fleet(remotes, [], [], remotes), "", lambda run: None,
-        capability="x", about={"pace": 1}, leaving=lambda: "left",
-    )  # fmt: skip
-    made.undoes = undoes
-    made.result("cp1")
-    return made
+    return object_run(*stages, host=host, name=run, undoes=undoes, about={"pace": 1})
 
 
 def one(host: RecordHost, *steps: ClusterStep, **more: str) -> ObjectRun:

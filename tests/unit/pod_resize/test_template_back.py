@@ -9,14 +9,12 @@ from typing import Any, cast
 import pytest
 
 from roles.engine.api import Conflict, Forbidden, NotFound
-from roles.engine.bridge import Fleet
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import RollOuts, Session
-from roles.engine.transaction import RunInfo
 from roles.pod_resize import pod_resources, resize_run
 from roles.pod_resize.templates import Template
 from roles.pod_resize.write import ResizeWriter
-from tests.unit.hosts import LockHost
+from tests.unit.hosts import object_run
 from tests.unit.pod_resize.world import SMALL, container, workload
 from tests.unit.priority_classes.apiserver import lost_answers
 from tests.unit.rolling import PODS, SETS, Cluster
@@ -81,20 +79,9 @@ class World:
 
 
 def run(world: Any, template: Template) -> ObjectRun:
-    keeper = cast("Any", LockHost())
     rolls = RollOuts(Session(lambda: cast("Any", world)), lambda text: None)
-    made = ObjectRun(
-        RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),
-        resize_run.stages(cast("ResizeWriter", None), [], 1, rolls, template),
-        Fleet([keeper], [], [], [keeper]),
-        "",
-        lambda run: None,
-        capability="resize",
-        about={"namespace": "shop", "labels": "app=web"},
-        leaving=str,
-    )
-    made.result("cp1")
-    return made
+    stages = resize_run.stages(cast("ResizeWriter", None), [], 1, rolls, template)
+    return object_run(*stages, capability="resize", about={"namespace": "shop", "labels": "app=web"})
 
 
 def test_it_is_written_and_rolled_out() -> None:

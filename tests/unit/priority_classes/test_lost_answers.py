@@ -5,20 +5,18 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from roles.engine.api import Forbidden
 from roles.engine.api.errors import Invalid, Timeout
-from roles.engine.bridge import Fleet
 from roles.engine.context import Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import Session
-from roles.engine.transaction import RunInfo
 from roles.engine.transaction.record import RunRecord, Unrecorded
 from roles.priority_classes import CAPABILITY, Writer, plan_classes
-from tests.unit.hosts import LockHost
+from tests.unit.hosts import object_run
 from tests.unit.priority_classes.apiserver import Server, first, lost_answers
 from tests.unit.priority_classes.world import cluster, priority_class, wanted
 
@@ -33,15 +31,8 @@ def run(server: Server, **data: Any) -> ObjectRun:
     desired = wanted(**data)
     plan = plan_classes(desired, cluster(*(copy.deepcopy(item) for item in server.objects.values())))
     assert plan.refusals == [] and len(plan.actions) == 1
-    info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
-    keeper = cast("Any", LockHost())
-    fleet = Fleet([keeper], [], [], [keeper])
     writer = Writer(Session(lambda: server.api), force=desired.force, rollout_timeout=30)
-    made = ObjectRun(
-        info, [Stage(writer.steps(plan.actions))], fleet, "", lambda one: None, capability=CAPABILITY, about={}, leaving=writer.leaving
-    )  # fmt: skip
-    made.result("cp1")
-    return made
+    return object_run(Stage(writer.steps(plan.actions)), capability=CAPABILITY, leaving=writer.leaving)
 
 
 def old() -> dict[str, Any]:

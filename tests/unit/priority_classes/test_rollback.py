@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roles.engine.bridge import Fleet
 from roles.engine.context import Stage
-from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.transaction import ObjectsRecord, RunInfo
-from roles.engine.transaction.object_record import parse
+from roles.engine.transaction import ObjectsRecord
 from roles.priority_classes import CAPABILITY, CLASS, Writer, plan_classes, plan_undo, read_live
-from tests.unit.hosts import LockHost
+from tests.unit.hosts import object_run, own_record
 from tests.unit.priority_classes.apiserver import CLASSES, WEB, Cluster, Server, owner
 from tests.unit.priority_classes.world import priority_class, wanted
 
@@ -30,16 +26,10 @@ pytestmark = pytest.mark.usefixtures("operator")
 def carry_out(server: Server, plan: ObjectPlan, force: bool = False) -> ObjectsRecord:
     """Run the plan to its end; returns its record."""
     assert plan.refusals == []
-    keeper = cast("Any", LockHost())
     writer = Writer(Session(lambda: server.api), force=force, rollout_timeout=30)
-    info = RunInfo(f"r{next(_runs)}", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
-    run = ObjectRun(
-        info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,
-        capability=CAPABILITY, about={}, leaving=writer.leaving,
-    )  # fmt: skip
-    assert run.result("cp1"), run.halted
-    found = parse(info.id, [json.loads(line) for line in run.record.path.read_text().splitlines()])
-    assert found is not None
+    run = object_run(Stage(writer.steps(plan.actions)), name=f"r{next(_runs)}", capability=CAPABILITY, leaving=writer.leaving)
+    found = own_record(run)
+    assert found is not None and not run.halted and {step.outcome for step in run.steps} <= {"done"}, run.halted
     return found
 
 

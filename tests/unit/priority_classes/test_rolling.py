@@ -12,13 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from roles.engine.api import Api, Forbidden, NotFound
-from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep, Say, Stage, StepContext
-from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import NotDone, RollOuts, Session, rolling
 from roles.engine.runs import locked_run
-from roles.engine.transaction import RunInfo
-from tests.unit.hosts import LockHost
+from tests.unit.hosts import object_run
 from tests.unit.priority_classes.world import ending, hashed, pod, revision, workload
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -188,13 +185,9 @@ def test_a_warning_is_in_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         context.begin([])
         return rolls.wait(world.kind, "web", world.path, world.item["metadata"]["uid"], 300, lambda found: "", lambda one: True)
 
-    keeper = cast("Any", LockHost())
     step = ClusterStep("Deployment default/web", "", "", write, "", about={"path": world.path})
-    run = ObjectRun(
-        RunInfo("r1", "", "", "", "", ""), [Stage((step,))], Fleet([keeper], [], [], [keeper]), "", lambda run: None,
-        capability="x", about={}, leaving=str, warnings=rolls.warnings,
-    )  # fmt: skip
-    assert run.result("cp1") and step.outcome == "done", step.why
+    run = object_run(Stage((step,)), warnings=rolls.warnings)
+    assert not run.halted and step.outcome == "done", step.why
     ((_, warning),) = run.warnings
     events = [json.loads(line) for line in next(tmp_path.rglob("r1.jsonl")).read_text().splitlines()]
     assert {"event": "warning", "object": "web", "text": warning} in events

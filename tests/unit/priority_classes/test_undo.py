@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import pytest
 
 from roles.engine.api import Conflict
 from roles.engine.api.errors import Timeout
-from roles.engine.bridge import Fleet
 from roles.engine.context import Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import Session
-from roles.engine.transaction import RunInfo
 from roles.priority_classes import CAPABILITY, Writer, plan_classes, read_classes
-from tests.unit.hosts import LockHost
+from tests.unit.hosts import object_run
 from tests.unit.priority_classes.apiserver import CLASSES, WEB, Cluster, first, lost_answers
 from tests.unit.priority_classes.world import cluster
 
@@ -29,15 +25,8 @@ def assign(server: Cluster) -> ObjectRun:
     assert desired is not None
     plan = plan_classes(desired, live)
     assert plan.refusals == [] and len(plan.actions) == 1
-    keeper = cast("Any", LockHost())
-    fleet = Fleet([keeper], [], [], [keeper])
-    info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
     writer = Writer(Session(lambda: server.api), force=True, rollout_timeout=30)
-    made = ObjectRun(
-        info, [Stage(writer.steps(plan.actions))], fleet, "", lambda one: None, capability=CAPABILITY, about={}, leaving=writer.leaving
-    )  # fmt: skip
-    made.result("cp1")
-    return made
+    return object_run(Stage(writer.steps(plan.actions)), capability=CAPABILITY, leaving=writer.leaving)
 
 
 def test_it_is_given() -> None:
