@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,17 +48,6 @@ def test_the_script_asks_and_answers_on_any_posix_shell() -> None:
     moments, health = parse("w1", done.stdout.splitlines())
     assert len(moments) == 2 and moments[0].start_ticks == 0
     assert {name: found.status for name, found in health.items()} == {"kubelet": "000", "a'b": "000"}
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-@pytest.mark.parametrize("what", ["checks", "plant"])
-def test_shellcheck_has_nothing_to_say(what: str) -> None:
-    endpoints = [("kubelet", "http://127.0.0.1:1/healthz", "", "")]
-    script = templates().get_template("checks.sh.j2").render(unit="kubelet.service", seconds=1, endpoints=endpoints)
-    if what == "plant":
-        script = (Path(__file__).resolve().parents[2] / "integration/plant_fault.sh").read_text()
-    done = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
-    assert done.stdout == ""
 
 
 def test_root_is_needed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
@@ -80,11 +79,3 @@ def test_the_script_runs(shell: str) -> None:
     done = subprocess.run([shell, "-s"], input=usage.script(), text=True, capture_output=True, check=True)
     assert done.stderr == ""
     usage.parse("here", done.stdout.splitlines())
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-def test_shellcheck_finds_nothing() -> None:
-    done = subprocess.run(
-        ["shellcheck", "--shell=sh", "--severity=info", "-"], input=usage.script(), text=True, capture_output=True, check=False
-    )
-    assert done.stdout == ""

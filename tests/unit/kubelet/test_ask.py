@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -165,22 +164,6 @@ def test_what_a_binary_says_of_a_secret_is_masked() -> None:
     text = base64.b64encode(b"Error: bad --token=hunter2hunter2 " + b"x" * 9000).decode()
     (told,) = ask.verdicts([f"answer kubelet 1 {text}="]).values()
     assert "hunter2" not in told and len(told) <= 2000
-
-
-def test_shellcheck_has_nothing_to_say_of_the_questions() -> None:
-    if not shutil.which("shellcheck"):
-        pytest.skip("shellcheck is not installed (make lint installs it)")
-    found = kubelet.find(parse("n1", node.answer()))
-    questions = [
-        ask.ask_kubelet(found, found.process.argv, {}),
-        ask.list_kubelet(found.process),
-        ask.ask_version("kubelet", found.process, ""),
-        ask.ask_with_files("kube-scheduler", found.process, "a_b", ["--feature-gates=A=true", "--version"]),
-    ]
-    told = subprocess.run(
-        ["shellcheck", "--shell=sh", "--severity=info", "-"], input=ask.script(questions), text=True, capture_output=True, check=False
-    )
-    assert told.returncode == 0, told.stdout
 
 
 # ---- a unit that starts something else, and a flag that waits

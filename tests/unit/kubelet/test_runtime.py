@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import replace
 
@@ -123,11 +122,3 @@ def test_the_socket_is_that_of_the_kubelet() -> None:
 def test_the_question_changes_nothing_where_no_runtime_is() -> None:
     told = subprocess.run(["sh", "-s"], input=runtime.question("/nothing's/here"), text=True, capture_output=True, check=True)
     assert told.stderr == "" and "no socket" in parse(told.stdout.splitlines()).problem
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-def test_shellcheck_has_nothing_to_say_of_the_question() -> None:
-    told = subprocess.run(
-        ["shellcheck", "--shell=sh", "-"], input=runtime.question("/run/c.sock"), text=True, capture_output=True, check=False
-    )
-    assert told.returncode == 0, told.stdout

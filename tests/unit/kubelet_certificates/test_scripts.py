@@ -108,10 +108,3 @@ def test_the_addresses_of_this_machine() -> None:
     found = parse_names("here", told.stdout.splitlines())
     assert found.hostname == Path("/proc/sys/kernel/hostname").read_text().strip()
     assert "127.0.0.1" not in found.addresses
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-@pytest.mark.parametrize("script", [ADDRESSES, certificates("/a b", folders=("/c",), kubeconfigs=("/d",))])
-def test_shellcheck_has_nothing_to_say(script: str) -> None:
-    done = subprocess.run(["shellcheck", "--shell=sh", "-"], input=script, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout

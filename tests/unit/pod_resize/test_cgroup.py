@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -126,13 +125,6 @@ def test_an_invalid_answer(lines: list[str]) -> None:
 def test_only_ids_reach_the_script() -> None:
     assert cgroup.bare_id(f"containerd://{ID}") == ID and cgroup.bare_id("") == "" == cgroup.bare_id("docker://x; rm -rf /")
     assert "rm -rf" not in cgroup.script([ID, "x; rm -rf /"])
-
-
-def test_the_script_is_clean() -> None:
-    if not shutil.which("shellcheck"):
-        pytest.skip("no shellcheck here; make lint installs it")
-    answer = subprocess.run(["shellcheck", "-s", "sh", "-"], input=cgroup.script([ID, OTHER]), text=True, capture_output=True, check=False)
-    assert answer.returncode == 0, answer.stdout
 
 
 def test_the_script_on_this_machine() -> None:

@@ -191,9 +191,3 @@ def test_what_ends_and_how_long_it_has() -> None:
     for seconds, expected in ((10**9, MOST_GRACE), (0, GRACE), ("$(x)", GRACE), (None, GRACE), (True, GRACE)):
         assert grace([mirror("web", 5), mirror("kube-apiserver-node", seconds)], pod) == expected
     assert grace([], pod) == GRACE
-
-
-@pytest.mark.parametrize("script", [made().script(), facts.reboot_script("b00t", "r1", made())], ids=["ending", "order"])
-def test_shellcheck_finds_nothing(script: str) -> None:
-    done = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
-    assert not done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -98,16 +97,6 @@ def test_an_answer_that_is_cut_or_malformed_is_an_error_of_the_host(old: str, ne
     assert old in text
     with pytest.raises(FactsError, match="w1"):
         parse_state("w1", text.replace(old, new).splitlines())
-
-
-@pytest.mark.parametrize(
-    "script",
-    [facts.facts_script("kube let's.service"), facts.reboot_script(BOOT, "r1"), facts.state_script()],
-    ids=["facts", "order", "state"],
-)
-def test_shellcheck_finds_nothing(script: str) -> None:
-    done = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
-    assert not done.stdout
 
 
 def test_another_boot_is_not_rebooted(node: Node) -> None:

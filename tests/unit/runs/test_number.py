@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -53,11 +52,3 @@ def test_no_room_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["number x 1", "number 6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2 1x", "", "6dc0be2b 1"])
 def test_what_is_no_number(line: str) -> None:
     assert parse_number([line]) is None
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-def test_shellcheck_has_nothing_to_say() -> None:
-    told = subprocess.run(
-        ["shellcheck", "--shell=sh", "--severity=info", "-"], input=number_script(), text=True, capture_output=True, check=False
-    )
-    assert told.returncode == 0, told.stdout

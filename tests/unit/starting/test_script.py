@@ -6,7 +6,6 @@ import base64
 import http.server
 import json
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -179,17 +178,3 @@ def test_a_node_cannot_break_the_answer(tmp_path: Path) -> None:
     ):
         assert judge("n1", needs, answer(needs, [f"start: {line}"])) == []
     assert not answer(needs, []).complete
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-def test_shellcheck_finds_nothing() -> None:
-    paths = tuple(need(f"/{one.name}", one) for one in Holds) + (need("/r", named_by="resolvConf"),)
-    ports = (PortNeed("kubelet", "port", 10250, "0.0.0.0"),)
-    needs = Needs(
-        "n1", paths, ports, TUNABLES, "/run/c.sock", unit="kubelet.service", addresses=("10.0.0.1",), cgroups={"a": "b"},
-        checkpoints={"/s": "none"},
-        provider_folder="/p", provider_config="/c", keys=(KeyNeed(KEYS[0], "/k.crt", "/k.key"),),
-    )  # fmt: skip
-    inner = question(needs).split("\n", 3)[3].rsplit("daytwo-start", 1)[0]
-    done = subprocess.run(["shellcheck", "--shell=sh", "-"], input=inner, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roles.engine.transaction import Change, FileEdit
+from roles.engine.transaction import Change, FileEdit, RuntimeRestart
 
 EDIT = FileEdit("/etc/default/kubelet", b"A=1\n", b"A=1\nB=2\n")
 
@@ -26,3 +26,11 @@ def change(**other: object) -> Change:
 
 KUBELET = change()
 STATIC_POD = change(kind="static-pod", component="kube-controller-manager", pod="kube-system_kcm-cp1", container="kube-controller-manager")
+
+
+# Its steps are run in the lab only: here they would end pods of this machine.
+RUNTIME = change(runtime=RuntimeRestart("containerd.service", EDIT.path))
+RUNTIME_TOO = change(
+    runtime=RuntimeRestart("containerd.service", EDIT.path),
+    checkpoints=("/var/lib/kubelet/cpu_manager_state", "/srv/it's/memory_manager_state"),
+)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,21 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.node.look import rendered
-from roles.engine.transaction import Change, FileEdit, RuntimeRestart, change_script, report
+from roles.engine.transaction import Change, FileEdit, change_script, report
 from roles.engine.transaction.change_script import Holder, render, stage_script
 from roles.engine.transaction.model import cmdline_sha256
-from tests.unit.transaction.samples import EDIT, KUBELET, STATIC_POD, change
+from tests.unit.transaction.samples import KUBELET, RUNTIME, RUNTIME_TOO, STATIC_POD, change
 
 HOLDER = Holder("r1", "somebody@somewhere", "pyinfra inventory deploy")
 
 
-# Its steps are run in the lab only: here they would end pods of this machine.
-RUNTIME = change(runtime=RuntimeRestart("containerd.service", EDIT.path))
-RUNTIME_TOO = change(
-    runtime=RuntimeRestart("containerd.service", EDIT.path),
-    checkpoints=("/var/lib/kubelet/cpu_manager_state", "/srv/it's/memory_manager_state"),
-)
 HOSTILE = change(
     summary="a\nrm -rf /\n$(reboot)",
     unit="kube'let $(reboot).service",
@@ -56,20 +48,6 @@ def test_the_script_is_named_where_it_stays(tmp_path: Path, there: set[str], nam
         ["sh", "-c", f'echo "{change_script.script(KUBELET.id, str(tmp_path))}"'], capture_output=True, text=True, check=True
     ).stdout
     assert told == f"{tmp_path}/{named}/{KUBELET.id}/change.sh\n"
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-@pytest.mark.parametrize("made", [KUBELET, STATIC_POD, RUNTIME, RUNTIME_TOO], ids=["kubelet", "static-pod", "runtime", "runtime-too"])
-def test_shellcheck_has_nothing_to_say(made: Change) -> None:
-    told = subprocess.run(["shellcheck", "--shell=sh", "-"], input=render(made), text=True, capture_output=True, check=False)
-    assert told.returncode == 0, told.stdout
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-def test_shellcheck_has_nothing_to_say_of_the_look() -> None:
-    script = rendered(["/a b"], ["/c'd"])
-    told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
-    assert told.returncode == 0, told.stdout
 
 
 def test_a_line_end_in_a_path_is_refused() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from roles.engine.transaction import RunInfo, in_flight, model
-from roles.engine.transaction.change_script import Holder, keep_script
+from roles.engine.transaction.change_script import keep_script
 from roles.engine.transaction.record import cluster_record, end_record
 from roles.history import Speaker, plan
 from roles.history.facts import parse, question
@@ -80,14 +79,6 @@ def test_one_that_was_begun_is_undone_too() -> None:
 def test_no_room_is_told(tmp_path: Path) -> None:
     (tmp_path / "changes").write_text("a file in the way")
     assert keep(tmp_path, "staged", PLANNED).returncode != 0
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-@pytest.mark.parametrize("append", [False, True])
-def test_shellcheck_has_nothing_to_say(append: bool) -> None:
-    script = keep_script(NAME, Holder(INFO.id, INFO.who, "pyinfra inv deploy"), "staged", [{"event": "plan"}], append=append)
-    told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
-    assert told.returncode == 0, told.stdout
 
 
 def test_records_of_runs_of_the_cluster_have_an_end_without_any_change_of_the_node(tmp_path: Path) -> None:

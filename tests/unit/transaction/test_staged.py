@@ -159,15 +159,3 @@ def test_a_node_clears_what_a_killed_session_left(node: Scratch) -> None:
         (orphan / "state").write_text("state=staged\n")
         clear()
         assert not orphan.exists() and node.here.exists()
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-def test_shellcheck_has_nothing_to_say() -> None:
-    told = subprocess.run(
-        ["shellcheck", "--shell=sh", "--severity=info", "-"],
-        input=stage_script(KUBELET, HOLDER, {}),
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-    assert told.returncode == 0, told.stdout
