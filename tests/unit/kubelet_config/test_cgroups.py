@@ -160,7 +160,7 @@ def test_a_control_plane_node_is_refused() -> None:
     seen = parse("n1", node.answer(manifests=manifests, components={"kube-apiserver": ["kube-apiserver"]}))
     at = given(CONTAINERD_17)
     with pytest.raises(Refusal, match=r"would end the control plane's pods \(.*kube-apiserver.*\) at the same time"):
-        plan(replace(at, kubelet=replace(at.kubelet, seen=seen)), TO_SYSTEMD)
+        plan_fields(replace(at, kubelet=replace(at.kubelet, seen=seen)), TO_SYSTEMD)
     etcd = pod("etcd-n1")
     cgroups.check(replace(at, pods=[etcd]), (), TO_SYSTEMD)
     etcd["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
