@@ -15,6 +15,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, status_of
 from roles.engine.kube.pods import daemon_set, is_static
+from roles.engine.objects import Kind
 from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, node_fate, node_path, plan_outages, read_mark
 from roles.engine.runs import Pace, stages_of_workers
 from roles.reboot import next_boot
@@ -29,6 +30,9 @@ REBOOT = Purpose("reboot", "its reboot")
 #: On a Node that has come back from a reboot which did not do its work: the run, the boot that began, and the kernel that it should run
 #: ("-": any). In this boot the next run does not reboot it again.
 WITHOUT_EFFECT = "daytwo.dev/reboot-without-effect"
+NOTED = Kind(
+    "Node", "v1", "/api/v1/nodes", (("metadata", "annotations", WITHOUT_EFFECT),), verb="patch", maps=(), of_cluster=True, short="node"
+)  # fmt: skip
 #: Seconds that a node's clock may differ from others: etcd warns from 1 s on, certificates and disruptedPods tolerate minutes.
 CLOCK_SECONDS = 5.0
 _UNPROVEN = "or continue without this check: --data allow_unproven=true"

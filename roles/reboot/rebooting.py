@@ -16,7 +16,7 @@ from roles.engine.bridge import Remote
 from roles.engine.context import ClusterStep, StepContext
 from roles.engine.kube import Object, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
-from roles.engine.objects import NotDone, RevertFailed, Session, Undone
+from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, NodeOutage, end_outage
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.proof import Cluster
@@ -29,6 +29,7 @@ from roles.reboot.facts import Boot, BootFacts, BootState
 from roles.reboot.kernels import judge_kernels
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import (
+    NOTED,
     REBOOT,
     WITHOUT_EFFECT,
     Expected,
@@ -329,13 +330,13 @@ class NodeReboots:
         was_asked = reasons(plan.candidate.facts, plan.newest, unneeded=False)
         if (plan.what == "finish" or was_asked) and (left := reasons(now, newest, unneeded=False)):
             by = " (its boot loader chose the old kernel: check its configuration)" if newest else ""
-            self._note_effect(plan, effect_text(context.run, now.boot.id, newest))
+            self._note_effect(plan, effect_text(context.run, now.boot.id, newest), context)
             raise NotWorked(
                 f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; the next run does not reboot it again"
                 " without allow_unneeded=true"
             )
         if WITHOUT_EFFECT in annotations_of(plan.candidate.node):
-            self._note_effect(plan, None)
+            self._note_effect(plan, None, context)
 
     def _facts(self, plan: RebootPlan, remote: Remote) -> BootFacts:
         """Raises RemoteError."""
@@ -349,14 +350,13 @@ class NodeReboots:
             " When a node does not come back"
         )
 
-    def _note_effect(self, plan: RebootPlan, text: str | None) -> None:
-        """Raises NotDone, ApiFailure."""
-        body = {"metadata": {"uid": plan.uid, "annotations": {WITHOUT_EFFECT: text}}}
-
-        def done(found: Object) -> bool:
-            return uid(found) == plan.uid and annotations_of(found).get(WITHOUT_EFFECT) == text
-
-        self._session.written(plan.path, lambda api: api.patch(plan.path, body), done)
+    def _note_effect(self, plan: RebootPlan, text: str | None, context: StepContext) -> None:
+        """Raises NotDone, RevertFailed, ApiFailure."""
+        node = self._session.fetch(plan.path)
+        if node is None or uid(node) != plan.uid:
+            raise NotDone("its Node object was deleted or recreated")
+        change = ObjectChange.of_fields(NOTED, node, dict.fromkeys(NOTED.sets, text))
+        ObjectWriter(self._session, force=False).carry_out(change, context.beginning())
 
     # ---- the mark and the cordon
 

@@ -254,21 +254,17 @@ class ObjectWriter:
     # ---- fields of an existing object
 
     def _patch(self, change: ObjectChange, context: StepContext) -> str:
-        answers: list[Object | None] = []
+        wrote: dict[ObjectPath, Any] = {}
         try:
-            proof = self._set(change, change.fields, answers)
+            proof = self._set(change, change.fields, wrote)
         except (Unknown, Gone):
             raise
         except Exception as error:
             # What someone else has set to the same value is not this run's to revert.
-            if isinstance(error, ChangedByOthers) and not answers:
+            if isinstance(error, ChangedByOthers) and not wrote:
                 raise
-            wrote = change.fields if answers else []
-            if answers and (answer := answers[-1]) is not None:
-                # What a webhook has made of this run's write is this run's, too.
-                made = change.kind.values(answer)
-                wrote = [replace(one, after=made.get(one.path)) for one in wrote]
-            raise self._reverted(change, error, partial(self._reset, change, wrote), context.say) from error
+            own = [replace(one, after=wrote[one.path]) for one in change.fields if one.path in wrote]
+            raise self._reverted(change, error, partial(self._reset, change, own), context.say) from error
         try:
             more = self.followed(change)
         except ApiFailure as error:
@@ -286,29 +282,24 @@ class ObjectWriter:
         left = [one for one in wrote if has(found, one.path, one.after) and not has(found, one.path, one.before)]
         proof = "it has nothing that this run wrote, read back"
         if left:
-            proof = self._set(change, [replace(one, before=one.after, after=one.before) for one in left], back=True)
+            proof = self._set(change, [replace(one, before=one.after, after=one.before) for one in left], {}, back=True)
         if theirs:
             raise ChangedByOthers(theirs)
         return f"reverted: {proof}" if left else proof
 
     def _set(
-        self, change: ObjectChange, fields: Sequence[ChangedField], answers: list[Object | None] | None = None, *, back: bool = False
-    ) -> str:
-        """Change each field from its `before` to its `after`; returns the proof. `answers` gets those to the requests that are, or may be,
-        applied; None: not known. `back`: this is the revert. Raises NotDone, ApiFailure."""
-        kind, wanted, answers = change.kind, {one.path: one.after for one in fields}, [] if answers is None else answers
+        self, change: ObjectChange, fields: Sequence[ChangedField], wrote: dict[ObjectPath, Any], *, back: bool = False
+    ) -> str:  # fmt: skip
+        """Change each field from its `before` to its `after`; returns the proof. `wrote` gets what this writes, as the API server has it
+        then: a webhook may make something else of it. `back`: this is the revert. Raises NotDone, ApiFailure."""
+        kind, wanted = change.kind, {one.path: one.after for one in fields}
 
         def write() -> Object:
             there = self.current(change, fields)
             for _ in kind.requests(there, wanted):
                 # Each request is built from the object that the previous one returned.
                 if left := kind.requests(there, wanted):
-                    answers.append(None)
-                    try:
-                        answers[-1] = there = self._send(change, left[0], there, wanted)
-                    except REFUSED:
-                        answers.pop()
-                        raise
+                    there = self._send(change, left[0], there, wanted, wrote)
             return there
 
         there = self.session.unconflicted(write)
@@ -333,14 +324,25 @@ class ObjectWriter:
             raise Gone(gone)
         return found
 
-    def _send(self, change: ObjectChange, request: Request, there: Object, wanted: Mapping[ObjectPath, Any]) -> Object:
+    def _send(
+        self, change: ObjectChange, request: Request, there: Object, wanted: Mapping[ObjectPath, Any], wrote: dict[ObjectPath, Any]
+    ) -> Object:  # fmt: skip
         """Raises as Session.written."""
         part, path = {path: wanted[path] for path in request.paths}, change.kind.target_of(change.path)
 
         def done(found: Object) -> bool:
             return uid(found) == uid(there) and not change.kind.differ(found, part)
 
-        return self.session.written(change.path, lambda api: request.send(api, path, there, force=self._force), done)
+        wrote |= part
+        try:
+            answer = self.session.written(change.path, lambda api: request.send(api, path, there, force=self._force), done)
+        except REFUSED:
+            for one in part:
+                del wrote[one]
+            raise
+        made = change.kind.values(answer)
+        wrote |= {one: made.get(one) for one in part}
+        return answer
 
 
 def _check_written(kind: Kind, found: Object, wanted: Mapping[ObjectPath, Any]) -> None:

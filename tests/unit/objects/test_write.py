@@ -39,6 +39,7 @@ from roles.pod_resize.kinds import PATCHED as IN_SPEC
 from roles.pod_resize.kinds import RESIZED
 from roles.pod_resize.kinds import field_of as field_of_container
 from roles.priority_classes import CLASS
+from roles.reboot.plan import NOTED
 from roles.right_size.targets import METRICS_OF_OTHERS
 from tests.context import context
 from tests.unit.clock import Clock
@@ -46,7 +47,7 @@ from tests.unit.priority_classes.apiserver import lost_answers
 
 WHOLE = [BUDGET, *KINDS.values(), CLASS]
 PODS = [RESIZED, IN_SPEC]
-PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surge_marks.SURGED, *PODS, METRICS_OF_OTHERS]
+PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surge_marks.SURGED, NOTED, *PODS, METRICS_OF_OTHERS]
 LOST = [*lost_answers(), Unusable("cp1", "/", "the answer is no JSON", "-")]
 lost = pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__module__ + "." + type(error).__name__)
 when = pytest.mark.parametrize("when", ["before", "after"])

@@ -136,7 +136,7 @@ class Node:
     unconflicted = Session.unconflicted
 
     def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> dict[str, Any]:
-        def patch(where: str, body: dict[str, Any]) -> dict[str, Any]:
+        def patch(where: str, body: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
             for key, value in body["metadata"]["annotations"].items():
                 self.log.append("mark" if value else "unmark")
                 self.annotations.update({key: value}) if value else self.annotations.pop(key, None)
