@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration import operator
 from tests.lab import Lab, binaries
 
 
@@ -23,3 +24,10 @@ def older(lab: Lab) -> None:
     if lab.version != binaries.OLDER_VERSION:
         why = f"the lab runs Kubernetes {lab.version}, and this needs {binaries.OLDER_VERSION} (KUBE_VERSION)"
         (pytest.fail if os.environ.get("DAYTWO_LAB") == "1" else pytest.skip)(why)
+
+
+@pytest.fixture(scope="module")
+def forgotten(lab: Lab) -> Iterator[None]:
+    """No record of this module's runs is left on a node."""
+    yield
+    operator.forget(lab)

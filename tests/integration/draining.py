@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import signal
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from roles.engine.outage import read_mark
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.tunnels import TunnelApi
 from tests.integration import operator
-from tests.integration.operator import Outcome, Started, wait_for
+from tests.integration.operator import Started, run_of, wait_for
 from tests.lab import Lab, images
 
 NAMESPACE = "t-drain"
@@ -54,19 +53,6 @@ def cordon_of(lab: Lab, node: str) -> tuple[bool, str]:
     """Whether the node is cordoned, and daytwo's mark."""
     item = get(lab, "node", node)
     return bool(item["spec"].get("unschedulable")), str(read_mark(item) or "")
-
-
-def run_of(text: str) -> str:
-    found = re.search(r"Plan of run (\S+):", text)
-    assert found, text
-    return found[1]
-
-
-def refused(told: Outcome, *words: str) -> None:
-    flat = " ".join(told.all.split())
-    assert told.code != 0 and "refused, nothing was written" in flat, told.all
-    for word in words:
-        assert word in flat, f"{word!r} is not in:\n{told.all}"
 
 
 def container(command: str = "", **more: Any) -> dict[str, Any]:
@@ -189,4 +175,4 @@ def killed(lab: Lab, run: Started) -> str:
     run.send(signal.SIGKILL)
     run.end()
     wait_for(lambda: lab.run("cp1", f"flock -n {LOCK}.lock true", check=False).returncode == 0, "the lock to be let go")
-    return run_of(run.out)
+    return run_of(run)

@@ -127,6 +127,25 @@ class Started:
         return any(code not in (0, 1, 3) for code in codes)
 
 
+def run_of(told: Outcome | Started) -> str:
+    """The name of the run whose plan was shown."""
+    found = re.search(r"Plan of run (\S+):", told.out)
+    assert found, told.out
+    return found[1]
+
+
+def says(told: Outcome, *words: str) -> None:
+    """Wherever its lines end."""
+    flat = " ".join(told.all.split())
+    for word in words:
+        assert word in flat, f"{word!r} is not in:\n{told.all}"
+
+
+def refused(told: Outcome, *words: str) -> None:
+    assert told.code == 1, told.all
+    says(told, "refused, nothing was written", *words)
+
+
 def wait_for(check: Callable[[], object], what: str, seconds: float = 300, every: float = 0.5) -> None:
     """Until `check()` is true. AssertionError after `seconds`, which are many: a machine may have other work."""
     end = time.monotonic() + seconds

@@ -11,7 +11,7 @@ import pytest
 
 from roles.engine.transaction.change_script import HOME
 from tests.integration import operator
-from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import Outcome, Started, data, pyinfra, refused, run_of, says, wait_for
 from tests.lab import Lab, images
 
 GATE = "InPlacePodVerticalScaling"
@@ -27,26 +27,6 @@ def minor(lab: Lab) -> int:
 
 def resize(*arguments: str, **values: str) -> Outcome:
     return pyinfra("resize", *data(**values), *arguments, "-y")
-
-
-def refused(told: Outcome, *words: str) -> None:
-    assert told.code == 1, told.all
-    flat = " ".join(told.all.split())
-    assert "refused, nothing was written" in flat, told.all
-    for word in words:
-        assert word in flat, f"{word!r} is not in:\n{told.all}"
-
-
-def says(told: Outcome, *words: str) -> None:
-    flat = " ".join(told.all.split())
-    for word in words:
-        assert word in flat, f"{word!r} is not in:\n{told.all}"
-
-
-def run_of(told: Outcome) -> str:
-    found = re.search(r"Plan of run (\S+):", told.out)
-    assert found, told.all
-    return found.group(1)
 
 
 def manifest(resources: dict[str, Any], *, fill: int = 0, policy: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import Started, data, pyinfra, wait_for
+from tests.integration.operator import Started, data, pyinfra, run_of, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -103,12 +103,6 @@ def starts_pods(lab: Lab) -> None:
 
 def change(**more: str) -> operator.Outcome:
     return pyinfra("kubelet_config", "-y", *data(kubelet_config=FIELDS, only=NODE, **more))
-
-
-def run_of(done: operator.Outcome) -> str:
-    found = re.search(r"Plan of run (\S+):", done.out)
-    assert found, done.out
-    return found.group(1)
 
 
 @pytest.mark.slow

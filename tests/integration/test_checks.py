@@ -16,7 +16,17 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import ROOT, Outcome, data, files, inventory_of_the_lab, journal_cursor, processes, pyinfra, wait_for
+from tests.integration.operator import (
+    ROOT,
+    data,
+    files,
+    inventory_of_the_lab,
+    journal_cursor,
+    processes,
+    pyinfra,
+    refused,
+    wait_for,
+)
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -329,13 +339,6 @@ def test_through_a_jump_host_as_a_user_with_a_password_for_sudo(lab: Lab, invent
         "w1", f"journalctl -t sshd -t sshd-session --after-cursor '{cursor}' --output cat --no-pager | grep 'Accepted .* for ops'"
     ).stdout
     assert logins and all(f"from {lab.address('cp1')} " in line for line in logins.splitlines()), logins
-
-
-def refused(told: Outcome, *words: str) -> None:
-    assert told.code == 1, told.all
-    flat = " ".join(told.all.split())
-    for word in ("refused, nothing was written", *words):
-        assert word in flat, told.all
 
 
 @pytest.mark.parametrize("name", ["checks", "feature_gates", "uninstall"])

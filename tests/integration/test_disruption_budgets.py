@@ -18,7 +18,7 @@ from roles.engine.api import NotFound
 from roles.engine.disruption import KINDS_OF_DISRUPTION, PDB, DisruptionObjects, budget_states, eviction_answer, read_disruption
 from roles.engine.disruption.budgets import Budgets
 from tests.integration import operator
-from tests.integration.operator import Outcome, data, pyinfra, wait_for
+from tests.integration.operator import Outcome, data, pyinfra, refused, run_of, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -392,21 +392,8 @@ def done(told: Outcome, name: str, outcome: str) -> None:
     assert rows and f"  {outcome}  " in rows[-1], told.all
 
 
-def run_of(told: Outcome) -> str:
-    found = re.search(r"To undo it: deploys/rollback.py --data run=(\S+)", told.out)
-    assert found, told.all
-    return found.group(1)
-
-
 def undone(run: str, *arguments: str) -> Outcome:
     return pyinfra("rollback", *data(run=run), *arguments, "-y")
-
-
-def refused(told: Outcome, *words: str) -> None:
-    flat = " ".join(told.all.split())
-    assert told.code != 0 and "refused, nothing was written" in flat, told.all
-    for word in words:
-        assert word in flat, f"{word!r} is not in:\n{told.all}"
 
 
 def names(lab: Lab) -> set[str]:

@@ -43,12 +43,10 @@ from tests.integration.draining import (
     open_session,
     own_namespace,
     pods,
-    refused,
-    run_of,
     settled,
     workload,
 )
-from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import Outcome, Started, data, pyinfra, refused, run_of, wait_for
 from tests.integration.serving import SERVE, Client, eviction_webhook, service, webhook
 from tests.lab import Lab
 
@@ -151,7 +149,7 @@ def test_every_pod_has_its_fate_and_deadlocks_are_refused(lab: Lab, session: Ses
     assert cordon_of(lab, "w1") == (False, "") and pods(lab).keys() == before.keys()
     told = drain(nodes="w1", **consents, confirm_ignore=told.all.partition("--data confirm_ignore=")[2].split()[0])
     assert told.code == 0 and "a static pod" not in told.out and "would be evicted now" in told.out, told.all
-    run = run_of(told.out)
+    run = run_of(told)
     assert cordon_of(lab, "w1") == (True, run)
     left, now = on(lab, "w1"), pods(lab)
     (ended,) = (name for name in left if name.startswith("held-"))
@@ -209,7 +207,7 @@ def test_the_only_node_that_takes_pods(lab: Lab) -> None:
     lab.kubectl("cordon", "cp1", "w2")
     try:
         told = drain(nodes="w1")
-        assert told.code == 0 and cordon_of(lab, "w1") == (True, run_of(told.out)), told.all
+        assert told.code == 0 and cordon_of(lab, "w1") == (True, run_of(told)), told.all
         assert uncordon(nodes="w1").code == 0
         apply(lab, workload("web", replicas=2))
         settled(lab)
@@ -359,10 +357,10 @@ def test_two_nodes_whose_budget_allows_one_are_drained_in_waves(lab: Lab) -> Non
     # One after the other: each is replaced before the next one leaves.
     ends = [line for line in told.out.splitlines() if re.match(r"  pod t-drain/web-\S+: done: ", line)]
     assert len(ends) == 4 and all("4 of Deployment t-drain/web are Ready" in line for line in ends), told.all
-    assert cordon_of(lab, "w1") == (True, run_of(told.out)) and cordon_of(lab, "w2") == (True, "")
+    assert cordon_of(lab, "w1") == (True, run_of(told)) and cordon_of(lab, "w2") == (True, "")
     assert re.search(r"Node w2 .*cordoned by kubectl .* before: that cordon stays", told.out), told.all
     refused(uncordon(nodes="w1,w2"), "Node w2: kubectl", "force=true")
-    back = pyinfra("rollback", *data(run=run_of(told.out)), "-y")
+    back = pyinfra("rollback", *data(run=run_of(told)), "-y")
     assert back.code == 0 and cordon_of(lab, "w1") == (False, "") and cordon_of(lab, "w2") == (True, ""), back.all
     assert "an eviction is not undone" in back.out and len(on(lab, "cp1")) == 4
     assert uncordon(nodes="w2", force="true").code == 0 and cordon_of(lab, "w2") == (False, "")
@@ -537,10 +535,10 @@ def test_killed_in_mid_drain_resumed_and_a_pod_that_arrives(lab: Lab) -> None:
     told = again.end()
     assert told.code == 0 and "came in mid-drain: t-drain/late" in told.out, told.all
     assert re.search(r"t-drain/slow +ending +- +it is being deleted already", told.out), told.all
-    assert on(lab, "w1") == [] and cordon_of(lab, "w1") == (True, run_of(told.out))
+    assert on(lab, "w1") == [] and cordon_of(lab, "w1") == (True, run_of(told))
     assert f"cordoned already by run {first}: this run takes it over and continues" in told.out
     # Undone, it leaves what was there before: the cordon of the first run. That is undone, too, unless an administrator has set it again.
-    back = pyinfra("rollback", *data(run=run_of(told.out)), "-y")
+    back = pyinfra("rollback", *data(run=run_of(told)), "-y")
     assert back.code == 0 and cordon_of(lab, "w1") == (True, first), back.all
     lab.kubectl("uncordon", "w1")
     lab.kubectl("cordon", "w1")
@@ -566,7 +564,7 @@ def test_a_budget_that_refuses_for_now_halts_after_the_timeout_and_uncordons(lab
     run = Started("drain", *data(nodes="w1"), "-y")
     run.wait_for(": waits: The disruption budget web needs 2 healthy pods and has 2 currently")
     run.wait_for(f"pod t-drain/{free}: done: evicted; gone; 1 of Deployment t-drain/free are Ready")
-    assert cordon_of(lab, "w1") == (True, run_of(run.out))
+    assert cordon_of(lab, "w1") == (True, run_of(run))
     run.send(signal.SIGINT)
     told = run.end()
     assert told.code == 1 and "HALTED: interrupted by the operator" in told.out and on(lab, "w1") == there, told.all
@@ -578,7 +576,7 @@ def test_a_budget_that_refuses_for_now_halts_after_the_timeout_and_uncordons(lab
     run.send(signal.SIGINT)
     told = run.end()
     assert told.code == 1 and "interrupted by the operator" in told.out and "stay cordoned" in told.out, told.all
-    kept = (True, run_of(told.out))
+    kept = (True, run_of(told))
     assert cordon_of(lab, "w1") == kept and on(lab, "w1") == there
 
     # The cordon of that run is there again after another one.

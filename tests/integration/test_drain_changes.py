@@ -28,11 +28,10 @@ from tests.integration.draining import (
     only_on,
     own_namespace,
     pods,
-    run_of,
     settled,
     workload,
 )
-from tests.integration.operator import GATE, Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import GATE, Outcome, Started, data, pyinfra, run_of, wait_for
 from tests.integration.serving import eviction_webhook
 from tests.lab import Lab
 
@@ -162,7 +161,7 @@ def test_a_run_that_ends_while_it_soaks_leaves_what_the_record_says(lab: Lab) ->
 
     run = Started("kubelet_config", "-y", *data(**wish, take_over=first))
     run.wait_for("soaking for")
-    assert cordon_of(lab, "w1") == (True, f"{run_of(run.out)} (change)") and max_pods(lab, "w1") == 106
+    assert cordon_of(lab, "w1") == (True, f"{run_of(run)} (change)") and max_pods(lab, "w1") == 106
     run.send(signal.SIGINT)
     told = run.end()
     assert f"cordoned already by run {first}" in told.out, told.all
@@ -208,7 +207,7 @@ def test_cpu_manager_there_and_back_with_pods_on_the_node(lab: Lab) -> None:
 
     uid = moved_to(lab, "w1", "pinned")["metadata"]["uid"]
     wait_for(lambda: cpus_of(lab, "w1", uid), "the pod's CPU in the checkpoint")
-    back = pyinfra("rollback", "-y", *data(run=run_of(told.out)))
+    back = pyinfra("rollback", "-y", *data(run=run_of(told)))
     assert back.code == 0 and "none in cpu_manager_state" in back.out, back.all
     assert "drained before it (1 pod moved), uncordoned" in back.out, back.out
     assert cordon_of(lab, "w1") == FREE and on(lab, "w1") == [] and well(lab, pinned=1, web=2)

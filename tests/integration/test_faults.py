@@ -31,7 +31,7 @@ from tests.integration.faulty import (
     row,
     small_disk,
 )
-from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, run_of, wait_for
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -412,12 +412,6 @@ def listed(told: Outcome) -> list[str]:
     """The rows of deploys/changes.py."""
     assert told.code == 0, told.all
     return [line for line in told.out.splitlines() if re.match(r"r\d{8}-\d{6}-[0-9a-f]{4} ", line)]
-
-
-def run_of(started: Started) -> str:
-    found = re.search(r"^Plan of run (\S+):", started.out, re.MULTILINE)
-    assert found, started.out
-    return found.group(1)
 
 
 def holder(started: Started, text: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import Outcome, Started, data, pyinfra, run_of, wait_for
 from tests.lab import Lab
 from tests.unit.certificates.requests import pem, request
 
@@ -91,12 +91,6 @@ def is_verified(lab: Lab, node: str) -> bool:
 def serves_its_own(lab: Lab, node: str) -> bool:
     """The self-signed one that it has had from the beginning: issued by NAME-ca@TIME."""
     return f"{node}-ca@" in serves(lab, node)
-
-
-def run_of(found: Outcome) -> str:
-    named = re.search(r"Plan of run (\S+):", found.out)
-    assert named, found.all
-    return named[1]
 
 
 def certify(*arguments: str, **more: str) -> Outcome:

@@ -10,8 +10,7 @@ import pytest
 
 from tests.integration import operator
 from tests.integration.checkpoints import CPU, MEMORY, STATIC, as_it_is, configz, cpus_of, stored
-from tests.integration.draining import run_of
-from tests.integration.operator import Started, data, pyinfra, wait_for
+from tests.integration.operator import Started, data, pyinfra, run_of, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -126,7 +125,7 @@ def test_none_to_static_to_none(lab: Lab) -> None:
     no_rests(lab)
 
     # Undone by its record: the policies none, and checkpoints of none.
-    undone = pyinfra("rollback", "-y", *data(run=run_of(on.out)))
+    undone = pyinfra("rollback", "-y", *data(run=run_of(on)))
     assert undone.code == 0 and "none in cpu_manager_state, None in memory_manager_state" in undone.out, undone.all
     assert configz(lab, NODE) == before and (stored(lab, NODE)["policyName"], stored(lab, NODE, MEMORY)["policyName"]) == ("none", "None")
 
@@ -175,7 +174,7 @@ def test_topology_manager_and_reserved_cpus(lab: Lab) -> None:
     no_rests(lab)
 
     for run in (moved, on):
-        undone = pyinfra("rollback", "-y", *data(run=run_of(run.out)))
+        undone = pyinfra("rollback", "-y", *data(run=run_of(run)))
         assert undone.code == 0, undone.all
     assert configz(lab, NODE) == before and stored(lab, NODE)["policyName"] == "none"
 
@@ -203,7 +202,7 @@ def test_a_change_that_is_struck_leaves_the_checkpoint_as_it_was(lab: Lab, step:
     )
     try:
         run.wait_for("held\n")
-        name = run_of(run.out)
+        name = run_of(run)
         if fault == KILL:
             lab.run(NODE, f"systemctl kill --kill-whom=main --signal=KILL daytwo-{name}-{NODE}-kubelet.service")
         else:

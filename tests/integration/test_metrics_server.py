@@ -14,6 +14,7 @@ import pytest
 from roles.metrics_server import objects
 from roles.metrics_server.model import MetricsServer
 from tests.integration import operator
+from tests.integration.draining import get
 from tests.integration.metrics_server import API, IMAGE, listed, prepare, serve, undo
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab, loadserver
@@ -36,11 +37,6 @@ def as_found(lab: Lab) -> Iterator[None]:
     yield
     lab.kubectl("delete", "apiservice", API)
     lab.reset()
-
-
-def get(lab: Lab, *what: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lab.kubectl("get", *what, "-o", "json"))
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration import operator
-from tests.integration.operator import Outcome, data, pyinfra, wait_for
+from tests.integration.operator import Outcome, data, pyinfra, refused, run_of, wait_for
 from tests.lab import Lab, images
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("forgotten")]
 
 WORKER = "w1"
 POD = "t-evicted"
@@ -45,26 +44,6 @@ def row(told: Outcome, outcome: str) -> str:
     rows = [line for line in told.out.splitlines() if line.startswith(f"Node {WORKER}  ")]
     assert rows and re.search(rf"  {outcome}  ", rows[-1]), told.all
     return rows[-1]
-
-
-def refused(told: Outcome, *words: str) -> None:
-    flat = " ".join(told.all.split())
-    assert told.code != 0 and "refused, nothing was written" in flat, told.all
-    for word in words:
-        assert word in flat, f"{word!r} is not in:\n{told.all}"
-
-
-def run_of(told: Outcome) -> str:
-    found = re.search(r"To undo it: deploys/rollback.py --data run=(\S+)", told.out)
-    assert found, told.all
-    return found[1]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forgotten(lab: Lab) -> Iterator[None]:
-    """No record of this module's runs is left on a node."""
-    yield
-    operator.forget(lab)
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from roles.engine.kubeadm_config.plan import edit
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from roles.engine.transaction.change_script import HOME
 from tests.integration import kubeadm_pods, operator
-from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, run_of, wait_for
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -76,12 +76,6 @@ def untouched(lab: Lab) -> object:
     running = {node: operator.processes(lab, node) for node in lab.nodes}
     own = {node: {name: found[name][:2] for name in ("kubelet", "kube-apiserver") if name in found} for node, found in running.items()}
     return own, settings(lab)
-
-
-def run_id(told: Outcome | Started) -> str:
-    found = re.search(r"Plan of run (\S+):", told.out)
-    assert found, told.out
-    return found.group(1)
 
 
 def row(out: str, name: str, outcome: str) -> str:
@@ -167,7 +161,7 @@ def test_it_is_written_last_and_nothing_else_of_it_changes(lab: Lab, in_both: Wo
     assert planned[KUBELET]["fields"] == [{"path": ["featureGates", GATE], "before": None, "after": True}]
     assert planned[CLUSTER]["fields"] == [{"path": [SCHEDULER, GATE], "before": None, "after": True}]
     changes = pyinfra("changes", "-y")
-    assert re.search(rf"^{run_id(in_both.told)} .* kubelet-config +confirmed", changes.out, re.MULTILINE), changes.out
+    assert re.search(rf"^{run_of(in_both.told)} .* kubelet-config +confirmed", changes.out, re.MULTILINE), changes.out
 
 
 def test_kubeadm_keeps_it(lab: Lab, in_both: World) -> None:
@@ -226,7 +220,7 @@ def test_split_brain_is_shown_and_mended(lab: Lab, in_none: World) -> None:
     again = pyinfra("feature_gates", "-y", *ON)
     assert again.code == 0 and row(again.out, KUBELET, "no change") and versions(lab) == now, again.all
     # A run of its own, and undone as one.
-    undone = pyinfra("rollback", "-y", *data(run=run_id(mended)))
+    undone = pyinfra("rollback", "-y", *data(run=run_of(mended)))
     assert undone.code == 0 and kept(lab) == {CLUSTER: None, KUBELET: None}, undone.all
     assert untouched(lab) == old
 
@@ -351,15 +345,15 @@ def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(l
     run.process.kill()
     run.end()
     lab.run("w1", f"touch {HOME}/go")
-    change = f"{HOME}/changes/{run_id(run)}-w1-kubelet"
+    change = f"{HOME}/changes/{run_of(run)}-w1-kubelet"
     wait_for(lambda: "state=confirmed" in lab.run("w1", f"cat {change}/state").stdout, "w1 to confirm by itself")
     assert versions(lab) == before, "a ConfigMap was written though its operator was killed before"
-    assert not lab.run("cp1", f"ls -d {HOME}/changes/{run_id(run)}-cluster-*", check=False).stdout
+    assert not lab.run("cp1", f"ls -d {HOME}/changes/{run_of(run)}-cluster-*", check=False).stdout
     lab.run("w1", f"rm -rf {HOME}/held {HOME}/go")
 
     old = untouched(lab)
     with forbidden(lab):
-        refused = pyinfra("feature_gates", "-y", *ON, *data(take_over=run_id(run)))
+        refused = pyinfra("feature_gates", "-y", *ON, *data(take_over=run_of(run)))
     assert refused.code == 1, refused.all
     assert kept(lab) == {CLUSTER: True, KUBELET: None}, "the other ConfigMap has nothing to do with it"
     assert "hands off kubelet-config" in row(refused.out, KUBELET, "failed"), refused.out
@@ -410,7 +404,7 @@ def test_thresholds_last_too(lab: Lab, in_both: World) -> None:
         assert "memory.available: 61Mi" in lab.run("cp1", f"cp -a {CONFIG} /root/config.yaml && {KUBELET_PHASE} && cat {CONFIG}").stdout
     finally:
         lab.run("cp1", f"[ ! -e /root/config.yaml ] || mv /root/config.yaml {CONFIG}")
-        back = pyinfra("rollback", "-y", *data(run=run_id(told)))
+        back = pyinfra("rollback", "-y", *data(run=run_of(told)))
     assert back.code == 0 and texts(lab) == in_both.after, back.all
 
 
@@ -419,7 +413,7 @@ def test_thresholds_last_too(lab: Lab, in_both: World) -> None:
 
 def test_the_way_back_begins_with_the_configmaps(lab: Lab, in_both: World) -> None:
     """The last one of this module: it undoes what the others build on."""
-    name = run_id(in_both.told)
+    name = run_of(in_both.told)
     put(lab, KUBELET, in_both.after[KUBELET].replace(f"{GATE}: true", f"{GATE}: false"))
     old = untouched(lab)
     now = versions(lab)

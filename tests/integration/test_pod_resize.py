@@ -17,7 +17,7 @@ import pytest
 
 from roles.engine.transaction.change_script import HOME
 from tests.integration import operator, resizing
-from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import Outcome, Started, data, pyinfra, refused, run_of, says, wait_for
 from tests.integration.resizing import (
     SMALL,
     asked,
@@ -30,10 +30,7 @@ from tests.integration.resizing import (
     minor,
     no_resize_left,
     pods,
-    refused,
     resize,
-    run_of,
-    says,
 )
 from tests.lab import Lab
 

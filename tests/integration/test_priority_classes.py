@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tests.integration import operator
-from tests.integration.operator import MANIFESTS, Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import MANIFESTS, Outcome, Started, data, pyinfra, refused, run_of, wait_for
 from tests.lab import Lab, images
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("forgotten")]
 
 PKI = "/etc/kubernetes/pki"
 KINDS = ("Deployment", "StatefulSet", "DaemonSet")
@@ -41,14 +41,6 @@ def done(told: Outcome, name: str, outcome: str) -> str:
     rows = [line for line in told.out.splitlines() if re.match(rf"{re.escape(name)}  ", line)]
     assert rows and re.search(rf"  {outcome}  ", rows[-1]), told.all
     return rows[-1]
-
-
-def refused(told: Outcome, *words: str) -> None:
-    assert told.code != 0, told.all
-    flat = " ".join(told.all.split())
-    assert "refused, nothing was written" in flat, told.all
-    for word in words:
-        assert word in flat, f"{word!r} is not in:\n{told.all}"
 
 
 def api_refuses(lab: Lab, words: str, *arguments: str, manifest: dict[str, Any]) -> None:
@@ -103,13 +95,6 @@ def pods(lab: Lab, name: str) -> dict[str, tuple[str, int]]:
     """Class and number of all pods of a workload, by their UID; those that are ending too: a deploy that is done leaves none."""
     items = get(lab, "pods", "-n", "default", "-l", f"app={name}")["items"]
     return {item["metadata"]["uid"]: (item["spec"].get("priorityClassName", ""), item["spec"]["priority"]) for item in items}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forgotten(lab: Lab) -> Iterator[None]:
-    """No record of this module's runs is left on a node."""
-    yield
-    operator.forget(lab)
 
 
 @pytest.fixture(autouse=True)
@@ -376,12 +361,6 @@ def test_workloads_that_are_not_there_or_cannot_roll(lab: Lab) -> None:
 
 def rollback(**values: str) -> Outcome:
     return pyinfra("rollback", "-y", *data(**values))
-
-
-def run_of(told: Outcome) -> str:
-    found = re.search(r"^Plan of run (\S+):", told.out, re.MULTILINE)
-    assert found, told.all
-    return found.group(1)
 
 
 def description(lab: Lab, name: str) -> str:

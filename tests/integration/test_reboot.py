@@ -20,8 +20,8 @@ from ruamel.yaml import YAML
 from roles.engine.outage.mark import OUTAGE
 from roles.reboot.plan import WITHOUT_EFFECT
 from tests.integration import draining, operator
-from tests.integration.draining import STUBBORN, killed
-from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.draining import STUBBORN, get, killed
+from tests.integration.operator import Outcome, Started, data, pyinfra, run_of, wait_for
 from tests.integration.serving import wrong_answer
 from tests.lab import Lab, images
 
@@ -34,11 +34,6 @@ ANYWHERE = [{"operator": "Exists"}]
 
 def reboot(*arguments: str, dry: bool = False, **values: str) -> Outcome:
     return pyinfra("reboot", *data(**values), *arguments, "--dry" if dry else "-y")
-
-
-def get(lab: Lab, *what: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lab.kubectl("get", *what, "-o", "json"))
-    return found
 
 
 def cordon_of(lab: Lab, node: str) -> tuple[bool, set[str]]:
@@ -70,12 +65,6 @@ def plant(lab: Lab, items: list[dict[str, Any]]) -> None:
     for item in items:
         if item["kind"] in ("Deployment", "DaemonSet"):
             lab.kubectl("rollout", "status", f"{item['kind'].lower()}/{item['metadata']['name']}", "-n", NAMESPACE, "--timeout=280s")
-
-
-def run_of(text: str) -> str:
-    found = re.search(r"Plan of run (\S+):", text)
-    assert found, text
-    return found[1]
 
 
 def row(told: Outcome, host: str) -> str:
@@ -139,7 +128,7 @@ def test_a_worker_that_needs_it(lab: Lab, pods: None) -> None:
     assert cordon_of(lab, "w1") == (False, set())
     assert "0 nodes to reboot" in reboot(dry=True).out
 
-    back = pyinfra("rollback", *data(run=run_of(told.out)), "-y")
+    back = pyinfra("rollback", *data(run=run_of(told)), "-y")
     assert back.code == 1 and "a reboot cannot be undone" in " ".join(back.all.split()), back.all
 
 
@@ -285,13 +274,13 @@ def test_a_node_that_does_not_come_back_and_an_operator_that_dies(lab: Lab, pods
     # Its power is back: the undo would only uncordon it, the next run proves it, uncordons it, and goes on with the next node.
     lab.start("w1")
     wait_for(lambda: get(lab, "node", "w1")["status"]["nodeInfo"]["bootID"] == lab.boot_id("w1"), "w1's kubelet")
-    undo = pyinfra("rollback", *data(run=run_of(told.out)), "--dry")
+    undo = pyinfra("rollback", *data(run=run_of(told)), "--dry")
     assert undo.code == 0 and "w1: uncordon it, without a proof that it is well" in undo.out, undo.all
     run = Started("reboot", "-y")
     run.wait_for("; rebooting")
     run.send(signal.SIGKILL)
     killed = run.end()
-    assert f"w1: prove, uncordon: run {run_of(told.out)} was to reboot it" in killed.out, killed.out
+    assert f"w1: prove, uncordon: run {run_of(told)} was to reboot it" in killed.out, killed.out
     assert cordon_of(lab, "w1") == (False, set())
     cordoned, marks = cordon_of(lab, "w2")
     assert cordoned and OUTAGE in marks
@@ -301,7 +290,7 @@ def test_a_node_that_does_not_come_back_and_an_operator_that_dies(lab: Lab, pods
     wait_for(lambda: (lab.hang_up("w2"), lab.boot_id("w2"))[1] not in (None, before), "w2 to answer after its boot")
     refused = reboot()
     assert refused.code == 1 and "its operator's side is gone" in " ".join(refused.all.split()), refused.all
-    finished = reboot(take_over=run_of(killed.out))
+    finished = reboot(take_over=run_of(killed))
     assert finished.code == 0 and "done" in row(finished, "w2") and "finish" in row(finished, "w2"), finished.all
     assert cordon_of(lab, "w2") == (False, set())
 
@@ -359,7 +348,7 @@ def test_the_cordon_of_an_earlier_drain_stays_with_its_mark(lab: Lab, pods: None
     assert drained.code == 0, drained.all
     told = reboot(only="w1", allow_unneeded="true")
     assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w1"), told.all
-    assert draining.cordon_of(lab, "w1") == (True, run_of(drained.out)) and cordon_of(lab, "w1") == (True, {OUTAGE})
+    assert draining.cordon_of(lab, "w1") == (True, run_of(drained)) and cordon_of(lab, "w1") == (True, {OUTAGE})
 
 
 @pytest.mark.lab
@@ -373,10 +362,10 @@ def test_the_single_control_plane_which_has_the_lock(lab: Lab, pods: None) -> No
     assert lab.boot_id("cp1") != before and cordon_of(lab, "cp1") == (False, set())
     # The record and the lock survived: the next run starts, and knows the last one. No roll-back begins with a reboot.
     listed = pyinfra("changes", "-y")
-    assert listed.code == 0 and re.search(rf"{run_of(told.out)}  .*  reboot +confirmed", listed.out), listed.all
-    assert f"would undo {run_of(told.out)}" not in listed.out, listed.all
+    assert listed.code == 0 and re.search(rf"{run_of(told)}  .*  reboot +confirmed", listed.out), listed.all
+    assert f"would undo {run_of(told)}" not in listed.out, listed.all
     assert "0 nodes to reboot" in reboot().out
-    back = pyinfra("rollback", *data(run=run_of(told.out)), "-y")
+    back = pyinfra("rollback", *data(run=run_of(told)), "-y")
     assert back.code == 1 and "a reboot cannot be undone" in " ".join(back.all.split()), back.all
 
 

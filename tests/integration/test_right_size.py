@@ -25,7 +25,7 @@ from roles.engine.kube.resources import View, requests
 from roles.right_size.report import page
 from tests.integration import browser, metrics_api, operator, scaling
 from tests.integration.metrics_api import MetricsApi
-from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import Outcome, Started, data, pyinfra, run_of, wait_for
 from tests.integration.resizing import identities, kernel, manifest
 from tests.lab import Lab, images, loadserver
 from tests.unit.right_size.world import container, judged, reads
@@ -337,12 +337,6 @@ def the_pods(lab: Lab, name: str = "steady", namespace: str = NAMESPACE) -> list
 
 def percent(lab: Lab) -> int:
     return int(live(lab, "hpa/steady")["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"])
-
-
-def run_of(told: Outcome) -> str:
-    found = re.search(r"rollback\.py --data run=(\S+)", told.out)
-    assert found, told.all
-    return found.group(1)
 
 
 def ask(lab: Lab, pod: dict[str, Any], **use: float) -> None:

@@ -24,7 +24,7 @@ from tests.integration import kubeadm_pods, operator
 from tests.integration.operator import GATE, MANIFESTS, data, pyinfra, wait_for
 from tests.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.wide]
+pytestmark = [pytest.mark.lab, pytest.mark.wide, pytest.mark.usefixtures("forgotten")]
 
 CONTROL_PLANES = ("cp1", "cp2", "cp3")
 WORKERS = ("w1", "w2", "w3", "w4", "w5")
@@ -73,13 +73,6 @@ class RoundRobin:
     def outage(self, name: str) -> float:
         times = self.failed.get(name, [])
         return times[-1] - times[0] if times else 0.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forgotten(lab: Lab) -> Iterator[None]:
-    """No record of this module's runs is left on a node."""
-    yield
-    operator.forget(lab)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration import operator, vertical_programs
 from tests.integration.metrics_api import RESOURCE, register, served_in
-from tests.integration.operator import Outcome, data, pyinfra, wait_for
+from tests.integration.operator import data, pyinfra, run_of, wait_for
 from tests.integration.vertical_workloads import BOUNDS, IN_PLACE, NAMESPACE, apply, deployment, vertical
 from tests.lab import Lab
 
@@ -42,12 +42,6 @@ def status() -> tuple[int, dict[str, dict[str, Any]], dict[str, dict[str, Any]]]
 
 def rules(found: dict[str, Any]) -> dict[str, str]:
     return {one["rule"]: one["severity"] for one in found["problems"]}
-
-
-def run_of(done: Outcome) -> str:
-    found = re.search(r"To undo it: deploys/rollback.py --data run=(\S+)", done.out)
-    assert found, done.out
-    return found[1]
 
 
 @pytest.fixture(scope="module")

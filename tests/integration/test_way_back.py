@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration import faulty, operator
+from tests.integration import faulty
 from tests.integration.faulty import (
     FLAGS_FILE,
     HOME,
@@ -25,9 +25,8 @@ from tests.integration.faulty import (
     small_disk,
 )
 from tests.integration.operator import GATE, Started, pyinfra, wait_for
-from tests.lab import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("forgotten")]
 
 # A fixture: pytest finds it by this name.
 node = faulty.node
@@ -35,13 +34,6 @@ node = faulty.node
 # On another file system of the node, which is there from the beginning and stays over a restart.
 STORE = "/var/lib/containerd/late"
 LATE = "late-mount.service"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forgotten(lab: Lab) -> Iterator[None]:
-    """No record of this module's runs is left on a node."""
-    yield
-    operator.forget(lab)
 
 
 @contextlib.contextmanager
