@@ -26,11 +26,13 @@ RUNS ?= 5
 # 1: nodes answer reading jobs as recorded, so that they need little of the shared processor.
 REPLAY ?= 1
 
-.PHONY: help demo picture test fetch tools test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down bench
+.PHONY: help install demo picture test fetch tools test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(READY) ## daytwo and what it needs, in .venv; then: . .venv/bin/activate, and the command daytwo lists all deploys
 
 demo: lab ## a real cluster on this machine, a feature gate turned on in it, and the proof
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
@@ -106,4 +108,5 @@ $(READY): requirements.txt
 	@python3 -c 'import venv, ensurepip' 2>/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3 python3-venv)
 	python3 -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -9,19 +9,19 @@ from roles.audit import page
 from roles.audit.collect import collect
 from roles.audit.examine import report
 from roles.audit.options import AuditOptions
-from roles.audit.text import as_text
+from roles.audit.text import as_text, verdict
 from roles.desired import OF_KUBELETS
 from roles.engine import bridge
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import as_json
 from roles.engine.inputs import Declared
 from roles.engine.inputs.registry import desired_state
-from roles.engine.runs import deploying, one, show_report
+from roles.engine.runs import Ended, deploying, one, show_report
 from roles.feature_gates import load
 
 
 @deploying("Audit", one(AuditOptions))
-def audit(fleet: Fleet, options: AuditOptions) -> int:
+def audit(fleet: Fleet, options: AuditOptions) -> Ended:
     """Show what is wrong on the nodes of the run. Ends pyinfra with exit code 0 (clean) or 2 (findings). If a node could not be read,
     shows the rest and raises DeployError, exit code 1.
 
@@ -38,7 +38,7 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
     show_report(forms, options.format, options.output)
     if found.failures:
         raise bridge.refuse("not all nodes could be read:", found.failures)
-    return found.code
+    return Ended(verdict(found) if options.format == "text" or options.output else "", found.code)
 
 
 DATA_KEYS = (Declared(AuditOptions, ("audit",), also=desired_state(*OF_KUBELETS)),)

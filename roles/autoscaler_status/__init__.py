@@ -8,18 +8,18 @@ from typing import Annotated
 from pydantic import Field
 
 from roles.autoscaler_status import report
-from roles.engine import bridge, table
+from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.autoscaling import JudgedAutoscaler
 from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
 from roles.engine.bridge import Fleet
 from roles.engine.findings import render
+from roles.engine.folding import counted
 from roles.engine.harmless import as_json
 from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.inputs.values import TableOrJson
 from roles.engine.object_runs import check_namespaces, connect_servers
-from roles.engine.runs import deploying, one, show_report
-from roles.engine.screen import wrapped
+from roles.engine.runs import Ended, deploying, one, show_report
 
 
 class StatusOptions(Frozen):
@@ -35,7 +35,7 @@ DOES_NOT_WORK = 2
 
 
 @deploying("Status of autoscalers", one(StatusOptions))
-def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
+def autoscaler_status(fleet: Fleet, options: StatusOptions) -> Ended:
     """Show each HorizontalPodAutoscaler with what the controller does now, each VerticalPodAutoscaler with what its updater does next.
 
     Data keys: `format` (table, or json: one document on standard output), `namespaces`, `kubeconfig`. Returns 2 if one does not work;
@@ -50,7 +50,13 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> int | None:
         raise bridge.refuse(f"the cluster's autoscalers cannot be read: {error}") from None
     forms = {"table": lambda: "\n".join(_text(seen)), "json": lambda: as_json(report.as_json(seen))}
     show_report(forms, options.format)
-    return None if all(one.works for one in seen.all) else DOES_NOT_WORK
+    broken = [report.name(found) for found in seen.all if not found.works]
+    code, all_of_them = DOES_NOT_WORK if broken else 0, counted(len(seen.all), "autoscaler")
+    if options.format == "json":
+        return Ended("", code)
+    if broken:
+        return Ended(f"{len(broken)} of {all_of_them} {'does' if len(broken) == 1 else 'do'} not work: {', '.join(broken)}", code)
+    return Ended(f"{all_of_them}, and all work" if seen.all else "no autoscalers")
 
 
 def _text(seen: AutoscalerLook) -> Iterator[str]:
@@ -65,9 +71,6 @@ def _text(seen: AutoscalerLook) -> Iterator[str]:
     for found in seen.all:
         yield from render.beside(report.name(found), found.problems, found.differs if isinstance(found, JudgedAutoscaler) else "")
     yield from render.not_known(seen.not_known)
-    if broken := [report.name(found) for found in seen.all if not found.works]:
-        verb = "does" if len(broken) == 1 else "do"
-        yield "\n" + wrapped(f"{len(broken)} of {table.counted(len(seen.all), 'autoscaler')} {verb} not work: {', '.join(broken)}")
 
 
 DATA_KEYS = (Declared(StatusOptions, ("autoscaler_status",)),)

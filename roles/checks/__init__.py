@@ -24,7 +24,7 @@ from roles.engine.inputs.registry import desired_state
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, ObservedNode, known_nodes
 from roles.engine.remote import RemoteError
-from roles.engine.runs import deploying, no_such_host, same, write_report
+from roles.engine.runs import Ended, deploying, no_such_host, same, write_report
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_lines
 
@@ -66,7 +66,7 @@ def _read(fleet: Fleet) -> _Read:
 
 
 @deploying("Checks", _read)
-def checks(fleet: Fleet, read: _Read) -> int | None:
+def checks(fleet: Fleet, read: _Read) -> Ended:
     """Check all nodes of the run, and the cluster's objects.
 
     Data keys: junit, and those of the other deploys. Exit status 0: nothing failed; 2: a check failed; 1: no
@@ -86,11 +86,10 @@ def checks(fleet: Fleet, read: _Read) -> int | None:
         if (seen := found.nodes[remote.name].seen) is not None:
             for sentence in seen.ignored:
                 show(f"\n{remote.name}: {sentence}")
-    show(f"\n{summary(results)}")
     if options.junit is not None:
         write_report("junit", options.junit, junit(results))
-        show(f"report: {options.junit}")
-    return exit_code(results) or None
+        show(f"\nreport: {options.junit}")
+    return Ended(summary(results), exit_code(results))
 
 
 class Gathered:

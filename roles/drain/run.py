@@ -45,6 +45,9 @@ class DrainRun(ObjectRun):
     def uncordon(self) -> str:
         return undo.command(self.names)
 
+    def next_commands(self) -> list[str]:
+        return super().next_commands() if self.halted else [f"Uncordon: {self.uncordon}"]
+
     @property
     def moved(self) -> list[ClusterStep]:
         return [step for step in self.steps if step.action in MOVES and step.outcome == self.success]
@@ -110,6 +113,4 @@ def show_end(run: DrainRun) -> None:
     more = []
     if run.halted and names:
         more.append(f"Moved until then, and not coming back: {', '.join(names)}")
-    elif not run.halted:
-        more.append(f"To use the nodes again: {run.uncordon}")
-    object_report.show_objects_end(run, kept, more, rows(run), "To undo its cordons and surges")
+    object_report.show_objects_end(run, kept, more, rows(run))

@@ -74,6 +74,7 @@ _OPTIONS = rf"(?: (?:{_OPTION}))*"
 _WHOLE = re.compile(
     r"NOT (?:PROVEN|KNOWN|NOW)|`[^`]+`"
     rf"|(?:(?<!\S)\S*pyinfra \S+ )?\bdeploys/\w+\.py{_OPTIONS}"
+    r"|(?<!\S)daytwo(?: -i \S+)? [a-z_]+(?: '?[a-z_]+=\S+)*"
     rf"|(?<!\S)(?:{_OPTION}){_OPTIONS}"
     r"|(?:(?<=: )|(?<=see ))(?:kubectl|kubeadm|systemctl|journalctl|etcdctl|crictl) (?:(?![;,.] |[()]).)+"
 )
@@ -129,16 +130,17 @@ def has_colours(stream: TextIO | None = None) -> bool:
 
 _RED, _GREEN, _YELLOW, _CYAN = 31, 32, 33, 36
 _WORDS = {
-    _RED: r"HALTED|CRITICAL|STILL CORDONED|STILL THERE|REPAIR BY HAND|STATE UNKNOWN",
-    _YELLOW: r"WARNING|NOT PROVEN|NOT KNOWN|NOT NOW|LEFT OUT|DIFFERS",
+    _RED: r"HALTED|REFUSED|FAILED|CRITICAL|STILL CORDONED|STILL THERE|REPAIR BY HAND|STATE UNKNOWN",
+    _YELLOW: r"WARNING|NOT ALL DONE|NOT ALL PROVEN|NOT PROVEN|NOT KNOWN|NOT NOW|LEFT OUT|DIFFERS",
     _CYAN: r"NOTE(?=$)",
+    _GREEN: r"DONE|NOTHING TO DO",
 }
 _OUTCOMES = {
     _RED: "reverted|revert-failed|halted|failed|fail|refused",
     _YELLOW: "unknown|not known|interrupted",
     _GREEN: "confirmed|pass|done",
 }
-_WORD = re.compile(rf"\b(?:({_WORDS[_RED]})|({_WORDS[_YELLOW]})|({_WORDS[_CYAN]}))\b")
+_WORD = re.compile(rf"\b(?:({_WORDS[_RED]})|({_WORDS[_YELLOW]})|({_WORDS[_CYAN]})|({_WORDS[_GREEN]}))\b")
 # The outcome of a step (`  w1 kubelet: confirmed (12 s)`), and a whole cell of a table.
 _OUTCOME = re.compile(
     rf"(^(?:HALTED: |  (?! ))[^:]+: |(?<=  ))(?:({_OUTCOMES[_RED]})|({_OUTCOMES[_YELLOW]})|({_OUTCOMES[_GREEN]}))(?=  |$|(?: \(|: ))"

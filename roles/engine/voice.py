@@ -8,6 +8,7 @@ from roles.engine.harmless import harmless
 from roles.engine.screen import has_colours, painted, painted_diff, wrapped
 
 _out: Callable[[str], object] = print
+_concluded = False
 
 
 def speak_by(out: Callable[[str], object]) -> None:
@@ -21,6 +22,18 @@ def show(text: str = "") -> None:
     before it. Any other line feed is part of a value, and shown as `\\n`."""
     line = text.lstrip("\n")
     _print("\n" * (len(text) - len(line)) + wrapped(line))
+
+
+def conclude(line: str) -> None:
+    """Print the last line of a deploy: what came of it, and the next command."""
+    global _concluded  # noqa: PLW0603 - a process has one voice
+    _concluded = True
+    show(f"\n{line}")
+
+
+def concluded() -> bool:
+    """A deploy has printed its last line."""
+    return _concluded
 
 
 def show_lines(text: str) -> None:

@@ -14,6 +14,7 @@ from roles.engine.api import Api, ApiError, NoApi
 from roles.engine.api.nodes import kubelet_config, node_usage
 from roles.engine.bridge import Fleet
 from roles.engine.files import write_whole
+from roles.engine.folding import counted
 from roles.engine.harmless import as_json
 from roles.engine.inputs import TEXT, Frozen, file_path
 from roles.engine.inputs.values import TableOrJson
@@ -21,7 +22,7 @@ from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, ObservedNode, listed_nodes, not_their_node, observed
 from roles.engine.remote import RemoteError
-from roles.engine.runs import deploying, one
+from roles.engine.runs import Ended, deploying, one
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_document, show_lines
 from roles.eviction import picture, usage
@@ -41,7 +42,7 @@ class OrderOptions(Frozen):
 
 
 @deploying("Eviction order", one(OrderOptions))
-def eviction_order(fleet: Fleet, options: OrderOptions) -> None:
+def eviction_order(fleet: Fleet, options: OrderOptions) -> Ended:
     """Show the eviction order of each node of the run, and why.
 
     Data keys: `format` (table, or json: one document on standard output) and `picture` (a path on the operator's machine for one HTML
@@ -68,6 +69,7 @@ def eviction_order(fleet: Fleet, options: OrderOptions) -> None:
                 show(f"\npicture: {options.picture}")
     if problems:
         raise bridge.refuse("not all nodes could be shown:", problems)
+    return Ended("" if options.format == "json" else f"{counted(len(nodes), 'node')} read")
 
 
 def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOrder]:

@@ -30,7 +30,7 @@ from roles.engine.node_changes import (
 )
 from roles.engine.object_runs import ObjectRun
 from roles.engine.proof import Cluster, Proof, SurveyedNode
-from roles.engine.runs import Turns, deploying, no_data, one
+from roles.engine.runs import Ended, Turns, deploying, no_data, one
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.change_script import uninstall_script
@@ -51,7 +51,7 @@ UNINSTALL_SECONDS = 120
 
 
 @deploying("Changes", one(ChangesOptions))
-def changes(fleet: Fleet, wanted: ChangesOptions) -> None:
+def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     """List the runs and changes that the nodes have recorded, the newest last. Raises DeployError if a node could not be read, or if no
     node has the run that is asked for."""
     history, failures = _ask(fleet, fleet.targets)
@@ -77,11 +77,11 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> None:
     except Unordered as error:
         latest = ()
         show(f"\n{_not_known(error)}")
-    if latest:
-        show(f"\ndeploys/rollback.py would undo {' and '.join(latest)}; name another run with --data run=NAME")
     failures += [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
     if failures:
         raise bridge.refuse("not all nodes could be read:", failures)
+    undo = f"; deploys/rollback.py would undo {' and '.join(latest)}; name another run with --data run=NAME" if latest else ""
+    return Ended(f"{table.counted(len({change.run for change in listed}), 'run')} listed{undo}")
 
 
 def _unusable(changes: Sequence[Recorded]) -> list[str]:

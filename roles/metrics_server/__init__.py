@@ -21,7 +21,7 @@ from roles.engine.object_runs import (
     recorded_objects,
 )
 from roles.engine.objects import Session
-from roles.engine.runs import Options, Turns, deploying
+from roles.engine.runs import Ended, Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show, show_lines
 from roles.metrics_server import facts, health
@@ -49,7 +49,7 @@ def _read(fleet: Fleet) -> tuple[Options, Asked]:
 
 
 @deploying("Metrics server", _read, all_reachable=True, of_cluster=True)
-def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
+def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | Ended:
     """Apply the metrics-server of the inventory's data, and prove it; or check the one that somebody else has installed.
 
     Data keys: those of roles/metrics_server/model.py, and take_over (roles/engine/runs/options.py). Raises DeployError before any
@@ -77,7 +77,7 @@ def unasked(judged: Preflight) -> list[str]:
     ]
 
 
-def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Session, needs: ClusterNeeds) -> Turns | int:
+def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Session, needs: ClusterNeeds) -> Turns | Ended:
     server = desired.metrics_server
     judged, found = judge(needs, desired, datetime.now(UTC)), places(needs.nodes, needs.pods, own_pod(server, len(needs.nodes)))
     able = len(found.able)
@@ -129,7 +129,7 @@ def _show_judged(judged: Preflight, more: list[str]) -> None:
         show(f"WARNING {text}")
 
 
-def _adopted(session: Session, installed: health.Installed, needs: ClusterNeeds, desired: DesiredServer | None) -> int:
+def _adopted(session: Session, installed: health.Installed, needs: ClusterNeeds, desired: DesiredServer | None) -> Ended:
     """Somebody else's installation: only checked. 2 if it does not work."""
     show(f"\nThe metrics API is served by {installed.where}, set up by {installed.owner}: daytwo only checks it, and changes nothing.")
     if desired is not None:
@@ -146,10 +146,10 @@ def _adopted(session: Session, installed: health.Installed, needs: ClusterNeeds,
     return _show_health(found)
 
 
-def _show_health(found: health.MetricsHealth) -> int:
+def _show_health(found: health.MetricsHealth) -> Ended:
     rows = [["metrics API", "does not work" if found.problems else "works", "; ".join(found.problems) or found.proof]]
     show_lines("\n" + table.render(["what", "outcome", "proof"], rows))
-    return _UNHEALTHY if found.problems else 0
+    return Ended("the metrics API does not work", _UNHEALTHY) if found.problems else Ended("the metrics API works")
 
 
 #: What an undo may write.

@@ -126,6 +126,9 @@ class CheckRun(ObjectRun):
             ),
         )  # fmt: skip
 
+    def next_commands(self) -> list[str]:
+        return []
+
     def _work(self) -> None:
         try:
             self._clean()

@@ -7,7 +7,7 @@ from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import as_json
 from roles.engine.object_runs import cluster_session
-from roles.engine.runs import deploying
+from roles.engine.runs import Ended, deploying
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show, show_document, show_lines
 from roles.pod_resize import model
@@ -25,7 +25,7 @@ def _read(fleet: Fleet) -> model.DriftOptions:
 
 
 @deploying("Drift of resized pods", _read)
-def resize_drift(fleet: Fleet, options: model.DriftOptions) -> int | None:
+def resize_drift(fleet: Fleet, options: model.DriftOptions) -> Ended:
     """List the workloads whose pods differ from their template.
 
     Data keys: `format` (table, or json: one document on standard output), `kubeconfig`. Returns 2 if there are some; raises DeployError
@@ -41,9 +41,9 @@ def resize_drift(fleet: Fleet, options: model.DriftOptions) -> int | None:
     elif drifts:
         show("\nPods that differ from their template (request/limit); recreated pods get the template's resources")
         show_lines(table.render(["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]))
-    else:
-        show("\nNo workload has pods that differ from its template in CPU or memory.")
-    return DRIFT if drifts else None
+    found = f"{table.counted(len(drifts), 'workload')} with pods that differ" if drifts else "no workload has pods that differ"
+    line = "" if options.format == "json" else f"{found} from the template in CPU or memory"
+    return Ended(line, DRIFT if drifts else 0)
 
 
 def read_drift(api: Api) -> list[Drift]:

@@ -22,7 +22,7 @@ from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluste
 from roles.engine.objects import Session
 from roles.engine.outage import cluster_time, read_drain
 from roles.engine.proof import SurveyedNode
-from roles.engine.runs import Options, Turns, deploying, no_such_host, with_options
+from roles.engine.runs import Ended, Options, Turns, deploying, no_such_host, with_options
 from roles.engine.starting import Cause, Stops
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
@@ -39,7 +39,7 @@ from roles.reboot.undo import CAPABILITY, UNDO
 
 
 @deploying("Reboot", with_options(RebootOptions))
-def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
+def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | Ended:
     """Reboot the nodes of the run that need it, or all with allow_unneeded=true.
 
     Data keys: those of roles/reboot/model.py, the consents of a drain, and those of roles/engine/runs/options.py. Raises DeployError
@@ -67,6 +67,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
         leaving=nodes.leaving,
         consents=["allow_unproven=true"] if options.allow_unproven else (),
     )
+    run.again = "repeat this command: it proves what has rebooted"
     controls = any(plan.candidate.is_control_plane and plan.what == "reboot" for plan in plans)
     report.show_plan(run, stages, plans, [*versions.notes, *unread, *([reached.found.cluster.etcd_summary()] if controls else [])], drains)
     turns = Turns.of(run, fleet, "drain, reboot, prove, uncordon")
@@ -74,9 +75,10 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | int:
     if not unknown:
         return turns
     names = ", ".join(sorted(unknown))
-    show(f"\nNOT KNOWN: whether {names} needs a reboot. Exit status 1; reboot with allow_unneeded=true, or accept it: allow_unproven=true")
+    said = f"NOT KNOWN: whether {names} needs a reboot. Exit status 1; reboot with allow_unneeded=true, or accept it: allow_unproven=true"
     if not run.steps:
-        return 1
+        return Ended(said, 1)
+    show(f"\n{said}")
     return replace(turns, hosts={*turns.hosts, *unknown}, work=lambda host: host not in unknown and run.result(host))
 
 

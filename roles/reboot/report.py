@@ -94,4 +94,3 @@ def show_end(run: ObjectRun, plans: Sequence[RebootPlan], wanted: RebootOptions)
             f"Not proven: {', '.join(away)}. See {RUNBOOK}, When a node does not come back (reboot_timeout was {wanted.reboot_timeout} s)."
         )
         show(f"A cordon that this run left: {run.undo} uncordons the node without a proof.")
-    show("Fix the cause, then run the same command again: it proves what has rebooted, and continues from there.")

@@ -10,12 +10,13 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.folding import counted
 from roles.engine.harmless import as_json
 from roles.engine.inputs import Changes, Declared, Undo, unmatched
 from roles.engine.object_runs import check_namespaces, connect_cluster, open_session
 from roles.engine.objects import Session
 from roles.engine.proof import survey
-from roles.engine.runs import Options, Turns, deploying, show_report, with_options
+from roles.engine.runs import Ended, Options, Turns, deploying, show_report, with_options
 from roles.right_size import apply, prometheus, report
 from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
 from roles.right_size.model import RightSizeOptions
@@ -27,7 +28,7 @@ from roles.right_size.workloads import SizedWorkload
 
 
 @deploying("Right size", with_options(RightSizeOptions))
-def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns | None:
+def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns | Ended:
     """Show for each container what it uses, what it requests and what it should request; with `apply`, change that.
 
     Data keys: those of roles/right_size/model.py, and take_over (roles/engine/runs/options.py). Samples are kept on the operator's
@@ -51,7 +52,8 @@ def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns |
     _write(options, seen, found)
     if seen.problems:
         raise bridge.refuse("not everything could be read:", seen.problems)
-    return None
+    is_document = options.format != "table" and options.output is None
+    return Ended("" if is_document else f"{counted(len(found), 'container')} judged")
 
 
 def observe(

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet, table
 from roles.engine.api import ApiFailure, GateMetric, NoApi
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.commands import command
 from roles.engine.control_plane import sourced_gates
 from roles.engine.editing import kubelet_config
 from roles.engine.findings.render import not_known, section
+from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.kubelet.values import shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
 from roles.engine.proof import Cluster, ObservedNode, Reported, SurveyedNode, claims, known_nodes, reported, surveyed
 from roles.engine.proof.effective import unmet_gates
-from roles.engine.runs import deploying, no_data
+from roles.engine.runs import Ended, deploying, no_data
 from roles.engine.transaction import Refusal, in_flight
 from roles.engine.voice import show, show_lines
 
@@ -25,7 +27,7 @@ _Running = Mapping[str, Mapping[str, Mapping[str, GateMetric]]]
 
 
 @deploying("Status", no_data)
-def status(fleet: Fleet, _: None) -> None:
+def status(fleet: Fleet, _: None) -> Ended:
     """Show all nodes of the run in tables. Raises DeployError if a node could not be read or is not supported."""
     observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted), doing="read")
     looked: list[SurveyedNode] = []
@@ -68,6 +70,7 @@ def status(fleet: Fleet, _: None) -> None:
         show(note)
     if failures:
         raise bridge.refuse("not all nodes could be read:", failures)
+    return Ended(f"{counted(len(nodes), 'node')} read, {counted(len(warnings), 'warning')}")
 
 
 def _ignored(host: str, seen: Observation | Exception, nodes: Sequence[SurveyedNode]) -> list[str]:
@@ -87,7 +90,7 @@ def _cordons(nodes: Sequence[SurveyedNode], cluster: Cluster) -> list[str]:
         fate = fates.get(node.kubelet.node_name)
         if fate is None or fate.cordon != "ours":
             continue
-        back = f"deploys/uncordon.py --data nodes={one_line(node.kubelet.node_name)}"
+        back = command("uncordon", nodes=one_line(node.kubelet.node_name))
         run = cordoned_for_change(fate)
         busy = in_flight(node.seen.changes, node.seen.boot_id, node.seen.uptime)
         if run and busy:
@@ -95,7 +98,7 @@ def _cordons(nodes: Sequence[SurveyedNode], cluster: Cluster) -> list[str]:
         elif run:
             found.append(
                 f"{node.seen.host}: run {one_line(run)} cordoned this node for a change that is not in flight. If that run is over:"
-                f" repeat its command, undo it with deploys/rollback.py --data run={one_line(run)}, or only uncordon with {back}"
+                f" repeat its command, undo it with {command('rollback', run=one_line(run))}, or only uncordon with {back}"
             )
         else:
             found.append(f"{node.seen.host}: cordoned by run {one_line(fate.by)}; when the work on it is done: {back}")

@@ -143,7 +143,7 @@ def says(told: Outcome, *words: str) -> None:
 
 def refused(told: Outcome, *words: str) -> None:
     assert told.code == 1, told.all
-    says(told, "refused, nothing was written", *words)
+    says(told, "REFUSED, nothing was written", *words)
 
 
 def wait_for(check: Callable[[], object], what: str, seconds: float = 300, every: float = 0.5) -> None:

@@ -55,7 +55,7 @@ def metrics(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metr
 
 
 def undone(done: Outcome) -> Outcome:
-    found = re.search(r"To undo it: deploys/rollback.py --data run=(\S+)", done.out)
+    found = re.search(r"Undo: pyinfra \S+ deploys/rollback.py --data run=(\S+)", done.out)
     assert found, done.all
     return pyinfra("rollback", *data(run=found[1]), "-y")
 

@@ -604,7 +604,7 @@ def test_an_operator_that_dies_before_it_confirms(node: Node) -> None:
 @pytest.mark.parametrize("value", ["44", "86401", "soon"])
 def test_a_confirm_timeout_that_cannot_be_meant(node: Node, value: str) -> None:
     told = pyinfra("feature_gates", *gates(node, confirm_timeout=value))
-    assert told.code == 1 and "refused, nothing was written on any node" in told.all, told.all
+    assert told.code == 1 and "REFUSED, nothing was written on any node" in told.all, told.all
     assert re.search(rf"confirm_timeout: .*{value}", told.all), told.all
     assert "Plan of run" not in told.out
 

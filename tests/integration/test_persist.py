@@ -359,7 +359,7 @@ def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(l
     assert "hands off kubelet-config" in row(refused.out, KUBELET, "failed"), refused.out
     assert row(refused.out, CLUSTER, "confirmed")
     assert re.search(rf"^Not written: kubelet-config: .*{GATE}=true does not survive the next `kubeadm upgrade`", refused.out, re.MULTILINE)
-    assert "run the same command again" in refused.out and "Traceback" not in refused.all
+    assert "then repeat this command: it keeps what is done" in refused.out and "Traceback" not in refused.all
     assert operator.effective(lab, "w1", GATE)
 
     mended = pyinfra("feature_gates", "-y", *ON)

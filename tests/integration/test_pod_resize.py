@@ -188,7 +188,7 @@ def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
     says(told, f"the API accepted the request, but it was not applied within {timeout} s", f"the kubelet of {two} does not run")
     rows = dict(re.findall(r"^pod default/(t-[ab])  +resize  +(\S+)  ", told.out, re.MULTILINE))
     assert rows == {"t-a": "done", "t-b": "reverted"}, told.all
-    says(told, f"To undo them: deploys/rollback.py --data run={run_of(told)}")
+    says(told, f"deploys/rollback.py --data run={run_of(told)}")
     lab.run(two, "systemctl start kubelet")
     lab.kubectl("wait", "--for=condition=Ready", f"node/{two}", "--timeout=280s")
     first, second = pods(lab, "t-both")

@@ -375,7 +375,7 @@ def test_a_run_is_undone_by_its_name_from_another_machine(lab: Lab, tmp_path: Pa
     told = run(priority_classes=wanted, workloads=f"{key}=t-high", force="true")
     assert told.code == 0, told.all
     name = run_of(told)
-    assert f"To undo it: deploys/rollback.py --data run={name}" in told.out, told.all
+    assert f"deploys/rollback.py --data run={name}" in told.out, told.all
     listed = pyinfra("changes", "-y")
     assert re.search(rf"^{name} .* priority_classes +confirmed .*create PriorityClass t-high", listed.out, re.MULTILINE), listed.all
 

@@ -199,7 +199,7 @@ def test_what_might_not_come_back_is_refused(lab: Lab, pods: None) -> None:
     try:
         told = reboot(only="w1", allow_unneeded="true")
         flat = " ".join(told.all.split())
-        assert told.code == 1 and "refused, nothing was written" in flat, told.all
+        assert told.code == 1 and "REFUSED, nothing was written" in flat, told.all
         for words in ("the next boot would not start kubelet.service", "a shutdown is scheduled", "/etc/fstab: /srv/data", PROTECTED):
             assert words in flat, told.all
         for words in (

@@ -377,7 +377,7 @@ def hpa(first: First, loads: Lab) -> Lab:
 @slow
 def test_in_place_without_a_restart_and_back(hpa: Lab, first: First) -> None:
     refused = pyinfra("right_size", *apply(watch_resized=10))
-    assert refused.code == 1 and "refused, nothing was written" in refused.all, "the default min_span"
+    assert refused.code == 1 and "REFUSED, nothing was written" in refused.all, "the default min_span"
     assert "not lowered before 7 d were seen" in " ".join(refused.all.split()), refused.all
 
     pod = the_pod(hpa)
@@ -445,7 +445,7 @@ def test_what_a_vertical_autoscaler_recommends_is_shown_beside(first: First, loa
         loads.kubectl("create", "-f", "-", input=json.dumps(item))
         refused = pyinfra("right_size", *apply(watch_resized=5, min_span="0"))
         flat = " ".join(refused.all.split())
-        assert refused.code == 1 and "refused, nothing was written" in flat and "set its updateMode to Off first" in flat, refused.all
+        assert refused.code == 1 and "REFUSED, nothing was written" in flat and "set its updateMode to Off first" in flat, refused.all
         told = right_size(watch="0", min_span="0")
         flat = " ".join(told.out.split())
         assert "the VerticalPodAutoscaler advisor recommends cpu 77m (33m to 1), memory 131Mi (99Mi to 1Gi)" in flat, told.all
@@ -534,7 +534,7 @@ def test_a_quota_without_room_refuses_the_plan(first: First, loads: Lab) -> None
     try:
         wait_for(lambda: live(loads, "quota/full").get("status", {}).get("used"), "the quota's status")
         refused = pyinfra("right_size", *data(only_objects=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0"), "-y")
-        assert refused.code == 1 and "refused, nothing was written" in refused.all and "quota" in refused.all.lower(), refused.all
+        assert refused.code == 1 and "REFUSED, nothing was written" in refused.all and "quota" in refused.all.lower(), refused.all
         assert identities([the_pod(loads, "spiky")]) == identities([pod])
     finally:
         loads.kubectl("delete", "-n", NAMESPACE, "quota/full")
@@ -560,7 +560,7 @@ def test_a_node_without_room_refuses_the_plan(first: First, loads: Lab) -> None:
         loads.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", "pod/filler", "--timeout=120s")
         asked = data(only_objects=f"{NAMESPACE}/deployment/spiky", apply="true", watch="0", min_span="0", template="keep")
         refused = pyinfra("right_size", *asked, "-y")
-        assert refused.code == 1 and "refused, nothing was written" in refused.all, refused.all
+        assert refused.code == 1 and "REFUSED, nothing was written" in refused.all, refused.all
         assert re.search(r"cp1 has \S+ of cpu for pods, they request \S+, and this would add \S+", " ".join(refused.all.split())), (
             refused.all
         )

@@ -91,7 +91,7 @@ def test_a_node_that_would_not_start_again_is_not_restarted(lab: Lab, protected:
     files, before = operator.files(lab, "w1"), operator.processes(lab, "w1")
     with in_state(lab, "w1", do, undo):
         refused = pyinfra("kubelet_config", "-y", *data(**FIELD, only="w1"), brief=True)
-    assert refused.code == 1 and "refused, nothing was written on any node" in refused.all and text in refused.all, refused.all
+    assert refused.code == 1 and "REFUSED, nothing was written on any node" in refused.all and text in refused.all, refused.all
     assert operator.files(lab, "w1") == files and operator.processes(lab, "w1") == before
 
 

@@ -19,6 +19,7 @@ BY_NAME = {
     "ruff": ("Makefile", "bin/ruff "),
     "mypy": ("Makefile", "bin/mypy"),
     "import-linter": ("Makefile", "bin/lint-imports "),
+    "setuptools": ("pyproject.toml", "setuptools.build_meta"),
     "pytest-xdist": ("tests/lanes/plugin.py", "pytest-xdist"),
 }
 

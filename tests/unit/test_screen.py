@@ -82,6 +82,7 @@ def test_columns_of_a_text(text: str, taken: int) -> None:
         ("short", ["short"]),
         ("of /var/lib/kubelet/config.yaml.before and so on", ["of", "  /var/lib/kubelet/config.yaml.before", "  and so on"]),
         (f"To undo them: {BACK}", ["To undo them:", f"  {BACK}"]),
+        ("Undo: daytwo -i x.py rollback run=r1", ["Undo:", "  daytwo -i x.py rollback run=r1"]),
         (f"{BACK} brings them back as they were", [BACK, "  brings them back as", "  they were"]),
         ("and with `systemctl daemon-reload`, then go on", ["and with", "  `systemctl daemon-reload`,", "  then go on"]),
         ("or: kubectl get csr -o yaml; and then look at it", ["or:", "  kubectl get csr -o yaml;", "  and then look at it"]),

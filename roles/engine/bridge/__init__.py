@@ -4,7 +4,7 @@ If pyinfra moves to asyncio, only this package changes.
 """
 
 from roles.engine.bridge import channels, tasks
-from roles.engine.bridge.command_line import end_with
+from roles.engine.bridge.command_line import end_with, ending
 from roles.engine.bridge.hosts import (
     Feed,
     Fleet,
@@ -37,6 +37,7 @@ __all__ = [
     "current_host",
     "doing",
     "end_with",
+    "ending",
     "exit_with",
     "hosts_by_name",
     "on_interrupt",

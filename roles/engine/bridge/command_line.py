@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import gevent
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_state
 
+from roles.engine import commands, folding, voice
 from roles.engine.bounds import once, read_json
 from roles.engine.bridge.unforeseen import RunRefused
 from roles.engine.inputs import did_you_mean, listing, registry, unmatched
@@ -28,26 +31,44 @@ from roles.engine.inputs.unknown_keys import OWN_PREFIX
 from roles.engine.inputs.values import converted
 
 _HOME = Path(__file__).resolve().parents[3]
-_files = 0
+
+
+@dataclass(frozen=True)
+class _Command:
+    """What the command line of this process asks for. `quiet`: see `is_quiet`."""
+
+    quiet: bool = False
+    dry: bool = False
+
+
+_command = _Command()
+# Takes away the only line that pyinfra has written before it reads config.py.
+_ONE_LINE_UP = "\x1b[1A\x1b[2K"
 #: As shells have it for a signal, so that an interrupted run never looks like one that is done.
 SIGNALLED = 128
 
 
 def guard() -> None:
     """From now on what matches nothing ends the run with exit status 1. Calling it again changes nothing."""
-    global _files, _ending  # one process is one run
+    global _command, _ending  # noqa: PLW0603 - one process is one run
     cli: Any = sys.modules.get("pyinfra_cli.cli")  # importing it would change the interpreter (gevent's monkey patches)
     if cli is None:
         return
-    command = cli.click.get_current_context(silent=True)  # other greenlets have none
-    _files, _ending = len(command.params["operations"]) if command else 0, 0
+    context, _ending = cli.click.get_current_context(silent=True), 0  # other greenlets have none
+    if context is not None:
+        options = context.params
+        _command = _Command(_leaves_pyinfra_out(options), bool(options["dry"]))
+        commands.use_inventory(options["inventory"], os.environ.get("DAYTWO_STARTED_AS", ""))
     if hasattr(cli.make_inventory, "guarded"):
         return
+    if _command.quiet and sys.stderr.isatty():
+        sys.stderr.write(_ONE_LINE_UP)
     cli.make_inventory = _checking_inventory(cli.make_inventory)
     cli._get_inventory_pattern_matches = _checking_patterns(cli._get_inventory_pattern_matches)
     cli._apply_inventory_exclude = _checking_rest(cli._apply_inventory_exclude)
     cli._set_override_data = _checking_data(cli._set_override_data)
-    cli._do_confirm = _confirming(cli._do_confirm)
+    cli._do_confirm = _confirmed
+    cli._handle_commands = _asking(cli._handle_commands)
     cli._exit = _exiting(cli._exit)
     cli._set_fail_prompts = lambda state, config: None  # a run that has failed asks nothing; config.py says that it ends
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -75,6 +96,11 @@ def end_with(code: int) -> None:
     _ending = code
 
 
+def ending() -> int:
+    """What `end_with` was given, or 0."""
+    return _ending
+
+
 def _exiting(leave: Callable[[], None]) -> Callable[[], None]:
     @functools.wraps(leave)
     def exiting() -> None:
@@ -83,11 +109,6 @@ def _exiting(leave: Callable[[], None]) -> Callable[[], None]:
         leave()
 
     return exiting
-
-
-def more_follow(state: Any) -> bool:
-    """The command has deploy files after the one that runs now."""
-    return bool(state.current_op_file_number + 1 < _files)
 
 
 def _leave(number: int, _: Any) -> None:
@@ -225,19 +246,56 @@ def _json_problem(key: str, value: str) -> str:
 # ---- the question before a run
 
 
-def _confirming(confirm: Callable[[str], bool]) -> Callable[[str], bool]:
-    @functools.wraps(confirm)
-    def confirmed(message: str) -> bool:
-        if not ctx_state.get().get_op_order():
-            return True  # nothing follows, so there is nothing to ask
-        try:
-            agreed = confirm(message)
-        except EOFError:
-            raise RunRefused(
-                "nothing was changed: nobody can answer the question, since standard input is at its end; -y answers it, --dry only plans"
-            ) from None
-        if not agreed:
-            raise RunRefused("nothing was changed: Enter alone means yes, and something else was typed")
-        return True
+def _asking(handle: Callable[..., tuple[bool, Any, Any]]) -> Callable[..., tuple[bool, Any, Any]]:
+    """Reads the deploys, and then asks, unless -y or --dry answers. pyinfra itself would show its own table, and would say that it may
+    change more than that; it still does so with -v."""
 
-    return confirmed
+    @functools.wraps(handle)
+    def asked(*arguments: Any, **options: Any) -> tuple[bool, Any, Any]:
+        can_ask, state, config = handle(*arguments, **options)
+        if not can_ask or not _command.quiet or options.get("json_output"):
+            return can_ask, state, config
+        if _command.dry and state.get_op_order():
+            voice.conclude("PLANNED, nothing was written (--dry)")
+        elif state.check_for_changes and not _command.dry:
+            _confirmed()
+        return False, state, config
+
+    return asked
+
+
+def is_quiet() -> bool:
+    """Only daytwo speaks: the command runs deploy files, and neither -v nor an option for finding faults."""
+    return _command.quiet
+
+
+def _leaves_pyinfra_out(options: Mapping[str, Any]) -> bool:
+    shows = ("verbosity", "debug", "debug_all", "debug_facts", "debug_operations")
+    return all(word.endswith(".py") for word in options["operations"]) and not any(options[name] for name in shows)
+
+
+def _confirmed(_: str = "") -> bool:
+    """The operator has read the plan and has typed yes. Raises RunRefused otherwise."""
+    state: Any = ctx_state.get()
+    if not (works := _works(state)):
+        return True  # nothing follows, so there is nothing to ask
+    sys.stderr.write("".join(f"\n{line}" for line in works) + "\nType yes to carry out the plan above: ")
+    sys.stderr.flush()
+    try:
+        answer = input()
+    except EOFError:
+        raise RunRefused(
+            "nothing was changed: nobody can answer the question, since standard input is at its end; -y answers it, --dry only plans"
+        ) from None
+    if answer.strip() != "yes":
+        raise RunRefused("nothing was changed: the answer was not yes")
+    return True
+
+
+def _works(state: Any) -> list[str]:
+    """What follows, and on which hosts."""
+    found = []
+    for name in state.get_op_order():
+        hosts = sorted(host.name for host in state.inventory.iter_activated_hosts() if name in state.ops[host])
+        found.append(f"{', '.join(state.get_op_meta(name).names).replace(' | ', ': ')}; on {folding.hosts(hosts)}")
+    return found

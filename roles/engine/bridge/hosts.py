@@ -510,7 +510,7 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
 
 def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
     """The error that stops a pyinfra run in the prepare phase, also with -y; `reasons` follow the message, one per line."""
-    return RunRefused("\n".join([one_line(message), *(f"  - {in_list(reason)}" for reason in folding.merged(map(str, reasons)))]))
+    return RunRefused(one_line(message), [in_list(reason) for reason in folding.merged(map(str, reasons))])
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
@@ -541,7 +541,7 @@ def exit_with(code: int) -> None:
     disconnects from all hosts before it exits (pyinfra_cli/cli.py, cli).
     """
     state = context.host.state
-    if state not in _left and not (code == 0 and command_line.more_follow(state)):
+    if state not in _left:
         _left.add(state)
         raise SystemExit(code)
 

@@ -19,12 +19,14 @@ from pyinfra.api import output
 from pyinfra.api.state import State
 
 from roles.engine import folding, voice
-from roles.engine.bridge import unforeseen
+from roles.engine.bridge import command_line, unforeseen
 from roles.engine.harmless import coloured
-from roles.engine.screen import has_colours, width, wrap
+from roles.engine.screen import has_colours, painted, width, wrap
 
 # `[w1] ...`, maybe in colour.
 _OF_A_HOST = re.compile(r"(?:\x1b\[[0-9;]*m)*\[")
+# How pyinfra says that an operation failed.
+_COUNTED = re.compile(r"executed [0-9]+ commands")
 
 # Of pyinfra's lines, by its formatter.
 _INDENT = 4
@@ -34,6 +36,9 @@ class _Log(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str):
             record.msg, record.args = "\n".join(map(_fitting, coloured(record.getMessage()).split("\n"))), None
+            if command_line.is_quiet():
+                # daytwo has said what it did, and why a host failed.
+                return record.levelno > logging.INFO and not _COUNTED.search(record.msg)
             # What pyinfra says of each host (Connected, Ready, Success), unless it is a warning or an error.
             return not (record.levelno == logging.INFO and folding.folds() and _OF_A_HOST.match(record.msg))
         return True
@@ -60,8 +65,26 @@ def guard() -> None:
     if errors is not None:
         # click.echo asks it whether to keep colours, for all that pyinfra and daytwo print.
         errors.click.utils.resolve_color_default = lambda color=None: has_colours() if color is None else color
+        if not hasattr(errors.WrappedError.show, "guarded"):
+            errors.WrappedError.show = _refusing(errors.WrappedError.show)
         for one in (errors.UnexpectedExternalError, errors.UnexpectedInternalError):
             one.show = lambda self, file=None: unforeseen.say(self.exception)
+
+
+def _refusing(show: Any) -> Any:
+    """A refusal in daytwo's words alone. Other errors are pyinfra's."""
+
+    @functools.wraps(show)
+    def refusing(self: Any, file: Any = None) -> None:
+        if isinstance(self.exception, unforeseen.RunRefused):
+            if said := self.exception.last_lines:
+                text = "\n".join(wrap(line, width(sys.stderr)) for line in coloured(said).split("\n"))
+                output.echo(painted(text) if has_colours(sys.stderr) else text, err=True)
+        else:
+            show(self, file)
+
+    refusing.guarded = True  # type: ignore[attr-defined]
+    return refusing
 
 
 def _counted(init: Any) -> Any:

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,7 +31,12 @@ _kept: dict[str, Path | None] = {}
 
 
 class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
-    """A refusal, without a traceback: pyinfra would print the file and line that raised it, which is in gevent."""
+    """A refusal, without a traceback: pyinfra would print the file and line that raised it, which is in gevent. `reasons`: why, if it is
+    more than the sentence `what`."""
+
+    def __init__(self, what: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__("\n".join([what, *(f"  - {reason}" for reason in reasons)]))
+        self.what, self.reasons = what, tuple(reasons)
 
     @property
     def __traceback__(self) -> None:
@@ -40,6 +45,17 @@ class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
     @__traceback__.setter
     def __traceback__(self, traceback: object) -> None:
         """Ignored; Python still keeps the traceback for sys.exc_info()."""
+
+    @property
+    def last_lines(self) -> str:
+        """For a terminal: the reasons, and at last what that means for the run; "" if the run has said it."""
+        if not self.what:
+            return ""
+        what = self.what.removesuffix(":")
+        start = what.replace("refused", "REFUSED", 1) if what.startswith("refused, ") else f"FAILED: {what}"
+        if len(self.reasons) > 1:
+            return "\n".join(["", *(f"  - {reason}" for reason in self.reasons), "", f"{start}, for {len(self.reasons)} reasons"])
+        return "\n" + ": ".join([start, *self.reasons])
 
 
 def sentence(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State, StateStage
 
-from roles.engine import folding
+from roles.engine import folding, voice
 from roles.engine.bridge.unforeseen import RunRefused
 from roles.engine.harmless import one_line
 
@@ -50,6 +50,8 @@ def guard() -> None:
             try:
                 fail_hosts(self, hosts_to_fail, activated_count)
             except PyinfraError:
+                if voice.concluded():
+                    raise RunRefused("") from None
                 names = folding.listed(sorted(host.name for host in self.failed_hosts))
                 raise RunRefused(f"the run ended without success on {names}; what is above says why, and what to do next") from None
 

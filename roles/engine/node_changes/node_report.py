@@ -131,12 +131,10 @@ def show_end(run: NodeRun) -> None:
         show(f"Not touched: {_names(left)}.")
     done = [step for step in run.steps if step.outcome == "confirmed"]
     if done:
-        show(f"Changed and confirmed: {_names(done)}. To undo them: deploys/rollback.py --data run={run.info.id}")
+        show(f"Changed and confirmed: {_names(done)}.")
     lost = [step for step in run.cluster_steps if step.outcome != "confirmed"]
     for one in lost:
         show(f"{'Not written' if one.outcome == 'failed' else 'Not started'}: {one.name}: {one.lost}")
-    if left or run.failed or lost:
-        show("Fix the cause, then run the same command again: it keeps what is done and continues from there.")
 
 
 def _names(steps: Sequence[NodeStep]) -> str:

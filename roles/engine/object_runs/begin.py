@@ -122,13 +122,14 @@ def planned_run(
         [Stage(writer.steps(plan.actions))],
         fleet,
         options.take_over,
-        lambda run: object_report.show_objects_end(run, plan.rest, again=again),
+        lambda run: object_report.show_objects_end(run, plan.rest),
         capability=capability,
         about={limit.key: limit.given} if limit else {},
         leaving=leaving or (lambda: f"written {what} stay; {then or f'to undo them: {run.undo}'}"),
         warnings=writer.warnings,
         consents=consents,
     )
+    run.again = again or run.again
     show_plan(run, plan)
     return run
 

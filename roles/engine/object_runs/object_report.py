@@ -1,4 +1,4 @@
-"""The report of a run on API objects: the outcome of each object, and the next command."""
+"""The report of a run on API objects: the outcome of each object."""
 
 from __future__ import annotations
 
@@ -26,23 +26,17 @@ def show_objects_end(
     rest: Sequence[Sequence[str]],
     more: Sequence[str] = (),
     rows: Sequence[Sequence[str]] | None = None,
-    to_undo: str = "",
-    again: str = "",
 ) -> None:
-    """The table, then `more`, warnings, why the run halted, and the next command. `to_undo`: what that undoes, if it is not all; `again`:
-    how to continue, if not by the same command."""
+    """The table, then `more`, warnings, and why the run halted."""
     show_objects(run, rest, rows)
     for text in (*more, *(f"WARNING: {text}" for _, text in run.warnings)):
         show(f"\n{text}")
     show(f"\nRecord of the run: {run.record.path}")
     done = [step.name for step in run.steps if step.outcome == run.success]
     if not run.halted:
-        if done:
-            show(f"{to_undo or 'To undo it'}: {run.undo}")
         return
     show(f"\nHALTED: {run.halted}")
     if untouched := [step.name for step in run.steps if step.outcome == "not started"]:
         show(f"Not touched: {', '.join(untouched)}.")
     if done:
-        show(f"Done and proven: {', '.join(done)}. {to_undo or 'To undo them'}: {run.undo}")
-    show(f"Fix the cause, then {again or 'run the same command again: it keeps what is done and continues from there'}.")
+        show(f"Done and proven: {', '.join(done)}.")

@@ -90,10 +90,8 @@ class ObjectRun(LockedRun):
         self._unsent: list[Mapping[str, Any]] = []
         self._warned = 0
 
-    @property
-    def undo(self) -> str:
-        """The command that undoes this run."""
-        return f"deploys/rollback.py --data run={self.info.id}"
+    def next_commands(self) -> list[str]:
+        return [] if self._about.get(object_record.CANNOT_UNDO) else super().next_commands()
 
     def involves(self, host: str) -> bool:
         return bool(self.steps) and host == self._driver

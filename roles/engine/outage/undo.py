@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from roles.engine import commands
 from roles.engine.context import ClusterStep
 from roles.engine.folding import counted
 from roles.engine.kube import Object, full_name, uid
@@ -37,7 +38,7 @@ _MOST_DOUBTS = 5
 
 def command(nodes: Iterable[str]) -> str:
     """The command that uncordons nodes, by name."""
-    return f"deploys/uncordon.py --data nodes={','.join(nodes)}"
+    return commands.command("uncordon", nodes=",".join(nodes))
 
 
 def read_for_uncordon(

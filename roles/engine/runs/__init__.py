@@ -1,7 +1,7 @@
 """Order, pace and halt: one coordinator for all hosts of a pyinfra run."""
 
 from roles.engine.runs import options
-from roles.engine.runs.deploying import Turns, deploying, end_by_consent, no_data, no_such_host, one, same, unreachable, with_options
+from roles.engine.runs.deploying import Ended, Turns, deploying, end_by_consent, no_data, no_such_host, one, same, unreachable, with_options
 from roles.engine.runs.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.runs.options import Options
 from roles.engine.runs.pace import Pace, stages, stages_of_workers
@@ -10,6 +10,7 @@ from roles.engine.runs.reports import show_report, write_report
 __all__ = [
     "CONFIRM_SECONDS",
     "RECONNECT_SECONDS",
+    "Ended",
     "LockedRun",
     "Options",
     "Pace",

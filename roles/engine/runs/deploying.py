@@ -1,7 +1,7 @@
 """The common frame of every deploy: check data keys, refuse unreachable hosts, read its data, work once, end with the result.
 
     @deploying("Audit", one(AuditOptions))
-    def audit(fleet: Fleet, options: AuditOptions) -> int:
+    def audit(fleet: Fleet, options: AuditOptions) -> Ended:
         \"\"\"Show what is wrong on the nodes of the run.\"\"\"
 
     @deploying("Feature gates", read)  # read(fleet): the desired state of each host; raises DeployError
@@ -28,7 +28,7 @@ from roles.engine.runs.locked_run import LockedRun
 from roles.engine.runs.options import Options, read_options
 from roles.engine.table import NOT_PROVEN
 from roles.engine.transaction import Refusal
-from roles.engine.voice import show
+from roles.engine.voice import conclude, show
 
 W = TypeVar("W")
 M = TypeVar("M", bound=BaseModel)
@@ -52,8 +52,18 @@ class Turns:
         return cls({remote.name for remote in fleet.targets if run.involves(remote.name)}, run.result, name)
 
 
-#: What follows the work of a deploy: its hosts' turns, an exit status, or (None) nothing.
-Continuation = Turns | int | None
+@dataclass(frozen=True)
+class Ended:
+    """A deploy that has done all in its preparation: its last line ("": standard output is a document), and its exit status."""
+
+    line: str
+    code: int = 0
+
+
+#: What follows the work of a deploy.
+Continuation = Turns | Ended
+#: The last line of a run without a step.
+NOTHING_TO_DO = "NOTHING TO DO: it is as asked already"
 
 
 def no_data(_: Fleet) -> None:
@@ -77,7 +87,10 @@ def deploying(
             deploy = work.__name__
             bridge.stop([*unknown_key_refusals(fleet, of_cluster), *unread_keys(fleet, deploy), *wider_than_asked(fleet, deploy)])
             bridge.stop(unreachable(fleet) if all_reachable else ())
-            return work(fleet, read(fleet))
+            outcome = work(fleet, read(fleet))
+            if line := outcome.line if isinstance(outcome, Ended) else "" if outcome.hosts else NOTHING_TO_DO:
+                conclude(line)
+            return outcome
 
         @functools.wraps(work)
         def face() -> None:
@@ -85,8 +98,8 @@ def deploying(
             if isinstance(outcome, Turns):
                 if bridge.current_host() in outcome.hosts:
                     bridge.as_deploy(title, lambda: bridge.run_on_host(outcome.work, name=outcome.name))()
-            elif outcome is not None:
-                bridge.exit_with(outcome)
+            elif outcome.code:
+                bridge.exit_with(outcome.code)
 
         return face
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from roles.engine.bridge import Fleet, doing, on_interrupt, unforeseen_error
+from roles.engine.bridge import Fleet, doing, ending, on_interrupt, unforeseen_error
 from roles.engine.bridge.tasks import Event, Pool, Task, spawn, together
+from roles.engine.commands import command
 from roles.engine.context import ClusterStep, Fields, Outcome, Stage, StepContext
+from roles.engine.folding import counted
 from roles.engine.remote import RemoteError
 from roles.engine.runs.lock import ClusterLock, Locked, run_number
 from roles.engine.timeouts import patient
 from roles.engine.transaction import RunInfo
 from roles.engine.transaction.change_script import keep_script
 from roles.engine.transaction.record import RunRecord, Unrecorded
-from roles.engine.voice import show
+from roles.engine.voice import conclude, show
 
 S = TypeVar("S")
 
@@ -38,6 +41,8 @@ class LockedRun:
 
     #: The outcome of a ClusterStep of such a run that was carried out and proven.
     success: ClassVar[Outcome] = "confirmed"
+    #: How to continue after a halt.
+    again: str = "repeat this command: it keeps what is done"
     #: What the first Ctrl-C says about a second one.
     at_once: ClassVar[str] = ""
 
@@ -51,6 +56,7 @@ class LockedRun:
         #: It ended by an error that nobody expected, maybe after its last step.
         self.broken = False
         self._keeper = fleet.lock_host
+        self._begun_at = time.monotonic()
         self._lock = ClusterLock(fleet.lock_host, info.holder, take_over)
         self._finish = finish
         self._started = False
@@ -96,7 +102,28 @@ class LockedRun:
         """Write the record on the lock's host: `planned` before the write, and again with `ended` after it. Raises RemoteError."""
         raise NotImplementedError
 
+    def next_commands(self) -> list[str]:
+        """What the operator can do next, as `Undo: COMMAND`."""
+        return [f"Undo: {self.undo}"] if self.success in self._outcomes().values() else []
+
     # ---- the run
+
+    @property
+    def undo(self) -> str:
+        """The command that undoes this run."""
+        return command("rollback", run=self.info.id)
+
+    @property
+    def last_line(self) -> str:
+        """What came of the run, and what can be done next."""
+        outcomes = Counter(self._outcomes().values())
+        counts = ", ".join(f"{outcomes[one]} {one}" for one in sorted(outcomes, key=lambda one: (one != self.success, one)))
+        said = f"{counts or 'nothing was done'} in {time.monotonic() - self._begun_at:.0f} s"
+        if self.halted or set(outcomes) - {self.success}:
+            return ". ".join([f"HALTED: {said}", f"Continue: fix the cause, then {self.again}", *self.next_commands()])
+        start = "NOT ALL DONE" if self.left_out else "NOT ALL PROVEN" if ending() else "DONE"
+        left = f"; {counted(len(self.left_out), 'host')} left out" if self.left_out else ""
+        return ". ".join([f"{start}: {said}{left}", *self.next_commands()])
 
     def start(self) -> None:
         if not self._started:
@@ -153,6 +180,7 @@ class LockedRun:
             show(f"\nthe run ended: {said}")
         finally:
             self._lock.release_or_warn()
+            conclude(self.last_line)
             self._over()
 
     def _over(self) -> None:

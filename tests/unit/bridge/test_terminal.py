@@ -63,7 +63,7 @@ def test_no_color_has_none_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_terminal_nothing_wraps_and_colours_are_asked_for(forced: bool) -> None:
     environment = {"PATH": "/usr/bin:/bin", "COLUMNS": "60"} | ({"FORCE_COLOR": "1"} if forced else {})
     done = subprocess.run([sys.executable, "-c", HOST], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    assert ("\x1b[31mHALTED\x1b[0m" in done.stdout) is ("pyinfra error" in done.stderr and "\x1b[31m" in done.stderr) is forced
+    assert ("\x1b[31mHALTED\x1b[0m" in done.stdout) is ("REFUSED" in done.stderr and "\x1b[31m" in done.stderr) is forced
     plain = picture.plain(done.stdout)
     assert [line.split()[0] for line in plain.splitlines()] == ["HALTED:", "node", "----", "w1", '{"outcome":']
     assert '{"outcome":  "confirmed"}' in done.stdout

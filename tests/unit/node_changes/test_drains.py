@@ -190,7 +190,7 @@ def test_a_run_that_halts_stops_its_drains() -> None:
         drained.stopping() == "interrupted by the operator" and run._leaving() == "each node reverts what is not confirmed at its deadline"
     )
     drained.cordoned = True
-    assert "w1 stay cordoned: the same command continues, or deploys/uncordon.py --data nodes=w1" in run._leaving()
+    assert "w1 stay cordoned: the same command continues, or pyinfra INVENTORY deploys/uncordon.py --data nodes=w1" in run._leaving()
 
 
 class Left:

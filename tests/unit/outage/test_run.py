@@ -29,7 +29,7 @@ def test_a_node_that_is_drained_stays_cordoned(host: RecordHost, told: list[str]
     run = drive(host, api)
     assert outcomes(run) == [("Node w1", "done"), ("web-1-0", "done"), ("web-1-1", "done"), ("Node w1 drained", "done")]
     said = "\n".join(told)
-    assert cordon(api) == (True, RUN) and "To use the nodes again: deploys/uncordon.py --data nodes=w1" in said
+    assert cordon(api) == (True, RUN) and "Uncordon: pyinfra INVENTORY deploys/uncordon.py --data nodes=w1" in said
     assert "Moved until then" not in said and "uncordoning" not in said
 
 
@@ -42,12 +42,14 @@ def test_a_run_that_halts_says_what_has_moved_and_uncordons(host: RecordHost, to
     ]  # fmt: skip
     said = "\n".join(told)
     assert cordon(api) == (False, "") and "Moved until then, and not coming back: shop/web-1-0" in told
-    assert ". To undo its cordons and surges: deploys/rollback.py" in said and "To undo them" not in said
+    assert (
+        told[-1].startswith("HALTED: 1 done, 2 not started, 1 reverted in ") and "Undo: pyinfra INVENTORY deploys/rollback.py" in told[-1]
+    )
     assert (
         "halted: Node w1: restoring the cordons that were there before, or none" in said
         and "uncordoned, since the run halted: read back" in said
     )
-    assert "the API server refused its eviction for" in run.halted and "To use the nodes again" not in said
+    assert "the API server refused its eviction for" in run.halted and "Uncordon: " not in said
 
 
 def test_after_ctrl_c_the_eviction_in_progress_ends_and_no_other_begins(host: RecordHost, told: list[str]) -> None:
@@ -87,7 +89,7 @@ def test_keep_cordon(host: RecordHost, told: list[str]) -> None:
     run = drive(host, api, keep_cordon=True)
     assert cordon(api) == (True, RUN) and outcomes(run)[0] == ("Node w1", "done")
     said = "\n".join(told)
-    assert "keep_cordon: Node w1 stay cordoned; to uncordon: deploys/uncordon.py --data nodes=w1" in said
+    assert "keep_cordon: Node w1 stay cordoned; to uncordon: pyinfra INVENTORY deploys/uncordon.py --data nodes=w1" in said
     assert "Moved until then, and not coming back: shop/web-1-0" in told
 
 
@@ -111,7 +113,10 @@ def test_an_uncordon_that_fails_is_a_warning_with_the_command(host: RecordHost, 
     run = drive(host, api, at)
     said = "\n".join(told)
     assert cordon(api)[0] and outcomes(run)[0] == ("Node w1", "done")
-    assert "WARNING: Node w1 is STILL CORDONED by this run: " in said and "uncordon it: deploys/uncordon.py --data nodes=w1" in said
+    assert (
+        "WARNING: Node w1 is STILL CORDONED by this run: " in said
+        and "uncordon it: pyinfra INVENTORY deploys/uncordon.py --data nodes=w1" in said
+    )
 
 
 def test_pods_that_ended_in_another_way_have_their_own_row() -> None:

@@ -1,0 +1,163 @@
+"""`daytwo DEPLOY [HOST...] [KEY=VALUE...]` starts pyinfra with a deploy of this checkout. All that happens then, and its exit status, are
+pyinfra's and the deploy's.
+
+It runs from any folder: paths are those of the folder where it was started. Completion is click's
+(https://click.palletsprojects.com/en/stable/shell-completion/).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+HOME = Path(__file__).resolve().parents[2]
+DEPLOYS = HOME / "deploys"
+INVENTORY = "DAYTWO_INVENTORY"
+#: How commands in hints begin (roles/engine/commands.py).
+STARTED_AS = "DAYTWO_STARTED_AS"
+#: The keys that a word without `=` is for, by the first one that a deploy reads. A deploy that reads none of them gets it as --limit.
+_PLAIN = ("nodes", "run")
+_READS = "Changes nothing"
+
+
+def keys_of(deploy: str) -> dict[str, dict[str, Any]]:
+    """The data keys that a deploy reads, by name, as JSON schema."""
+    every = json.loads((HOME / "docs/reference/data.schema.json").read_text(encoding="utf-8"))["properties"]  # noqa: TID251 - our own file
+    return {name: found for name, found in every.items() if {deploy, "every deploy"} & set(found["x-read-by"])}
+
+
+def summary(deploy: str) -> str:
+    """The first sentence of a deploy's docstring."""
+    text = ast.get_docstring(ast.parse((DEPLOYS / f"{deploy}.py").read_text(encoding="utf-8"))) or ""
+    return text.split("\n\n", maxsplit=1)[0].replace("\n", " ")
+
+
+def brief(text: str) -> str:
+    """What comes before the first colon or full stop."""
+    return re.split("[:.]", text, maxsplit=1)[0]
+
+
+def inventory(given: str | None) -> str:
+    """The path of the inventory, or what else pyinfra takes for one. Raises click.UsageError if none is named and there is no mine.py."""
+    named = given or os.environ.get(INVENTORY)
+    if named:
+        return str(Path(named).resolve()) if Path(named).exists() else named
+    for folder in (Path.cwd(), HOME):
+        if (mine := folder / "inventories/mine.py").exists():
+            return str(mine)
+    there = ", ".join(f"inventories/{path.name}" for path in sorted((HOME / "inventories").glob("*.py")))
+    raise click.UsageError(f"no inventory: name one with -i or in {INVENTORY}, or write inventories/mine.py; there are: {there}")
+
+
+def arguments(deploy: str, words: Sequence[str]) -> list[str]:
+    """The words as pyinfra has them. Raises click.UsageError."""
+    values = [word for word in words if "=" in word]
+    plain = [word for word in words if "=" not in word]
+    keys = keys_of(deploy)
+    found = [part for value in values for part in ("--data", value)]
+    key = next((name for name in _PLAIN if name in keys), None)
+    if plain and key is not None:
+        found += ["--data", f"{key}={','.join(plain)}"]
+    elif plain:
+        found += [part for word in plain for part in ("--limit", word)]
+    return found
+
+
+class Words(click.ParamType[str]):
+    """Hosts and KEY=VALUE."""
+
+    name = "words"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only then
+
+        return [CompletionItem(f"{name}=", type="plain") for name in keys_of(str(ctx.info_name)) if name.startswith(incomplete)]
+
+
+class Deploy(click.Command):
+    """A deploy as a command."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        with formatter.section("Data keys (docs/reference/data.md)"):
+            formatter.write_dl([*_rows(str(self.name))])
+
+
+def _rows(deploy: str) -> Iterator[tuple[str, str]]:
+    from roles.engine.inputs import registry  # noqa: PLC0415 - only for help: it imports all models
+
+    reads = keys_of(deploy)
+    shown: set[str] = set()
+    for key in registry.every():
+        if key.name in reads and key.name not in shown and {deploy, registry.EVERY_DEPLOY} & {*key.declared.deploys}:
+            shown.add(key.name)
+            default = "" if key.default is None else f" [default: {json.dumps(key.default)}]"
+            yield key.name, f"{key.description}{default}"
+
+
+class Deploys(click.Group):
+    """Every file of deploys/."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(path.stem for path in DEPLOYS.glob("*.py"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = cmd_name.replace("-", "_")
+        if not (DEPLOYS / f"{name}.py").exists():
+            return None
+        return Deploy(
+            name,
+            callback=click.pass_context(start),
+            params=[
+                click.Argument(["words"], nargs=-1, type=Words(), metavar="[HOST...] [KEY=VALUE...]"),
+                click.Option(["--dry"], is_flag=True, help="Show the plan, write nothing."),
+                click.Option(["-y", "--yes"], is_flag=True, help="Carry out the plan without a question."),
+                click.Option(["--limit"], multiple=True, metavar="HOST", help="Only these hosts, groups or patterns."),
+                click.Option(["-v", "--verbose"], count=True, help="Show what pyinfra says, too."),
+            ],
+            help=summary(name),
+            short_help=brief(summary(name)),
+        )
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        texts = {name: summary(name) for name in self.list_commands(ctx)}
+        for title, reads in (("Look, change nothing", True), ("Change", False)):
+            with formatter.section(title):
+                formatter.write_dl([(name, brief(text)) for name, text in texts.items() if (_READS in text) is reads])
+
+
+def start(ctx: click.Context, words: tuple[str, ...], dry: bool, yes: bool, limit: tuple[str, ...], verbose: int) -> None:
+    """Become pyinfra."""
+    deploy, given = str(ctx.info_name).replace("-", "_"), ctx.obj
+    command = [
+        str(Path(sys.executable).with_name("pyinfra")),
+        "--config",
+        str(HOME / "config.py"),
+        inventory(given),
+        f"{DEPLOYS}/{deploy}.py",
+    ]
+    command += arguments(deploy, words)
+    command += [part for host in limit for part in ("--limit", host)]
+    command += ["--dry"] * dry + ["-y"] * yes + ["-v"] * verbose
+    path = os.pathsep.join([str(HOME), *filter(None, [os.environ.get("PYTHONPATH")])])
+    started = shlex.join(["daytwo", *(["-i", given] if given else [])])
+    os.execve(command[0], command, {**os.environ, "PYTHONPATH": path, STARTED_AS: started})  # noqa: S606 - it becomes pyinfra
+
+
+@click.group(cls=Deploys, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("-i", "--inventory", "given", metavar="FILE", help=f"The inventory (or {INVENTORY}; inventories/mine.py is found).")
+@click.pass_context
+def main(ctx: click.Context, given: str | None) -> None:
+    """Day-2 configuration of Kubernetes clusters that already run. `daytwo DEPLOY --help` shows the keys of a deploy."""
+    ctx.obj = given
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -1,0 +1,21 @@
+"""Commands of daytwo that an operator can paste."""
+
+from __future__ import annotations
+
+import shlex
+
+_inventory, _started_as = "INVENTORY", ""
+
+
+def use_inventory(name: str, started_as: str = "") -> None:
+    """From now on the commands are for this inventory, as the operator has named it. `started_as`: how the command `daytwo` was called."""
+    global _inventory, _started_as
+    _inventory, _started_as = name, started_as
+
+
+def command(deploy: str, **data: str) -> str:
+    """`pyinfra inventories/prod.py deploys/rollback.py --data run=r1`, or `daytwo rollback run=r1`, for the inventory of this run."""
+    if _started_as:
+        return f"{_started_as} {shlex.join([deploy, *(f'{key}={value}' for key, value in data.items())])}"
+    words = ["pyinfra", _inventory, f"deploys/{deploy}.py", *(word for key, value in data.items() for word in ("--data", f"{key}={value}"))]
+    return shlex.join(words)

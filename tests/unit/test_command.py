@@ -1,0 +1,110 @@
+"""The command `daytwo`: what it makes of its words, and that pyinfra is all that it starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from roles.cli import daytwo
+from roles.engine.commands import command, use_inventory
+from roles.engine.inputs import registry
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = sorted(path.stem for path in (ROOT / "deploys").glob("*.py"))
+
+
+def said(*words: str) -> str:
+    done = CliRunner().invoke(daytwo.main, words, prog_name="daytwo")
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_pyproject_installs_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["scripts"] == {"daytwo": "daytwo:main"}
+    assert (ROOT / project["tool"]["setuptools"]["package-dir"][""] / "daytwo.py").exists()
+
+
+def test_it_lists_every_deploy_and_whether_it_changes_something() -> None:
+    shown = said()
+    looks, _, changes = shown.partition("Look, change nothing:\n")[2].partition("Change:\n")
+    reads_only = {name for one in registry.every_model() for name in one.deploys if one.changes == registry.Changes.NOTHING}
+    writes = {name for one in registry.every_model() for name in one.deploys if one.changes > registry.Changes.NOTHING}
+    for name in NAMES:
+        there = changes if name in writes else looks
+        assert f"  {name} " in there, name
+    assert len(reads_only | writes) >= len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_has_every_key_that_the_deploy_reads(name: str) -> None:
+    shown = said(name, "--help")
+    keys = {key for key, deploys in registry.readers().items() if {name, registry.EVERY_DEPLOY} & deploys}
+    own = {key.name for one in registry.every_model() if {name, registry.EVERY_DEPLOY} & {*one.deploys} for key in registry.of(one)}
+    assert keys >= own and [key for key in own if f"  {key}" not in shown] == []
+
+
+@pytest.mark.parametrize(
+    ("deploy", "words", "found"),
+    [
+        ("drain", ["w1", "w2"], ["--data", "nodes=w1,w2"]),
+        ("rollback", ["r1"], ["--data", "run=r1"]),
+        (
+            "feature_gates",
+            ["w1", "workers", "feature_gates=A=true"],
+            ["--data", "feature_gates=A=true", "--limit", "w1", "--limit", "workers"],
+        ),
+        ("status", [], []),
+    ],
+)
+def test_words_are_hosts_or_keys(deploy: str, words: list[str], found: list[str]) -> None:
+    assert daytwo.arguments(deploy, words) == found
+
+
+def test_the_inventory_is_named_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daytwo, "HOME", tmp_path / "checkout")
+    monkeypatch.delenv(daytwo.INVENTORY, raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(click.UsageError, match="no inventory: name one with -i"):
+        daytwo.inventory(None)
+    (tmp_path / "inventories").mkdir()
+    mine, other = tmp_path / "inventories/mine.py", tmp_path / "other.py"
+    for path in (mine, other):
+        path.touch()
+    assert daytwo.inventory(None) == str(mine)
+    monkeypatch.setenv(daytwo.INVENTORY, "other.py")
+    assert daytwo.inventory(None) == str(other)
+    assert daytwo.inventory("w1,w2") == "w1,w2"
+
+
+def test_it_becomes_pyinfra_in_any_folder(tmp_path: Path) -> None:
+    """What follows, and the exit status, are those of the deploy."""
+    (tmp_path / "hosts.py").write_text('control_plane = ["@fake/cp1"]\n')
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import daytwo; daytwo.main(prog_name='daytwo')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT / "roles/cli"), "-i", "hosts.py", "drain", "nodse=w1", "-y"],
+        cwd=tmp_path,
+        env={**os.environ, "PYINFRA_PROGRESS": "off", "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "did you mean nodes?" in done.stderr, done.stderr
+    assert done.stdout == ""
+
+
+def test_commands_in_hints_are_as_the_operator_has_begun() -> None:
+    try:
+        use_inventory("inventories/prod.py")
+        assert command("uncordon", nodes="w1") == "pyinfra inventories/prod.py deploys/uncordon.py --data nodes=w1"
+        use_inventory("/x/prod.py", "daytwo -i prod.py")
+        assert command("uncordon", nodes="a b") == "daytwo -i prod.py uncordon 'nodes=a b'"
+    finally:
+        use_inventory("INVENTORY")
