@@ -30,7 +30,8 @@ _NOT_WHOLE = "it is not known whether its kubelet would start again, and whether
 @dataclass(frozen=True)
 class Starts:
     """What the starts of some changes of one node need, `before` them and `after` them. `manifests`: some are of manifests; `recreates`:
-    the new kubelet creates pods again; `written`: the files that the changes write, by path (None: removed)."""
+    the new kubelet creates pods again; `written`: the files that the changes write, by path (None: removed); `driver`: the cgroup driver
+    that the container runtime gets with the kubelet ("": it stays as it is)."""
 
     host: str
     before: Needs
@@ -38,6 +39,7 @@ class Starts:
     manifests: bool
     recreates: bool
     written: Mapping[str, bytes | None] = field(default_factory=dict)
+    driver: str = ""
 
     @property
     def question(self) -> str:
@@ -48,10 +50,13 @@ class Starts:
     def _asked(self) -> Needs:
         return starting.together(self.before, self.after)
 
-    def judged(self, lines: Iterable[str]) -> Judged:
-        """What the node's answer means, among other lines."""
+    def judged(self, lines: Iterable[str], *, over: bool = False) -> Judged:
+        """What the node's answer means, among other lines. `over`: it is of the time after the changes."""
         facts = starting.answer(self._asked, lines)
-        after = starting.judge(self.host, self.after, _overlaid(facts, self.written))
+        then = _overlaid(facts, self.written)
+        if self.driver and facts.runtime is not None and not over:
+            then = replace(then, runtime=replace(facts.runtime, drivers=frozenset({self.driver})))
+        after = starting.judge(self.host, self.after, then)
         return Judged(self, tuple(starting.judge(self.host, self.before, facts)), tuple(after), facts)
 
 
@@ -138,7 +143,9 @@ def starts_of(plan: NodePlan[Any], planned: Collection[ComponentPlan] | None = N
         return None
     recreates = kubelet is not None and (kubelet.recreates_pods or kubelet.recreates_static_pods or bool(kubelet.needs_drain))
     written = {edit.path: edit.after for one in changing if one.change for edit in one.change.files}
-    return Starts(plan.host, before, after, bool(components), recreates, written)
+    restarted = kubelet is not None and kubelet.change is not None and kubelet.change.runtime is not None
+    driver = str(then.settings.get(DRIVER) or "") if restarted else ""
+    return Starts(plan.host, before, after, bool(components), recreates, written, driver)
 
 
 def _changed_kubelet(plan: NodePlan[Any], planned: ComponentPlan, now: Needs) -> Needs:
@@ -149,9 +156,7 @@ def _changed_kubelet(plan: NodePlan[Any], planned: ComponentPlan, now: Needs) ->
     needs = starting.kubelet_needs(plan.kubelet, changed, change.new_argv)
     # What the change removes cannot stop the new kubelet. An undo learns later which ones: those whose policy it changes.
     kept = now.checkpoints.items() & needs.checkpoints.items()
-    needs = replace(needs, checkpoints={path: policy for path, policy in kept if path not in change.checkpoints})
-    # The runtime gets the same driver: as it is now, it is compared with that of now.
-    return replace(needs, settings={**needs.settings, DRIVER: now.settings.get(DRIVER)}) if runtime else needs
+    return replace(needs, checkpoints={path: policy for path, policy in kept if path not in change.checkpoints})
 
 
 def _changed_component(plan: NodePlan[Any], planned: ComponentPlan) -> Needs:
@@ -214,7 +219,7 @@ class StartWatch:
         if self._starts is None:
             return Proof("")
         try:
-            after = self._starts.judged(self._ask(self._starts))
+            after = self._starts.judged(self._ask(self._starts), over=True)
             why = "" if after.facts.complete else "the node gave no whole answer"
         except RemoteError as error:
             after, why = None, str(error)

@@ -124,6 +124,23 @@ def test_a_runtime_that_changes_its_driver_too_is_not_compared_as_it_is_now(monk
     alone = replace(change, planned=(replace(one, change=replace(one.change, runtime=None)),))
     (refused,), _ = judged(monkeypatch, alone, runtime=with_systemd)
     assert "cgroupDriver is cgroupfs, and containerd" in refused
+    # Somebody has changed the runtime already: the kubelet follows it.
+    refusals, (warning,) = judged(monkeypatch, change, runtime=replace(with_systemd, drivers=frozenset({"cgroupfs"})))
+    assert refusals == [] and "cgroupDriver is systemd, and containerd 2.1 has cgroupfs; this change repairs that" in warning
+
+
+def test_after_its_change_the_runtime_must_have_the_driver_of_the_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SOCKET + "cgroupDriver: systemd\n"
+    there = replace(only_drained(state(config, **YAML(typ="safe").load(config))), runtime=SERVED)
+    change = plan_fields(there, {"cgroupDriver": "cgroupfs"})
+    asked = starts(change)
+    healthy = well(starting.together(asked.before, asked.after))
+    before, after = (replace(healthy, runtime=replace(RUNTIME, config="12", drivers=frozenset({one}))) for one in ("systemd", "cgroupfs"))
+    both = watch(monkeypatch, change, before, after)
+    assert both.recheck() is None and both.proof() == Proof("would start again")
+    alone = watch(monkeypatch, change, before, before)
+    assert alone.recheck() is None
+    assert "cgroupDriver is cgroupfs, and containerd 2.1 has systemd" in alone.proof().problems[0]
 
 
 def test_no_manifest_changes_while_no_pod_starts(monkeypatch: pytest.MonkeyPatch) -> None:
