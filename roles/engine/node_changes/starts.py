@@ -143,9 +143,13 @@ def starts_of(plan: NodePlan[Any], planned: Collection[ComponentPlan] | None = N
         return None
     recreates = kubelet is not None and (kubelet.recreates_pods or kubelet.recreates_static_pods or bool(kubelet.needs_drain))
     written = {edit.path: edit.after for one in changing if one.change for edit in one.change.files}
-    restarted = kubelet is not None and kubelet.change is not None and kubelet.change.runtime is not None
-    driver = str(then.settings.get(DRIVER) or "") if restarted else ""
+    driver = str(then.settings.get(DRIVER) or "") if kubelet is not None and _with_its_runtime(kubelet) else ""
     return Starts(plan.host, before, after, bool(components), recreates, written, driver)
+
+
+def _with_its_runtime(planned: ComponentPlan) -> bool:
+    """The runtime gets the driver of the kubelet. An undo is judged before that is planned, and refused then if the runtime cannot."""
+    return planned.change is not None and (planned.change.runtime is not None or (bool(planned.undoes) and DRIVER in planned.settings))
 
 
 def _changed_kubelet(plan: NodePlan[Any], planned: ComponentPlan, now: Needs) -> Needs:

@@ -121,8 +121,10 @@ def test_a_runtime_that_changes_its_driver_too_is_not_compared_as_it_is_now(monk
     assert judged(monkeypatch, change, runtime=with_systemd)[0] == []
     (one,) = change.planned
     assert one.change is not None
-    alone = replace(change, planned=(replace(one, change=replace(one.change, runtime=None)),))
-    (refused,), _ = judged(monkeypatch, alone, runtime=with_systemd)
+    alone = replace(one, change=replace(one.change, runtime=None))
+    # An undo is judged before its runtime is asked.
+    assert judged(monkeypatch, replace(change, planned=(replace(alone, undoes="r1-n1-kubelet"),)), runtime=with_systemd)[0] == []
+    (refused,), _ = judged(monkeypatch, replace(change, planned=(alone,)), runtime=with_systemd)
     assert "cgroupDriver is cgroupfs, and containerd" in refused
     # Somebody has changed the runtime already: the kubelet follows it.
     refusals, (warning,) = judged(monkeypatch, change, runtime=replace(with_systemd, drivers=frozenset({"cgroupfs"})))
