@@ -24,8 +24,8 @@ class AuditRule(Rule):
     IN_FLIGHT = ("in-flight", _W, "a daytwo change that is unconfirmed, or that could not be reverted", "", "unconfirmed change")
     DAEMON_RELOAD = ("daemon-reload", _C, "a unit or drop-in was edited, and systemd has not reloaded it", "", "daemon-reload missing")
     STALE = ("stale", _W,
-        "the arguments, gates or fields of a process differ from its files, or the process is older than its files or its binary",
-        "", "process out of date")
+        "the arguments, gates or fields of a process differ from its files, or the process is older than its files or its binary; "
+        "a component that does not run as its manifest says, or not at all", "", "process out of date")
     STRAY = ("stray", _W,
         "in the manifests directory: two files for one pod, files that are not manifests, directories and dotfiles (which the kubelet "
         "skips); in a drop-in directory: files that are not read", "", "stray file")
