@@ -22,9 +22,10 @@ from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, ObservedNode, listed_nodes, not_their_node, observed
 from roles.engine.remote import RemoteError
-from roles.engine.runs import Ended, deploying, one
+from roles.engine.runs import Ended, deploying, one, show_report
+from roles.engine.screen import wrapped
 from roles.engine.transaction import Refusal
-from roles.engine.voice import show, show_document, show_lines
+from roles.engine.voice import show
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, order, order_as_json, order_as_table
 
@@ -51,13 +52,11 @@ def eviction_order(fleet: Fleet, options: OrderOptions) -> Ended:
     problems = [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
     ignored: list[str] = []
     nodes = _nodes(fleet, problems, ignored)
-    if options.format == "json":
-        show_document(as_json({"nodes": [order_as_json(node) for node in nodes], "problems": problems, "ignored": ignored}))
-    else:
-        for node in nodes:
-            show_lines("\n" + order_as_table(node))
-        for line in ignored:
-            show(f"\n{line}")
+    forms = {
+        "table": lambda: "\n".join(f"\n{part}" for part in (*map(order_as_table, nodes), *map(wrapped, ignored))),
+        "json": lambda: as_json({"nodes": [order_as_json(node) for node in nodes], "problems": problems, "ignored": ignored}),
+    }
+    show_report(forms, options.format)
     if options.picture:
         made = datetime.now(UTC).strftime("Observed on %Y-%m-%d at %H:%M UTC")
         try:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from roles.engine import bridge, table
+from roles.engine import bridge
 from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.bridge import Fleet
+from roles.engine.findings.render import section
+from roles.engine.folding import counted
 from roles.engine.harmless import as_json
 from roles.engine.object_runs import cluster_session
-from roles.engine.runs import Ended, deploying
+from roles.engine.runs import Ended, deploying, show_report
 from roles.engine.transaction import Refusal
-from roles.engine.voice import show, show_document, show_lines
 from roles.pod_resize import model
 from roles.pod_resize.compliance import NEEDED, Drift, find
 
@@ -36,12 +37,12 @@ def resize_drift(fleet: Fleet, options: model.DriftOptions) -> Ended:
         drifts = session.asked(read_drift)
     except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's pods cannot be read: {error}") from None
-    if options.format == "json":
-        show_document(as_json({"drift": [one.as_json() for one in drifts]}))
-    elif drifts:
-        show("\nPods that differ from their template (request/limit); recreated pods get the template's resources")
-        show_lines(table.render(["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]))
-    found = f"{table.counted(len(drifts), 'workload')} with pods that differ" if drifts else "no workload has pods that differ"
+    title = "Pods that differ from their template (request/limit); recreated pods get the template's resources"
+    headers, rows = ["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]
+    forms = {"table": lambda: section(title, headers, rows), "json": lambda: as_json({"drift": [one.as_json() for one in drifts]})}
+    if drifts or options.format == "json":
+        show_report(forms, options.format)
+    found = f"{counted(len(drifts), 'workload')} with pods that differ" if drifts else "no workload has pods that differ"
     line = "" if options.format == "json" else f"{found} from the template in CPU or memory"
     return Ended(line, DRIFT if drifts else 0)
 
