@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from roles.engine import bridge, kubeadm_config, kubelet, table
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.commands import command
 from roles.engine.inputs import Changes, Declared, unmatched
 from roles.engine.inputs.registry import NoKeys
 from roles.engine.kubelet import kubelet_plan
@@ -40,7 +41,7 @@ from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded, Speaker
 from roles.history.model import ChangesOptions, RollbackOptions
-from roles.history.plan import Undo, age, changes_to_undo, chosen, newest, of_cluster, plan_undo, targets
+from roles.history.plan import Undo, age, changes_to_undo, chosen, newest, of_cluster, plan_undo, targets, unsure
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet_config import cgroups, drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
 
@@ -58,6 +59,9 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     believed = [change for recorded in history.values() for change in recorded if not change.disbelieved]
     order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in believed}))}
     believed.sort(key=lambda change: (order[change.run], change.order, change.host))
+    bridge.stop(
+        f"nodes: {text}" for text in unmatched(wanted.nodes or (), [remote.name for remote in fleet.targets], "no host of this run")
+    )
     if wanted.run is not None and not failures:
         bridge.stop(f"run: {text}" for text in unmatched([wanted.run], order, "no run in the records of these nodes"))
     listed = chosen(believed, wanted, time.time())
@@ -68,7 +72,7 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
-    if left_out := len(order) - len({change.run for change in listed}):
+    if left_out := wanted.nodes is None and len(order) - len({change.run for change in listed}):
         show(f"\n{table.counted(left_out, 'run')} not listed; to list more: --data last={len(order)}, --data since=7d, --data run=NAME")
     for problem in (*_disbelieved(history), *_unusable(listed), *_cut(listed)):
         show(f"\nWARNING: {problem}")
@@ -80,7 +84,10 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     failures += [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
     if failures:
         raise bridge.refuse("not all nodes could be read:", failures)
-    undo = f"; deploys/rollback.py would undo {' and '.join(latest)}; name another run with --data run=NAME" if latest else ""
+    if latest and unsure(history, latest, time.time()):
+        undo = f"; to undo the newest of those that are not undone: {command('rollback', run=latest[0])}"
+    else:
+        undo = f"; deploys/rollback.py would undo {' and '.join(latest)}; name another run with --data run=NAME" if latest else ""
     return Ended(f"{table.counted(len({change.run for change in listed}), 'run')} listed{undo}")
 
 
@@ -176,6 +183,9 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
             raise bridge.refuse(_not_known(error)) from None
         if not runs:
             raise bridge.refuse("there is nothing to undo: no node has a confirmed change that is not undone")
+        if why := unsure(history, runs, time.time()):
+            raise bridge.refuse(f"{why}: {command('rollback', run=runs[0])}")
+        _show_chosen(history, runs)
     # Runs on objects are undone one by one.
     if (run := objects.to_undo(fleet, wanted, runs[0], {**history, **kept})) is not None:
         return run
@@ -206,6 +216,14 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
 
     names = " and ".join(runs)
     return Undoing(DesiredByHost(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, (*chosen, *of_keeper), wanted)
+
+
+def _show_chosen(history: Mapping[str, Sequence[Recorded]], runs: Sequence[str]) -> None:
+    """Which runs a roll-back without a name undoes, and how long ago they were."""
+    for run in runs:
+        change = next(change for recorded in history.values() for change in recorded if change.run == run)
+        ago, who = _age(str(change.plan.get("at", ""))), change.plan.get("who", "?")
+        show(f"\nThe newest run is {run}, {ago} ago, by {who}: {change.plan.get('command', '?')}")
 
 
 def _reverted_drained(change: Recorded, runs: Sequence[str]) -> bool:

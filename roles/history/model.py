@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.bridge import Remote, refusals
-from roles.engine.inputs import Boolean, Frozen, Kubeconfig, read_model
+from roles.engine.inputs import Boolean, Frozen, Kubeconfig, Names, read_model
 from roles.engine.transaction import Refusal
 
 _RUN = r"^r[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$"
@@ -43,6 +43,8 @@ class ChangesOptions(Frozen):
         Field(description="list only runs of this age or younger, in minutes, hours or days", examples=["36h", "7d"]),
     ] = None
     last: Annotated[int, Field(ge=1, le=10000, description="list so many runs, the newest", examples=[100])] = 20
+
+    nodes: Annotated[Names, Field(description="list only changes of these hosts", examples=[["w1"], "w1,w2"])] = None
 
     @property
     def seconds(self) -> float | None:

@@ -27,6 +27,9 @@ class Undo(ComponentPlan):
     warnings: tuple[str, ...] = ()
 
 
+_DAY = 86400
+
+
 def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     """The newest run with a confirmed change that is not undone, and the runs right before it with the same data for other components: a
     run that halted and was run again is undone as one. The newest first; runs that undo others, or cannot be undone, do not count. Raises
@@ -189,6 +192,7 @@ def _change(run_id: str, recorded: Recorded, seen: Observation, edits: tuple[Fil
 def chosen(changes: Sequence[Recorded], wanted: ChangesOptions, now: float) -> list[Recorded]:
     """`changes` in the order of their runs, the newest last; `now`: seconds since 1970. A run with a change that is not over is listed
     unless another run is asked for; so is one whose age is not known."""
+    changes = [change for change in changes if wanted.nodes is None or change.host in wanted.nodes]
     if wanted.run is not None:
         return [change for change in changes if change.run == wanted.run]
     runs = list(dict.fromkeys(change.run for change in changes))
@@ -202,6 +206,20 @@ def chosen(changes: Sequence[Recorded], wanted: ChangesOptions, now: float) -> l
 def _is_young(change: Recorded, wanted: ChangesOptions, now: float) -> bool:
     seconds = age(str(change.plan.get("at", "")), now)
     return wanted.seconds is None or seconds is None or seconds <= wanted.seconds
+
+
+def unsure(history: Mapping[str, Sequence[Recorded]], runs: Sequence[str], now: float) -> str:
+    """Why a roll-back without a name does not undo these runs (the newest first), and what to do; "" if it may: a second roll-back may be a
+    repeated first one. An undo that halted is continued by the same command."""
+    changes = [change for recorded in history.values() for change in recorded if change.state == "confirmed" and not change.disbelieved]
+    last = Sequenced(history).sort({change.run for change in changes})[-1]
+    undone = {str(change.plan.get("undoes")) for change in changes if change.run == last and change.plan.get("undoes")}
+    if undone and not any(change.id in undone for change in changes if change.run in runs):
+        return f"the newest run, {last}, has undone another run already; to undo the one before that too, name it"
+    ages = [found for change in changes if change.run == runs[0] and (found := age(str(change.plan.get("at", "")), now)) is not None]
+    if ages and min(ages) > _DAY:
+        return f"the newest run, {runs[0]}, is more than a day old; to undo it, name it"
+    return ""
 
 
 def age(at: str, now: float) -> float | None:

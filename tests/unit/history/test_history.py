@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from roles.engine.proof import Cluster
 from roles.engine.transaction import Effective, Refusal, RunInfo
 from roles.engine.transaction.model import ABSENT, cmdline_sha256
 from roles.engine.transaction.record import plan_record
-from roles.history import Recorded, Sequenced, Undo, Unordered, changes_to_undo, newest, plan_undo, targets
+from roles.history import Recorded, Sequenced, Undo, Unordered, changes_to_undo, newest, plan_undo, targets, unsure
 from roles.history.facts import HistoryError, parse
 from tests.unit.history.world import INFO, NEW, OLD, answer, change, numbered, recorded
 from tests.unit.node import node
@@ -116,6 +117,22 @@ def test_the_newest_run_that_is_not_undone_is_undone() -> None:
     assert newest(history(recorded(state="reverted"))) == ()
     lasting = replace(b, plan={**b.plan, "about": {"cannot_undo": True}})
     assert newest(history(a, lasting)) == (first,), "a reboot: the run before it"
+
+
+def test_a_roll_back_without_a_name_is_neither_a_second_one_nor_of_another_day() -> None:
+    first, second, third = "r20260101-000000-aaaa", "r20260102-000000-bbbb", "r20260103-000000-cccc"
+    a, b = numbered(1, recorded(change(run=first))), numbered(2, recorded(change("kubelet", run=second)))
+    a, b = (replace(one, plan={**one.plan, "at": "2026-01-02T00:00:00Z", "data": one.run}) for one in (a, b))
+    noon = datetime(2026, 1, 2, 12, tzinfo=UTC).timestamp()
+    assert unsure(history(a, b), (second,), noon) == ""
+    assert "is more than a day old; to undo it" in unsure(history(a, b), (second,), noon + 86400)
+    undone = numbered(3, recorded(change("kubelet", run=third), undoes=b.id))
+    assert f"{third}, has undone another run already" in unsure(history(a, b, undone), (first,), noon)
+    more = numbered(2, recorded(change("kube-scheduler", run=second)))
+    assert unsure(history(a, b, more, undone), (second,), noon) == "", "the undo halted: the same command continues it"
+    later = numbered(4, recorded(change("kubelet", run="r20260104-000000-dddd")))
+    later = replace(later, plan={**later.plan, "at": "2026-01-02T11:00:00Z"})
+    assert unsure(history(a, b, undone, later), (later.run,), noon) == ""
 
 
 def test_the_last_change_of_a_run_comes_first() -> None:

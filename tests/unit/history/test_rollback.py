@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pyinfra.api.exceptions import DeployError
 
+from roles import history
 from roles.engine.node_changes import Basis
 from roles.engine.transaction.record import CLUSTER_KIND
 from roles.history import Recorded, Speaker
@@ -20,6 +22,12 @@ from tests.unit.outage.world import node, of_change
 
 def of_cluster() -> Recorded:
     return recorded(change("kubelet-config", "cp1", kind=CLUSTER_KIND, files=()), speaker=Speaker.keeper)
+
+
+@pytest.fixture(autouse=True)
+def that_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of another day would need its name."""
+    monkeypatch.setattr(history, "time", SimpleNamespace(time=lambda: datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()))
 
 
 def test_the_newest_run_is_undone_as_a_run_on_objects_only_if_it_is_one() -> None:
