@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from roles.engine.api import errors
 from roles.engine.bounds import read_json
+from roles.engine.kube import preconditions
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.timeouts import patient
 
@@ -112,8 +113,7 @@ class Api:
         """Delete exactly the object with this UID (and resourceVersion `version`, if given): Conflict if it is another object by now.
         `grace`: seconds that a pod has to end, if not its own; one that is ending already can only get fewer (apiserver,
         registry/rest/delete.go: BeforeDelete). Raises an ApiError."""
-        preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions(uid, version)}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         if dry_run:
