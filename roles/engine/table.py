@@ -82,7 +82,7 @@ def _lines(headers: Sequence[str], row: Sequence[str], widths: Sequence[int], mo
         cells[-1] = _cut(row[-1], widths[-1] if beside == len(row) else most - len(f"{_BELOW}{PROOF}: "))
     for line in zip_longest(*map(screen.fill, cells[:beside], widths), fillvalue=""):
         yield _line(line, widths)
-    below = [f"{header}: {cell}" for header, cell in zip(headers[beside:], cells[beside:], strict=True) if cell]
+    below = [f"{header}: {cell}" for header, cell in zip(headers[beside:], cells[beside:], strict=True) if cell not in ("", "-")]
     if below and row is not headers:
         yield from screen.wrap(_BELOW + "; ".join(below), most).split("\n")
 

@@ -87,6 +87,7 @@ def test_columns_of_a_text(text: str, taken: int) -> None:
         ("and with `systemctl daemon-reload`, then go on", ["and with", "  `systemctl daemon-reload`,", "  then go on"]),
         ("or: kubectl get csr -o yaml; and then look at it", ["or:", "  kubectl get csr -o yaml;", "  and then look at it"]),
         ("leave it out with --data skip_unreachable=true or not", ["leave it out with", "  --data skip_unreachable=true", "  or not"]),
+        ("reverts after so long 210 s, and", ["reverts after so long", "  210 s, and"]),
         ("see deploys/drain.py --dry shows each pod", ["see", "  deploys/drain.py --dry", "  shows each pod"]),
         ("東京東京 東京東京 東京東京", ["東京東京 東京東京", "  東京東京"]),
     ],
