@@ -40,10 +40,12 @@ SCENES: tuple[tuple[str, tuple[str, ...], int], ...] = (
 # what the picture has no room for.
 LEFT_OUT = re.compile(
     r"$|--> |    \[\w+\] |    Loading: |    (Operation|Grand total|Feature gates \|) |----|Plan of run"
-    r"|  w\d kubelet: (step|state|healthy|process|proving)|    (--- |@@ )|     +\S|    will be proven|kubelet-config "
-    r"|etcd: |LEFT OUT|To restart these|Record of the run|Evidence from w\d|All details are on|WARNING|DIFFERS|  \| "
+    r"|  w\d kubelet: (applying|writing|restoring|restarting|waiting|reverting|failed|process|healthy|stayed|proving)"
+    r"|    (--- |@@ )|     +\S|    will be proven|    it is the canary|kubelet-config "
+    r"|etcd: |w\d:|LEFT OUT|To restart these|Record of the run|Evidence from w\d|All details are on|WARNING|DIFFERS|  \| "
 )
 _CHANGE = re.compile(r"\[\d+/\d+\] ")
+_OF_A_STEP = re.compile(r"  w\d kubelet: ")
 
 
 def record(words: Sequence[str], cwd: Path) -> tuple[int, list[str]]:
@@ -77,13 +79,21 @@ def plain(text: str) -> str:
 
 
 def cut(lines: Sequence[str]) -> list[str]:
-    """Without what LEFT_OUT names; of the changes only the first one's heading and plan; an empty line before a table."""
+    """Without what LEFT_OUT names, whatever wraps below it too; of the changes only the first one's heading and plan; an empty line before
+    a table."""
     kept: list[str] = []
-    changes = 0
+    changes, begun, left_out = 0, False, COLUMNS
     for line in lines:
         text = plain(line).rstrip()
+        indent = len(text) - len(text.lstrip())
         changes += bool(_CHANGE.match(text))
-        if LEFT_OUT.match(text) or (changes > 1 and (_CHANGE.match(text) or text.startswith("    "))):
+        begun = begun or bool(_OF_A_STEP.match(text))
+        if (text and indent > left_out) or (changes > 1 and (_CHANGE.match(text) or (indent >= 4 and not begun))):
+            continue
+        # What is so far to the right after that is a cell of a table.
+        drop = bool(LEFT_OUT.match(text)) and not (begun and indent > 20)
+        left_out = indent if text and drop else COLUMNS
+        if drop:
             continue
         kept += ["", line] if text.startswith("node  ") else [line]
     return kept
