@@ -69,8 +69,8 @@ def _columns(character: str) -> int:
 
 _OPTION = r"--(?:data|limit|chdir) \S+|--?[a-z][\w-]*"
 _OPTIONS = rf"(?: (?:{_OPTION}))*"
-# What stays in one line. Most of it is pasted into a shell: text in backticks; a command of daytwo with its options; another one after a colon or
-# `see`, to the end of its clause.
+# What stays in one line: an amount and its unit; and what is pasted into a shell: text in backticks; a command of daytwo with its options;
+# another one after a colon or `see`, to the end of its clause.
 _WHOLE = re.compile(
     r"NOT (?:PROVEN|KNOWN|NOW)|(?<![\w.])[0-9.]+ s\b|`[^`]+`"
     rf"|(?:(?<!\S)\S*pyinfra \S+ )?\bdeploys/\w+\.py{_OPTIONS}"
