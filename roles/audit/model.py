@@ -23,16 +23,8 @@ NodeKind = Literal["kubeadm", "plain", "unsupported", "unreadable"]
 SourceKind = Literal["file", "drop-in", "flag", "manifest", "configmap"]
 
 
-#: The kinds of rules that have a table of their own; of those for nodes, all others are strays.
+#: The kinds of rules that have a table of their own; those for nodes have theirs in their row.
 _KINDS: dict[type[Rule], AuditRule] = {DisruptionRule: AuditRule.DISRUPTION, ScalingRule: AuditRule.AUTOSCALER}
-_OF_NODES = {
-    NodeRule.IN_FLIGHT: AuditRule.IN_FLIGHT,
-    NodeRule.UNIT: AuditRule.DAEMON_RELOAD,
-    NodeRule.BACKUP: AuditRule.BACKUP,
-    NodeRule.COPY: AuditRule.BACKUP,
-    **dict.fromkeys((NodeRule.BINARY, NodeRule.ARGUMENT, NodeRule.SETTING, NodeRule.UNKNOWN, NodeRule.YOUNGER), AuditRule.STALE),
-    **dict.fromkeys((NodeRule.MANIFEST, NodeRule.COMPONENT), AuditRule.STALE),
-}
 
 
 class _Model(BaseModel):
@@ -69,8 +61,8 @@ class FindingReport(_Model):
 def _kind(found: Finding) -> AuditRule:
     rule = found.rule
     if isinstance(rule, NodeRule):
-        twin = rule in (NodeRule.TWIN, NodeRule.BROKEN, NodeRule.NO_MANIFEST)
-        return _OF_NODES.get(rule, AuditRule.BACKUP if twin and looks_like_a_backup(found.place.file or "") else AuditRule.STRAY)
+        of_name = rule in (NodeRule.TWIN, NodeRule.BROKEN, NodeRule.NO_MANIFEST) and looks_like_a_backup(found.place.file or "")
+        return AuditRule.BACKUP if of_name else next(kind for kind in AuditRule if kind == rule.heading)
     return rule if isinstance(rule, AuditRule) else _KINDS[type(rule)]
 
 

@@ -1,5 +1,5 @@
 """The rules of the audit, in the order of its report: docs/audit.md has this table. What is wrong on a node by itself has rules of its own
-(roles/engine/node_lint/rules.py), whose kinds are in model.py. Pure."""
+(roles/engine/node_lint/rules.py), with their kind. Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Rule(StrEnum):
     """A row of a table of rules; the table is a subclass, whose members are `NAME = id, severity, about, way_out, heading`.
 
     `about` and `way_out` are Markdown for the table in docs/, which is generated. `severity` and `way_out` are those of a finding that
-    has none of its own; `heading` is what people see instead of the id, if it is there.
+    has none of its own; `heading` is what people see instead of the id, if it is there; of a rule for nodes, the kind of the audit.
     """
 
     severity: Severity

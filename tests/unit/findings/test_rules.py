@@ -7,8 +7,10 @@ from importlib import import_module
 
 import pytest
 
+from roles.audit.rules import AuditRule
 from roles.engine.findings import Rule, Severity, worst_first
 from roles.engine.findings.__main__ import DOCS, PAGES, page
+from roles.engine.node_lint import NodeRule
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -18,6 +20,10 @@ def test_the_table_of_a_page_is_that_of_the_rules(name: str) -> None:
     module, table, head = PAGES[name]
     rows = text.partition(f"| {head} |")[2].partition("\n\n")[0]
     assert re.findall(r"`([\w-]+)`(?:,| \|)", re.sub(r" \| .*", " |", rows)) == list(getattr(import_module(module), table))
+
+
+def test_each_rule_for_nodes_names_the_kind_of_the_audit_that_reports_it() -> None:
+    assert {rule.heading for rule in NodeRule} <= {kind.value for kind in AuditRule}
 
 
 class Fruit(Rule):
