@@ -137,6 +137,14 @@ def _size(amount: str) -> float:
     return float(amount.rstrip("smhd")) * _SECONDS.get(amount[-1:], 1)
 
 
+def brief_age(seconds: float) -> str:
+    """`90s`, `5m`, `3h`, `2d`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{max(seconds, 0):.0f}s"
+
+
 def short(text: str, most: int = CELL) -> str:
     """Shorten a text for a cell, unless the data key `verbose` wants all of it; the record of the run has it in full."""
     return text if len(text) <= most or folding.verbose() else text[: most - 3] + "..."

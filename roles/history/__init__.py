@@ -150,10 +150,7 @@ def _row(change: Recorded) -> list[str]:
 def _age(at: str) -> str:
     if (seconds := age(at, time.time())) is None:
         return "?"
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{max(seconds, 0):.0f}s"
+    return table.brief_age(seconds)
 
 
 # ---- deploys/rollback.py

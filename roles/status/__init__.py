@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet, table
 from roles.engine.api import ApiFailure, GateMetric, NoApi
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.commands import command
 from roles.engine.control_plane import sourced_gates
 from roles.engine.editing import kubelet_config
 from roles.engine.findings.render import not_known, section
 from roles.engine.folding import counted
-from roles.engine.harmless import one_line
 from roles.engine.kubelet.values import shown
 from roles.engine.node import Observation, Process, look
 from roles.engine.node_changes import cordoned_for_change, fates_of
@@ -21,6 +20,7 @@ from roles.engine.proof.effective import unmet_gates
 from roles.engine.runs import Ended, deploying, no_data
 from roles.engine.transaction import Refusal, in_flight
 from roles.engine.voice import show, show_lines
+from roles.status.nodes import HEADERS, NodeGlance
 
 #: The gates of running processes, by host and component.
 _Running = Mapping[str, Mapping[str, Mapping[str, GateMetric]]]
@@ -53,6 +53,9 @@ def status(fleet: Fleet, _: None) -> Ended:
     warnings += map(str, known.not_theirs.values())
     own = [node for node in nodes if node.remote.name not in known.not_theirs]
     running, notes = _effective(fleet, own, cluster)
+    now, glances = time.time(), _glances(own, cluster)
+    show_lines(section("Nodes", HEADERS, table.folded([one.row(now) for one in glances])))
+    warnings += [sentence for one in glances for sentence in one.attention(now)]
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
     show_lines(section("Components", headers, table.folded([row for node in nodes for row in _components(node)], vary=(4, 5))))
     headers = ["node", "component", "gate", "set to", "in effect", "source"]
@@ -62,7 +65,7 @@ def status(fleet: Fleet, _: None) -> Ended:
     show_lines(section("What the next `kubeadm upgrade` would change", headers, *_lasting(nodes, running, cluster, notes)))
     sources = [row for node in nodes for row in _sources(node)]
     show_lines(section("Sources", ["node", "path", "mode", "sha256"], table.folded(sources)))
-    for warning in [*warnings, *_cordons(own, cluster)]:
+    for warning in warnings:
         show(f"\n{warning}")
     for line in [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
         show(f"\n{line}")
@@ -83,25 +86,14 @@ def _ignored(host: str, seen: Observation | Exception, nodes: Sequence[SurveyedN
     return [f"{host}: {sentence}" for sentence in found]
 
 
-def _cordons(nodes: Sequence[SurveyedNode], cluster: Cluster) -> list[str]:
-    """Nodes that a run of daytwo has cordoned, as the versions were read."""
-    found, fates = [], fates_of(cluster)
+def _glances(nodes: Sequence[SurveyedNode], cluster: Cluster) -> list[NodeGlance]:
+    """The nodes, as the versions were read."""
+    fates, found = fates_of(cluster), []
     for node in nodes:
         fate = fates.get(node.kubelet.node_name)
-        if fate is None or fate.cordon != "ours":
-            continue
-        back = command("uncordon", nodes=one_line(node.kubelet.node_name))
-        run = cordoned_for_change(fate)
-        busy = in_flight(node.seen.changes, node.seen.boot_id, node.seen.uptime)
-        if run and busy:
-            found.append(f"{node.seen.host}: cordoned by run {one_line(run)} for its change, which is in flight")
-        elif run:
-            found.append(
-                f"{node.seen.host}: run {one_line(run)} cordoned this node for a change that is not in flight. If that run is over:"
-                f" repeat its command, undo it with {command('rollback', run=one_line(run))}, or only uncordon with {back}"
-            )
-        else:
-            found.append(f"{node.seen.host}: cordoned by run {one_line(fate.by)}; when the work on it is done: {back}")
+        busy = tuple(map(str, in_flight(node.seen.changes, node.seen.boot_id, node.seen.uptime)))
+        item, run = (fate.item, cordoned_for_change(fate)) if fate is not None else (None, "")
+        found.append(NodeGlance(node.seen.host, item, fate, run, busy))
     return found
 
 
@@ -132,14 +124,7 @@ def _components(node: SurveyedNode) -> list[list[str]]:
 
 def _row(node: SurveyedNode, name: str, process: Process, state: str, reads: str) -> list[str]:
     age = node.seen.uptime - process.start_ticks / node.seen.ticks_per_second
-    return [node.seen.host, node.kubelet.style, name, process.version or "unknown", str(process.pid), _age(age), state, reads]
-
-
-def _age(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    return [node.seen.host, node.kubelet.style, name, process.version or "unknown", str(process.pid), table.brief_age(age), state, reads]
 
 
 def _gates(node: SurveyedNode, running: _Running) -> list[list[str]]:

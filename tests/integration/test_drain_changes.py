@@ -129,7 +129,11 @@ def test_pods_that_a_restart_would_lose_are_drained_before_it(lab: Lab) -> None:
 
     first = dies()
     told = " ".join(pyinfra("status", "-y").out.split())
-    assert f"w1: run {first} cordoned this node for a change that is not in flight" in told and f"rollback.py --data run={first}" in told
+    assert (
+        f"w1: cordoned by run {first} (change), for " in told
+        and "that change is not in flight; if the run is over" in told
+        and f"rollback.py --data run={first}" in told
+    )
     undone = pyinfra("rollback", "-y", *data(run=first, take_over=first))
     assert undone.code == 0 and f"w1: cordoned by run {first} for its change, which is over: this run uncordons it" in undone.out, (
         undone.all

@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from roles.engine.bounds import moment
 from roles.engine.context import StepContext
 from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
-from roles.engine.kube.field_managers import managers, others
+from roles.engine.kube.field_managers import entries, managers, others
 from roles.engine.objects import ChangedByOthers, Kind, ObjectChange, ObjectPath, ObjectWriter, Session
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
@@ -48,10 +49,11 @@ def node_fate(node: Object) -> NodeFate:
     if UNSCHEDULABLE not in now:
         return NodeFate(node)
     names, by = managers(node, *_OF_FIELD), _others(node)
+    since = max((found for one in entries(node, *_OF_FIELD) if (found := moment(one.get("time"))) is not None), default=None)
     if names and not by and (mark := read_mark(node)) is not None:
-        return NodeFate(node, "ours", mark.holder, mark)
+        return NodeFate(node, "ours", mark.holder, mark, since)
     # daytwo alone, and without a mark: someone has removed or changed it, or a roll-back has restored the cordon of someone.
-    return NodeFate(node, "theirs", listing(by, _MOST_NAMED) if by else "someone")
+    return NodeFate(node, "theirs", listing(by, _MOST_NAMED) if by else "someone", since=since)
 
 
 def cordon_change(node: NodeFate, mark: Mark) -> ObjectChange | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 from urllib.parse import quote
 
@@ -111,12 +112,13 @@ class BudgetShare:
 @dataclass(frozen=True)
 class NodeFate:
     """One node to be drained. `cordon`: `ours` (cordoned by an earlier run of daytwo, `by`, with `mark`), `theirs` (by someone else, `by`),
-    or "" (not cordoned)."""
+    or "" (not cordoned). `since`: by the API server's clock; None if it does not say."""
 
     item: Object
     cordon: Literal["", "ours", "theirs"] = ""
     by: str = ""
     mark: Mark | None = None
+    since: datetime | None = None
 
     @property
     def name(self) -> str:
