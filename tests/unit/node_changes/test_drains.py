@@ -20,7 +20,7 @@ from roles.engine.proof import Proof
 from roles.engine.runs import locked_run
 from roles.engine.transaction import Change, FileEdit
 from tests.context import context
-from tests.unit.disruption.world import NOW, deployment
+from tests.unit.disruption.world import deployment
 from tests.unit.node_changes.world import INFO, events, fleet
 from tests.unit.outage.cluster import LiveCluster
 from tests.unit.outage.world import node, of_change, spread
@@ -37,8 +37,6 @@ def test_each_outage_is_marked_with_this_run(monkeypatch: pytest.MonkeyPatch, le
     nodes = [node("w1"), node("w2", manager="daytwo" if left else "", mark=of_change("r0") if left else ""), node("w3")]
     cluster = LiveCluster(monkeypatch, *nodes, *deployment(1, 1))
     monkeypatch.setattr(outages, "open_session", lambda *args: cluster.session)
-    monkeypatch.setattr(outages, "read_drain", lambda session: session.world())
-    monkeypatch.setattr(outages, "cluster_time", lambda session: NOW)
     survey: Any = SimpleNamespace(reading=SimpleNamespace(last_nodes=lambda: {one["metadata"]["name"]: one for one in nodes}))
     changing = [SimpleNamespace(needs_drain=(), component=KUBELET, instead="")]
     plans: Any = [SimpleNamespace(host="w1", kubelet=SimpleNamespace(node_name="w1"), changing=changing)]
@@ -56,7 +54,7 @@ def test_all_drains_of_a_run_share_the_limit_of_a_workload(monkeypatch: pytest.M
     outages.set_drains(cluster.session, [Stage(steps, 2)], {"w1": W1, "w2": W2}, DrainConsents(drain_timeout=60), "r1")
     begun = [gevent.spawn(one.drain.take, context()) for one in steps if one.drain is not None]
     gevent.joinall(begun, raise_error=True)
-    assert [ready for _, ready in cluster.evicted] == [1, 1]
+    assert [ready for _, ready in cluster.evictions] == [1, 1]
 
 
 def test_the_mark_says_that_a_change_cordoned_the_node() -> None:

@@ -85,7 +85,7 @@ def test_if_the_drain_fails_its_cordon_is_removed_and_that_of_the_run_before_is_
         with pytest.raises(NotDone, match=rf"w1: {said}.*read back"):
             outage(cluster, purpose, boot).take(Run().context)
         now = cluster.node("w1")
-        assert read_mark(now) == mark and cordon(now)[0] is bool(mark) and len(cluster.evicted) == 1
+        assert read_mark(now) == mark and cordon(now)[0] is bool(mark) and len(cluster.evictions) == 1
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_after_a_take_over_no_pod_leaves_and_nothing_is_uncordoned(monkeypatch: 
     # The cordon and the first eviction are recorded and done.
     with pytest.raises(NotDone, match=r"another run has held this cluster's lock.*STILL CORDONED"):
         outage(cluster, CHANGE).take(Run(taken_over=2).context)
-    assert len(cluster.evicted) == 1 and cordon(cluster.node("w1")) == (True, f"{RUN} (change)")
+    assert len(cluster.evictions) == 1 and cordon(cluster.node("w1")) == (True, f"{RUN} (change)")

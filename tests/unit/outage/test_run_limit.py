@@ -37,7 +37,7 @@ class Drains:
                 gevent.sleep(0)
 
         def drain(name: str) -> None:
-            while late and len(cluster.evicted) < nodes.index(name):
+            while late and len(cluster.evictions) < nodes.index(name):
                 cluster.clock.sleep(1)
             wanted = DrainConsents(**{"drain_timeout": 300, **consents})
             one = NodeOutage(cluster.session, name, wanted, "r1", CHANGE, limit=limit)
@@ -51,7 +51,7 @@ class Drains:
 
 def test_two_replicas_on_two_nodes_never_leave_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LiveCluster(monkeypatch, *W, *spread(deployment(2, 2), "w1", "w2"))
-    assert not Drains(cluster, "w1", "w2").failed and [ready for _, ready in cluster.evicted] == [1, 1]
+    assert not Drains(cluster, "w1", "w2").failed and [ready for _, ready in cluster.evictions] == [1, 1]
     assert {one["spec"]["nodeName"] for one in cluster.pods()} == {"w3"}
 
 
@@ -59,14 +59,14 @@ def test_as_many_leave_as_in_a_roll_out_over_all_nodes(monkeypatch: pytest.Monke
     """25% of eight are two, on one node or on three."""
     cluster = LiveCluster(monkeypatch, *W, *spread(deployment(8, 8), *("w1", "w1", "w1", "w1", "w2", "w2", "w3", "w3")))
     assert not Drains(cluster, "w1", "w2", "w3").failed
-    assert len(cluster.evicted) == 8 and min(ready for _, ready in cluster.evicted) == 6
+    assert len(cluster.evictions) == 8 and min(ready for _, ready in cluster.evictions) == 6
 
 
 def test_a_drain_that_begins_while_pods_are_away_knows_how_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own plan sees one Ready pod of two. The third node is the one where the first replacement came."""
     cluster = LiveCluster(monkeypatch, *W, *spread(deployment(2, 2), "w1", "w2"))
     assert not Drains(cluster, "w1", "w2", "w3", late=True).failed
-    assert [ready for _, ready in cluster.evicted] == [1, 1, 1] and {one["spec"]["nodeName"] for one in cluster.pods()} == {"w4"}
+    assert [ready for _, ready in cluster.evictions] == [1, 1, 1] and {one["spec"]["nodeName"] for one in cluster.pods()} == {"w4"}
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_a_drain_that_begins_while_pods_are_away_knows_how_many_there_were(monke
 def test_a_halt_and_the_time_limit_end_the_wait(monkeypatch: pytest.MonkeyPatch, halted: str, seconds: int, words: str) -> None:
     cluster = LiveCluster(monkeypatch, *W, *spread(deployment(2, 2), "w1", "w2"))
     cluster.starts = False
-    drains = Drains(cluster, "w1", "w2", stopped=lambda: halted if cluster.evicted else "", seconds=seconds)
-    assert len(cluster.evicted) == 1 and set(drains.failed) == {"w1", "w2"}
+    drains = Drains(cluster, "w1", "w2", stopped=lambda: halted if cluster.evictions else "", seconds=seconds)
+    assert len(cluster.evictions) == 1 and set(drains.failed) == {"w1", "w2"}
     assert any(words in why for why in drains.failed.values()), drains.failed
     # A pod that waits is not recorded as one that leaves.
     assert [one.get("what") for one in drains.noted].count("evict") == 1
@@ -91,18 +91,18 @@ def test_a_budget_decides_for_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked by each eviction, and daytwo adds nothing."""
     status = of_status(2, 0, 2, 2)
     cluster = LiveCluster(monkeypatch, *W, *spread(deployment(2, 2), "w1", "w2"), budget(maxUnavailable=2, status=status))
-    assert not Drains(cluster, "w1", "w2").failed and [ready for _, ready in cluster.evicted] == [1, 0]
+    assert not Drains(cluster, "w1", "w2").failed and [ready for _, ready in cluster.evictions] == [1, 0]
 
 
 def test_replacements_that_may_stay_pending_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     full = [node(name, pods=0) for name in ("w1", "w2", "w3")]
     cluster = LiveCluster(monkeypatch, *full, *spread(deployment(2, 2), "w1", "w2"))
     cluster.starts = False
-    assert not Drains(cluster, "w1", "w2", allow_pending=True).failed and len(cluster.evicted) == 2
+    assert not Drains(cluster, "w1", "w2", allow_pending=True).failed and len(cluster.evictions) == 2
 
 
 def test_past_a_budget_nothing_else_limits_how_many_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     status = of_status(2, 2, 2, 0)
     cluster = LiveCluster(monkeypatch, *W, *spread(deployment(2, 2), "w1", "w2"), budget(minAvailable=2, status=status))
     drains = Drains(cluster, "w1", "w2", ignore_budgets=("shop/web",))
-    assert not drains.failed and [ready for _, ready in cluster.evicted] == [1, 1]
+    assert not drains.failed and [ready for _, ready in cluster.evictions] == [1, 1]

@@ -224,7 +224,7 @@ def test_the_run_moves_them_together_and_says_what_is_still_attached(monkeypatch
     told = proof.write(context())
     assert "STILL ATTACHED to w1 after" in told and "pv-data (the kubelet there unmounts it)" in told and "out-of-service" in told
     assert run.warnings == [("Node w1 drained", told[told.index("STILL") :])]
-    del cluster.items["uid-va-pv-data-w1"]
+    del cluster.there["/apis/storage.k8s.io/v1/volumeattachments/csi-pv-data-w1"]
     assert "ATTACHED" not in proof.write(context())
 
 
