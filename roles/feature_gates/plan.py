@@ -163,7 +163,9 @@ def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metr
         else:
             known = "; ".join(str(finding) for finding in against)
             way_out = known or "remove it from the data, or exclude this component with components="
-            refusals.append(Refusal(plan.host, f"{version} refuses {flags.changed(planned.wanted)}: {objection}", way_out))
+            message = f"{version} refuses {flags.changed(planned.wanted)}: {objection}"
+            mistake = against[0].mistake if len(against) == 1 and UNKNOWN in objection else ""
+            refusals.append(Refusal(plan.host, message, way_out, mistake=mistake, by=planned.component))
         warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
         warnings += _differences(planned, subject)
     known_now = tuple(_with_static_pods(plan, _with_metrics(planned, metrics.get(planned.component))) for planned in plan.planned)

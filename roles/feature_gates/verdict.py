@@ -53,14 +53,15 @@ OWN: frozenset[Rule] = frozenset({"all of a stage", "hazard"})
 
 @dataclass(frozen=True)
 class GateFinding:
-    """The finding of one rule about one gate; `way_out` is what an operator can do. It has a Level, no severity: a plan asks whether a
-    gate is refused, and the audit maps them."""
+    """The finding of one rule about one gate; `way_out` is what an operator can do; `mistake`: as Refusal has it. It has a Level, no
+    severity: a plan asks whether a gate is refused, and the audit maps them."""
 
     level: Level
     rule: Rule
     gate: str
     message: str
     way_out: str = ""
+    mistake: str = ""
 
     def __str__(self) -> str:
         return self.message + (f"; {self.way_out}" if self.way_out else "")
@@ -208,7 +209,9 @@ def _unknown(subject: Subject, name: str, table: Catalogue, remove: str) -> Gate
         )
     near = alike(name, subject, table)
     meant = f"did you mean {' or '.join(near)}? Otherwise " if near else ""
-    return GateFinding(Level.REFUSE, "unknown", name, f"{name}: {subject.label} does not know it, and no other minor does", meant + remove)
+    message = f"{name}: {subject.label} does not know it, and no other minor does"
+    mistake = f"{' or '.join(near)}? You wrote {name}" if near else f"Remove {name} from the data: no version of any component knows it"
+    return GateFinding(Level.REFUSE, "unknown", name, message, meant + remove, mistake)
 
 
 def alike(name: str, subject: Subject, catalogue: Catalogue | None = None) -> list[str]:

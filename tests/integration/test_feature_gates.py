@@ -318,7 +318,7 @@ def refused(lab: Lab, *arguments: str, words: tuple[str, ...], inventory: str = 
 @pytest.mark.parametrize(
     ("gates", "words"),
     [
-        ("NoSuchGate=true", ("cp1: kube-apiserver", "w1: kubelet", "w2: kubelet", "unrecognized feature gate: NoSuchGate")),
+        ("NoSuchGate=true", ("Remove NoSuchGate from the data", "Refused by kube-apiserver, ", "kubelet on cp1, w1, w2")),
         (f"{GATE}=yes", ("=yes is not a boolean; write true, false or absent",)),
         (f"{LOCKED}=false", (f"cannot set feature gate {LOCKED} to false, feature is locked to true",)),
         (GATE, ("has no value",)),

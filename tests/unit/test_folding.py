@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from roles.engine import folding, table
 from roles.engine.bridge import doing, progress, terminal
+from roles.engine.transaction import Refusal
 
 
 @pytest.fixture(autouse=True)
@@ -184,3 +185,13 @@ def test_the_line_of_progress_is_as_wide_as_the_terminal(monkeypatch: pytest.Mon
 def test_a_cell_says_each_part_once() -> None:
     away = "NOT PROVEN: cp1: the API gives no answer"
     assert folding.once_each(["PID 7 is new", away, "", away, "soaked"]) == f"PID 7 is new; {away}; soaked"
+
+
+def test_a_mistake_that_several_refuse_is_one_refusal_with_its_way_out_first() -> None:
+    by = (("cp1", "kube-apiserver"), ("cp1", "kube-scheduler"), ("cp1", "kubelet"), ("w1", "kubelet"))
+    refusals = [Refusal(host, "refuses it", "write it right", mistake="MemoryQoS? You wrote memoryQoS", by=name) for host, name in by]
+    assert Refusal.texts([Refusal("w1", "no room"), *refusals, "w2: text"]) == [
+        "MemoryQoS? You wrote memoryQoS. Refused by kube-apiserver, kube-scheduler on cp1; kubelet on cp1, w1",
+        "w1: no room",
+        "w2: text",
+    ]

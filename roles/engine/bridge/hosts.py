@@ -51,7 +51,7 @@ from roles.engine.framed import MOST_COMPLAINED, Framed, frame, not_begun
 from roles.engine.harmless import in_list, one_line
 from roles.engine.inputs import names
 from roles.engine.remote import Answer, ConnectionLost, RemoteError
-from roles.engine.transaction import mask_text
+from roles.engine.transaction import Refusal, mask_text
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -510,7 +510,7 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
 
 def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
     """The error that stops a pyinfra run in the prepare phase, also with -y; `reasons` follow the message, one per line."""
-    return RunRefused(one_line(message), [in_list(reason) for reason in folding.merged(map(str, reasons))])
+    return RunRefused(one_line(message), [in_list(reason) for reason in folding.merged(Refusal.texts(reasons))])
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
