@@ -57,9 +57,9 @@ def _line(cells: Iterable[str], widths: Sequence[int]) -> str:
 
 def _layouts(cells: Sequence[Sequence[str]], natural: Sequence[int], most: int) -> Iterator[list[int]]:
     """The widths of the columns that can be beside each other, the others are below them. The last ones are narrower than their cells, not
-    below _NARROWEST, nor their longest word; the very last one may be as narrow as _READABLE."""
+    below _NARROWEST, nor their longest word. From the very last one a word may run over; as a proof it is at least _READABLE."""
     words = [max(columns(word) for row in cells for word in (*screen.words(row[column]), "")) for column in range(len(natural))]
-    words[-1] = _READABLE if cells[0][-1] == PROOF else min(words[-1], _READABLE)
+    words[-1] = _READABLE if cells[0][-1] == PROOF else _NARROWEST
     pairs = [*zip(natural, words, strict=True)]
     for beside in range(len(natural), 0, -1):
         room = most - _GAP * (beside - 1)
@@ -71,8 +71,9 @@ def _layouts(cells: Sequence[Sequence[str]], natural: Sequence[int], most: int) 
 
 
 def _cost(cells: Sequence[Sequence[str]], widths: Sequence[int], most: int) -> float:
-    """Lines; columns read better than what is below them."""
-    return sum(len([*_lines(cells[0], row, widths, most)]) for row in cells) * (1 if len(widths) == len(cells[0]) else 1.5)
+    """Lines; one that runs over takes two, and columns read better than what is below them."""
+    lines = [line for row in cells for line in _lines(cells[0], row, widths, most)]
+    return sum(1 + (columns(line) > most) for line in lines) * (1 if len(widths) == len(cells[0]) else 1.5)
 
 
 def _lines(headers: Sequence[str], row: Sequence[str], widths: Sequence[int], most: int) -> Iterator[str]:
