@@ -311,7 +311,7 @@ def refused(lab: Lab, *arguments: str, words: tuple[str, ...], inventory: str = 
     for word in words:
         assert word in told.all, told.all
     assert "Traceback" not in told.all
-    assert "Beginning operation run" not in told.all
+    assert "REFUSED, nothing was written on any node" in told.all
     assert sorted(mtimes(lab) ^ before) == []
 
 

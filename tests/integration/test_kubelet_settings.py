@@ -272,7 +272,7 @@ def test_graceful_shutdown_is_proven_by_its_lock(lab: Lab) -> None:
         "w1", f"mkdir -p {os.path.dirname(VENDOR)} && printf '[Login]\nInhibitDelayMaxSec=30\n' >{VENDOR}; systemctl restart systemd-logind"
     )
     told = pyinfra("kubelet_config", "-y", *wish)
-    assert told.code == 1 and f"{VENDOR}: InhibitDelayMaxSec=30 wins" in told.all and "Beginning operation run" not in told.all, told.all
+    assert told.code == 1 and f"{VENDOR}: InhibitDelayMaxSec=30 wins" in told.all and "REFUSED, nothing was written" in told.all, told.all
 
     # Nobody can see this in the plan: the kubelet cannot write its own drop-in.
     lab.run("w1", f"rm {VENDOR}; systemctl restart systemd-logind; mkdir -p {DROPINS} && mount -t tmpfs -o ro tmpfs {DROPINS}")
@@ -374,5 +374,5 @@ def test_what_is_refused(lab: Lab, deploy: str, wish: dict[str, str], words: tup
     assert told.code == 1, told.all
     for word in words:
         assert word in told.all, told.all
-    assert "Traceback" not in told.all and "Beginning operation run" not in told.all
+    assert "Traceback" not in told.all and "REFUSED, nothing was written" in told.all
     assert operator.files(lab, "w1") == files and operator.processes(lab, "w1") == old
