@@ -36,7 +36,7 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.change_script import uninstall_script
 from roles.engine.transaction.model import IO_SECONDS
-from roles.engine.voice import show, show_lines
+from roles.engine.voice import conclude, show, show_lines
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded, Speaker
@@ -418,8 +418,16 @@ def uninstall(fleet: Fleet, _: None) -> Turns:
     history, failures = _ask(fleet, fleet.targets)
     bridge.stop(failures)
     show(f"\nThis removes the records of {table.counted(sum(map(len, history.values())), 'change')}; they cannot be rolled back then.")
-    remotes = bridge.hosts_by_name(fleet.targets)
-    return Turns(remotes, lambda name: _uninstall(remotes[name]), "remove every trace of daytwo")
+    remotes, removed = bridge.hosts_by_name(fleet.targets), dict[str, bool]()
+
+    def turn(name: str) -> bool:
+        removed[name] = _uninstall(remotes[name])
+        if len(removed) == len(remotes):
+            left = [name for name, done in removed.items() if not done]
+            conclude(f"HALTED: not removed from {', '.join(left)}" if left else f"DONE: removed from {table.counted(len(removed), 'node')}")
+        return removed[name]
+
+    return Turns(remotes, turn, "remove every trace of daytwo")
 
 
 def _uninstall(remote: Remote) -> bool:
