@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,21 @@ from tests.unit.hosts import RecordHost
 
 
 @pytest.fixture
-def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What a run shows; its records are this test's alone, no wait takes time, and it catches no signal."""
-    shown: list[str] = []
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The records of runs are this test's alone, and they catch no signal."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+
+
+@pytest.fixture
+def operator(alone: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a run shows; no wait takes time."""
+    shown: list[str] = []
     monkeypatch.setattr(timeouts, "time", Clock())
     monkeypatch.setattr(voice, "_out", shown.append)
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     return shown
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RecordHost]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    yield RecordHost(tmp_path / "daytwo")
+def host(alone: None, tmp_path: Path) -> RecordHost:
+    return RecordHost(tmp_path / "node")

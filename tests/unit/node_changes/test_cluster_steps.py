@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,14 @@ from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.node_changes import NodeStep
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
-from roles.engine.runs import locked_run
 from roles.engine.transaction import Change, FileEdit
 from roles.engine.transaction.record import RunRecord, Unrecorded
 from tests.unit.hosts import COUNT
 from tests.unit.node_changes.world import INFO, events, fleet
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 FIELDS = [{"path": ["featureGates", "A"], "before": None, "after": True}]
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
-    yield
 
 
 def writes(name: str, log: list[str], error: Exception | None = None) -> ClusterStep:

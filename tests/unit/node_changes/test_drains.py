@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,13 +16,14 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Wanted, read_mark
 from roles.engine.proof import Proof
-from roles.engine.runs import locked_run
 from roles.engine.transaction import Change, FileEdit
 from tests.context import context
 from tests.unit.disruption.world import deployment
 from tests.unit.node_changes.world import INFO, events, fleet
 from tests.unit.outage.cluster import LiveCluster
 from tests.unit.outage.world import node, of_change, spread
+
+pytestmark = pytest.mark.usefixtures("alone")
 
 W1, W2 = Wanted("w1", "w1", ("drain=always",)), Wanted("w2", "w2", ("drain=always",))
 
@@ -111,12 +111,6 @@ def step(host: str, log: list[str], drain: Drained, outcome: str = "", why: str 
         files=(FileEdit("/etc/a", b"1", b"2"),), health_url="http://127.0.0.1/", old_argv=None, new_argv=None,
     )  # fmt: skip
     return NodeStep(change, ready, lambda status: Proof("seen"), drain=cast(NodeOutage, drain))
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
 
 
 def drive(*steps: NodeStep, outcomes: Mapping[str, str] | None = None, leftovers: list[Leftover] | None = None) -> NodeRun:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,12 @@ from roles.engine.node_changes import run as running
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
 from roles.engine.remote import Answer, ConnectionLost
-from roles.engine.runs import locked_run
 from roles.engine.runs.lock import Locked
 from roles.engine.transaction import Change, FileEdit
 from tests.unit.hosts import LockHost
 from tests.unit.node_changes.world import INFO
+
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 class Node(LockHost):
@@ -95,12 +95,6 @@ class Node(LockHost):
 @pytest.fixture
 def log() -> list[str]:
     return []
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
 
 
 class Run:

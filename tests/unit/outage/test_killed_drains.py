@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from roles.engine.context import Fields
@@ -23,15 +21,12 @@ from tests.unit.outage.api import ClusterApi, Killed, Write
 from tests.unit.outage.driven import RUN
 from tests.unit.outage.world import node
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 LATER = "r20260202-000000-cccc"
 CONSENTS = DrainConsents(drain_timeout=60, surge=True)
 # Cordon; grow, cost, shrink; two evictions.
 WRITES = 6
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 def cluster() -> ClusterApi:

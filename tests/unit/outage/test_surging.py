@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from copy import deepcopy
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,12 +26,9 @@ from tests.unit.outage.api import ClusterApi, Killed, Write
 from tests.unit.outage.surges import AS_BEFORE, check, cluster, record, state, surged
 from tests.unit.outage.world import of_change
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 RUN = "r20260101-000000-aaaa"
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 # ---- what a killed run leaves

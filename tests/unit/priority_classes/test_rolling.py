@@ -14,7 +14,6 @@ import pytest
 from roles.engine.api import Api, Forbidden, NotFound
 from roles.engine.context import ClusterStep, Say, Stage, StepContext
 from roles.engine.objects import NotDone, RollOuts, Session, rolling
-from roles.engine.runs import locked_run
 from tests.unit.hosts import object_run
 from tests.unit.priority_classes.world import ending, hashed, pod, revision, workload
 
@@ -172,10 +171,8 @@ def test_a_pod_that_does_not_end_is_a_warning_with_node_time_and_way_out(kind: s
         assert words in warning
 
 
-def test_a_warning_is_in_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_warning_is_in_the_record(alone: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A change with a warning counts as done."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     monkeypatch.setattr(rolling, "END_MARGIN", 0.0)
     world = World("Deployment")
     world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
