@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.object_record import parse
 from roles.history import facts
 
+INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 #: What counts the runs of a cluster.
 COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
 
@@ -86,9 +88,10 @@ def object_run(
 ) -> ObjectRun:
     """A run that has ended. `host` has the cluster's lock."""
     remotes: list[Any] = [host or LockHost()]
-    info = RunInfo(name, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
     fleet = Fleet(remotes, [], [], remotes)
-    run = ObjectRun(info, stages, fleet, "", lambda run: None, capability=capability, **{"leaving": lambda: "left", **more})
+    run = ObjectRun(
+        replace(INFO, id=name), stages, fleet, "", lambda run: None, capability=capability, **{"leaving": lambda: "left", **more}
+    )
     run.undoes = undoes
     run.result("cp1")
     return run

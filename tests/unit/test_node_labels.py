@@ -24,7 +24,7 @@ from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
 from tests.unit.hosts import object_run, own_record
 from tests.unit.labelled_nodes import PATH, TAINTS, labels_of, node, pod
-from tests.unit.priority_classes.apiserver import Server, first, lost_answers
+from tests.unit.priority_classes.apiserver import LOST, Server, first, lost_answers
 from tests.unit.priority_classes.world import entry
 
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
@@ -295,7 +295,7 @@ def test_a_taint_that_is_added_during_the_write_survives() -> None:
 
 @pytest.mark.parametrize("verb", ["APPLY", "PATCH"])
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("error", lost_answers(), ids=lambda error: type(error).__module__ + "." + type(error).__name__)
+@pytest.mark.parametrize("error", LOST)
 def test_a_lost_answer_changes_nothing(error: Exception, when: str, verb: str) -> None:
     server = Nodes(node())
     plan = planned(server, node_labels="rack=a1", node_taints="dedicated=gpu:NoSchedule")

@@ -19,7 +19,8 @@ from roles.engine.transaction.record import CLUSTER_KIND, cluster_record, plan_r
 from roles.history import Recorded, RollbackOptions, Speaker, changes_to_undo, newest, objects, of_cluster
 from roles.history.facts import HistoryError
 from roles.history.facts import parse as parse_answer
-from tests.unit.history.world import INFO, OBJECTS_LINES, OBJECTS_RUN, Nodes, answer, change, kept, numbered, recorded, undone
+from tests.unit.history.world import OBJECTS_LINES, OBJECTS_RUN, Nodes, answer, change, kept, numbered, recorded, undone
+from tests.unit.hosts import INFO
 
 GENUINE = plan_record(INFO, 1, change(), Effective())
 OF_MAP = cluster_record(

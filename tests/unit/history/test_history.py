@@ -25,7 +25,8 @@ from roles.engine.transaction.model import ABSENT, cmdline_sha256
 from roles.engine.transaction.record import plan_record
 from roles.history import Recorded, Sequenced, Undo, Unordered, changes_to_undo, newest, plan_undo, targets, unsure
 from roles.history.facts import HistoryError, parse
-from tests.unit.history.world import INFO, NEW, OLD, answer, change, numbered, recorded
+from tests.unit.history.world import NEW, OLD, answer, change, numbered, recorded
+from tests.unit.hosts import INFO
 from tests.unit.node import node
 from tests.unit.node.node import parse as parse_look
 

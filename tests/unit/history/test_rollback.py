@@ -16,7 +16,8 @@ from roles.engine.node_changes import Basis
 from roles.engine.transaction.record import CLUSTER_KIND
 from roles.history import Recorded, Speaker
 from roles.history.facts import HistoryError
-from tests.unit.history.world import INFO, NO_WAY, OBJECTS_LINES, OBJECTS_RUN, Nodes, change, numbered, of_objects, recorded, undone
+from tests.unit.history.world import NO_WAY, OBJECTS_LINES, OBJECTS_RUN, Nodes, change, numbered, of_objects, recorded, undone
+from tests.unit.hosts import INFO
 from tests.unit.outage.world import node, of_change
 
 

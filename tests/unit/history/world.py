@@ -16,8 +16,8 @@ from roles.engine.transaction.object_record import first_line, planned
 from roles.engine.transaction.record import end_record, plan_record
 from roles.history import Recorded, Speaker
 from roles.history.facts import parse
+from tests.unit.hosts import INFO
 
-INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 OLD, NEW = b"A=1\n", b"A=2\n"
 
 

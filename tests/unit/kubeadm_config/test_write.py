@@ -19,7 +19,7 @@ from roles.engine.objects.session import CONFLICTS, PAUSE
 from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.kubeadm_config.world import KUBELET_TEXT, item
-from tests.unit.priority_classes.apiserver import lost_answers
+from tests.unit.priority_classes.apiserver import LOST
 
 WANTED = {(GATES, "New"): True}
 
@@ -122,7 +122,7 @@ def test_the_record_has_the_values_from_right_before_the_write() -> None:
     assert server.text == WRITTEN and noted == [ADDED, [{"path": [GATES, "New"], "before": False, "after": True}]]
 
 
-@pytest.mark.parametrize("error", lost_answers(), ids=lambda error: f"{type(error).__module__}.{type(error).__name__}")
+@pytest.mark.parametrize("error", LOST)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_answer_that_was_lost(error: Exception, when: str) -> None:
     server, noted = Server(), list[Fields]()

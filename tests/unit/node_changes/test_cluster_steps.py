@@ -15,8 +15,8 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
 from roles.engine.transaction import Change, FileEdit
 from roles.engine.transaction.record import RunRecord, Unrecorded
-from tests.unit.hosts import COUNT
-from tests.unit.node_changes.world import INFO, events, fleet
+from tests.unit.hosts import COUNT, INFO
+from tests.unit.node_changes.world import events, fleet
 
 pytestmark = pytest.mark.usefixtures("alone")
 

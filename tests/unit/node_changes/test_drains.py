@@ -19,7 +19,8 @@ from roles.engine.proof import Proof
 from roles.engine.transaction import Change, FileEdit
 from tests.context import context
 from tests.unit.disruption.world import deployment
-from tests.unit.node_changes.world import INFO, events, fleet
+from tests.unit.hosts import INFO
+from tests.unit.node_changes.world import events, fleet
 from tests.unit.outage.cluster import LiveCluster
 from tests.unit.outage.world import node, of_change, spread
 

@@ -18,8 +18,7 @@ from roles.engine.proof import Proof
 from roles.engine.remote import Answer, ConnectionLost
 from roles.engine.runs.lock import Locked
 from roles.engine.transaction import Change, FileEdit
-from tests.unit.hosts import LockHost
-from tests.unit.node_changes.world import INFO
+from tests.unit.hosts import INFO, LockHost
 
 pytestmark = pytest.mark.usefixtures("alone")
 

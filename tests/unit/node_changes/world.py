@@ -9,10 +9,7 @@ from typing import Any
 from roles.engine.bridge import Feed, Fleet
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.remote import Answer
-from roles.engine.transaction import RunInfo
 from tests.unit.hosts import LockHost
-
-INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 
 
 class Host(LockHost):

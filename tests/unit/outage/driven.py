@@ -9,14 +9,13 @@ from roles.drain import DrainRun
 from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep, Fields
 from roles.engine.outage import DrainConsents, Drainer, Mark, plan_drain, reading
-from roles.engine.transaction import RunInfo
 from tests.context import context
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod
-from tests.unit.hosts import RecordHost
+from tests.unit.hosts import INFO, RecordHost
 from tests.unit.outage.api import ClusterApi, Write
 from tests.unit.outage.world import node
 
-RUN = "r20260101-000000-aaaa"
+RUN = INFO.id
 INNER = deployment(1, 1)[1]
 
 
@@ -44,9 +43,6 @@ class Drain:
             self.halted = self.halted or ("interrupted by the operator" if halts else "")
 
         return found.write(context(begin, stopped=lambda: self.halted))
-
-
-INFO = RunInfo(RUN, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 
 
 def cluster(*, manager: str = "") -> ClusterApi:

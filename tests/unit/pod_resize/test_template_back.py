@@ -16,13 +16,12 @@ from roles.pod_resize.templates import Template
 from roles.pod_resize.write import ResizeWriter
 from tests.unit.hosts import object_run
 from tests.unit.pod_resize.world import SMALL, container, workload
-from tests.unit.priority_classes.apiserver import lost_answers
+from tests.unit.priority_classes.apiserver import LOST
 from tests.unit.rolling import PODS, SETS, Cluster
 
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
 THEIRS = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
-LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
 pytestmark = pytest.mark.usefixtures("operator")
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+import pytest
+
 from roles.engine.api import Api, ApiConnectionLost, Conflict, NoApi, NotFound
 from roles.engine.api.errors import Invalid, Timeout, Unreachable
 from roles.engine.kube.workloads import COLLECTIONS
@@ -33,6 +35,9 @@ def lost_answers() -> list[Exception]:
         ConnectionLost("cp1: the SSH connection was lost while a command ran"),
         RemoteError("cp1: no answer within 60 s"),
     ]
+
+
+LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
 
 def _lists(path: str) -> tuple[str, str]:

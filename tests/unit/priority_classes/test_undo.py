@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from roles.engine.api import Conflict
 from roles.engine.api.errors import Timeout
 from roles.engine.context import Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import Session
 from roles.priority_classes import CAPABILITY, Writer, plan_classes, read_classes
 from tests.unit.hosts import object_run
-from tests.unit.priority_classes.apiserver import CLASSES, WEB, Cluster, first, lost_answers
+from tests.unit.priority_classes.apiserver import CLASSES, LOST, WEB, Cluster, first
 from tests.unit.priority_classes.world import cluster
-
-LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -27,12 +24,6 @@ def assign(server: Cluster) -> ObjectRun:
     assert plan.refusals == [] and len(plan.actions) == 1
     writer = Writer(Session(lambda: server.api), force=True, rollout_timeout=30)
     return object_run(Stage(writer.steps(plan.actions)), capability=CAPABILITY, leaving=writer.leaving)
-
-
-def test_it_is_given() -> None:
-    server = Cluster()
-    step = assign(server).steps[0]
-    assert (step.outcome, server.has) == ("done", "high"), step.why
 
 
 def test_a_roll_out_that_fails_is_undone() -> None:
@@ -141,13 +132,6 @@ def test_a_workload_that_is_gone_needs_no_revert() -> None:
     server.meddle = meddle
     step = assign(server).steps[0]
     assert step.outcome == "foreign" and "it was deleted meanwhile, so there is nothing to revert" in step.why
-
-
-def test_a_refused_write_is_not_reverted() -> None:
-    server = Cluster()
-    server.refuse = lambda verb, path, manifest: Conflict("cp1", path, "409", "-")
-    step = assign(server).steps[0]
-    assert (step.outcome, server.has, len(server.log)) == ("failed", "low", 1)
 
 
 def test_a_write_that_was_never_applied_needs_no_revert() -> None:

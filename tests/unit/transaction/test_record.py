@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import Refusal, RunInfo
+from roles.engine.transaction import Refusal
 from roles.engine.transaction.record import FORMAT, RunRecord, Unrecorded, parse_events, read_events
-
-INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
+from tests.unit.hosts import INFO
 
 
 @pytest.fixture(autouse=True)
