@@ -33,6 +33,9 @@ from roles.engine.objects import (
 )
 from roles.engine.outage import cordon, surge_marks
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from roles.metrics_server.manifests import KINDS as SERVER_KINDS
+from roles.metrics_server.manifests import identified
+from roles.metrics_server.plan import ServerChange
 from roles.node_labels import NODE
 from roles.node_labels.plan import LABELS
 from roles.pod_resize.kinds import PATCHED as IN_SPEC
@@ -46,6 +49,8 @@ from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import lost_answers
 
 WHOLE = [BUDGET, *KINDS.values(), CLASS]
+#: Recorded as one field; roles/metrics_server has its plan and its undo.
+SERVER = SERVER_KINDS["Service"]
 PODS = [RESIZED, IN_SPEC]
 PATCHED = [*WORKLOADS.values(), NODE, cordon.CORDONED, surge_marks.SURGED, NOTED, *PODS, METRICS_OF_OTHERS]
 LOST = [*lost_answers(), Unusable("cp1", "/", "the answer is no JSON", "-")]
@@ -54,10 +59,12 @@ when = pytest.mark.parametrize("when", ["before", "after"])
 whole = pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.name)
 patched = pytest.mark.parametrize("kind", PATCHED, ids=lambda kind: kind.name)
 every = pytest.mark.parametrize("kind", [*WHOLE, *PATCHED], ids=lambda kind: kind.name)
+written_whole = pytest.mark.parametrize("kind", [*WHOLE, SERVER], ids=lambda kind: kind.name)
+every_written = pytest.mark.parametrize("kind", [*WHOLE, SERVER, *PATCHED], ids=lambda kind: kind.name)
 
 
 def where(kind: Kind) -> str:
-    return "" if kind.of_cluster else "shop"
+    return "" if kind.of_cluster else kind.namespace or "shop"
 
 
 def fields_of(kind: Kind) -> tuple[ObjectPath, ...]:
@@ -72,6 +79,8 @@ def as_value(kind: Kind, value: Any) -> Any:
         return json.dumps({"spec": {"replicas": value}})
     if kind in PODS:
         return {"requests": {"cpu": f"{value}m"}, "limits": {"cpu": f"{value}m"}}
+    if kind is SERVER:
+        return {"metadata": {}, "spec": {"x": value}}
     return str(value) if kind in PATCHED else value
 
 
@@ -84,6 +93,8 @@ def written(kind: Kind, body: dict[str, Any]) -> Any:
     """The value of the last field in a request."""
     if kind in PODS:
         return body["spec"]["containers"][0]["resources"]
+    if kind is SERVER:
+        return identified(body)
     return at(body, fields_of(kind)[-1])
 
 
@@ -101,7 +112,7 @@ def thing(kind: Kind, value: Any, uid: str = "u1", manager: str = "daytwo") -> d
     fields: dict[str, Any] = {}
     for path in sets:
         into = fields
-        for part in kind.v1(path):
+        for part in kind.v1(path if kind is not SERVER else ("spec", "x")):
             into = into.setdefault(part, {})
     made["metadata"] |= {"uid": uid, "resourceVersion": "7"}
     made["metadata"]["managedFields"] = [{"manager": manager, "operation": "Apply", "fieldsV1": fields}]
@@ -191,12 +202,14 @@ def writer(store: Store) -> Writer:
 def change(kind: Kind, before: dict[str, Any] | None, value: Any = 5) -> ObjectChange:
     if kind in PATCHED and before is not None:
         return ObjectChange.of_fields(kind, before, {fields_of(kind)[-1]: as_value(kind, value)})
-    manifest = kind.manifest(where(kind), "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: value})
-    return ObjectChange(kind, "create" if before is None else "update", where(kind), "web", before, manifest, "")
+    manifest = kind.manifest(where(kind), "web", {**dict.fromkeys(kind.sets, "as ever"), kind.sets[-1]: as_value(kind, value)})
+    return (ServerChange if kind is SERVER else ObjectChange)(
+        kind, "create" if before is None else "update", where(kind), "web", before, manifest, ""
+    )
 
 
 def removal(kind: Kind, before: dict[str, Any]) -> ObjectChange:
-    return ObjectChange(kind, "remove", where(kind), "web", before, None, "")
+    return (ServerChange if kind is SERVER else ObjectChange)(kind, "remove", where(kind), "web", before, None, "")
 
 
 def carried_out(writing: Writer, one: ObjectChange) -> tuple[str, list[Any]]:
@@ -204,7 +217,7 @@ def carried_out(writing: Writer, one: ObjectChange) -> tuple[str, list[Any]]:
     return writing.carry_out(one, context(fields.extend)), fields
 
 
-@whole
+@written_whole
 @pytest.mark.parametrize(
     ("before", "now", "words"),
     [((1, "u1"), None, "deleted"), ((1, "u1"), (1, "u2"), "deleted"), ((1, "u1"), (2, "u1"), "changed"), (None, (1, "u1"), "created it")],
@@ -218,7 +231,7 @@ def test_another_object_than_the_plans_is_not_written(kind: Kind, before: Any, n
         assert store.there == found and not store.sent
 
 
-@whole
+@written_whole
 def test_the_plans_object_is_removed(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
     proof, fields = carried_out(writer(store), removal(kind, thing(kind, 1)))
@@ -226,12 +239,12 @@ def test_the_plans_object_is_removed(kind: Kind) -> None:
     assert {tuple(one["path"]) for one in fields} == set(kind.sets) and {one["after"] for one in fields} == {None}
 
 
-@whole
+@written_whole
 def test_a_change_is_recorded_sent_and_read_back(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
     proof, fields = carried_out(writer(store), change(kind, thing(kind, 1)))
     assert proof == "read back: field manager daytwo" and store.there == thing(kind, 5)
-    assert fields == [{"path": list(kind.sets[-1]), "before": 1, "after": 5}]
+    assert fields == [{"path": list(kind.sets[-1]), "before": as_value(kind, 1), "after": as_value(kind, 5)}]
     assert [verb for verb, _ in store.sent] == [kind.verb]
     with pytest.raises(Undone, match="not as written when read back"):
         carried_out(writer(Store(kind, thing(kind, 1), keeps=lambda value: 1)), change(kind, thing(kind, 1)))
@@ -342,7 +355,7 @@ def test_a_patch_that_is_not_in_effect_is_reverted_and_one_that_is_done_is_put_b
     assert isinstance(ended, ChangedByOthers) and store.there == thing(kind, 7)
 
 
-@whole
+@written_whole
 def test_what_daytwo_has_patched_itself_is_applied_by_force_in_the_version_that_was_read(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,17 +417,20 @@ def test_what_was_written_is_reverted_and_nothing_of_others(kind: Kind, now: Any
     assert store.there == (thing(kind, *after) if after else None)
 
 
-@whole
+@written_whole
 def test_what_was_created_is_removed(kind: Kind) -> None:
     said, store = unproven(kind, None, thing(kind, 5))
     assert said.startswith("Undone: not proven; what this run created is removed") and store.there is None
 
 
-@whole
+@written_whole
 def test_a_revert_that_does_not_hold_says_what_to_do_by_hand(kind: Kind) -> None:
     said, _ = unproven(kind, thing(kind, 1), thing(kind, 5), keeps=lambda _: 5)
     assert said.startswith("RevertFailed: not proven; and the revert is not proven: it differs")
-    assert f"kubectl get {kind.short or kind.name} {'-n shop ' if where(kind) else ''}web -o yaml" in said and "REPAIR BY HAND" in said
+    assert (
+        f"kubectl get {kind.short or kind.name} {f'-n {where(kind)} ' if where(kind) else ''}web -o yaml" in said
+        and "REPAIR BY HAND" in said
+    )
 
 
 class Lossy:
@@ -452,7 +468,7 @@ class Lossy:
         return self._lost(lambda: self._store.deleted(path, {"metadata": {"uid": uid}}))
 
 
-@every
+@every_written
 @when
 @lost
 def test_after_a_lost_answer_the_object_shows_whether_it_was_written(
@@ -467,7 +483,7 @@ def test_after_a_lost_answer_the_object_shows_whether_it_was_written(
         assert store.there == (None if one.what == "remove" else thing(kind, 5)) and len(store.sent) <= 1
 
 
-@every
+@every_written
 def test_a_write_that_is_neither_answered_nor_read_back_is_unknown(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roles.engine.timeouts.time", Clock())
     store = Store(kind, thing(kind, 1))
