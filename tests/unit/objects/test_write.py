@@ -339,6 +339,18 @@ def test_what_others_have_set_to_the_same_value_is_theirs(kind: Kind) -> None:
 
 
 @patched
+def test_what_others_have_set_to_the_same_value_in_between_is_theirs_too(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+    store = Store(kind, thing(kind, 1))
+    store.conflicts, store.meddle = 1, lambda: setattr(store, "there", thing(kind, 5, manager="helm"))
+    writing = writer(store)
+    writing.problem = NotDone("not proven")
+    with pytest.raises(Undone, match="it has nothing that this run wrote"):
+        carried_out(writing, change(kind, thing(kind, 1)))
+    assert store.there == thing(kind, 5, manager="helm") and len(store.sent) == 1
+
+
+@patched
 def test_a_patch_that_is_not_in_effect_is_reverted_and_one_that_is_done_is_put_back(kind: Kind) -> None:
     store, one = Store(kind, thing(kind, 1)), change(kind, thing(kind, 1))
     writing = writer(store)

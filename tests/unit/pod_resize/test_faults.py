@@ -271,6 +271,16 @@ def test_an_unexpected_restart() -> None:
         World(restarted, World.actuate).resize()
 
 
+def test_an_unexpected_restart_during_the_revert() -> None:
+    def restarted(world: World) -> None:
+        if len(world.patches) == 2:
+            world.actuate()
+            world.pod["status"]["containerStatuses"][0]["restartCount"] = 1
+
+    with pytest.raises(RevertFailed, match="that is not proven on w1: its container app was restarted, which must not happen"):
+        World(*[restarted] * 500).resize()
+
+
 def test_a_missing_restart() -> None:
     step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE, restarts=True)})
     with pytest.raises((Undone, RevertFailed), match="not applied within"):
