@@ -53,7 +53,7 @@ class Watcher:
         """The pods by UID, from a LIST that started after this call. Raises ApiFailure."""
         called = self._clock.passed
         with self._turn:
-            if self._begun < called:
+            if self._begun <= called:
                 self._clock.pause(max(0.0, self._begun + LOOK_AGAIN - self._clock.passed))
                 begun = self._clock.passed
                 found = self._session.asked(lambda api: list_objects(api, self._path, labels=self._labels))
