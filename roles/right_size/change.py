@@ -43,7 +43,7 @@ class SizedChange:
 
 @dataclass
 class WorkloadChange(SizedChange):
-    """`again` plans the resize once more, right before it is carried out, and raises NotDone if that is no longer the change of the plan;
+    """`again` judges the resize once more, right before it is carried out, and raises NotDone if that is no longer the change of the plan;
     `seconds`: how long it watches; `look` looks at the workload, and `keep` keeps what a look saw that was worse; `known`: by container."""
 
     seconds: float
