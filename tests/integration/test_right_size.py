@@ -212,7 +212,8 @@ def counted(lab: Lab, name: str) -> Iterator[Callable[[float], float]]:
         "-o",
         "LogLevel=ERROR",
         pod["spec"]["nodeName"],
-        f"sh -c {shlex.quote(COUNT)} sh {identifier}",
+        # The shells of these nodes print before what daytwo runs: `sh -c`.
+        f"exec sh -c {shlex.quote(COUNT)} sh {identifier}",
     ]
     counting = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     lines: list[str] = []
