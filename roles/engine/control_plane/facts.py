@@ -313,7 +313,7 @@ def _component(
         for words in (argv, process.argv):
             flags.effective_gates(words)
     except FormatError as error:
-        raise Refusal(host, str(error.in_file(printable(own.path)))) from None
+        raise Refusal(host, f"{printable(own.path)}: {printable(str(error))}") from None
     return Component(host, name, own.file, own.pod, argv, process, kubelet.node_name, container.name), others
 
 

@@ -72,6 +72,13 @@ def test_malformed_gates_are_a_refusal(running: bool) -> None:
         ]
 
 
+def test_what_a_malformed_gate_has_is_printable() -> None:
+    argv = ("kube-scheduler", "--feature-gates=\xa1true")
+    answer = node.answer(manifests={"kube-scheduler.yaml": node.manifest(*argv)}, components={"kube-scheduler": argv})
+    (warning,) = control_plane.look(kubelet.find(parse("n1", answer))).warnings
+    assert warning.isascii() and "xa1true" in warning
+
+
 def test_a_gate_is_not_put_behind_a_flag_that_may_wait_for_its_value() -> None:
     manifests = {"kube-scheduler.yaml": node.manifest("kube-scheduler", "--profiling")}
     _, components = found(manifests, process(300, "kube-system_kube-scheduler-node"))
