@@ -83,6 +83,7 @@ class ApiServer:
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             wbufsize = -1  # head and body in one packet
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 shown = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
@@ -231,7 +232,8 @@ class _Door(paramiko.ServerInterface):
         if destination[1] in self._owner.forbidden_ports:
             return paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
         try:
-            _targets[(id(self._owner), chanid)] = socket.create_connection(destination, timeout=300)
+            target = _targets[(id(self._owner), chanid)] = socket.create_connection(destination, timeout=300)
+            target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             return paramiko.OPEN_FAILED_CONNECT_FAILED
         return paramiko.OPEN_SUCCEEDED
