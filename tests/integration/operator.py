@@ -42,7 +42,9 @@ class Outcome:
     @property
     def plan(self) -> str:
         """The plan as it was shown, without the run's name."""
-        found = re.search(r"^Plan of run \S+: (.*?)(?=\n\n(?:node |\[1/\d+\][^\n]*\n  \S+ )|\Z)", self.out, re.DOTALL | re.MULTILINE)
+        found = re.search(
+            r"^Plan of run \S+: (.*?)(?=\n\n(?:node |PLANNED,|\[1/\d+\][^\n]*\n  \S+ )|\Z)", self.out, re.DOTALL | re.MULTILINE
+        )
         return found.group(1).strip() if found else ""
 
 
