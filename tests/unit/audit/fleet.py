@@ -108,6 +108,7 @@ def many(count: int = 300) -> tuple[Report, list[order.NodeOrder]]:
                 "files": {CONFIG: config("featureGates:", "  HPAScaleToZero: true"), EXTRA: b'KUBELET_EXTRA_ARGS="--node-ip=10.0.0.9"\n'}
             }
             changes["argv"] = (*node.KUBEADM_ARGV, "--node-ip=10.0.0.9")
+            configuration = {"featureGates": {}}  # the gate was written after the start
         if number % 50 == 1:
             changes = {"files": {CONFIG: config("featureGates:", "  NoSuchGate: true")}}
         if number % 40 == 3:
