@@ -77,6 +77,8 @@ def on_a_terminal(folder: Path, command: str) -> tuple[int, str, int]:
         "PATH": f"{folder}/.venv/bin:{os.environ['PATH']}",
         "PYINFRA_PROGRESS": "off",
         "TERM": "dumb",
+        # As wide as the lines of the README.
+        "COLUMNS": "200",
     }
     child, terminal = pty.fork()
     if child == 0:
