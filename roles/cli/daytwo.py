@@ -20,10 +20,13 @@ from typing import Any
 import click
 
 HOME = Path(__file__).resolve().parents[2]
+if str(HOME) not in sys.path:
+    sys.path.insert(0, str(HOME))  # pyproject installs this file alone
+
+from roles.engine.commands import STARTED_AS  # noqa: E402
+
 DEPLOYS = HOME / "deploys"
 INVENTORY = "DAYTWO_INVENTORY"
-#: How commands in hints begin (roles/engine/commands.py).
-STARTED_AS = "DAYTWO_STARTED_AS"
 #: The keys that a word without `=` is for, by the first one that a deploy reads. A deploy that reads none of them gets it as --limit.
 _PLAIN = ("nodes", "run")
 _READS = "Changes nothing"
@@ -36,7 +39,7 @@ def keys_of(deploy: str) -> dict[str, dict[str, Any]]:
 
 
 def summary(deploy: str) -> str:
-    """The first sentence of a deploy's docstring."""
+    """The first paragraph of a deploy's docstring."""
     text = ast.get_docstring(ast.parse((DEPLOYS / f"{deploy}.py").read_text(encoding="utf-8"))) or ""
     return text.split("\n\n", maxsplit=1)[0].replace("\n", " ")
 
@@ -59,7 +62,7 @@ def inventory(given: str | None) -> str:
 
 
 def arguments(deploy: str, words: Sequence[str]) -> list[str]:
-    """The words as pyinfra has them. Raises click.UsageError."""
+    """The words as pyinfra has them."""
     values = [word for word in words if "=" in word]
     plain = [word for word in words if "=" not in word]
     keys = keys_of(deploy)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+#: The variable that says how the command `daytwo` (roles/cli/) was called.
+STARTED_AS = "DAYTWO_STARTED_AS"
 _inventory, _started_as = "INVENTORY", ""
 
 

@@ -8,7 +8,7 @@ from roles.engine.harmless import harmless
 from roles.engine.screen import has_colours, painted, painted_diff, wrapped
 
 _out: Callable[[str], object] = print
-_concluded = False
+_halted = False
 
 
 def speak_by(out: Callable[[str], object]) -> None:
@@ -24,16 +24,16 @@ def show(text: str = "") -> None:
     _print("\n" * (len(text) - len(line)) + wrapped(line))
 
 
-def conclude(line: str) -> None:
-    """Print the last line of a deploy: what came of it, and the next command."""
-    global _concluded  # noqa: PLW0603 - a process has one voice
-    _concluded = True
+def conclude(line: str, *, halted: bool = False) -> None:
+    """Print the last line of a deploy: what came of it, and the next command. `halted`: not all of it is done."""
+    global _halted  # noqa: PLW0603 - a process has one voice
+    _halted = _halted or halted
     show(f"\n{line}")
 
 
-def concluded() -> bool:
-    """A deploy has printed its last line."""
-    return _concluded
+def has_halted() -> bool:
+    """A deploy has said in its last line that not all of it is done."""
+    return _halted
 
 
 def show_lines(text: str) -> None:

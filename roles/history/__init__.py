@@ -424,7 +424,8 @@ def uninstall(fleet: Fleet, _: None) -> Turns:
         removed[name] = _uninstall(remotes[name])
         if len(removed) == len(remotes):
             left = [name for name, done in removed.items() if not done]
-            conclude(f"HALTED: not removed from {', '.join(left)}" if left else f"DONE: removed from {table.counted(len(removed), 'node')}")
+            line = f"HALTED: not removed from {', '.join(left)}" if left else f"DONE: removed from {table.counted(len(removed), 'node')}"
+            conclude(line, halted=bool(left))
         return removed[name]
 
     return Turns(remotes, turn, "remove every trace of daytwo")

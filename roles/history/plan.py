@@ -217,7 +217,7 @@ def unsure(history: Mapping[str, Sequence[Recorded]], runs: Sequence[str], now: 
     if undone and not any(change.id in undone for change in changes if change.run in runs):
         return f"the newest run, {last}, has undone another run already; to undo the one before that too, name it"
     ages = [found for change in changes if change.run == runs[0] and (found := age(str(change.plan.get("at", "")), now)) is not None]
-    if ages and min(ages) > _DAY:
+    if ages and max(ages) > _DAY:
         return f"the newest run, {runs[0]}, is more than a day old; to undo it, name it"
     return ""
 

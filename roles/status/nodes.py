@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from roles.engine.commands import command
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, condition, is_ready
-from roles.engine.kube.fields import conditions, kubelet_version, name_of, node_info
+from roles.engine.kube.fields import kubelet_version, name_of, node_info
 from roles.engine.outage import NodeFate
-from roles.engine.table import brief_age
+from roles.engine.placement import pressures_of
+from roles.engine.table import brief_age, short
 
 HEADERS = ("node", "ready", "cordoned", "pressure", "in flight", "kubelet", "runtime")
 
@@ -35,14 +36,10 @@ class NodeGlance:
             self.host,
             "yes" if is_ready(self.item) else f"NO ({condition(self.item, 'Ready').get('reason') or 'no reason'})",
             self._cordoned(now) or "-",
-            ", ".join(self._pressures()) or "-",
+            ", ".join(pressures_of(self.item)) or "-",
             str(len(self.in_flight) or "-"),
             *(one_line(str(cell or "-")) for cell in cells),
         ]
-
-    def _pressures(self) -> list[str]:
-        assert self.item is not None
-        return [str(one["type"]) for one in conditions(self.item) if one.get("type") != "Ready" and one.get("status") == "True"]
 
     def _cordoned(self, now: float) -> str:
         """`by run r1, for 3h`; "" if it is not."""
@@ -57,9 +54,9 @@ class NodeGlance:
             return
         if not is_ready(self.item):
             said = condition(self.item, "Ready")
-            why = f"{said.get('reason') or 'no reason'}: {said.get('message') or 'no message'}"
+            why = short(f"{said.get('reason') or 'no reason'}: {said.get('message') or 'no message'}")
             yield f"{self.host} is not Ready ({why}); {command('checks')} says more"
-        for one in self._pressures():
+        for one in pressures_of(self.item):
             yield f"{self.host} has {one}; {command('eviction_order')} shows which pods would be evicted first"
         if cordoned := self._cordoned(now):
             yield f"{self.host}: cordoned {cordoned}; {self._way_out()}"

@@ -253,7 +253,7 @@ def more_than_the_node_has(lab: Lab) -> None:
 
 
 def an_infeasible_that_comes_late(lab: Lab) -> None:
-    """Before 1.33 a kubelet that has not yet seen that a pod is put back can write anew what it said before: here, while it is held."""
+    """Before 1.33 a kubelet that has not yet seen that a pod is put back can write again what it said before: here, while it is held."""
     can_resize(lab)
     if minor(lab) >= 33:
         pytest.skip("a status says here of which spec it is")

@@ -184,7 +184,7 @@ ENVIRONMENT = [
     *(b"X=\xff\nEnvironment=A=1", b"\xffKey=1", b"[Serv\nEnvironment=A=1"),
 ]
 
-# systemd passes over what is wrong here and starts; daytwo asks for it to be mended first, since an edit would rest on a guess.
+# systemd passes over what is wrong here and starts; daytwo asks for it to be fixed first, since an edit would rest on a guess.
 GUESSES = [
     *(
         b"Environment=A=x\\qy B=3",

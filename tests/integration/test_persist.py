@@ -198,7 +198,7 @@ def test_a_node_that_joins_has_it(lab: Lab, in_both: World) -> None:
 # ---- the ConfigMaps and the nodes do not say the same
 
 
-def test_split_brain_is_shown_and_mended(lab: Lab, in_none: World) -> None:
+def test_split_brain_is_shown_and_fixed(lab: Lab, in_none: World) -> None:
     shown = pyinfra("status", "-y")
     assert shown.code == 0, shown.all
     for node, component, source in (("cp1", "kubelet", KUBELET), ("w1", "kubelet", KUBELET), ("cp1", SCHEDULER, CLUSTER)):
@@ -210,17 +210,17 @@ def test_split_brain_is_shown_and_mended(lab: Lab, in_none: World) -> None:
     before = versions(lab)
     dry = pyinfra("feature_gates", "--dry", *ON)
     assert dry.code == 0 and f"+  {GATE}: true" in dry.out and versions(lab) == before, dry.all
-    mended = pyinfra("feature_gates", "-y", *ON)
-    assert mended.code == 0 and "0 changes on 0 nodes, and kubeadm-config, kubelet-config" in mended.out, mended.all
+    fixed = pyinfra("feature_gates", "-y", *ON)
+    assert fixed.code == 0 and "0 changes on 0 nodes, and kubeadm-config, kubelet-config" in fixed.out, fixed.all
     assert kept(lab) == {CLUSTER: True, KUBELET: True} and without(texts(lab)) == in_none.before
-    assert row(mended.out, KUBELET, "confirmed") and row(mended.out, CLUSTER, "confirmed")
+    assert row(fixed.out, KUBELET, "confirmed") and row(fixed.out, CLUSTER, "confirmed")
     assert untouched(lab) == old, "something was restarted"
 
     now = versions(lab)
     again = pyinfra("feature_gates", "-y", *ON)
     assert again.code == 0 and row(again.out, KUBELET, "no change") and versions(lab) == now, again.all
     # A run of its own, and undone as one.
-    undone = pyinfra("rollback", "-y", *data(run=run_of(mended)))
+    undone = pyinfra("rollback", "-y", *data(run=run_of(fixed)))
     assert undone.code == 0 and kept(lab) == {CLUSTER: None, KUBELET: None}, undone.all
     assert untouched(lab) == old
 
@@ -362,8 +362,8 @@ def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(l
     assert "then repeat this command: it keeps what is done" in refused.out and "Traceback" not in refused.all
     assert operator.effective(lab, "w1", GATE)
 
-    mended = pyinfra("feature_gates", "-y", *ON)
-    assert mended.code == 0 and kept(lab) == {CLUSTER: True, KUBELET: True}, mended.all
+    fixed = pyinfra("feature_gates", "-y", *ON)
+    assert fixed.code == 0 and kept(lab) == {CLUSTER: True, KUBELET: True}, fixed.all
     assert untouched(lab) == old
 
 

@@ -100,6 +100,15 @@ def test_it_becomes_pyinfra_in_any_folder(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
+def test_help_needs_nothing_of_the_folder_that_it_is_started_in(tmp_path: Path) -> None:
+    """As the installed command: only the folder of daytwo.py is on its path."""
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import daytwo; daytwo.main(prog_name='daytwo')"
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    words = [sys.executable, "-c", code, str(ROOT / "roles/cli"), "drain", "--help"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "  drain_timeout" in done.stdout, done.stderr
+
+
 def test_commands_in_hints_are_as_the_operator_has_begun() -> None:
     try:
         use_inventory("inventories/prod.py")

@@ -58,7 +58,7 @@ def guard() -> None:
     if context is not None:
         options = context.params
         _command = _Command(_leaves_pyinfra_out(options), bool(options["dry"]))
-        commands.use_inventory(options["inventory"], os.environ.get("DAYTWO_STARTED_AS", ""))
+        commands.use_inventory(options["inventory"], os.environ.get(commands.STARTED_AS, ""))
     if hasattr(cli.make_inventory, "guarded"):
         return
     if _command.quiet and sys.stderr.isatty():
@@ -274,6 +274,9 @@ def _leaves_pyinfra_out(options: Mapping[str, Any]) -> bool:
     return all(word.endswith(".py") for word in options["operations"]) and not any(options[name] for name in shows)
 
 
+_DECLINED = "nothing was changed: the answer was not yes"
+
+
 def _confirmed(_: str = "") -> bool:
     """The operator has read the plan and has typed yes. Raises RunRefused otherwise."""
     state: Any = ctx_state.get()
@@ -288,7 +291,7 @@ def _confirmed(_: str = "") -> bool:
             "nothing was changed: nobody can answer the question, since standard input is at its end; -y answers it, --dry only plans"
         ) from None
     if answer.strip() != "yes":
-        raise RunRefused("nothing was changed: the answer was not yes")
+        raise RunRefused(_DECLINED, verdict=f"NOT STARTED, {_DECLINED}")
     return True
 
 

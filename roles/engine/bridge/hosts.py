@@ -508,14 +508,15 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
         result.set_exception(error)
 
 
-def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
-    """The error that stops a pyinfra run in the prepare phase, also with -y; `reasons` follow the message, one per line."""
-    return RunRefused(one_line(message), [in_list(reason) for reason in folding.merged(Refusal.texts(reasons))])
+def refuse(message: str, reasons: Iterable[object] = (), verdict: str = "") -> DeployError:
+    """The error that stops a pyinfra run in the prepare phase, also with -y; `reasons` follow the message, one per line; `verdict`: as
+    RunRefused has it."""
+    return RunRefused(one_line(message), [in_list(reason) for reason in folding.merged(Refusal.texts(reasons))], verdict)
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
     """The error that stops a run and names all `reasons`."""
-    return refuse("refused, nothing was written on any node:", reasons)
+    return refuse("refused, nothing was written on any node:", reasons, "REFUSED, nothing was written on any node")
 
 
 @contextlib.contextmanager

@@ -32,11 +32,12 @@ _kept: dict[str, Path | None] = {}
 
 class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
     """A refusal, without a traceback: pyinfra would print the file and line that raised it, which is in gevent. `reasons`: why, if it is
-    more than the sentence `what`."""
+    more than the sentence `what`; `verdict`: the last line without them, if it is not FAILED and `what`."""
 
-    def __init__(self, what: str, reasons: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, reasons: Sequence[str] = (), verdict: str = "") -> None:
         super().__init__("\n".join([what, *(f"  - {reason}" for reason in reasons)]))
-        self.what, self.reasons = what, tuple(reasons)
+        self.reasons = tuple(reasons)
+        self._verdict = verdict or (f"FAILED: {what.removesuffix(':')}" if what else "")
 
     @property
     def __traceback__(self) -> None:
@@ -49,13 +50,9 @@ class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
     @property
     def last_lines(self) -> str:
         """For a terminal: the reasons, and at last what that means for the run; "" if the run has said it."""
-        if not self.what:
-            return ""
-        what = self.what.removesuffix(":")
-        start = what.replace("refused", "REFUSED", 1) if what.startswith("refused, ") else f"FAILED: {what}"
         if len(self.reasons) > 1:
-            return "\n".join(["", *(f"  - {reason}" for reason in self.reasons), "", f"{start}, for {len(self.reasons)} reasons"])
-        return "\n" + ": ".join([start, *self.reasons])
+            return "\n".join(["", *(f"  - {reason}" for reason in self.reasons), "", f"{self._verdict}, for {len(self.reasons)} reasons"])
+        return "\n" + ": ".join([self._verdict, *self.reasons]) if self._verdict else ""
 
 
 def sentence(error: BaseException) -> str:

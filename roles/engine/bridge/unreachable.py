@@ -50,7 +50,7 @@ def guard() -> None:
             try:
                 fail_hosts(self, hosts_to_fail, activated_count)
             except PyinfraError:
-                if voice.concluded():
+                if voice.has_halted():
                     raise RunRefused("") from None
                 names = folding.listed(sorted(host.name for host in self.failed_hosts))
                 raise RunRefused(f"the run ended without success on {names}; what is above says why, and what to do next") from None

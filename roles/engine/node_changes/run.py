@@ -136,6 +136,9 @@ class NodeRun(LockedRun):
         of_nodes: dict[str, str] = {step.change.id: step.outcome for step in self.steps}
         return of_nodes | {self._cluster_id(step): step.outcome for step in self.cluster_steps}
 
+    def _without_steps(self) -> str:
+        return f"{counted(len(self.leftovers), 'node')} uncordoned"
+
     def _leaving(self) -> str:
         cordoned = [step.drain.node for step in self.steps if step.drain is not None and step.drain.cordoned]
         stay = f"; {', '.join(cordoned)} stay cordoned: the same command continues, or {undo.command(cordoned)}"

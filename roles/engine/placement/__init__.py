@@ -1,6 +1,6 @@
 """Where pods can run: what a pod needs of a node, where a scheduler places it, and which pods a starting kubelet admits again. Pure."""
 
-from roles.engine.placement.admission import rejected_under
+from roles.engine.placement.admission import pressures_of, rejected_under
 from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
 from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments, in_node_status, own_names
@@ -25,6 +25,7 @@ __all__ = [
     "in_node_status",
     "own_names",
     "place_all",
+    "pressures_of",
     "rejected_under",
     "where",
     "without_passing",

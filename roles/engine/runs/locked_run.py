@@ -114,12 +114,20 @@ class LockedRun:
         return command("rollback", run=self.info.id)
 
     @property
+    def _all_done(self) -> bool:
+        return not self.halted and set(self._outcomes().values()) <= {self.success}
+
+    def _without_steps(self) -> str:
+        """What a run has done that has no step."""
+        return "nothing was left to do"
+
+    @property
     def last_line(self) -> str:
         """What came of the run, and what can be done next."""
         outcomes = Counter(self._outcomes().values())
         counts = ", ".join(f"{outcomes[one]} {one}" for one in sorted(outcomes, key=lambda one: (one != self.success, one)))
-        said = f"{counts or 'nothing was done'} in {time.monotonic() - self._begun_at:.0f} s"
-        if self.halted or set(outcomes) - {self.success}:
+        said = f"{counts or self._without_steps()} in {time.monotonic() - self._begun_at:.0f} s"
+        if not self._all_done:
             return ". ".join([f"HALTED: {said}", f"Continue: fix the cause, then {self.again}", *self.next_commands()])
         start = "NOT ALL DONE" if self.left_out else "NOT ALL PROVEN" if ending() else "DONE"
         left = f"; {counted(len(self.left_out), 'host')} left out" if self.left_out else ""
@@ -180,7 +188,7 @@ class LockedRun:
             show(f"\nthe run ended: {said}")
         finally:
             self._lock.release_or_warn()
-            conclude(self.last_line)
+            conclude(self.last_line, halted=not self._all_done)
             self._over()
 
     def _over(self) -> None:

@@ -72,3 +72,18 @@ def test_a_failure_after_that_still_stops_the_run(tmp_path: Path, port: int) -> 
     assert done.returncode == 1 and not (tmp_path / "ran").exists()
     done = run(tmp_path, f"'@local', {away(port)}", deploys[1])
     assert done.returncode == 1 and (tmp_path / "ran").exists()
+
+
+CONCLUDES = """
+from roles.engine.bridge import run_once
+from roles.engine.voice import conclude
+run_once("read", lambda fleet: conclude("what came of it", halted=HALTED))
+"""
+FAILS = 'from pyinfra.operations import server\nserver.shell(commands=["false"])\n'
+
+
+@pytest.mark.parametrize("halted", [True, False])
+def test_a_failure_is_said_once_and_not_because_an_earlier_deploy_has_ended_well(tmp_path: Path, halted: bool) -> None:
+    done = run(tmp_path, "'@local'", CONCLUDES.replace("HALTED", str(halted)), FAILS)
+    assert done.returncode == 1 and "what came of it" in done.stdout
+    assert ("FAILED: the run ended without success on @local" in done.stderr) is not halted, done.stderr

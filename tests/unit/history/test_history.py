@@ -129,7 +129,7 @@ def test_a_roll_back_without_a_name_is_neither_a_second_one_nor_of_another_day()
     assert "is more than a day old; to undo it" in unsure(history(a, b), (second,), noon + 86400)
     undone = numbered(3, recorded(change("kubelet", run=third), undoes=b.id))
     assert f"{third}, has undone another run already" in unsure(history(a, b, undone), (first,), noon)
-    more = numbered(2, recorded(change("kube-scheduler", run=second)))
+    more = replace(b, id=f"{second}-w1-kube-scheduler")
     assert unsure(history(a, b, more, undone), (second,), noon) == "", "the undo halted: the same command continues it"
     later = numbered(4, recorded(change("kubelet", run="r20260104-000000-dddd")))
     later = replace(later, plan={**later.plan, "at": "2026-01-02T11:00:00Z"})

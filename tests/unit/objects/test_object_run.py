@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.object_runs import ObjectRun
-from roles.engine.transaction.object_record import parse
+from roles.engine.runs import locked_run
+from roles.engine.transaction.object_record import CANNOT_UNDO, parse
 from roles.history import plan
 from tests.unit.hosts import COUNT, RecordHost, object_run, own_record
 
@@ -139,3 +143,31 @@ def test_the_last_does_not_start_if_one_has_failed(host: RecordHost) -> None:
 def test_nothing_to_do_involves_no_host(host: RecordHost) -> None:
     run = one(host)
     assert not run.involves("cp1") and host.history() == []
+
+
+OTHER, THIRD = "r20260101-000000-bbbb", "r20260101-000000-cccc"
+BACK = "pyinfra INVENTORY deploys/rollback.py --data run="
+
+
+def test_its_last_line_counts_what_came_of_it_and_has_the_next_command(host: RecordHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = _last_lines(monkeypatch, lambda: one(host, step("a"), step("b")))
+    assert [(re.sub(r"[0-9]+ s", "N s", text), halted) for text, halted in ended] == [
+        (f"DONE: 2 done in N s. Undo: {BACK}r20260101-000000-aaaa", False)
+    ]
+    ((text, halted),) = _last_lines(monkeypatch, lambda: one(host, step("a"), step("b", error=Ended("failed")), step("c"), run=OTHER))
+    assert halted and re.fullmatch(
+        r"HALTED: 1 done, 1 failed, 1 not started in \d+ s\. Continue: fix the cause, then repeat this command: it keeps what is done\."
+        rf" Undo: {re.escape(BACK + OTHER)}",
+        text,
+    )
+    ((text, halted),) = _last_lines(monkeypatch, lambda: one(host, step("a", error=Ended("failed")), run=THIRD))
+    assert halted and "Undo" not in text, "nothing is done"
+    ((text, _),) = _last_lines(monkeypatch, lambda: object_run(Stage((step("a"),)), host=host, name="r2", about={CANNOT_UNDO: True}))
+    assert "Undo" not in text
+
+
+def _last_lines(monkeypatch: pytest.MonkeyPatch, drive: Callable[[], ObjectRun]) -> list[tuple[str, bool]]:
+    found: list[tuple[str, bool]] = []
+    monkeypatch.setattr(locked_run, "conclude", lambda line, *, halted: found.append((line, halted)))
+    drive()
+    return found

@@ -69,6 +69,19 @@ def test_a_cordon_says_whose_it_is_since_when_and_what_ends_it(
     assert sentence in said
 
 
+def test_a_condition_of_somebody_else_is_no_pressure() -> None:
+    """A distribution's own may be True where all is well."""
+    one = glance(node(EtcdIsVoter="True"))
+    assert one.row(NOW)[3] == "-" and [*one.attention(NOW)] == []
+
+
+def test_a_message_of_any_length_does_not_fill_the_screen() -> None:
+    item = node(ready="False")
+    item["status"]["conditions"][0]["message"] = "x" * 10_000
+    (said,) = glance(item).attention(NOW)
+    assert len(said) < 400
+
+
 def test_what_is_not_well_is_said_with_the_deploy_that_shows_more() -> None:
     one = glance(node(ready="False", DiskPressure="True"))
     assert one.row(NOW)[1] == "NO (KubeletReady)" and one.row(NOW)[3] == "DiskPressure"
