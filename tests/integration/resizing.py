@@ -262,8 +262,7 @@ def an_infeasible_that_comes_late(lab: Lab) -> None:
     (before,) = pods(lab, "t-one")
     started = Started("resize", *data(selector="default/app=t-one", cpu="100", resize_timeout="60"), "-y")
     started.wait_for("t-one: Infeasible")
-    lab.run(node, "pkill -STOP -x kubelet")
-    try:
+    with lab.frozen(node, "kubelet"):
         back = "; reverting"
         started.wait_for(back)
         wait_for(lambda: asked(pods(lab, "t-one")[0]) == asked(before), "the pod's spec to be as it was")
@@ -271,8 +270,6 @@ def an_infeasible_that_comes_late(lab: Lab) -> None:
             "patch", "pod", "t-one", "-n", "default", "--subresource=status", "--type=merge", "-p", '{"status":{"resize":"Infeasible"}}'
         )
         wait_for(lambda: "t-one: Infeasible\n" in started.out.partition(back)[2], "the run to have seen it")
-    finally:
-        lab.run(node, "pkill -CONT -x kubelet")
     told = started.end()
     assert told.code == 1, told.all
     assert re.search(r"^pod default/t-one  +resize  +reverted  ", told.out, re.MULTILINE), told.all

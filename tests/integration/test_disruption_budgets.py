@@ -637,8 +637,7 @@ def advised(lab: Lab) -> None:
 def test_what_is_not_proven_is_reverted(lab: Lab) -> None:
     assert run(disruption_budgets={f"{NAMESPACE}/db": {"workload": "sts/db", "max_unavailable": 1}}).code == 0
     before = get(lab, "pdb", "db")["spec"]
-    lab.run("cp1", "kill -STOP $(pidof kube-controller-manager)")
-    try:
+    with lab.frozen("cp1", "kube-controller-manager"):
         told = run(disruption_budgets={f"{NAMESPACE}/db": {"workload": "sts/db", "min_available": 1}}, proof_timeout="2")
         assert told.code != 0 and "not proven after" in told.all and "what this run wrote is reverted" in " ".join(told.all.split()), (
             told.all
@@ -651,8 +650,6 @@ def test_what_is_not_proven_is_reverted(lab: Lab) -> None:
         assert ("warning", "PodDisruptionBudget db") in problems(lab, "kube-controller-manager")["not-computed"], (
             "its spec has changed twice since its status"
         )
-    finally:
-        # It has lost its lease, and ends; the next one would watch the old lease for 15 s.
-        lab.run("cp1", "kill -CONT $(pidof kube-controller-manager)")
-        lab.kubectl("delete", "lease", "-n", "kube-system", "kube-controller-manager")
+    # It has lost its lease, and ends; the next one would watch the old lease for 15 s.
+    lab.kubectl("delete", "lease", "-n", "kube-system", "kube-controller-manager")
     agreed(lab)

@@ -372,11 +372,8 @@ def test_a_kubelet_that_would_not_take_a_manifest_up(lab: Lab) -> None:
     node = Node(lab, lab.control_planes[-1])
     look = f"stat -c '%n %Y %Z %i' {MANIFESTS}/*"
     before = node.run(look)
-    node.run("kill -STOP $(pidof kubelet)")
-    try:
+    with lab.frozen(node.name, "kubelet"):
         told = pyinfra("feature_gates", *gates(node, components="kube-scheduler"))
-    finally:
-        node.run("kill -CONT $(pidof kubelet)")
     assert told.code == 1, told.all
     assert "has not renewed its lease" in row(told, node, "not started", "kube-scheduler")
     assert node.run(look) == before

@@ -226,11 +226,8 @@ def test_an_api_that_goes_in_the_middle(lab: Lab) -> None:
     room_taken(lab, node)
     started = Started("resize", *data(selector="default/app=t-one", cpu="800m", resize_timeout="20"), "-y")
     started.wait_for("t-one: Deferred")
-    lab.run(server, "pkill -STOP -x kube-apiserver")
-    try:
+    with lab.frozen(server, "kube-apiserver"):
         started.wait_for("; reverting")
-    finally:
-        lab.run(server, "pkill -CONT -x kube-apiserver")
     told = started.end()
     assert told.code == 1, told.all
     says(told, "HALTED", f"--data run={run_of(told)}" if "revert-failed" in told.out else "; reverted: ")

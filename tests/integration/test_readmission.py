@@ -282,12 +282,11 @@ def play(lab: Lab, made: Scenario) -> Outcome:
 def held_controllers(lab: Lab) -> Iterator[None]:
     """kube-controller-manager stands still. It would delete the pods that do not tolerate a NoExecute taint, before a kubelet judges
     them."""
-    lab.run("cp1", "kill -STOP $(pidof kube-controller-manager)")
-    try:
-        yield
-    finally:
-        lab.kubectl("taint", "nodes", "--all", f"{TAINT}-", check=False)
-        lab.run("cp1", "kill -CONT $(pidof kube-controller-manager)")
+    with lab.frozen("cp1", "kube-controller-manager"):
+        try:
+            yield
+        finally:
+            lab.kubectl("taint", "nodes", "--all", f"{TAINT}-", check=False)
 
 
 def controllers_lead(lab: Lab, since: datetime) -> bool:

@@ -268,6 +268,19 @@ class Lab:
         words = shlex.join(["kubectl", f"--kubeconfig={ADMIN}", *arguments, *again])
         return self.run(self.control_planes[0], words, input=input, check=check).stdout
 
+    @contextmanager
+    def frozen(self, node: str, process: str) -> Iterator[None]:
+        """No process of that name goes on meanwhile. One that the kubelet starts in its place, after its liveness probe, is stopped, too:
+        how long a test takes on a slow machine changes nothing."""
+        name, flag = shlex.quote(process[:15]), f"/run/frozen-{process}"  # comm, as the kernel cuts it (proc(5))
+        hold = f"while [ -e {flag} ]; do pkill -STOP -x {name}; sleep 0.2; done; pkill -CONT -x {name}; rm -f {flag}.held"
+        self.run(node, f"pkill -STOP -x {name} && touch {flag} {flag}.held && {{ setsid sh -c '{hold}' >/dev/null 2>&1 </dev/null & }}")
+        try:
+            yield
+        finally:
+            self.run(node, f"rm -f {flag}")
+            wait_until(f"{process} on {node} to go on", lambda: self.run(node, f"[ ! -e {flag}.held ]", check=False).returncode == 0, 30)
+
     def run_pod(self, name: str, node: str, labels: str = "") -> None:
         """A working pod on a node, without a controller; returns when it runs."""
         pod = {
