@@ -93,10 +93,13 @@ def test_a_controller_that_is_left_out_is_named(lab: Lab, metrics: MetricsApi) -
 def test_a_controller_that_does_not_run_is_named(lab: Lab, metrics: MetricsApi) -> None:
     """Its process stands still, so nobody renews the lease, and all conditions stay. (Its kubelet ends it after two minutes.)"""
     wait_for(lambda: "ValidMetricFound" in reasons(lab), "the controller", every=2)
-    with lab.frozen("cp1", "kube-controller-manager"):
+    lab.run("cp1", "pkill -STOP -x kube-controller")
+    try:
         wait_for(lambda: status(SPACE)[0] == 2, "autoscalers that nobody handles", every=1)
         named(lab, "no kube-controller-manager leads: its lease", "web")
         # No plan: its kubelet may have started another process meanwhile.
+    finally:
+        lab.run("cp1", "pkill -CONT -x kube-controller", check=False)
     handled("web")
 
 
