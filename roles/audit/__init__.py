@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from roles.audit import page
 from roles.audit.collect import collect
 from roles.audit.examine import report
+from roles.audit.model import Report
 from roles.audit.options import AuditOptions
 from roles.audit.text import as_text, verdict
 from roles.desired import OF_KUBELETS
 from roles.engine import bridge
 from roles.engine.bridge import Fleet
-from roles.engine.harmless import as_json
 from roles.engine.inputs import Declared
 from roles.engine.inputs.registry import desired_state
-from roles.engine.runs import Ended, deploying, one, show_report
+from roles.engine.runs import Ended, deploying, document, one, show_report
 from roles.feature_gates import load
 
 
@@ -32,7 +32,7 @@ def audit(fleet: Fleet, options: AuditOptions) -> Ended:
     found = report(seen, load(), made=datetime.now(UTC).isoformat(timespec="seconds"), target=options.target_version)
     forms = {
         "text": lambda: as_text(found),
-        "json": lambda: as_json(found.model_dump(mode="json")),
+        "json": lambda: document(found),
         "html": lambda: page.page(found, seen.orders),
     }
     show_report(forms, options.format, options.output)
@@ -42,5 +42,6 @@ def audit(fleet: Fleet, options: AuditOptions) -> Ended:
 
 
 DATA_KEYS = (Declared(AuditOptions, ("audit",), also=desired_state(*OF_KUBELETS)),)
+DOCUMENTS = {"audit": Report}
 
-__all__ = ["DATA_KEYS", "audit"]
+__all__ = ["DATA_KEYS", "DOCUMENTS", "audit"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any, Literal, Self
 
@@ -178,9 +177,3 @@ def in_order(findings: Iterable[FindingReport], hosts: Iterable[str]) -> tuple[F
             ),
         )
     )
-
-
-def schema() -> str:
-    """The JSON schema of the report: docs/reference/audit.schema.json."""
-    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Report.model_json_schema(mode="serialization")}
-    return json.dumps(document, indent=2) + "\n"

@@ -112,11 +112,15 @@ class Detail(Frozen):
     ] = False
 
 
+def packages() -> list[str]:
+    """The names of the packages of roles/ whose faces have lists for the engine, sorted."""
+    return sorted(path.parent.name for path in ROLES.glob("*/__init__.py") if path.parent.name != "engine")
+
+
 @cache
 def every_model() -> tuple[Declared, ...]:
     """Every model: those of each package of roles/, those of all deploys that change something, and those of every deploy."""
-    packages = sorted(path.parent.name for path in ROLES.glob("*/__init__.py") if path.parent.name != "engine")
-    listed = [one for name in packages for one in getattr(import_module(f"roles.{name}"), "DATA_KEYS", ())]
+    listed = [one for name in packages() for one in getattr(import_module(f"roles.{name}"), "DATA_KEYS", ())]
     found = sorted(listed, key=lambda one: one.deploys)
     options = import_module("roles.engine.runs.options")
     by_level: dict[Changes, list[str]] = {}

@@ -5,7 +5,7 @@ from roles.engine.runs.deploying import Ended, Turns, deploying, end_by_consent,
 from roles.engine.runs.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.runs.options import Options
 from roles.engine.runs.pace import Pace, stages, stages_of_workers
-from roles.engine.runs.reports import show_report, write_report
+from roles.engine.runs.reports import document, show_report, write_report
 
 __all__ = [
     "CONFIRM_SECONDS",
@@ -16,6 +16,7 @@ __all__ = [
     "Pace",
     "Turns",
     "deploying",
+    "document",
     "end_by_consent",
     "no_data",
     "no_such_host",

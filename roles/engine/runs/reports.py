@@ -1,13 +1,22 @@
-"""Reports in the form that an operator chose, on standard output or in a file."""
+"""Reports in the form that an operator chose, on standard output or in a file; and the schemas of those that are JSON.
+
+A package lists the models of its JSON documents as DOCUMENTS in its face (`roles/<name>/__init__.py`), by the name of the deploy.
+`python -m roles.engine.runs` writes docs/reference/DEPLOY.schema.json from each of them.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from roles.engine import bridge
 from roles.engine.files import write_whole
-from roles.engine.harmless import harmless
+from roles.engine.harmless import as_json, harmless
+from roles.engine.inputs.registry import packages
 from roles.engine.screen import for_file
 from roles.engine.voice import show, show_document, show_lines
 
@@ -30,3 +39,19 @@ def write_report(key: str, path: Path, text: str) -> None:
     """`key`: the data key that names the path. Raises DeployError."""
     with bridge.refusing(OSError, f"{key}={path}: choose another path; the report cannot be written there: "):
         write_whole(path, text)
+
+
+def document(report: BaseModel) -> str:
+    """The JSON document of a report whose model a face lists in DOCUMENTS."""
+    return as_json(report.model_dump(mode="json"))
+
+
+def schemas() -> dict[str, str]:
+    """The JSON schemas (2020-12) of all documents, by the names of their files in docs/reference/."""
+    found = [getattr(import_module(f"roles.{name}"), "DOCUMENTS", {}) for name in packages()]
+    return {f"{deploy}.schema.json": _schema(model) for one in found for deploy, model in one.items()}
+
+
+def _schema(model: type[BaseModel]) -> str:
+    described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(mode="serialization")}
+    return json.dumps(described, indent=2) + "\n"

@@ -8,6 +8,8 @@ import pytest
 
 from roles.engine import voice
 from roles.engine.runs import show_report
+from roles.engine.runs.__main__ import FOLDER
+from roles.engine.runs.reports import schemas
 
 FORMS = {"text": lambda: "for people \x1b", "json": lambda: "{}"}
 
@@ -35,3 +37,8 @@ def test_a_path_that_cannot_be_written_is_refused_with_its_data_key(printed: lis
     with pytest.raises(Exception, match=f"output={tmp_path}: choose another path; the report cannot be written there"):
         show_report(FORMS, "json", tmp_path)
     assert printed == []
+
+
+@pytest.mark.parametrize("name", schemas())
+def test_the_schemas_of_documents_are_their_models(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == schemas()[name], "run `python -m roles.engine.runs`"
