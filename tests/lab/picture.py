@@ -121,14 +121,24 @@ def spans(text: str) -> Iterator[tuple[str, str]]:
         left -= len(piece)
 
 
+def placed(line: str) -> Iterator[str]:
+    """A line in SVG. Each cell has its own x: columns stay columns in any font, and where a renderer collapses spaces."""
+    column = 0
+    for piece, css in spans(line):
+        style = f' style="{css}"' if css else ""
+        for text in re.findall(r" {2,}|^ | $|(?:(?!  | $).)+", piece):
+            x = f"{MARGIN + column * WIDTH:.2f}"
+            yield f'<tspan x="{x}"{style}>{html.escape(text)}</tspan>' if text.strip() else text
+            column += len(text)
+
+
 def svg(lines: Sequence[str], title: str) -> str:
     """A picture of a terminal, complete in itself, and with a frame that shows on a dark page too."""
     width = round(COLUMNS * WIDTH + 2 * MARGIN)
     height = len(lines) * HEIGHT + 2 * MARGIN + BAR
     drawn = []
     for number, line in enumerate(lines):
-        pieces = "".join(f'<tspan style="{css}">{html.escape(piece)}</tspan>' if css else html.escape(piece) for piece, css in spans(line))
-        if pieces:
+        if pieces := "".join(placed(line)):
             # Browsers take the spaces of a text from its own attribute, not from that of a group.
             drawn.append(f'<text xml:space="preserve" x="{MARGIN}" y="{MARGIN + BAR + HEIGHT * (number + 1) - 5}">{pieces}</text>')
     dots = "".join(
