@@ -24,8 +24,8 @@ class AuditRule(Rule):
     IN_FLIGHT = ("in-flight", _W, "a daytwo change that is unconfirmed, or that could not be reverted", "", "unconfirmed change")
     DAEMON_RELOAD = ("daemon-reload", _C, "a unit or drop-in was edited, and systemd has not reloaded it", "", "daemon-reload missing")
     STALE = ("stale", _W,
-        "the arguments, gates or fields of a process differ from its files, or the process is older than its files or its binary; "
-        "a component that does not run as its manifest says, or not at all", "", "process out of date")
+        "a process whose arguments, gates or fields differ from its files, or that is older than its files or its binary. A component "
+        "that does not run, or not as its manifest says", "", "process out of date")
     STRAY = ("stray", _W,
         "in the manifests directory: two files for one pod, files that are not manifests, directories and dotfiles (which the kubelet "
         "skips); in a drop-in directory: files that are not read", "", "stray file")
@@ -62,7 +62,7 @@ class AuditRule(Rule):
         "", "autoscaler")
     CERTIFICATE = ("certificate", _W,
         "certificates that have expired or will soon: of kubelets (client and serving), API server, front proxy, controller-manager, "
-        "scheduler, etcd, and their CAs; requests for certificates that nobody has approved or denied ([the metrics "
+        "scheduler, etcd, and their CAs. Requests for certificates that nobody has approved or denied ([the metrics "
         "API](metrics-api.md#renewals))", "", "certificate")
     PAIR = ("pair", _W,
         "settings in two places that [must fit each other](reference/pairs.md), and do not; notes do not count for the exit code",

@@ -55,8 +55,8 @@ _NO_CRDS = (
     "recommender of kubernetes/autoscaler first (docs/autoscaling.md), or leave the key out"
 )
 _TOO_OLD = (
-    f"; these VerticalPodAutoscalers do not know {IN_PLACE}: version 1.4 has it, 1.5 has it on, and 1.6 always; install CRDs and "
-    "programs of one of these, or use mode Recreate"
+    f"; these VerticalPodAutoscalers do not know {IN_PLACE}. Version 1.4 has it, 1.5 has it on, and 1.6 always. Install CRDs and "
+    "programs of one of these versions, or use mode Recreate"
 )
 
 

@@ -257,7 +257,7 @@ class DesiredAutoscalers(Frozen):
         WithJsonSchema({"type": ["object", "string"]}),
         Field(
             description="HorizontalPodAutoscalers: NAMESPACE/KIND/NAME of what they scale, to `min`, `max`, metrics (`cpu`, `memory`,"
-            " `containers`, `pods`, `object`, `external`, or `metrics` as Kubernetes has them), `behavior` and `name`; or to `absent`; the"
+            " `containers`, `pods`, `object`, `external`, or `metrics` as Kubernetes has them), `behavior` and `name`; or to `absent`. The"
             " same for all hosts",
             examples=[{"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}, "shop/deployment/web=absent"],
         ),
@@ -268,7 +268,7 @@ class DesiredAutoscalers(Frozen):
         WithJsonSchema({"type": ["object", "string"]}),
         Field(
             description="VerticalPodAutoscalers, where their CRDs are installed: NAMESPACE/KIND/NAME, to `mode`, the bounds `min` and `max`"
-            " by resource, `resources`, `min_replicas` and `name`; or to `absent`; the same for all hosts",
+            " by resource, `resources`, `min_replicas` and `name`; or to `absent`. The same for all hosts",
             examples=[{"shop/deployment/db": {"mode": "Initial", "min": {"memory": "256Mi"}, "max": {"memory": "2Gi"}}}],
         ),
     ] = None

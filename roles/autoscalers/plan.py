@@ -75,10 +75,9 @@ def _dropped(action: ObjectChange, result: Object) -> str:
         if asked is not None and (has.get(direction) or {}).get("tolerance") is None:
             return (
                 f"behavior: {direction}: tolerance {asked}: this cluster drops it (the gate HPAConfigurableTolerance is alpha in "
-                f"1.33, and on "
-                "from 1.35); leave it out, turn the gate on in kube-apiserver and kube-controller-manager "
-                "(deploys/feature_gates.py), or set "
-                "--horizontal-pod-autoscaler-tolerance for all autoscalers (deploys/control_plane_flags.py)"
+                "1.33, and on from 1.35). Leave it out, or turn the gate on in kube-apiserver and kube-controller-manager "
+                "(deploys/feature_gates.py), or set --horizontal-pod-autoscaler-tolerance for all autoscalers "
+                "(deploys/control_plane_flags.py)"
             )
     return ""
 

@@ -110,7 +110,7 @@ def _not_lasting(lasting: kubeadm_config.StoredSettings, plans: Sequence[NodeFla
                 order = ", ".join(mask_text(written(name, (value,))) for value in sorted(values or ()))
                 lines[
                     f"WARNING {planned.component}: a kubeadm that sorts the values of a flag (before 1.36 without the fix of kubeadm#3261)"
-                    f" gives {order} in an upgrade: if their order counts, run this again after it"
+                    f" gives {order} in an upgrade. If their order counts, run this again after the upgrade"
                 ] = None
             if (kubeadm_config.ARGUMENTS, name) not in planned.lasting:
                 lines[f"{flag} looks like a secret: it is not kept in kubeadm's ConfigMap, and does not survive an upgrade"] = None

@@ -193,8 +193,8 @@ class DesiredFlags(Frozen):
         BeforeValidator(_files),
         WithJsonSchema({"type": "object"}),
         Field(
-            description="files on control-plane nodes that flags name, by path: their `content`, or a `file` on this machine; of a new one"
-            " its `mode` and `owner`; `component` if no flag names it; `secret: true` hides the content; `absent` removes one",
+            description="files on control-plane nodes that flags name, by path: their `content`, or a `file` on this machine. A new file"
+            " may have `mode` and `owner`, and `component` if no flag names it. `secret: true` hides the content; `absent` removes a file",
             examples=[{"/etc/kubernetes/audit-policy.yaml": {"content": "apiVersion: audit.k8s.io/v1\n...", "mode": "0600"}}],
         ),
     ] = {}  # noqa: RUF012 - pydantic copies it

@@ -345,8 +345,8 @@ def _not_in_effect(plan: NodeFlags, one: FlagPlan, desired: DesiredFlags) -> Ite
     wrong = [*map(str, unmet(component, one.wanted)), *map(str, files)]
     if wrong:
         yield (
-            f"{plan.host}: {one.component} still runs with old arguments although its files are right: {'; '.join(wrong)}; "
-            "move its manifest away for a minute and back, then run this again"
+            f"{plan.host}: {one.component} still runs with old arguments although its files are right: {'; '.join(wrong)}. "
+            "Move its manifest away for a minute and back, then run this again"
         )
 
 

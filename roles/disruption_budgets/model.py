@@ -179,8 +179,8 @@ class DesiredBudgets(Frozen):
         BeforeValidator(_budgets),
         WithJsonSchema({"type": ["object", "string"]}),
         Field(
-            description="PodDisruptionBudgets: NAMESPACE/NAME to its fields (`workload`, the KIND/NAME that it protects, or `selector`;"
-            " `max_unavailable` or `min_available`; `unhealthy_pod_eviction_policy`), or to `absent`; the same for all hosts",
+            description="PodDisruptionBudgets: NAMESPACE/NAME to its fields, or to `absent`. Fields: `workload` (the KIND/NAME that it"
+            " protects) or `selector`, `max_unavailable` or `min_available`, and `unhealthy_pod_eviction_policy`. The same for all hosts",
             examples=[
                 {"shop/web": {"workload": "deployment/web", "max_unavailable": 1, "unhealthy_pod_eviction_policy": "AlwaysAllow"}},
                 "shop/web=absent",

@@ -31,8 +31,8 @@ export LC_ALL"""
 
 #: What to do about a login shell that prints or runs something for each command.
 ADVICE = (
-    "look at what the login shell there runs for each command (~/.bashrc, ~/.profile, ~/.zshenv, /etc/profile.d): only an interactive shell"
-    " should print something or start another program, as with `case $- in *i*) ;; *) return ;; esac` as the first line"
+    "look at what the login shell there runs for each command (~/.bashrc, ~/.profile, ~/.zshenv, /etc/profile.d). Only an interactive shell"
+    " should print something or start another program: `case $- in *i*) ;; *) return ;; esac` as the first line does that"
 )
 
 

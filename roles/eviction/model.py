@@ -237,7 +237,7 @@ class DesiredThresholds(BaseModel):
         _map("eviction_hard", "=<", _threshold),
         _SIGNALS,
         Field(
-            description="hard thresholds: a quantity, or a percentage of what the node has; `0%` switches a signal off, `absent` restores"
+            description="hard thresholds: a quantity, or a percentage of what the node has. `0%` switches a signal off, `absent` restores"
             " the kubelet's default; a signal that is not named keeps its value",
             examples=[{"memory.available": "500Mi", "nodefs.available": "10%"}, "memory.available<500Mi,pid.available=5%"],
         ),

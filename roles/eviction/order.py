@@ -168,8 +168,8 @@ def _notes(rows: Iterable[OrderRow], processes_read: bool) -> Iterable[str]:
         for one in row.containers:
             if one.seen is not None and one.seen != one.expected:
                 yield (
-                    f"{row.pod}: PID 1 of {one.container} has oom_score_adj {one.seen}, but its request results in {one.expected} now; "
-                    "it is set when the container is created, and stays higher if the runtime may not lower it"
+                    f"{row.pod}: PID 1 of {one.container} has oom_score_adj {one.seen}, but its request results in {one.expected} now. "
+                    "It is set when the container is created, and stays higher if the runtime may not lower it"
                 )
     unknown = [row.pod for row in rows if any(use.used is None for use in row.uses.values())]
     if unknown:

@@ -127,8 +127,8 @@ def _not_restarted(plan: NodeGates) -> list[str]:
         if planned.change is None and planned.metrics is not None
     }
     return [
-        f"{plan.host}: the files of {component} have the desired gates, but its process does not: {'; '.join(map(str, wrong))}; "
-        f"it was not restarted since: restart it, then run this again"
+        f"{plan.host}: the files of {component} have the desired gates, but its process does not: {'; '.join(map(str, wrong))}. "
+        "It was not restarted since then: restart it, then run this again"
         for component, wrong in unmet_gates.items()
         if wrong
     ]

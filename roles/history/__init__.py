@@ -87,7 +87,7 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     if latest and unsure(history, latest, time.time()):
         undo = f"; to undo the newest of those that are not undone: {command('rollback', run=latest[0])}"
     else:
-        undo = f"; deploys/rollback.py would undo {' and '.join(latest)}; name another run with --data run=NAME" if latest else ""
+        undo = f"; deploys/rollback.py would undo {' and '.join(latest)}. Name another run with --data run=NAME" if latest else ""
     return Ended(f"{table.counted(len({change.run for change in listed}), 'run')} listed{undo}")
 
 

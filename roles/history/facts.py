@@ -73,7 +73,7 @@ class Recorded:
             return f"NOT BELIEVED, and not undone: {self.disbelieved}; look at {HOME}/changes/{self.id} there"
         if int(self.plan.get("format") or 0) > FORMAT:
             return (
-                f"a newer daytwo wrote it (format {self.plan['format']}; this one reads {FORMAT} and older); use that daytwo or a later one"
+                f"a newer daytwo wrote it (format {self.plan['format']}; this one reads {FORMAT} and older). Use that daytwo or a later one"
             )
         by_hand = f"the old files are on {self.host} in {HOME}/changes/{self.id}/before; restore them by hand"
         if self.plan.get("event") != "plan":

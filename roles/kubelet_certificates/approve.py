@@ -151,6 +151,6 @@ def proven(node: Node, key: bytes | None) -> str:
             else:
                 why = (
                     f"{shown.where} serves a certificate of another key than that of the approved request: something else may have the"
-                    " node's credential; if so, remove the node and join it again"
+                    " node's credential. If so, remove the node and join it again"
                 )
         deadline.pause(LOOK_AGAIN, late=NotDone(f"not proven within {deadline.seconds:g} s: {why}"))

@@ -113,7 +113,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
             now = state_of(basis.found.cluster, plan.host, plan.kubelet)
             pending = restart.pending(now)
             if others := [str(one) for one in pending if one not in item.pending]:
-                return f"after the plan was made, the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
+                return f"after the plan was made, the kubelet was restarted with other settings: {'; '.join(others)}. Run this again"
             outlook = predict_restart(now, item.settled.expected, desired.impact)
             if item.needed is not None:
                 drained.check(now, item.needed)
@@ -122,7 +122,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
         except ApiFailure as error:
             return None if basis.options.allow_unproven else str(unreadable_node(plan.host, plan.kubelet.node_name, error))
         if outlook.evicts and not desired.allow_evictions:
-            return f"now this would evict: {'; '.join(outlook.evicts)}; allow it with --data allow_evictions=true, or make room first"
+            return f"now this would evict: {'; '.join(outlook.evicts)}. Allow it with --data allow_evictions=true, or make room first"
         return None
 
     def also_prove(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> Proof | None:

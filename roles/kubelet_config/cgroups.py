@@ -32,8 +32,7 @@ from roles.engine.transaction import Change, FileEdit, Refusal, RuntimeRestart
 # For the last processes of pods that ended: the kubelet gives each its grace period.
 END_SECONDS = 60
 _PODS_END = (
-    "while it restarts no pod runs on the node; those that a drain leaves end as at a reboot (SIGTERM, and SIGKILL after 30 s; no preStop"
-    " hook runs)"
+    "while it restarts no pod runs on the node; those that a drain leaves end as at a reboot (SIGTERM, SIGKILL after 30 s, no preStop hook)"
 )
 
 

@@ -85,7 +85,7 @@ def _crowded(state: KubeletState, after: Mapping[str, Any]) -> Iterator[str]:
         shown = [amounts.shown("memory", amount) for amount in (int(used), will, kept)]
         yield (
             f"pods use {shown[0]} of memory; after the change they may use {shown[1]}, and {shown[2]} of that must stay free"
-            " (allocatableMemory.available): the kubelet will evict some, or the kernel will kill them"
+            " (allocatableMemory.available). The kubelet will evict some, or the kernel will kill them"
         )
 
 

@@ -80,7 +80,7 @@ class DesiredFields(Frozen):
         MAP_OR_TEXT,
         Field(
             description="fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1, docs/reference/kubelet-fields.md), nested or with"
-            " dots between their parts; `absent` removes one; a field that is not named stays as it is",
+            " dots between their parts. `absent` removes a field; a field that is not named stays as it is",
             examples=[{"maxPods": 200, "systemReserved.cpu": "200m"}, "maxPods=200,systemReserved.cpu=200m"],
         ),
     ]

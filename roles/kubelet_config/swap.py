@@ -57,7 +57,7 @@ def _notes(state: KubeletState, before: Mapping[str, Any], after: Mapping[str, A
     if on and _old_kernel(state):
         yield (
             "swap is on, and this kernel may have no tmpfs without swap (noswap, Linux 6.4): Secrets and other volumes in memory may be"
-            " written to the disk; encrypt the swap"
+            " written to the disk. Encrypt the swap"
         )
 
 

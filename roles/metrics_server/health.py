@@ -107,7 +107,7 @@ def _names(names: Sequence[str]) -> str:
 #: What to do where the data ask for a metrics-server, and somebody else serves the metrics API.
 WAY_TO_OWN = (
     "metrics_server in the data has no effect, also with force=true. To replace that installation: remove it with the tool that made it"
-    " (helm uninstall, kubectl delete -f), so that its APIService is gone too, and run this again; meanwhile nothing serves the metrics"
+    " (helm uninstall, kubectl delete -f), so that its APIService is gone too, and run this again. Meanwhile nothing serves the metrics"
     " API, and autoscalers that need it do nothing"
 )
 

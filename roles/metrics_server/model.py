@@ -96,8 +96,8 @@ class DesiredServer(Frozen):
         BeforeValidator(_read),
         MAP_OR_TEXT,
         Field(
-            description="`image`: the reference as your nodes pull it, or have it, with a fixed tag or digest; `replicas`: by default 2 if"
-            " two nodes can run them and have room, else 1; `version`: that of metrics-server, if the tag does not say it; `pull_secret`:"
+            description="`image`: the reference as your nodes pull it, or have it, with a fixed tag or digest. `replicas`: by default 2 if"
+            " two nodes can run them and have room, else 1. `version`: that of metrics-server, if the tag does not say it. `pull_secret`:"
             " the name of a Secret in kube-system",
             examples=[{"image": "registry.example.com/metrics-server:v0.9.0"}, "registry.example.com/metrics-server:v0.9.0"],
         ),

@@ -41,12 +41,12 @@ class Places:
             return [
                 f"{number} {'asked for' if asked else 'needed'}, and {self.roomy} of {len(self.able)} nodes that can run"
                 f" {'it' if replicas == 1 else 'them'} {has} room {why}: with its priority, system-cluster-critical, it preempts other pods"
-                " there, or stays Pending; make room first"
+                " there, or stays Pending. Make room first"
             ]
         if asked:
             return []
         return [
-            f"one replica: of {len(self.able)} nodes that can run it, {self.roomy} {has} room {why}; make room and run this again, or set"
+            f"one replica: of {len(self.able)} nodes that can run it, {self.roomy} {has} room {why}. Make room and run this again, or set"
             " metrics_server.replicas to 2: with its priority, system-cluster-critical, it then preempts other pods"
         ]
 

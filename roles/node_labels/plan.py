@@ -102,7 +102,7 @@ def _taints(value: Any) -> dict[str, dict[str, str]]:
                 continue
             text, _, effect = str(one).rpartition(":")
             if effect not in EFFECTS:
-                problems.append(f"{key}: {written(one)} is not VALUE:EFFECT; effects are {', '.join(EFFECTS)}; or write {ABSENT}")
+                problems.append(f"{key}: {written(one)} is not VALUE:EFFECT (effects are {', '.join(EFFECTS)}), nor {ABSENT}")
             elif effect in effects:
                 problems.append(f"{key}: the effect {effect} is given twice; a node has at most one taint for each key and effect")
             else:
@@ -125,7 +125,7 @@ class DesiredLabels(BaseModel):
         BeforeValidator(_labels),
         MAP_OR_TEXT,
         Field(
-            description="labels of the node, by key; `absent` removes one; other labels stay",
+            description="labels of the node, by key. `absent` removes a label; other labels stay",
             examples=[{"rack": "a1", "old": "absent"}, "rack=a1,old=absent"],
         ),
     ] = {}
@@ -134,7 +134,7 @@ class DesiredLabels(BaseModel):
         BeforeValidator(_taints),
         MAP_OR_TEXT,
         Field(
-            description="taints of the node: key to VALUE:EFFECT, or to a list of these; `absent` removes all taints of a key; other keys"
+            description="taints of the node: key to VALUE:EFFECT, or to a list of these. `absent` removes all taints of a key; other keys"
             " stay",
             examples=[{"dedicated": "gpu:NoSchedule", "old": "absent"}, "dedicated=gpu:NoSchedule,old=absent"],
         ),

@@ -80,7 +80,7 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     show(f"\nPlan of run {run.info.id}: a probe pod on {', '.join(names)}, in the namespace {run.namespace}, which is removed again")
     small, large = pod_resources.resources_text(probe.SMALL), pod_resources.resources_text(probe.LARGE)
     show(f"    each container is resized from {small} to {large} and down again: `{probe.KEEP}` without a restart,")
-    show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says; proof: its cgroup, status and identity; nothing else is touched")
+    show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says. Proof: its cgroup, status and identity. Nothing else is touched")
     for note in (*abilities.unknown_facts(ability, names), *_rules(ability, names)):
         show(f"    note: {note}")
     return Turns.of(run, fleet, "resize a probe pod on each node")

@@ -325,8 +325,8 @@ def _check(
     node = node_of(pod)
     if node not in reachable:
         raise ResizeRefused(
-            f"it runs on {node}, which is not a reachable host of the inventory, so its cgroup cannot be read; "
-            "add the node to the inventory, or fix the connection"
+            f"it runs on {node}, which is not a reachable host of the inventory, so its cgroup cannot be read. "
+            "Add the node to the inventory, or fix the connection"
         )
     _check_memory(pod, changes, ability, held)
     restarting = [name for name, change in changes.items() if change.restarts]

@@ -207,7 +207,7 @@ def _show_plan(run: ObjectRun, plan: ResizePlan, goal: _Goal, template: Template
         restarts = any(change.restarts for step in plan.steps for change in step.changes.values())
         same = "the same container, restart count and start time" if not restarts else "a restart of only the named containers"
         show(
-            f"    proof for each pod: its containers' own cgroups on the node, a status that equals the spec, {same}; a resize that is not "
+            f"    proof for each pod: its containers' own cgroups on the node, a status that equals the spec, {same}. A resize that is not "
             f"done within {desired.limit('resize_timeout'):g} s is reverted, and the run halts"
         )
     if template is not None:

@@ -76,7 +76,7 @@ def _value(value: int) -> int:
     if not low <= value <= high:
         raise ValueError(f"value {value} is not a 32-bit number; allowed are {low} to {USER_MAXIMUM}")
     if value > USER_MAXIMUM:
-        raise ValueError(f"value {value} is above {USER_MAXIMUM}; higher values are reserved for Kubernetes; choose a lower one")
+        raise ValueError(f"value {value} is above {USER_MAXIMUM}; higher values are reserved for Kubernetes. Choose a lower value")
     return value
 
 
@@ -269,8 +269,8 @@ class DesiredClasses(Frozen):
         AfterValidator(_unique_workloads),
         MAP_OR_TEXT,
         Field(
-            description="workloads and the class that their pods should have: NAMESPACE/KIND/NAME; kinds `deployment`, `statefulset`,"
-            " `daemonset`; the same for all hosts",
+            description="workloads and the class that their pods should have: NAMESPACE/KIND/NAME, with kind `deployment`,"
+            " `statefulset` or `daemonset`. The same for all hosts",
             examples=[{"shop/deployment/web": "web"}, "shop/deployment/web=web"],
         ),
     ] = ()

@@ -104,7 +104,7 @@ def _replace(
     if not desired.replace:
         plan.refusals.append(
             f"{why}; give the new value another name and move the workloads to it (data key workloads), or delete and recreate the class "
-            "with --data replace=true: running pods then keep the old number"
+            "with --data replace=true. Running pods then keep the old number"
         )
         return None
     if not CLASS.is_ours(found) and not desired.force:
@@ -139,7 +139,7 @@ def _one_default(desired: DesiredClasses, live: ObservedClasses, removed: Mappin
         found = live.classes[name]
         plan.refusals.append(
             f"PriorityClass {defaults[0]}: globalDefault is set on {name!r} in the cluster already (value {value_of(found)}, "
-            f"set by {_list(managers(found, 'f:globalDefault'))}), and a cluster has only one; remove it from {name!r} first "
+            f"set by {_list(managers(found, 'f:globalDefault'))}), and a cluster has only one. Remove it from {name!r} first "
             f"(add that class to the data with globalDefault false), or leave it out here"
         )
     if not others and len(defaults) > 1:

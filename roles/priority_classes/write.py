@@ -79,7 +79,7 @@ class Writer(TemplateWriter):
         """What a second Ctrl-C leaves behind."""
         left = "a started roll-out continues in the cluster; run this again to wait for its end"
         return (
-            f"{left}; a class is being replaced, and may be gone; this recreates the old one: {self._recreate}" if self._recreate else left
+            f"{left}. A class is being replaced, and may be gone; this recreates the old one: {self._recreate}" if self._recreate else left
         )
 
     def write(self, change: ObjectChange, context: StepContext) -> str:
@@ -151,16 +151,16 @@ class Writer(TemplateWriter):
                 raise NotDone("it differs from the old class when read back")
         except Exception as error:
             return RevertFailed(
-                f"{why}; and it is not proven that the old class is restored: {str(error) or repr(error)}; STATE UNKNOWN, check: "
-                f"kubectl get {change.look}; if it is gone, pods that name it cannot be created; this recreates it: {self._recreate}"
+                f"{why}; and it is not proven that the old class is restored: {str(error) or repr(error)}. STATE UNKNOWN, check: "
+                f"kubectl get {change.look}; if the class is gone, no pod that names it can be created. This recreates it: {self._recreate}"
             )
         return Undone(f"{why}; the old class was recreated and read back: value {value_of(restored)}, {policy_of(restored)}")
 
     def _created_by_others(self, found: Object, why: str) -> ChangedByOthers:
         owners = ", ".join(managers(found, "f:value")) or "someone else"
         return ChangedByOthers(
-            f"{why}; and {owners} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): left as it is now; "
-            f"to restore the old class, delete the new one, then: {self._recreate}"
+            f"{why}; and {owners} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): left as it is now. "
+            f"To restore the old class, delete the new one, then: {self._recreate}"
         )
 
     def _value(self, name: str) -> int:

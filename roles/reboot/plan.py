@@ -148,8 +148,8 @@ def _in_vain(one: Candidate, newest: str, needs: Sequence[str]) -> list[str]:
     if not (run := rebooted_for_nothing(one.node, one.facts.boot.id, newest)):
         return []
     what = f"run {run} rebooted it for this already, and it came back the same ({'; '.join(needs)}): another reboot would do no more"
-    look = "correct what its boot loader starts (GRUB_DEFAULT, saved_entry), or what sets the sign"
-    return [f"{one.host}: {what}; {look}, then --data only={one.host} --data allow_unneeded=true; or leave it out with --limit"]
+    look = "Correct what its boot loader starts (GRUB_DEFAULT, saved_entry), or what sets the sign"
+    return [f"{one.host}: {what}. {look}, then --data only={one.host} --data allow_unneeded=true; or leave it out with --limit"]
 
 
 def reasons(facts: BootFacts, newest: str, *, unneeded: bool) -> list[str]:

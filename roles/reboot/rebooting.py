@@ -201,7 +201,7 @@ class NodeReboots:
                 why = f"{why}; it serves again: {prove()}"
             return Undone(f"{why}; {self._free(plan, context)}")
         except Exception as other:
-            return RevertFailed(f"{why}; it may still be cordoned ({other}): the same command, run again, continues; see {RUNBOOK}")
+            return RevertFailed(f"{why}. It may still be cordoned ({other}): the same command, run again, continues; see {RUNBOOK}")
 
     # ---- after the order
 
@@ -332,7 +332,7 @@ class NodeReboots:
             by = " (its boot loader chose the old kernel: check its configuration)" if newest else ""
             self._note_effect(plan, effect_text(context.run, now.boot.id, newest), context)
             raise NotWorked(
-                f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}; the next run does not reboot it again"
+                f"it is well and {freed}, but the reboot did not do its work: {'; '.join(left)}{by}. The next run does not reboot it again"
                 " without allow_unneeded=true"
             )
         if WITHOUT_EFFECT in annotations_of(plan.candidate.node):
@@ -346,7 +346,7 @@ class NodeReboots:
     def _not_back(self, plan: RebootPlan, error: Exception) -> Exception:
         why = str(error) or repr(error)
         return NotBack(
-            f"{why}; it stays cordoned: the same command, run again, proves and uncordons it once it is well; see {RUNBOOK},"
+            f"{why}. It stays cordoned: the same command, run again, proves and uncordons it once it is well; see {RUNBOOK},"
             " When a node does not come back"
         )
 

@@ -146,7 +146,7 @@ def _again(resizer: Resizer, one: WantedResources, planned: WorkloadResize) -> W
     if why:
         raise WriteRefused(f"it is refused by now, so nothing was changed: {why}")
     if others := list(changed_since(planned, resize)):
-        raise ChangedByOthers(f"since the plan {'; '.join(others)}; nothing was changed: plan again")
+        raise ChangedByOthers(f"since the plan {'; '.join(others)}. Nothing was changed: plan again")
     return resize
 
 

@@ -143,7 +143,7 @@ def test_every_pod_has_its_fate_and_deadlocks_are_refused(lab: Lab, session: Ses
     }  # fmt: skip
     told = drain(nodes="w1", **consents)
     refused(
-        told, "budget t-drain/frozen (maxUnavailable 0", "would be deleted; it has 1 healthy pod, at worst 0 until the replacements are Ready",
+        told, "budget t-drain/frozen (maxUnavailable 0", "would be deleted. It has 1 healthy pod, at worst 0 until the replacements are Ready",
         "ignore_budgets needs a second consent, for exactly these 2 pods: add --data confirm_ignore=pods-",
     )  # fmt: skip
     assert cordon_of(lab, "w1") == (False, "") and pods(lab).keys() == before.keys()

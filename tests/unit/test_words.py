@@ -38,6 +38,10 @@ DIALECT = {
     r"for ever": "forever",
 }
 _SPOKEN = re.compile(rf"\b({'|'.join(f'({words})' for words in DIALECT)})\b", re.IGNORECASE)
+# Words of a sentence in a message or a document; a value that is put in, and a span of code, is one.
+LONGEST = 32
+_SEMICOLON = re.compile(r"; (?=[^\W\d_]|`)")
+_SHELL = re.compile(r"\$|\|\||&&|\bexec\b")
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 CODE = [*ROOT.glob("roles/**/*.py"), *ROOT.glob("deploys/*.py"), *ROOT.glob("inventories/**/*.py"), ROOT / "config.py"]
 TEMPLATES = [path for path in ROOT.glob("templates/*") if path.is_file()]
@@ -59,6 +63,31 @@ def literals_and_comments(text: str) -> Iterator[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
     yield " ".join(token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT)
+
+
+def messages(text: str) -> Iterator[str]:
+    """Of Python: its strings, with X for what is put into them; no docstrings, no shell."""
+    tree = ast.parse(text)
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skipped |= {id(part) for part in node.values}
+        elif isinstance(node, ast.FormattedValue):
+            skipped.add(id(node.format_spec))
+    for node in ast.walk(tree):
+        if id(node) in skipped or not isinstance(node, ast.Constant | ast.JoinedStr):
+            continue
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        found = "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in parts)
+        if not _SHELL.search(re.sub("`[^`]*`", "", found)):
+            yield found
+
+
+def heavy(text: str) -> list[str]:
+    """The sentences that have too many words, or a chain of semicolons."""
+    text = re.sub(r"`[^`]*`", "`X`", re.sub(r"\]\([^)]*\)", "]", text))
+    sentences = re.split(r"(?<=[.?!])[)\]\"*_]*\s+|\n\n", text)
+    return [one for one in sentences if len(_SEMICOLON.findall(one)) > 1 or len(re.findall(r"\S*\w\S*|\0", one)) > LONGEST]
 
 
 def found_in(path: Path) -> list[str]:
@@ -94,3 +123,19 @@ def test_code_in_a_document_is_not_judged() -> None:
 def test_strings_and_comments_of_code_are_judged() -> None:
     code = 'told = f"fix {told} anew"  # mend\n\n\ndef affair() -> None:\n    """It was told."""\n'
     assert sorted(word for one in literals_and_comments(code) for word in spoken(one)) == ["anew", "mend", "told"]
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_message_is_read_once(path: Path) -> None:
+    found = [sentence for message in messages(path.read_text(encoding="utf-8")) for sentence in heavy(message)]
+    assert not found, f"one fact a sentence: at most {LONGEST} words and one semicolon"
+
+
+def test_heavy_sentences_are_found() -> None:
+    assert heavy("a; b. c; d (e; 1 f). `g; h`; i") == [] == heavy("word " * LONGEST)
+    assert heavy("Go on. a; b; `c`.") == ["a; b; `X`."] and heavy("word " * (LONGEST + 1)) and heavy("\0; a, b; c")
+
+
+def test_messages_are_the_strings_without_docstrings_and_shell() -> None:
+    code = 'def f():\n    """a"""\n    g(f"b {c!r:>{d}}")\n    return "sh $x; y"\n'
+    assert list(messages(code)) == ["b \0"]

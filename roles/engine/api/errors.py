@@ -275,7 +275,7 @@ def _unauthorized_by_rbac(host: str, path: str, refusal: RbacRefusal, said: str)
         error = Forbidden(
             host, path, f"403 Forbidden: it treats these credentials as anonymous ({said})",
             "a component that started while the API was unavailable accepts no credentials until it has read the cluster's CA: try again "
-            "in two minutes; for an API server, check the kubeconfig's user",
+            "in two minutes. For an API server, check the kubeconfig's user",
         )  # fmt: skip
         error.passing = True
         return error

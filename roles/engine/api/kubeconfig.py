@@ -89,8 +89,8 @@ def _inline(entry: dict[str, Any], name: str, owner: str) -> bytes | None:
     if not data:
         if entry.get(name):
             raise KubeconfigError(
-                f"kubeconfig: {owner} has {name}: {entry[name]}, a path on the node it came from; "
-                f"use a kubeconfig with {name}-data (admin.conf has it; `kubectl config view --raw --flatten` creates one)"
+                f"kubeconfig: {owner} has {name}: {entry[name]}, a path on the node it came from. "
+                f"Use a kubeconfig with {name}-data: admin.conf, or what `kubectl config view --raw --flatten` prints"
             )
         return None
     try:

@@ -293,7 +293,7 @@ def _without_container(
             look.objects(stray.whose),
             f"{metric}: pod {stray.name} has no container {metric.container}; the pod is of {stray.whose}, and the selector of "
             f"{look.workload} matches it",
-            f"{stray.labels_elsewhere}; or give {look.workload} a narrower selector",
+            f"{stray.labels_elsewhere}, or give {look.workload} a narrower selector",
         )  # fmt: skip
 
 
@@ -301,7 +301,7 @@ def _stray_request(look: _Look, metric: MetricSpec, stray: Stray, container: str
     """A pod that is not the target's stops the metric. Another metric is no way out: the template has no such container."""
     return ScalingRule.MISSING_REQUEST.found(
         look.objects(stray.whose), f"{why}; the pod is of {stray.whose}, and the selector of {look.workload} matches it",
-        f"{stray.labels_elsewhere}; or set requests.{metric.name} of container {container} in {stray.whose}; or give {look.workload} a "
+        f"{stray.labels_elsewhere}, or set requests.{metric.name} of container {container} in {stray.whose}, or give {look.workload} a "
         "narrower selector",
     )  # fmt: skip
 
@@ -474,7 +474,6 @@ def _habits(look: _Look) -> Iterator[Finding]:
             look.objects(),
             f"cpu: {_few(names)} does not count yet: Pending, not Ready, or without a whole sample since it became Ready (in the "
             f"first {slow:g} s)",
-            f"it counts as idle when scaling up; if it stays so, see why: kubectl describe pod -n {look.item.namespace} {min(names)}; if "
-            "its program only needs longer to start, --horizontal-pod-autoscaler-cpu-initialization-period of kube-controller-manager "
-            "sets that time",
+            f"it counts as idle when scaling up. If it stays so, see why: kubectl describe pod -n {look.item.namespace} {min(names)}; if "
+            "its program only starts slowly, set --horizontal-pod-autoscaler-cpu-initialization-period of kube-controller-manager",
         )  # fmt: skip

@@ -28,10 +28,10 @@ class ScalingRule(Rule):
         "set the request, or measure one container, or use an amount")
     NO_CONTAINER = ("no-container", _C, "the container of a container metric is not in the pods", "name one that is")
     NO_SAMPLE = ("no-sample", _W, "pods without a sample; or no pod that counts: all are Pending, or not Ready since their start",
-        "wait for two scrapes; see the kubelet; see why pods are not Ready")
+        "wait for two scrapes, see the kubelet, and see why pods are not Ready")
     NOT_HANDLED = ("not-handled", _C,
-        "no controller has looked at it; or none looks at any now: nobody renews the lease of kube-controller-manager, by the API server's "
-        "clock, or `--controllers` of the one that leads leaves the controller out. Old conditions say nothing then",
+        "no controller has looked at it, or no controller looks at any now. Then nobody renews the lease of kube-controller-manager (by "
+        "the API server's clock), or `--controllers` of its leader leaves this controller out, and the conditions are out of date",
         "see kube-controller-manager; correct `--controllers`")
     NOT_JUDGED = ("not-judged", _W, "a value that daytwo cannot read, in the autoscaler or in what belongs to it; others are judged",
         "correct that value in the autoscaler, in its workload or in the status of its pods")
@@ -45,7 +45,7 @@ class ScalingRule(Rule):
         "see the recommender's log, and `kubectl top pods`")
     UPDATER_WAITS = ("updater-waits", _W,
         "the updater would change a pod, and does not: too few pods, no admission controller, a resize that the kubelet has not finished",
-        "`min_replicas`; see the admission controller; see the pod")
+        "lower `min_replicas`, or see the admission controller or the pod")
     NO_IN_PLACE = ("no-in-place", _C, "mode `InPlaceOrRecreate` on a cluster before 1.33; or a resize restarts a container (a note)",
         "another mode, or upgrade; `resizePolicy`")
     FIXED = ("fixed", _W, "`min` and `max` are equal", "raise maxReplicas, or remove it")
@@ -58,8 +58,8 @@ class ScalingRule(Rule):
     LIMIT_RANGE = ("limit-range", _W, "a LimitRange refuses new pods, or those that the bounds of a vertical one lead to",
         "correct the template's resources, or the LimitRange")
     NO_ROOM = ("no-room", _W,
-        "the nodes have no room for `max` pods, counting pods that already wait for a node (simulated; up to 60 more pods; volumes are not "
-        "judged)",
+        "the nodes have no room for `max` pods, counting pods that already wait for a node (simulated, with up to 60 more pods and "
+        "without volumes)",
         "lower maxReplicas, add nodes, or request less")
     NO_NODE = ("no-node", _W, "pods that the scheduler finds no node for, with what it says",
         "see the pod; more nodes, a lower `max`, smaller requests")

@@ -82,8 +82,8 @@ def require_guard() -> None:
     if cli is not None and not hasattr(cli.make_inventory, "guarded"):
         raise RunRefused(
             f"pyinfra has not read daytwo's config.py, which checks host keys and what the command line names: start it in {_HOME}, or with"
-            f" --chdir {_HOME}; before this line pyinfra has connected by its own rules, which accept and save the key of any new host:"
-            " check what known_hosts has of these hosts"
+            f" --chdir {_HOME}. pyinfra has connected already, and its own rules accept and save the key of any new host."
+            " Check what known_hosts has of these hosts"
         )
 
 

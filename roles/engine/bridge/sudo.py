@@ -60,7 +60,7 @@ def refused(lines: Sequence[str], password: str) -> str:
         return WRONG
     if not password and _NEEDED.search(text) and not _has_terminal():
         return (
-            "sudo there asks for a password, and there is no terminal to ask you on: set _sudo_password in its data (from a vault, or "
+            "sudo there asks for a password, and there is no terminal to ask you on. Set _sudo_password in its data (from a vault, or "
             "an environment variable), or allow this user sudo without a password"
         )
     return ""

@@ -62,7 +62,7 @@ def sentence(error: BaseException) -> str:
         _kept[what] = _keep("".join(traceback.format_exception(error)))
     file = _kept[what]
     report = f"report it with the file {file}" if file else "report it with this line and the command"
-    return f"daytwo did not expect this, which is a defect: {what}; what was begun is in deploys/changes.py; {report}"
+    return f"daytwo did not expect this, which is a defect: {what}. deploys/changes.py lists what was begun; {report}"
 
 
 def place(error: BaseException) -> str:

@@ -75,8 +75,8 @@ def warnings(component: Component) -> list[str]:
         return found
     return [
         *found,
-        f"{component.name}'s arguments differ from {component.file.path}: the kubelet has not applied the manifest; a change of it also"
-        f" brings: {'; '.join(map(str, others))}",
+        f"{component.name}'s arguments differ from {component.file.path}: the kubelet has not applied the manifest. A change also"
+        f" applies: {'; '.join(map(str, others))}",
     ]
 
 

@@ -155,8 +155,8 @@ def _selector(state: BudgetState) -> Iterator[Finding]:
     if state.selector.matches_everything:
         yield DisruptionRule.SELECTS_EVERYTHING.found(
             _of(state),
-            f"its selector is {{}}: it counts all pods of the namespace ({len(state.pods)} now) as one workload; the first pod of a Job or "
-            "DaemonSet stops a budget with maxUnavailable or a percentage, and a second budget makes evictions fail with 500",
+            f"its selector is {{}}: it counts all pods of the namespace ({len(state.pods)} now) as one workload. The first pod of a Job or "
+            "DaemonSet stops a budget with maxUnavailable or a percentage. A second budget makes evictions fail with 500",
         )  # fmt: skip
     if state.unmanaged and state.numbers.expected_pods > 0 and not state.problem:
         yield DisruptionRule.NO_SCALE.found(

@@ -103,8 +103,8 @@ def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Finding]:
             yield DisruptionRule.NO_NODE_LEFT.found(
                 (name_of(state), str(one)),
                 f"{one} runs one pod per node (required anti-affinity by {HOSTNAME}), {counted(one.replicas, 'replica')} on "
-                f"{counted(len(nodes), 'node')} that may take them: with one of these cordoned, a replacement stays Pending, and the "
-                "budget is not met again before the uncordon (resources and other affinities are not judged here)",
+                f"{counted(len(nodes), 'node')} that may take them. With one of these cordoned, a replacement stays Pending, and the "
+                "budget is not met again before the uncordon. Resources and other affinities are not judged here",
             )  # fmt: skip
 
 

@@ -30,8 +30,8 @@ class DisruptionRule(Rule):
     NO_SCALE = ("no-scale", _W, "pods of a Job, a DaemonSet, or without a controller, where the budget counts by scales",
         "a narrower selector, or `min_available` as a number")
     NOT_COMPUTED = ("not-computed", _W,
-        "status older than the spec, or not that of its pods for more than a minute; condition SyncFailed; evictions stuck in "
-        "`disruptedPods`",
+        "a status that is older than the spec, or has not matched the pods for more than a minute. Condition SyncFailed, or evictions "
+        "stuck in `disruptedPods`",
         "check kube-controller-manager: its log, and whether its leader runs")
     NONE_LEFT = ("none-left", _W, "it allows no eviction now: which pods are not Ready, missing or ending",
         "wait for these pods or fix them; a drain waits too")
@@ -49,8 +49,8 @@ class DisruptionRule(Rule):
         "[volumes](#volumes): node-local ones (the replacement stays Pending), hostPath, volumes for one node; pods that share one of "
         "these, critical if their budget never lets all of them go",
         "a short drain, or move the data; one pod for each volume")
-    UNPROTECTED = ("unprotected", _N, "more than one replica and no budget; all replicas on one node; one replica",
-        "a budget; spread; 2 replicas")
+    UNPROTECTED = ("unprotected", _N, "more than one replica and no budget, all replicas on one node, or only one replica",
+        "add a budget, spread the replicas, or run 2")
     SLOW_TO_END = ("slow-to-end", _W, "a grace period longer than a drain waits; a pod that should be gone, with its finalizers",
         "a longer `drain_timeout`; see the finalizer's controller")
     WEBHOOK_BACKEND = ("webhook-backend", _W, "a webhook that must answer (`failurePolicy: Fail`), with all its pods on one node",

@@ -61,7 +61,7 @@ def write(session: Session, name: str, edit: ConfigMapEdit, context: StepContext
         session.unconflicted(once)
     except Unknown as error:
         look = f"kubectl get configmap -n {NAMESPACE} {name} -o yaml"
-        raise NotWritten(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues from there") from error
+        raise NotWritten(f"STATE UNKNOWN: {error}. Check it: {look}; the same command, run again, continues from there") from error
     except Conflict as error:
         raise NotWritten(f"others keep changing it: {error}") from error
     return _proven(session, name, edit, bool(noted))

@@ -39,7 +39,7 @@ def refusal(host: str, version: str, said: str, where: Sequence[str]) -> Refusal
     """The refusal to change a component whose binary rejects its current files. `version`: its name and version."""
     return Refusal(
         host,
-        f"{version} rejects its current files, without this change: {said} ({'; '.join(where)}); it runs only because it has not been"
+        f"{version} rejects its current files, without this change: {said} ({'; '.join(where)}). It runs only because it has not been"
         " restarted since they were written",
         "correct them first, then run this again",
     )

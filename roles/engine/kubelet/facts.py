@@ -279,7 +279,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
             raise Refusal(
                 seen.host,
                 f"{configured}: the kubelet's configuration comes from this file, but it cannot be read now (it is missing, not a file,"
-                " or over 1 MiB); the kubelet would not start again",
+                " or over 1 MiB). The kubelet would not start again",
                 "repair it first",
                 configured,
             )

@@ -125,7 +125,7 @@ class KubeletEdit:
     def copies(self) -> list[str]:
         """Warnings about commands that the files copy from a file that is not the operator's, and so mask."""
         return [
-            f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable; later edits of that file have no effect until"
+            f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable. Later edits of that file have no effect until"
             f" {copy.path} is removed: daytwo removes it with the last flag that it has added there (absent)"
             for copy in unit.copies(self._sources)
             if copy.path in self.files and self.kubelet.seen.data(copy.path) is None
@@ -188,6 +188,6 @@ def refuse_another_binary(kubelet: Kubelet, *, consent: bool) -> Refusal | None:
 def _outdated(copy: unit.Copy) -> str:
     how = "has changed since" if copy.changed else "may have changed since"
     return (
-        f"{copy.path}, created by daytwo, copies ExecStart= of {copy.origin}; that command {how}, but systemd uses the copy: compare them,"
+        f"{copy.path}, created by daytwo, copies ExecStart= of {copy.origin}. That command {how}, but systemd uses the copy: compare them,"
         " remove the copy, run `systemctl daemon-reload`, and set again what daytwo had added there"
     )

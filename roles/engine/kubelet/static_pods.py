@@ -25,6 +25,6 @@ def warning(components: Iterable[str]) -> str:
     names = ", ".join(sorted(components))
     which = f"at the same time ({names}, and etcd and others if they run here); with one control plane the API is down meanwhile"
     return (
-        f"kubelet: before 1.33 {_GATE} adds resizePolicy to the containers of static pods that request CPU or memory, which changes their"
+        f"kubelet: before 1.33 {_GATE} adds resizePolicy to the containers of static pods that request CPU or memory. That changes their"
         f" UIDs: the restart recreates this node's static pods{f' {which}' if names else ', if it has any'} (kubernetes#128917)"
     )

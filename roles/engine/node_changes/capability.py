@@ -423,7 +423,7 @@ def _no_pod_starts(basis: Basis, plan: NodePlan[Any], planned: ComponentPlan, wa
         return None
     proof = probe_pod.starts_a_pod(cluster, basis.run_id, name, watch.pauses, allow_unproven=True, host_network=True)
     return (
-        f"{'; '.join(proof.problems)}; no manifest is changed while its kubelet cannot start pods: repair that first"
+        f"{'; '.join(proof.problems)}. daytwo changes no manifest while the kubelet cannot start pods: repair that first"
         if proof.problems
         else None
     )

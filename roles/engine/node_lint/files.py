@@ -72,7 +72,7 @@ def _no_pod(host: str, one: ManifestFile) -> Finding:
         why = "among the manifests, and not readable: a broken link, a special file, or over 1 MiB"
         return NodeRule.UNREAD.found(Place(host, file=one.path, value=name), why)
     why = (
-        f"the kubelet reads every file here as a manifest, and this is not a manifest ({one.error}): the kubelet logs an error at each"
+        f"the kubelet reads every file here as a manifest, and this is not a manifest ({one.error}). The kubelet logs an error at each"
         " read, and a pod that the file created before is gone"
     )
     rule = NodeRule.BROKEN if name.endswith(_MANIFESTS) else NodeRule.NO_MANIFEST

@@ -197,7 +197,7 @@ class RollOuts:
             raise ChangedByOthers(f"{why}; {error}") from error
         except Exception as error:
             state = (
-                f"{str(error) or repr(error)}; STATE UNKNOWN, check: kubectl get {change.look} -o yaml; REPAIR BY HAND: {change.by_hand}"
+                f"{str(error) or repr(error)}. STATE UNKNOWN, check: kubectl get {change.look} -o yaml; REPAIR BY HAND: {change.by_hand}"
             )
             raise RevertFailed(f"{why}; and the revert is not proven: {state}") from error
         raise Undone(f"{why}; {proof}")

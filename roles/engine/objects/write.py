@@ -111,7 +111,7 @@ class ObjectWriter:
             return self.write(change, context)
         except Unknown as error:
             look = f"kubectl get {change.look} -o yaml --show-managed-fields"
-            raise Unknown(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues") from error
+            raise Unknown(f"STATE UNKNOWN: {error}. Check it: {look}; the same command, run again, continues") from error
 
     def write(self, change: ObjectChange, context: StepContext) -> str:
         """The write of a change that is recorded, and its proof."""
@@ -220,7 +220,7 @@ class ObjectWriter:
             return type(other)(f"{why}; {other}")
         except Exception as other:
             return RevertFailed(
-                f"{why}; and the revert is not proven: {str(other) or repr(other)}; STATE UNKNOWN, check: kubectl get"
+                f"{why}; and the revert is not proven: {str(other) or repr(other)}. STATE UNKNOWN, check: kubectl get"
                 f" {change.look} -o yaml; REPAIR BY HAND: {self.by_hand(change)}"
             )
         ended = ChangedByOthers if isinstance(error, ChangedByOthers) else Undone

@@ -142,4 +142,4 @@ def _effect(plan: DrainPlan, share: BudgetShare, consents: DrainConsents) -> str
     parts += [f"{', '.join(later)} would be evicted, or deleted if still refused after {consents.seconds:g} s"] if later else []
     left = max(0, share.healthy - sum(is_ready(one.pod) for one in own))
     healthy = f"{table.counted(share.healthy, 'healthy pod')}, at worst {left} until the replacements are Ready"
-    return f"budget {share.key} ({share.why}): on {', '.join(node.name for node in plan.nodes)}, {'; '.join(parts)}; it has {healthy}"
+    return f"budget {share.key} ({share.why}): on {', '.join(node.name for node in plan.nodes)}, {'; '.join(parts)}. It has {healthy}"

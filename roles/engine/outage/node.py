@@ -74,7 +74,7 @@ class NodeOutage:
         except Exception as error:
             self._note_moved(done)
             moved = ", ".join(self.moved) or "none"
-            raise NotDone(f"{error}; moved until then: {moved}; {self.node}: {self._back(context)}") from error
+            raise NotDone(f"{error}. Moved until then: {moved}; {self.node}: {self._back(context)}") from error
         self._note_moved(done)
         return done[f"Node {self.node} drained"]
 

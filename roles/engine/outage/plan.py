@@ -167,8 +167,8 @@ def _never_refilled(moving: Sequence[PodFate], states: Sequence[BudgetState], co
         if lost and state.attainable - len(lost) < state.numbers.desired_healthy:
             names = ", ".join(one.name for one in lost)
             found.append(
-                f"budget {state.key}: {state.why}; {names} leave and do not come back, so it would refuse the last of them forever; "
-                f"change the budget, {past_budgets_at_a_cost([state])}"
+                f"budget {state.key}: {state.why}; {names} leave and do not come back, so it would refuse the last of them forever. "
+                f"Change the budget, {past_budgets_at_a_cost([state])}"
             )
     return found
 
@@ -226,7 +226,7 @@ def _alone(one: PodFate) -> bool:
 def nodes_problem(nodes: Collection[Object], names: Collection[str], homeless: Sequence[PodFate] = ()) -> list[str]:
     """Refusals about the nodes themselves. `homeless`: the pods that leave, and whose replacements must not stay Pending."""
     found = [
-        f"{name_of(item)} is not Ready: its kubelet may not run, and then its pods never end; repair it first, "
+        f"{name_of(item)} is not Ready: its kubelet may not run, and then its pods never end. Repair it first, "
         "or, if the machine is off for good: kubectl delete node"
         for item in nodes
         if name_of(item) in names and not is_ready(item)

@@ -30,7 +30,7 @@ _ALWAYS = (Move.NODE_LOCAL, Move.NEW)
 #: Those that lose data, or access to it.
 _LOSES = (Move.NODE_LOCAL, Move.LEFT_BEHIND)
 TIMES = (
-    "a volume that one node can have is unmounted and detached before the next node attaches it; until then the new pod is "
+    "a volume that one node can have is unmounted and detached before the next node attaches it. Until then the new pod is "
     "ContainerCreating (Multi-Attach error), and drain_timeout ({seconds:g} s) goes on. A volume that stays mounted is detached by force "
     "only if its node is not Ready for 6 minutes, or has the taint node.kubernetes.io/out-of-service"
 )
@@ -158,8 +158,8 @@ def warnings(pods: Sequence[PodFate], places: Mapping[str, Placement]) -> list[s
             found.append(f"{one.name}: its replacement starts on no other node: {'; '.join(kept)}")
     split = {frozenset((one.name, *places[one.uid].apart)) for one in pods if one.uid in places and places[one.uid].apart}
     found += [
-        f"nothing keeps the replacements of {', '.join(sorted(names))} on one node: those that come to another one than the first stay "
-        "ContainerCreating (Multi-Attach error), and this drain fails after drain_timeout; give them a required podAffinity by "
+        f"nothing keeps the replacements of {', '.join(sorted(names))} on one node. A replacement on another node than the first stays "
+        "ContainerCreating (Multi-Attach error), and this drain fails after drain_timeout. Give them a required podAffinity by "
         "kubernetes.io/hostname"
         for names in sorted(split, key=sorted)
     ]

@@ -128,7 +128,7 @@ _NETWORK = (
         "pods-fit-the-nodes-range", _MAX_PODS, _POD_CIDRS, "addresses suffice", rule.pods_suffice, WARN,
         "when they are used up, pods wait with `no IP addresses available`; no matter with a network plugin that has pools of its own",
         f"a smaller maxPods ({_FIELDS}), or a node with a larger range",
-        "flannel-io/flannel#1309; k3s-io/k3s#5885; pkg/controller/nodeipam", own=True, found=NOTE,
+        "flannel-io/flannel#1309, k3s-io/k3s#5885, pkg/controller/nodeipam", own=True, found=NOTE,
     ),
     Pair(
         "pods-fit-new-ranges", _RANGES, _MAX_PODS, "addresses suffice", rule.mask_gives_pods, WARN,
@@ -299,7 +299,7 @@ _TRUST = (
             f"{owner}-trusts-the-api", trusted(owner), _API_CERTIFICATE, "verifies", rule.verifies, REFUSE,
             what,
             "a certificate of the CA that the kubeconfigs have; or first that CA, beside the old one, in every kubeconfig",
-            f"{source}; client-go/tools/clientcmd; no matter if something in between ends TLS", found=WARN,
+            f"{source}; client-go/tools/clientcmd. Something in between that ends TLS makes no difference", found=WARN,
         )
         for owner, what, source in (
             (KUBELET, "it does not trust the API (x509): its node goes NotReady", "cmd/kubelet/app/server.go, buildKubeletClientConfig"),

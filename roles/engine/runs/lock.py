@@ -82,8 +82,8 @@ class ClusterLock:
             raise RemoteError(self._error)
         if self._overtaken:
             raise Locked(
-                f"another run has held this cluster's lock (on {self._remote.name}) since this run lost its connection to it: "
-                "the plan of this run may be out of date, and it writes nothing more; run the same command again for a new plan"
+                f"another run has held this cluster's lock (on {self._remote.name}) since this run lost its connection to it. "
+                "The plan of this run may be out of date, and it writes nothing more; run the same command again for a new plan"
             )
         if not self._held:
             raise Locked(_sentence(self._remote.name, self._said))

@@ -29,8 +29,8 @@ class Options(BaseModel):
         Field(
             ge=LEAST_CONFIRM_SECONDS,
             le=86400,
-            description="seconds from the first touch of a node until the node itself reverts an unconfirmed change; by default 210 for a"
-            " kubelet, 360 for a control-plane component; the soak is added",
+            description="seconds from the first touch of a node until the node itself reverts an unconfirmed change. By default 210 for a"
+            " kubelet and 360 for a control-plane component; the soak is added",
             examples=[600],
         ),
     ] = None
@@ -78,7 +78,7 @@ class Options(BaseModel):
         Boolean,
         Field(
             description="consent: a restart may start another binary of a kubelet or a component than the one that runs, because its file"
-            " or its image was replaced meanwhile; no revert brings the old one back",
+            " or its image was replaced meanwhile. No revert brings the old binary back",
             examples=[True],
         ),
     ] = False

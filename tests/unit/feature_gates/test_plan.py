@@ -151,7 +151,7 @@ def test_a_unit_that_is_not_the_operators_gets_a_dropin_with_a_copy_and_a_warnin
     change = made.planned[0].change
     assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
     assert made.warnings == (
-        f"{path} copies ExecStart= of {OWN}, which reads no variable; later edits of that file have no effect until {path} is removed:"
+        f"{path} copies ExecStart= of {OWN}, which reads no variable. Later edits of that file have no effect until {path} is removed:"
         " daytwo removes it with the last flag that it has added there (absent)",
     )
 
@@ -163,7 +163,7 @@ def test_a_unit_that_has_changed_since_it_was_copied_is_reported(unit: bytes, wa
     made = plan(ON, style="plain", unit=unit, dropins=dropins, argv=(*node.PLAIN_ARGV, "--feature-gates=A=true"))
     assert edits(made) == {}
     assert bool(made.warnings) is warned and (
-        not warned or f"copies ExecStart= of {OWN}; that command has changed since" in made.warnings[0]
+        not warned or f"copies ExecStart= of {OWN}. That command has changed since" in made.warnings[0]
     )
 
 

@@ -198,7 +198,7 @@ def test_the_number_of_a_node_is_read() -> None:
 def test_a_record_of_a_newer_daytwo_is_not_undone(version: int) -> None:
     found = recorded()
     found = replace(found, plan={**found.plan, "format": version})
-    with pytest.raises(Refusal, match=rf"w1: the record of .*a newer daytwo wrote it \(format {version}; .*use that daytwo or a later one"):
+    with pytest.raises(Refusal, match=rf"w1: the record of .*a newer daytwo wrote it \(format {version}; .*Use that daytwo or a later one"):
         plan_undo("r2", found, seen(), force=True)
 
 

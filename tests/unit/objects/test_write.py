@@ -500,7 +500,7 @@ def test_a_write_that_is_neither_answered_nor_read_back_is_unknown(kind: Kind, m
     monkeypatch.setattr("roles.engine.timeouts.time", Clock())
     store = Store(kind, thing(kind, 1))
     api: Any = Lossy(store, Timeout("cp1", "/", "no answer", "-"), "after", away=True)
-    with pytest.raises(Unknown, match=rf"STATE UNKNOWN: .*check it: kubectl get {kind.short or kind.name} .*web -o yaml"):
+    with pytest.raises(Unknown, match=rf"STATE UNKNOWN: .*Check it: kubectl get {kind.short or kind.name} .*web -o yaml"):
         carried_out(Writer(Session(lambda: api), force=False), change(kind, thing(kind, 1)))
     assert len(store.sent) == 1
 

@@ -58,7 +58,7 @@ def test_a_deadlock_refuses_and_says_why_the_node_is_drained(purpose: Purpose) -
     )
     assert len(refusals) == 1 and refusals[0].endswith("; or accept the loss with --data allow_evictions=true")
     found = plan_outages(live, [W1], [], DrainConsents(ignore_budgets="shop/web"), NOW, purpose)[1]
-    assert "on w1, shop/web-1-0 would be deleted; it has 1 healthy pod, at worst 0" in found[0], found
+    assert "on w1, shop/web-1-0 would be deleted. It has 1 healthy pod, at worst 0" in found[0], found
     code = found[1].partition("add --data confirm_ignore=")[2]
     assert plan_outages(live, [W1], [], DrainConsents(ignore_budgets="shop/web", confirm_ignore=code), NOW, purpose)[1] == []
 

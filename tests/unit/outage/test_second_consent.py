@@ -27,8 +27,8 @@ def test_the_second_ask_names_the_pods_the_budget_and_what_is_left() -> None:
     found = plan(*items, consents=FIRST)
     asked = ask_again([found], FIRST)
     assert len(asked) == 2 and asked[0] == (
-        "budget shop/web (maxUnavailable 0: needs 3 healthy pods of 3, has 3): on w1, shop/web-1-0, shop/web-1-1 would be deleted; "
-        "it has 3 healthy pods, at worst 1 until the replacements are Ready"
+        "budget shop/web (maxUnavailable 0: needs 3 healthy pods of 3, has 3): on w1, shop/web-1-0, shop/web-1-1 would be deleted. "
+        "It has 3 healthy pods, at worst 1 until the replacements are Ready"
     )
     assert asked[1].startswith("ignore_budgets needs a second consent, for exactly these 2 pods: ") and not found.refusals
     assert ask_again([found], FIRST.model_copy(update={"confirm_ignore": code_of(asked)})) == []

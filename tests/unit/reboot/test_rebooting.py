@@ -280,7 +280,7 @@ def test_a_control_plane_that_ended_for_nothing_serves_again_before_its_node_is_
     away = Node(node.clock)
     away.refuses, away.control_plane = True, "etcd has no quorum"
     made, _ = step(away, plan(away, kube_apiserver=SERVER))
-    with pytest.raises(RevertFailed, match=r"did not reboot; it may still be cordoned .*etcd has no quorum"):
+    with pytest.raises(RevertFailed, match=r"did not reboot\. It may still be cordoned .*etcd has no quorum"):
         made.write(in_run(node))
     assert "uncordon" not in away.log and OUTAGE in away.annotations
 
