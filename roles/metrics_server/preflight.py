@@ -121,7 +121,7 @@ def _aggregation(needs: ClusterNeeds) -> Iterator[str]:
     if needs.servers and "requestheader-client-ca-file" not in data:
         yield (
             "the API server does not publish the CA of its requests to other servers (ConfigMap"
-            " kube-system/extension-apiserver-authentication, requestheader-client-ca-file), so a metrics-server would refuse them. Check"
+            " kube-system/extension-apiserver-authentication, requestheader-client-ca-file), so a metrics-server would refuse them; check"
             " --requestheader-client-ca-file and restart the API server"
         )
 
