@@ -2,7 +2,7 @@
 
 pyinfra inventories/prod.py deploys/reboot.py --dry
 pyinfra inventories/prod.py deploys/reboot.py -y
-pyinfra inventories/prod.py deploys/reboot.py --data only=w1 --data allow_unneeded=true -y
+pyinfra inventories/prod.py deploys/reboot.py --data nodes=w1 --data allow_unneeded=true -y
 """
 
 import sys

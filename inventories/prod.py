@@ -21,7 +21,7 @@ suggests the right one.
 """
 
 # Each list is a group. daytwo reads the group `control_plane` even if --limit excludes it, and keeps the lock of a run on its first host.
-# A host is a name, or a name and its own data. daytwo shows the name, and --limit and `only` accept it. pyinfra connects to it, unless
+# A host is a name, or a name and its own data. daytwo shows the name, and --limit and `nodes` accept it. pyinfra connects to it, unless
 # ssh_hostname has another address.
 control_plane = [
     ("cp1.example.net", {"ssh_hostname": "10.20.0.11"}),

@@ -19,8 +19,9 @@ from roles.engine.api import Api, ApiFailure, NoApi
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.findings import Result
 from roles.engine.findings.render import as_table, exit_code, junit, summary
-from roles.engine.inputs import TEXT, Declared, Frozen, file_path
+from roles.engine.inputs import TEXT, Declared, Frozen
 from roles.engine.inputs.registry import desired_state
+from roles.engine.inputs.values import file_path
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, ObservedNode, known_nodes
 from roles.engine.remote import RemoteError
@@ -60,8 +61,8 @@ def _read(fleet: Fleet) -> _Read:
     wanted = {one.name: tried(partial(read_desired, one.name, one.data), NodeDesired()) for one in fleet.targets}
     cluster_wanted = tried(lambda: of_the_cluster([(one.name, one.data) for one in fleet.inventory]), ClusterDesired())
     options = tried(lambda: same(fleet.targets, CheckOptions), CheckOptions())
-    only = dict.fromkeys(sorted({name for one in wanted.values() for name in one.only}))
-    bridge.stop([*reasons, *no_such_host(fleet.inventory, only)])
+    named = sorted({name for one in wanted.values() for name in one.named})
+    bridge.stop([*reasons, *no_such_host(fleet.inventory, named)])
     return options, wanted, cluster_wanted
 
 

@@ -27,7 +27,8 @@ from roles.engine.commands import STARTED_AS  # noqa: E402
 
 DEPLOYS = HOME / "deploys"
 INVENTORY = "DAYTWO_INVENTORY"
-#: The keys that a word without `=` is for, by the first one that a deploy reads. A deploy that reads none of them gets it as --limit.
+#: The keys that a word without `=` is for, by the first one that a deploy reads. A deploy that reads none of them gets it as --limit; so
+#: does one that changes hosts: with --limit, a host that is down elsewhere does not count.
 _PLAIN = ("nodes", "run")
 _READS = "Changes nothing"
 
@@ -67,7 +68,7 @@ def arguments(deploy: str, words: Sequence[str]) -> list[str]:
     plain = [word for word in words if "=" not in word]
     keys = keys_of(deploy)
     found = [part for value in values for part in ("--data", value)]
-    key = next((name for name in _PLAIN if name in keys), None)
+    key = next((name for name in _PLAIN if name in keys and "only" not in keys), None)
     if plain and key is not None:
         found += ["--data", f"{key}={','.join(plain)}"]
     elif plain:

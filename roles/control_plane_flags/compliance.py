@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from roles.control_plane_flags.model import DesiredFile, DesiredFlags
 from roles.engine.control_plane import Component
 from roles.engine.editing import FlagValues, any_flag
-from roles.engine.inputs import chosen
 from roles.engine.node import Observation
 from roles.engine.proof.effective import UnmetFlag, unmet_flags
 
@@ -28,7 +27,7 @@ class UnmetFile:
 
 def wanted_of(host: str, component: str, desired: DesiredFlags) -> Mapping[str, FlagValues]:
     """The desired flags that concern a component of a host; {} if there are none."""
-    return desired.of(component) if chosen(desired.only, host) else {}
+    return desired.of(component) if desired.includes(host) else {}
 
 
 def unmet(component: Component, wanted: Mapping[str, FlagValues]) -> list[UnmetFlag]:
@@ -45,7 +44,7 @@ def unmet(component: Component, wanted: Mapping[str, FlagValues]) -> list[UnmetF
 def unmet_files(seen: Observation, components: Mapping[str, Component], wanted: DesiredFlags) -> list[UnmetFile]:
     """The files that differ from the desired ones, and those that are newer than a process whose flags name them."""
     found = []
-    for path, desired in wanted.control_plane_files.items() if chosen(wanted.only, seen.host) else ():
+    for path, desired in wanted.control_plane_files.items() if wanted.includes(seen.host) else ():
         readers = [one for one in components.values() if naming(any_flag.every(one.argv), path)]
         late = [one.name for one in readers if seen.is_younger(path, one.process)]
         now = seen.file(path)

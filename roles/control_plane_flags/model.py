@@ -14,7 +14,7 @@ from roles.control_plane_flags.reserved import reserved
 from roles.engine.bounds import Twice, once
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import FlagValues
-from roles.engine.inputs import LIST_OR_TEXT, MAP_OR_TEXT, Data, Frozen, Names, names, read_host
+from roles.engine.inputs import LIST_OR_TEXT, MAP_OR_TEXT, Data, Frozen, OfNodes, names, read_host
 
 ABSENT = "absent"
 _KEYS = ("control_plane_flags", "control_plane_files")
@@ -172,7 +172,7 @@ def _content(where: str, value: Mapping[str, Any]) -> bytes:
         raise ValueError(f"{where}: {here} on this machine cannot be read: {error.strerror}; give a path from this directory") from None
 
 
-class DesiredFlags(Frozen):
+class DesiredFlags(OfNodes):
     """The data keys that deploys/control_plane_flags.py reads for one host."""
 
     control_plane_flags: Annotated[
@@ -198,7 +198,6 @@ class DesiredFlags(Frozen):
             examples=[{"/etc/kubernetes/audit-policy.yaml": {"content": "apiVersion: audit.k8s.io/v1\n...", "mode": "0600"}}],
         ),
     ] = {}  # noqa: RUF012 - pydantic copies it
-    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
     allow_flags: Annotated[
         tuple[str, ...],
         BeforeValidator(names),

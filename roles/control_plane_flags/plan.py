@@ -23,7 +23,6 @@ from roles.engine.control_plane import (
     scheduler_kubeconfig,
 )
 from roles.engine.editing import FlagValues, FormatError, any_flag, manifest_parts
-from roles.engine.inputs import chosen
 from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES, ConfigMapPath
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation
@@ -93,7 +92,7 @@ def _check_places(found: Kubelet, desired: DesiredFlags) -> None:
 def _owners(seen: Observation, components: Mapping[str, Component], desired: DesiredFlags) -> dict[str, str]:
     """By file the component that reads it. Raises Refusal: a change is of one component, so each file must belong to one."""
     host = seen.host
-    if not chosen(desired.only, host):
+    if not desired.includes(host):
         return {}
     future = {name: _future(one, wanted_of(host, name, desired)) for name, one in components.items()}
     found: dict[str, str] = {}
@@ -400,7 +399,7 @@ def _joined(lasting: Mapping[ConfigMapPath, Any], listed: Mapping[str, ListedFla
     }
 
 
-_ON_ALL = "they answer in turn, and it must be the same on all; run this for all control-plane nodes, without only= and --limit"
+_ON_ALL = "they answer in turn, and it must be the same on all; run this for all control-plane nodes, without nodes= and --limit"
 
 
 def _of_apiservers(plans: Sequence[NodeFlags]) -> list[tuple[str, FlagPlan]]:

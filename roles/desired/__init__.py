@@ -8,7 +8,6 @@ from typing import Any
 
 from roles import autoscalers, control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
 from roles.engine.control_plane import Component
-from roles.engine.inputs import chosen
 from roles.engine.kubelet import Kubelet
 from roles.engine.transaction import Refusal
 
@@ -34,7 +33,7 @@ DESIRED = (
 @dataclass(frozen=True)
 class NodeDesired:
     """The desired state of one node; None: the inventory does not set it, or leaves the node out. `more_gates`: gates by component (None:
-    absent) in addition to those of the inventory; `only`: the hosts that data keys `only` name; `problems`: why parts of the data are
+    absent) in addition to those of the inventory; `named`: the hosts that data keys `nodes` name; `problems`: why parts of the data are
     invalid."""
 
     gates: feature_gates.DesiredGates | None = None
@@ -42,7 +41,7 @@ class NodeDesired:
     fields: kubelet_config.DesiredFields | None = None
     eviction: eviction.DesiredThresholds | None = None
     flags: control_plane_flags.DesiredFlags | None = None
-    only: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
     def gates_of(self, found: Kubelet | Component) -> dict[str, bool | None]:
@@ -57,7 +56,7 @@ def read_desired(host: str, data: Data) -> NodeDesired:
     made = NodeDesired()
     for part, read in _PARTS.items():
         if (found := read(host, data)) is not None:
-            made = replace(made, only=made.only | {*(found.only or ())}, **{part: _of_host(found, host)})
+            made = replace(made, named=made.named | {*(found.chosen_nodes or ())}, **{part: _of_host(found, host)})
     return made
 
 
@@ -73,7 +72,7 @@ def read_valid(host: str, data: Data) -> NodeDesired:
 
 
 def _of_host(found: Any, host: str) -> Any:
-    return found if found is None or chosen(found.only, host) else None
+    return found if found is None or found.includes(host) else None
 
 
 @dataclass(frozen=True)

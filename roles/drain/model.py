@@ -47,10 +47,10 @@ def chosen_nodes(
     Neither of both is refused: without names, a command that takes nodes out must not mean all of them.
     """
     if asked and limited:
-        raise ValueError("name the nodes once: with --data nodes=..., or with --limit")
+        raise ValueError("nodes are named twice, by --data nodes= and by --limit: keep one of them")
     given = asked or tuple(limited)
     if not given:
-        raise ValueError("no nodes are named: --data nodes=w1,w2, or --limit w1 --limit w2")
+        raise ValueError("no nodes are named: --data nodes=w1,w2, or --limit w1,w2")
     claimed = dict(claimed_names(by_host, by_host))
     if wrong := [f"{name}: {claimed[name]}" for name in given if name in claimed]:
         raise ValueError("; ".join(wrong))

@@ -42,7 +42,7 @@ def _request(remote: Remote) -> FieldsRequest | None:
     if desired is None:
         return None
     return FieldsRequest(
-        desired.model_dump(), partial(_settle, desired), eviction_impact, desired.only, desired.move_flags, desired.allow_evictions,
+        desired.model_dump(), partial(_settle, desired), eviction_impact, desired.chosen_nodes, desired.move_flags, desired.allow_evictions,
         wanted.lasting
     )  # fmt: skip
 

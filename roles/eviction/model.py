@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from roles.engine.inputs import Boolean, Data, Names, read_host
+from roles.engine.inputs import Boolean, Data, OfNodes, read_host
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.times import parse_duration
 from roles.engine.kubelet.thresholds import (
@@ -220,7 +220,7 @@ _SIGNALS = WithJsonSchema(
 )
 
 
-class DesiredThresholds(BaseModel):
+class DesiredThresholds(OfNodes):
     """The data keys that deploys/eviction.py reads for one host.
 
     eviction_hard, eviction_soft: signal -> quantity or percentage, or the flag's form `memory.available<500Mi,nodefs.available=10%`.
@@ -229,8 +229,6 @@ class DesiredThresholds(BaseModel):
     kubelet's default; settings that are not named stay as they are. allow_evictions: continue if pods would be evicted. move_flags: move
     a flag that overrides the configuration file into that file.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     eviction_hard: Annotated[
         ThresholdTexts,
@@ -241,13 +239,13 @@ class DesiredThresholds(BaseModel):
             " the kubelet's default; a signal that is not named keeps its value",
             examples=[{"memory.available": "500Mi", "nodefs.available": "10%"}, "memory.available<500Mi,pid.available=5%"],
         ),
-    ] = {}
+    ] = {}  # noqa: RUF012 - pydantic copies it
     eviction_soft: Annotated[
         ThresholdTexts,
         _map("eviction_soft", "=<", _threshold),
         _SIGNALS,
         Field(description="soft thresholds, written as hard ones", examples=[{"memory.available": "1Gi"}]),
-    ] = {}
+    ] = {}  # noqa: RUF012 - pydantic copies it
     eviction_soft_grace_period: Annotated[
         ThresholdTexts,
         _map("eviction_soft_grace_period", "=", _grace),
@@ -256,7 +254,7 @@ class DesiredThresholds(BaseModel):
             description="how long a soft threshold must be met before pods are evicted: a duration with units",
             examples=[{"memory.available": "1m30s"}],
         ),
-    ] = {}
+    ] = {}  # noqa: RUF012 - pydantic copies it
     eviction_minimum_reclaim: Annotated[
         ThresholdTexts,
         _map("eviction_minimum_reclaim", "=", _reclaim),
@@ -265,7 +263,7 @@ class DesiredThresholds(BaseModel):
             description="how much more than the threshold must be free before eviction ends: a quantity or a percentage",
             examples=[{"memory.available": "200Mi"}],
         ),
-    ] = {}
+    ] = {}  # noqa: RUF012 - pydantic copies it
     eviction_max_pod_grace_period: Annotated[
         int | Literal["absent"] | None,
         BeforeValidator(_pod_grace),
@@ -278,7 +276,6 @@ class DesiredThresholds(BaseModel):
         WithJsonSchema({"type": "string"}),
         Field(description="how long a node keeps its pressure condition after the pressure: a duration above 0", examples=["5m", ABSENT]),
     ] = None
-    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
     allow_evictions: Annotated[
         Boolean,
         Field(description="consent: continue if pods would be evicted, or not admitted again by the restarted kubelet", examples=[True]),

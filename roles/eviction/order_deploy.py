@@ -16,8 +16,8 @@ from roles.engine.bridge import Fleet
 from roles.engine.files import write_whole
 from roles.engine.folding import counted
 from roles.engine.harmless import as_json
-from roles.engine.inputs import TEXT, Frozen, file_path
-from roles.engine.inputs.values import TableOrJson
+from roles.engine.inputs import TEXT, Frozen
+from roles.engine.inputs.values import TableOrJson, file_path
 from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, ObservedNode, listed_nodes, not_their_node, observed

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from roles.engine.api import GateMetric
 from roles.engine.control_plane import Component, sourced_gates
 from roles.engine.editing import FormatError
-from roles.engine.inputs import chosen
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import Process
 from roles.engine.proof.effective import UnmetGate, unmet_gates
@@ -17,7 +16,7 @@ from roles.feature_gates.model import DesiredGates
 
 def wanted_of(host: str, component: str, process: Process, desired: DesiredGates) -> dict[str, bool | None]:
     """The desired gates that concern a component, by their bare names and in the operator's order; {} if there are none."""
-    if component not in desired.components or not chosen(desired.only, host):
+    if component not in desired.components or not desired.includes(host):
         return {}
     named = desired.gates if desired.everywhere else needed(component, process.minor, desired.gates)
     return {name: value for name, value in desired.gates.items() if name in named}

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from roles.engine.bounds import Twice, once
 from roles.engine.control_plane import COMPONENTS as CONTROL_PLANE
 from roles.engine.editing import FormatError, flags
-from roles.engine.inputs import LIST_OR_TEXT, Boolean, Data, Frozen, Names, names, read_host
+from roles.engine.inputs import LIST_OR_TEXT, Boolean, Data, OfNodes, names, read_host
 
 T = TypeVar("T")
 ABSENT = "absent"
@@ -69,7 +69,7 @@ def _components(value: Any) -> tuple[str, ...]:
     return tuple(component for component in COMPONENTS if component in chosen)
 
 
-class DesiredGates(Frozen):
+class DesiredGates(OfNodes):
     """The data keys that deploys/feature_gates.py reads for one host.
 
     `all_components` sets a gate also on components that do not read it, as naming them in `components` does; `allow_hazards` names the
@@ -97,7 +97,6 @@ class DesiredGates(Frozen):
             examples=[["kubelet"], "kube-apiserver,kubelet"],
         ),
     ] = COMPONENTS
-    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
     all_components: Annotated[
         Boolean,
         Field(description="set a gate also on components that do not read it, as naming them in `components` does", examples=[True]),

@@ -6,13 +6,12 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from roles.engine.inputs import Boolean, Frozen, Names
+from roles.engine.inputs import Boolean, Names, OfNodes
 
 
-class CertificateKeys(Frozen):
+class CertificateKeys(OfNodes):
     """Which hosts get serving certificates, and which names the operator vouches for, by host."""
 
-    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=["w2,w3", ["w2", "w3"]])] = None
     serving_names: Annotated[
         Names,
         Field(

@@ -67,7 +67,7 @@ def shared_names(vouched: Mapping[str, frozenset[str]]) -> list[Refusal]:
 def _request(remote: Remote) -> WantedCertificate:
     keys = read_model(remote.name, remote.data, CertificateKeys)
     return WantedCertificate(
-        keys.model_dump(), _settle, allocatable_impact, keys.only, keys.move_flags, keys.allow_evictions, vouched=keys.vouched
+        keys.model_dump(), _settle, allocatable_impact, keys.chosen_nodes, keys.move_flags, keys.allow_evictions, vouched=keys.vouched
     )
 
 

@@ -48,7 +48,9 @@ def _request(remote: Remote) -> FieldsRequest | None:
     if desired is None:
         return None
     settle = partial(plan.settle, desired)
-    return FieldsRequest(desired.model_dump(), settle, allocatable_impact, desired.only, desired.move_flags, desired.allow_evictions)
+    return FieldsRequest(
+        desired.model_dump(), settle, allocatable_impact, desired.chosen_nodes, desired.move_flags, desired.allow_evictions
+    )
 
 
 DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=Changes.NODES), Declared(ChangeDrains, ("kubelet_config",)))

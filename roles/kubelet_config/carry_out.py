@@ -56,7 +56,7 @@ class FieldsRequest:
     data: Mapping[str, Any]
     settle: Callable[[KubeletState], Settled]
     impact: Callable[[KubeletState, Mapping[str, Any]], Impact]
-    only: tuple[str, ...] | None = None
+    chosen_nodes: tuple[str, ...] | None = None
     move_flags: bool = False
     allow_evictions: bool = False
     write: Callable[[Mapping[str, Any], Mapping[kubeadm_config.ConfigMapPath, Any]], Mapping[kubeadm_config.ConfigMapPath, Any]] = (

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Names, read_host
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, OfNodes, read_host
 from roles.engine.inputs.values import written
 
 ABSENT = "absent"
@@ -66,7 +66,7 @@ def _pair(item: str) -> tuple[str, Any]:
         raise ValueError(f"kubelet_config: the value of {name.strip()} is not YAML: {text} ({problem})") from None
 
 
-class DesiredFields(Frozen):
+class DesiredFields(OfNodes):
     """The data keys that deploys/kubelet_config.py reads for one host.
 
     `kubelet_config`: fields of a KubeletConfiguration (v1beta1), nested or with dots between their parts; `absent` removes one.
@@ -84,7 +84,6 @@ class DesiredFields(Frozen):
             examples=[{"maxPods": 200, "systemReserved.cpu": "200m"}, "maxPods=200,systemReserved.cpu=200m"],
         ),
     ]
-    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
     move_flags: Annotated[
         Boolean, Field(description="consent: move a flag that overrides the configuration file into that file", examples=[True])
     ] = False

@@ -13,7 +13,7 @@ from roles.engine.bridge import Fleet, Remote, hosts_by_name
 from roles.engine.context import Stage
 from roles.engine.control_plane import own_etcd
 from roles.engine.findings import Severity
-from roles.engine.inputs import Changes, Declared, chosen
+from roles.engine.inputs import Changes, Declared
 from roles.engine.kube import Object
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan
 from roles.engine.kubelet.pending import pending_settings, restarted
@@ -46,7 +46,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | Ended:
     before any write if a node might not come back, or if its pods cannot leave.
     """
     options, wanted = asked
-    bridge.stop(no_such_host(fleet.targets, wanted.only))
+    bridge.stop(no_such_host(fleet.targets, wanted.chosen_nodes))
     reached = connect_cluster(fleet, wanted.kubeconfig)
     plans = _plans(fleet, reached, options, wanted)
     versions = _versions(reached, plans, options)
@@ -153,7 +153,7 @@ def _candidate(reached: ConnectedCluster, nodes: Mapping[str, Object], wanted: R
     static = {component.name: component.log_name for component in surveyed.components.values()}
     if facts.has_etcd:
         static[ETCD] = f"kube-system_{ETCD}-{name}"
-    return Candidate(remote.name, node, surveyed.kubelet.unit_name, facts, control_plane, static, chosen=chosen(wanted.only, remote.name))
+    return Candidate(remote.name, node, surveyed.kubelet.unit_name, facts, control_plane, static, chosen=wanted.includes(remote.name))
 
 
 #: What a boot repairs, or may repair: shown, and no reason against the boot.

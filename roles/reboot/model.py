@@ -6,17 +6,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from roles.engine.inputs import Boolean, Kubeconfig, Names
+from roles.engine.inputs import Boolean, Kubeconfig, OfNodes
 from roles.engine.outage import DrainConsents
 
 #: Seconds. Servers check memory and controllers for many minutes before their kernel starts.
 REBOOT_SECONDS = 1200
 
 
-class RebootOptions(DrainConsents):
+class RebootOptions(OfNodes, DrainConsents):
     """Which nodes of a run reboot, how long daytwo waits for them, and the consents of their drains."""
 
-    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=["w2,w3", ["w2", "w3"]])] = None
     allow_unneeded: Annotated[Boolean, Field(description="consent: also reboot nodes that do not need it", examples=[True])] = False
     reboot_timeout: Annotated[
         int,

@@ -149,7 +149,7 @@ def _in_vain(one: Candidate, newest: str, needs: Sequence[str]) -> list[str]:
         return []
     what = f"run {run} rebooted it for this already, and it came back the same ({'; '.join(needs)}): another reboot would do no more"
     look = "Correct what its boot loader starts (GRUB_DEFAULT, saved_entry), or what sets the sign"
-    return [f"{one.host}: {what}. {look}, then --data only={one.host} --data allow_unneeded=true; or leave it out with --limit"]
+    return [f"{one.host}: {what}. {look}, then --data nodes={one.host} --data allow_unneeded=true; or leave it out with --limit"]
 
 
 def reasons(facts: BootFacts, newest: str, *, unneeded: bool) -> list[str]:

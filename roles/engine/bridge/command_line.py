@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,8 +28,10 @@ from roles.engine import commands, folding, voice
 from roles.engine.bounds import once, read_json
 from roles.engine.bridge.unforeseen import RunRefused
 from roles.engine.inputs import did_you_mean, listing, registry, unmatched
+from roles.engine.inputs.broken_json import corrected, without_beginning
 from roles.engine.inputs.unknown_keys import OWN_PREFIX
 from roles.engine.inputs.values import converted
+from roles.engine.transaction import mask_text
 
 _HOME = Path(__file__).resolve().parents[3]
 
@@ -152,7 +155,7 @@ def _checking_inventory(make: Callable[..., Inventory]) -> Callable[..., Invento
 def _checking_patterns(matches: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     @functools.wraps(matches)
     def checked(inventory: Inventory, patterns: Iterable[str], option: str) -> list[Any]:
-        patterns = list(patterns)
+        patterns = [part for pattern in patterns for part in _parts(inventory, pattern)]
         if problems := [text for pattern in patterns for text in _unmatched(inventory, pattern, option)]:
             raise RunRefused("; ".join(problems))
         return matches(inventory, patterns, option)
@@ -160,14 +163,17 @@ def _checking_patterns(matches: Callable[..., list[Any]]) -> Callable[..., list[
     return checked
 
 
+def _parts(inventory: Inventory, pattern: str) -> list[str]:
+    """`w1,w2` as two patterns, which pyinfra takes for one."""
+    parts = [part.strip() for part in pattern.split(",")]
+    return [pattern] if inventory.get_host(pattern, None) else [part for part in parts if part] or [pattern]
+
+
 def _unmatched(inventory: Inventory, pattern: str, option: str) -> list[str]:
     hosts = [host.name for host in inventory]
     groups = [name for name, members in inventory.groups.items() if members]
-    parts = [part.strip() for part in pattern.split(",")]
     if _matches(pattern, hosts, groups):
         return []
-    if len(parts) > 1 and all(_matches(part, hosts, groups) for part in parts):
-        return [f"{option} {pattern}: one pattern each: {' '.join(f'{option} {part}' for part in parts)}"]
     return [f"{option} {text}" for text in unmatched([pattern], [*hosts, *groups], "no host and no group with hosts in this inventory")]
 
 
@@ -225,6 +231,9 @@ def _data_problem(word: str) -> str:
         )
     if value.lstrip()[:1] in ("{", "["):
         return _json_problem(key, value)
+    if registry.may_be_json(key):
+        problems, whole = without_beginning(value)
+        return _broken(key, problems, whole) if whole else ""
     return ""
 
 
@@ -236,11 +245,25 @@ def _json_problem(key: str, value: str) -> str:
         if not read_json(value, pairs=once) and not registry.may_be_empty(key):
             return _EMPTY.format(key=key, what="empty")
     except json.JSONDecodeError as error:
-        quotes = "; JSON has double quotes: put the whole in single ones for the shell" if '"' not in value else ""
-        return f"--data {key}: broken JSON: {error.msg}, at character {error.pos + 1} of the value{quotes}"
+        problems, whole = corrected(value)
+        unclear = f"{error.msg[:1].lower()}{error.msg[1:]}, at character {error.pos + 1} of the value"
+        return _broken(key, problems or [unclear], whole)
     except ValueError as error:
         return f"--data {key}: broken JSON: {error}"
     return ""
+
+
+def _broken(key: str, problems: Sequence[str], whole: str) -> str:
+    """`whole`: the value as JSON, if it is clear. It is repeated only for keys of daytwo, and if nothing in it looks like a secret."""
+    line = f"--data {shlex.quote(f'{key}={whole}')}"
+    shown = bool(whole) and key in registry.written_names() and key not in _MAY_BE_SECRET and mask_text(line) == line
+    way_out = f"write {line}" if shown else f"JSON has double quotes, and the shell wants single ones around the whole: {_EXAMPLE}"
+    return f"--data {key}: broken JSON: {', '.join(problems)}; {way_out}"
+
+
+#: Keys whose values have contents of files.
+_MAY_BE_SECRET = ("control_plane_files",)
+_EXAMPLE = """--data 'KEY={"NAME": "VALUE"}'"""
 
 
 # ---- the question before a run

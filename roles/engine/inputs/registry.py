@@ -193,7 +193,7 @@ def readers() -> Mapping[str, frozenset[str]]:
 
 def desired_state(*models: type[BaseModel]) -> tuple[str, ...]:
     """The keys of models that say what is wanted: without consents, and without those that choose a part, wait, or connect for a run."""
-    of_a_run = ("only", "only_objects", "proof_timeout", "rollout_timeout", "kubeconfig")
+    of_a_run = ("nodes", "only", "only_objects", "proof_timeout", "rollout_timeout", "kubeconfig")
     return tuple(
         name
         for model in models
@@ -222,6 +222,14 @@ def may_be_empty(name: str) -> bool:
     """An empty list or map says something as the value of this key: that none is wanted. By the file SCHEMA."""
     try:
         return bool(_written()[name][MAY_BE_EMPTY])
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def may_be_json(name: str) -> bool:
+    """A list or a map can be the value of this key. By the file SCHEMA."""
+    try:
+        return bool({"object", "array"} & {*_written()[name]["type"]})
     except (OSError, ValueError, LookupError, TypeError):
         return False
 

@@ -7,8 +7,11 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
+from roles.engine.harmless import one_line
 from roles.engine.inputs.nearest import did_you_mean, listing
+from roles.engine.inputs.values import names
 
 OWN_PREFIX = "x_"
 # Similarity of two names (difflib's ratio) above which one is a typo of the other, and above which it is worth a question.
@@ -36,6 +39,20 @@ def unknown(given: Iterable[str], known: Collection[str], pyinfra: Collection[st
     return found
 
 
+# Keys that choose nodes, now and before.
+_OF_NODES = ("nodes", "only")
+#: The deploys that work on objects of the cluster and not on nodes, and the keys by which each chooses objects.
+OF_OBJECTS: Mapping[str, tuple[str, ...]] = {
+    "autoscaler_status": ("namespaces",),
+    "autoscalers": ("only_objects",),
+    "disruption_budgets": ("only_objects",),
+    "metrics_server": (),
+    "priority_classes": ("only_objects",),
+    "resize": ("deployment", "selector"),
+    "resize_drift": (),
+    "restart": ("restart", "workload_selector"),
+    "right_size": ("only_objects", "namespaces"),
+}
 # Keys that choose a part of a run: their names differ between deploys, and are not similar.
 _CHOOSING = ("only", "only_objects", "nodes", "namespaces", "deployment")
 
@@ -56,20 +73,37 @@ def chose_before(deploy: str) -> dict[str, str]:
     return {key: now for (of, key), now in _RENAMED.items() if of == deploy and key in _CHOOSING}
 
 
-def not_read(given: Iterable[str], deploy: str, readers: Mapping[str, Collection[str]], every: str) -> list[str]:
+def not_read(given: Mapping[str, Any], deploy: str, readers: Mapping[str, Collection[str]], every: str) -> list[str]:
     """A sentence for each key of `given`, which some deploys read, but not `deploy`. `every` stands for all deploys."""
     read = {key for key, deploys in readers.items() if deploy in deploys or every in deploys}
-    return [_not_read(key, deploy, read, readers[key]) for key in sorted(set(given) & readers.keys() - read)]
+    return [_not_read(key, given[key], deploy, read, readers[key]) for key in sorted(given.keys() & readers.keys() - read)]
 
 
-def _not_read(key: str, deploy: str, read: Collection[str], theirs: Collection[str]) -> str:
+def _not_read(key: str, value: Any, deploy: str, read: Collection[str], theirs: Collection[str]) -> str:
+    if key in _OF_NODES and (deploy, key) not in _RENAMED:
+        return f"--data {key}: deploys/{deploy}.py does not read it; {_instead(value, deploy, read)}"
     if (now := _RENAMED.get((deploy, key))) is not None:
         return f"--data {key}: deploys/{deploy}.py does not read it: there its name is {now}"
     choosing = [name for name in _CHOOSING if name in read] if key in _CHOOSING else []
     near = did_you_mean(key, read) or (f", did you mean {' or '.join(map(repr, choosing))}?" if choosing else ";")
-    limit = " --limit chooses the hosts of a run;" if key in ("only", "nodes") else ""
     others = ", ".join(sorted(theirs))
-    return f"--data {key}: deploys/{deploy}.py does not read it (but {others}){near}{limit} it reads: {listing(read, len(read))}"
+    return f"--data {key}: deploys/{deploy}.py does not read it (but {others}){near} it reads: {listing(read, len(read))}"
+
+
+def _instead(value: Any, deploy: str, read: Collection[str]) -> str:
+    """How to choose nodes, or objects, for a deploy that reads no such key."""
+    try:
+        hosts = ",".join(names(value) or ())
+    except ValueError:
+        hosts = ""
+    hosts = one_line(hosts) or "HOST,HOST"
+    if "nodes" in read:
+        return f"there its name is nodes: write --data nodes={hosts}"
+    if deploy not in OF_OBJECTS:
+        return f"choose its hosts with --limit: write --limit {hosts}"
+    keys = OF_OBJECTS[deploy]
+    what = f"choose them with {' or '.join(f'{key}=' for key in keys)}" if keys else "leave it out"
+    return f"it works on objects of the cluster, whichever nodes have their pods: {what}"
 
 
 def _meant(key: str, candidates: list[str], cutoff: float) -> str | None:

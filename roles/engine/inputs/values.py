@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from roles.engine.editing import FormatError, flags
 from roles.engine.inputs.nearest import choice
@@ -26,11 +26,6 @@ def names(value: Any) -> tuple[str, ...] | None:
     if not found and value not in ([], ()):
         raise ValueError(f"{value!r} names nothing")
     return found
-
-
-def chosen(only: tuple[str, ...] | None, host: str) -> bool:
-    """Whether the data key `only` includes a host."""
-    return only is None or host in only
 
 
 def boolean(value: Any) -> Any:
@@ -74,6 +69,27 @@ class Frozen(BaseModel):
     def limit(self, key: str) -> float:
         """A time limit in seconds: one that the operator set counts as it is, a default is stretched."""
         return unless_set(getattr(self, key), key in self.model_fields_set)
+
+
+class OfNodes(Frozen):
+    """Keys of a deploy that works on some nodes of its run."""
+
+    nodes: Annotated[Names, Field(description="only these nodes, by their names in the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
+    only: Annotated[Names, Field(description="the same as `nodes`, by its name before", examples=["w1,w2"])] = None
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        if self.nodes is not None and self.only is not None:
+            raise ValueError("nodes and only are the same key by two names, and both are given; keep nodes")
+        return self
+
+    @property
+    def chosen_nodes(self) -> tuple[str, ...] | None:
+        """None: all."""
+        return self.only if self.nodes is None else self.nodes
+
+    def includes(self, host: str) -> bool:
+        return self.chosen_nodes is None or host in self.chosen_nodes
 
 
 def file_path(key: str, example: str) -> BeforeValidator:

@@ -169,7 +169,7 @@ def _narrow(component: str, made: Sequence[ComponentDesired], paths: Sequence[Co
     verb = "is" if len(missing) == 1 else "are"
     return (
         f"{made[0].map} is not changed, since {', '.join(missing)} {verb} not in this run ({component}): {', '.join(named)} does not"
-        f" survive the next `kubeadm upgrade` of {hosts}. To write it there, run this for all nodes: without only=, --limit or components="
+        f" survive the next `kubeadm upgrade` of {hosts}. To write it there, run this for all nodes: without nodes=, --limit or components="
     )
 
 

@@ -59,12 +59,12 @@ class DesiredByHost(Generic[W]):
 
 
 class HostData(Protocol):
-    """The desired state of one host: as plain `data`, and for which hosts (`only`; None: all)."""
+    """The desired state of one host: as plain `data`, and for which hosts (`chosen_nodes`; None: all)."""
 
     @property
     def data(self) -> Mapping[str, Any]: ...
     @property
-    def only(self) -> tuple[str, ...] | None: ...
+    def chosen_nodes(self) -> tuple[str, ...] | None: ...
 
 
 D = TypeVar("D", bound=HostData)
@@ -84,10 +84,10 @@ def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) ->
     bridge.stop(refusals)
     if not found:
         raise bridge.refuse(nothing)
-    bridge.stop(no_such_host(fleet.targets, {name: None for desired in found.values() for name in desired.only or ()}))
-    chosen = {host: desired for host, desired in found.items() if desired.only is None or host in desired.only}
+    bridge.stop(no_such_host(fleet.targets, {name: None for desired in found.values() for name in desired.chosen_nodes or ()}))
+    chosen = {host: desired for host, desired in found.items() if desired.chosen_nodes is None or host in desired.chosen_nodes}
     if not chosen:
-        raise bridge.refuse(f"no host is left for this run: only= leaves out each host that has data for it: {listing(found)}")
+        raise bridge.refuse(f"no host is left for this run: nodes= leaves out each host that has data for it: {listing(found)}")
     return DesiredByHost(chosen, {host: desired.data for host, desired in found.items()})
 
 

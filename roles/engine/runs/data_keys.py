@@ -20,10 +20,10 @@ def unknown_key_refusals(fleet: Fleet, of_cluster: bool) -> list[Refusal]:
 
 def unread_keys(fleet: Fleet, deploy: str) -> list[str]:
     """Why this deploy does not take keys of --data that others read; [] if it reads them all. An inventory has the keys of all deploys."""
-    every = registry.EVERY_DEPLOY
-    if not not_read(fleet.given, deploy, registry.written_readers(), every):
+    every, given = registry.EVERY_DEPLOY, {key: fleet.inventory[0].data(key) for key in fleet.given}
+    if not not_read(given, deploy, registry.written_readers(), every):
         return []
-    return not_read(fleet.given, deploy, registry.readers(), every)
+    return not_read(given, deploy, registry.readers(), every)
 
 
 def wider_than_asked(fleet: Fleet, deploy: str) -> list[Refusal]:

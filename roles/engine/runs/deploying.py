@@ -14,7 +14,7 @@ The work is done once for the whole run, in the turn of the first host. If it re
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -122,9 +122,15 @@ def unreachable(fleet: Fleet) -> list[str]:
     return found
 
 
-def no_such_host(remotes: Iterable[Remote], only: Iterable[str] | None) -> list[str]:
-    """A sentence for each host that the data key `only` names and that is not one of these."""
-    return [f"only: {text}" for text in unmatched(only or (), [remote.name for remote in remotes], "no host of this run")]
+def no_such_host(remotes: Sequence[Remote], asked: Iterable[str] | None) -> list[str]:
+    """A sentence for each host that the data key `nodes` names and that is not one of these."""
+    found, others = [], []
+    for name in dict.fromkeys(asked or ()):
+        if members := [remote.name for remote in remotes if name in remote.groups and name != remote.name]:
+            found.append(f"nodes: {name!r} is a group, and nodes= has names of hosts: nodes={','.join(members)}, or --limit {name}")
+        else:
+            others.append(name)
+    return [*found, *(f"nodes: {text}" for text in unmatched(others, [remote.name for remote in remotes], "no host of this run"))]
 
 
 def one(model: type[M]) -> Callable[[Fleet], M]:

@@ -50,7 +50,7 @@ def test_data_and_text_are_the_same() -> None:
     assert as_data is not None
     assert as_data.eviction_hard == {"memory.available": "500Mi", "nodefs.available": "10%", "pid.available": None}
     assert (as_data.eviction_minimum_reclaim, as_data.eviction_max_pod_grace_period) == ({"nodefs.inodesFree": "1000"}, 30)
-    assert (as_data.only, as_data.allow_evictions, as_data.move_flags) == (("w1", "w2"), True, True)
+    assert (as_data.chosen_nodes, as_data.allow_evictions, as_data.move_flags) == (("w1", "w2"), True, True)
 
 
 def test_a_host_without_eviction_data_has_no_desired_state() -> None:

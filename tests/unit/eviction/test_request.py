@@ -18,7 +18,11 @@ def request(**data: Any) -> Any:
 
 @pytest.mark.parametrize(("only", "names"), [(5, ("5",)), ("w1,w2", ("w1", "w2")), (["w1"], ("w1",))])
 def test_names_in_the_forms_that_pyinfra_passes(only: Any, names: tuple[str, ...]) -> None:
-    assert request(eviction_hard="memory.available=500Mi", only=only).only == names
+    assert (
+        request(eviction_hard="memory.available=500Mi", only=only).chosen_nodes
+        == names
+        == request(eviction_hard="memory.available=500Mi", nodes=only).chosen_nodes
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,4 +40,4 @@ def test_invalid_data(data: dict[str, Any], words: str) -> None:
 
 def test_keys_of_other_deploys_are_ignored() -> None:
     other = dict.fromkeys(["eviction_order", "eviction_order_json", "priority_classes", "kubelet_config", "allow_unknown_gates"], "x")
-    assert request(eviction_hard="memory.available=500Mi", **other).only is None
+    assert request(eviction_hard="memory.available=500Mi", **other).chosen_nodes is None

@@ -51,7 +51,9 @@ def test_a_run_on_some_of_the_nodes_writes_nothing_and_says_so(left_out: str) ->
     shared = plan.share(members, NODES, lasting())
     assert not shared.wanted
     (text,) = shared.notes
-    assert KUBELET in text and left_out in text and "N=true does not survive the next `kubeadm upgrade`" in text and "without only=" in text
+    assert (
+        KUBELET in text and left_out in text and "N=true does not survive the next `kubeadm upgrade`" in text and "without nodes=" in text
+    )
 
 
 def test_a_control_plane_component_needs_the_control_plane_alone() -> None:

@@ -160,7 +160,7 @@ def test_a_list_is_shown_as_it_is_written() -> None:
 @pytest.mark.parametrize(("only", "names"), [(5, ("5",)), ("w1, w2", ("w1", "w2")), (["w1"], ("w1",)), (None, None)])
 def test_names_in_the_forms_that_pyinfra_passes(only: Any, names: tuple[str, ...] | None) -> None:
     desired = model.read_fields("n1", {"kubelet_config": {"maxPods": 5}, "only": only}.get)
-    assert desired is not None and desired.only == names
+    assert desired is not None and desired.chosen_nodes == names
 
 
 @pytest.mark.parametrize(

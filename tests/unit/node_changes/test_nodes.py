@@ -69,7 +69,7 @@ class Text:
     """What one host's data wants to stand in the file."""
 
     text: str
-    only: tuple[str, ...] | None = None
+    chosen_nodes: tuple[str, ...] | None = None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Text:
 def read(remote: Any) -> Text | None:
     if remote.data("text") == "bad":
         raise Refusal(remote.name, "text=bad cannot be meant")
-    return Text(remote.data("text"), remote.data("only")) if remote.data("text") else None
+    return Text(remote.data("text"), remote.data("chosen_nodes")) if remote.data("text") else None
 
 
 @dataclass(frozen=True)
@@ -211,12 +211,12 @@ def test_what_is_called_in_which_order() -> None:
 
 
 def test_only_narrows_the_run_and_not_its_record() -> None:
-    hosts = [Host("w1", text="1", only=("w2",)), Host("w2", text="2", only=("w2",))]
+    hosts = [Host("w1", text="1", chosen_nodes=("w2",)), Host("w2", text="2", chosen_nodes=("w2",))]
     run = prepare(fleet(*hosts), texts())
     assert [step.change.node for step in run.steps] == ["w2"]
     assert run.info.data == this_run("r", {f"w{text}": {"text": text} for text in "12"}).data
-    with pytest.raises(DeployError, match="only: 'w7' is no host of this run; there are: w1, w2"):
-        prepare(fleet(Host("w1", text="1", only=("w7",)), Host("w2")), texts())
+    with pytest.raises(DeployError, match="nodes: 'w7' is no host of this run; there are: w1, w2"):
+        prepare(fleet(Host("w1", text="1", chosen_nodes=("w7",)), Host("w2")), texts())
 
 
 def test_all_refusals_come_together_and_before_what_comes_next() -> None:

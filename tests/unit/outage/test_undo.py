@@ -33,7 +33,7 @@ def test_names_of_nodes() -> None:
     assert chosen_nodes(None, ["w2"], hosts, ["node-1", "w2"]) == ("w2",)
     for asked, limited, words in (
         (None, (), "no nodes are named"),
-        (("w1",), ("w2",), "name the nodes once"),
+        (("w1",), ("w2",), "nodes are named twice"),
         (("node-2",), (), "did you mean"),
     ):
         with pytest.raises(ValueError, match=words):

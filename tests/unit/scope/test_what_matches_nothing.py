@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +14,15 @@ from pyinfra.api.exceptions import DeployError
 from roles.drain import chosen_nodes
 from roles.engine import bridge, folding
 from roles.engine.api import Forbidden
-from roles.engine.inputs import names
-from roles.engine.inputs.unknown_keys import not_read
+from roles.engine.inputs import names, registry
+from roles.engine.inputs.unknown_keys import OF_OBJECTS, not_read
 from roles.engine.node_changes import capability, node_report
 from roles.engine.object_runs import check_namespaces
 from roles.engine.runs import end_by_consent, no_such_host
 from roles.engine.runs.deploying import UNPROVEN
 from roles.engine.transaction import Change, FileEdit
+
+DEPLOYS = sorted(path.stem for path in (Path(__file__).resolve().parents[3] / "deploys").glob("*.py"))
 
 
 @pytest.fixture
@@ -31,18 +34,35 @@ def many() -> Iterator[None]:
 
 
 def test_a_key_of_another_deploy_has_the_nearest_one_and_the_list() -> None:
-    readers = {"only": {"reboot"}, "nodes": {"drain"}, "force": {"drain", "reboot"}, "verbose": {"all"}}
-    assert not_read(["only", "force", "verbose", "mine"], "reboot", readers, "all") == []
-    (said,) = not_read(["nodes"], "reboot", readers, "all")
+    readers = {"namespaces": {"right_size"}, "only_objects": {"autoscalers"}, "force": {"drain", "autoscalers"}, "verbose": {"all"}}
+    assert not_read(dict.fromkeys(["only_objects", "force", "verbose", "mine"], "x"), "autoscalers", readers, "all") == []
+    (said,) = not_read({"namespaces": "shop"}, "autoscalers", readers, "all")
     assert said == (
-        "--data nodes: deploys/reboot.py does not read it (but drain), did you mean 'only'? --limit chooses the hosts of a run;"
-        " it reads: force, only, verbose"
+        "--data namespaces: deploys/autoscalers.py does not read it (but right_size), did you mean 'only_objects'?"
+        " it reads: force, only_objects, verbose"
     )
+
+
+@pytest.mark.parametrize("key", ["nodes", "only"])
+@pytest.mark.parametrize("deploy", DEPLOYS)
+def test_each_deploy_reads_nodes_or_says_how_to_choose(deploy: str, key: str) -> None:
+    readers = registry.readers()
+    said = not_read({key: "w1,w2"}, deploy, readers, registry.EVERY_DEPLOY)
+    if deploy in readers[key]:
+        assert said == []
+        return
+    way_out = {
+        (True, False): "there its name is nodes: write --data nodes=w1,w2",
+        (False, False): "choose its hosts with --limit: write --limit w1,w2",
+        (False, True): "it works on objects of the cluster, whichever nodes have their pods: ",
+    }[deploy in readers["nodes"], deploy in OF_OBJECTS]
+    assert len(said) == 1 and (way_out in said[0] or "there its name is only_objects" in said[0])
+    assert [name for name in OF_OBJECTS.get(deploy, ()) if deploy not in readers[name]] == []
 
 
 def test_a_key_that_has_another_name_now() -> None:
     readers = {"only": {"drain"}, "only_objects": {"autoscalers"}}
-    assert not_read(["only"], "autoscalers", readers, "all") == [
+    assert not_read({"only": "x"}, "autoscalers", readers, "all") == [
         "--data only: deploys/autoscalers.py does not read it: there its name is only_objects"
     ]
 
@@ -55,13 +75,16 @@ def test_a_text_that_names_nothing_is_no_list(text: str) -> None:
 
 
 def test_hosts_that_are_not_there() -> None:
-    remotes: list[Any] = [SimpleNamespace(name=name) for name in ("w1", "w2")]
+    remotes: list[Any] = [SimpleNamespace(name=name, groups=["workers"]) for name in ("w1", "w2")]
     assert no_such_host(remotes, None) == no_such_host(remotes, ("w1",)) == []
-    assert no_such_host(remotes, ("w1", "db")) == ["only: 'db' is no host of this run; there are: w1, w2"]
+    assert no_such_host(remotes, ("w1", "db")) == ["nodes: 'db' is no host of this run; there are: w1, w2"]
+    assert no_such_host(remotes, ("workers",)) == [
+        "nodes: 'workers' is a group, and nodes= has names of hosts: nodes=w1,w2, or --limit workers"
+    ]
 
 
 def test_nodes_that_are_not_there_and_an_advice_that_can_be_pasted() -> None:
-    with pytest.raises(ValueError, match="--limit w1 --limit w2"):
+    with pytest.raises(ValueError, match="--limit w1,w2"):
         chosen_nodes(None, (), {}, ())
     with pytest.raises(ValueError, match="'wq' is no host of the inventory and no node; there are: w1, w2"):
         chosen_nodes(("w1", "wq"), (), {"w1": "w1", "w2": "w2"}, ())

@@ -74,10 +74,17 @@ def typing_errors() -> list[Wrong]:
 
 NO_HOST = "is no host and no group with hosts in this inventory"
 SINGLE = [
-    Wrong("reboot nodes", ("reboot", "-y", *data(nodes="w1", allow_unneeded="true")), ("--data nodes:", "did you mean 'only'?", "--limit")),
-    Wrong("gates nodes", ("feature_gates", "-y", *data(nodes="w1", feature_gates="A=true")), ("--data nodes:", "did you mean 'only'?")),
-    Wrong("labels only", ("node_labels", "-y", *data(only="w1", node_labels="a=b")), ("--data only:", "--limit chooses the hosts")),
-    Wrong("rollback only", ("rollback", "-y", *data(only="w1")), ("--data only:", "--limit chooses the hosts", "it reads: ")),
+    Wrong("reboot nodes", ("reboot", "-y", *data(nodes="w9", allow_unneeded="true")), ("nodes: 'w9' is no host of this run",)),
+    Wrong(
+        "both names",
+        ("reboot", "-y", *data(nodes="w1", only="w1", allow_unneeded="true")),
+        ("nodes and only are the same key", "keep nodes"),
+    ),
+    Wrong("a group as nodes", ("reboot", "-y", *data(nodes="workers")), ("nodes=@fake/w1,@fake/w2, or --limit workers",)),
+    Wrong("drain only", ("drain", "-y", *data(only="w1")), ("there its name is nodes: write --data nodes=w1",)),
+    Wrong("labels only", ("node_labels", "-y", *data(only="w1", node_labels="a=b")), ("--data only:", "write --limit w1")),
+    Wrong("rollback only", ("rollback", "-y", *data(only="w1")), ("--data only:", "write --limit w1")),
+    Wrong("budgets nodes", ("disruption_budgets", "-y", *data(nodes="w1")), ("--data nodes:", "choose them with only_objects=")),
     Wrong(
         "right_size deployment",
         ("right_size", "-y", *data(deployment="shop/web")),
@@ -103,7 +110,7 @@ SINGLE = [
     Wrong("a pattern", ("checks", "-y", "--limit", "x*"), (f"'x*' {NO_HOST}; there are: ",)),
     Wrong("nothing", ("checks", "-y", "--limit", ""), (f"'' {NO_HOST}",)),
     Wrong("a group without hosts", ("checks", "-y", "--limit", "empty"), (f"'empty' {NO_HOST}",)),
-    Wrong("a comma", ("drain", "-y", "--limit", "@fake/w1,@fake/w2"), ("--limit @fake/w1 --limit @fake/w2",)),
+    Wrong("a comma", ("drain", "-y", "--limit", "@fake/w1,@fake/w9"), (f"'@fake/w9' {NO_HOST}",)),
     Wrong("exclude", ("uninstall", "-y", "--exclude", "@fake/w9"), (f"--exclude '@fake/w9' {NO_HOST}",)),
     Wrong("exclude all", ("checks", "-y", "--exclude", "@fake/*"), ("no host is left",)),
     Wrong("no value", ("feature_gates", "-y", "--data", "feature_gates"), ("--data feature_gates: it has no value; write --data",)),
@@ -170,7 +177,11 @@ SINGLE = [
     Wrong("only commas", ("reboot", "-y", "--data", "only=,"), ("only: ',' names nothing",)),
     Wrong("no key", ("status", "-y", "--data", "=w1"), ("there is no key",)),
     Wrong("twice", ("drain", "-y", "--data", "nodes=w1", "--data", "nodes=w2"), ("--data nodes is given 2 times",)),
-    Wrong("broken JSON", ("autoscalers", "-y", "--data", 'autoscalers={"shop/deployment/web": {'), ("broken JSON", "at character 26")),
+    Wrong(
+        "broken JSON",
+        ("autoscalers", "-y", "--data", 'autoscalers={"shop/deployment/web": {'),
+        ("broken JSON: }} is missing at the end, character 26", """write --data 'autoscalers={"shop/deployment/web":{}}'"""),
+    ),
     Wrong("quotes", ("autoscalers", "-y", "--data", "autoscalers={shop: 1}"), ("broken JSON", "double quotes")),
     Wrong("JSON twice", ("feature_gates", "-y", "--data", 'feature_gates={"A": true, "A": false}'), ("it has A twice",)),
     Wrong("deep JSON", ("feature_gates", "-y", "--data", "feature_gates=" + "[" * 60000), ("broken JSON", "more than 100 levels")),
