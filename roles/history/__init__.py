@@ -234,7 +234,7 @@ def _nothing_of(runs: Sequence[str]) -> str:
 
 
 @deploying("Roll back", _run_to_undo, all_reachable=True)
-def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
+def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns | Ended:
     """Undo a run (--data run=NAME, default: the newest): first its values in kubeadm's ConfigMaps, then its changes, the last one first, at
     the pace of a run and by the same transactions.
 
@@ -242,7 +242,8 @@ def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
     file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or if pods would be evicted without consent.
     """
     if isinstance(undoing, ObjectRun):
-        return Turns.of(undoing, fleet, "undo, read back, or revert")
+        # What was recreated or taken over since stays, and is not as it was before.
+        return Turns.of(undoing, fleet, "undo, read back, or revert") if undoing.steps else Ended("NOTHING TO DO: each row says why")
     return change_nodes(fleet, undoing, "undo, prove, or revert")
 
 

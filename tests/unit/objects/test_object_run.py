@@ -9,9 +9,10 @@ import pytest
 
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.object_runs import ObjectRun
+from roles.engine.runs import Ended as DeployEnded
 from roles.engine.runs import locked_run
 from roles.engine.transaction.object_record import CANNOT_UNDO, parse
-from roles.history import plan
+from roles.history import plan, rollback
 from tests.unit.hosts import COUNT, RecordHost, object_run, own_record
 
 FIELDS = [{"path": ["value"], "before": None, "after": 5}]
@@ -164,6 +165,12 @@ def test_its_last_line_counts_what_came_of_it_and_has_the_next_command(host: Rec
     assert halted and "Undo" not in text, "nothing is done"
     ((text, _),) = _last_lines(monkeypatch, lambda: object_run(Stage((step("a"),)), host=host, name="r2", about={CANNOT_UNDO: True}))
     assert "Undo" not in text
+
+
+def test_an_undo_without_a_step_does_not_say_that_all_is_as_asked(host: RecordHost) -> None:
+    """What was recreated since stays, and its row says so."""
+    ended = rollback.__wrapped__(None, drive(host))  # type: ignore[attr-defined]
+    assert ended == DeployEnded("NOTHING TO DO: each row says why")
 
 
 def _last_lines(monkeypatch: pytest.MonkeyPatch, drive: Callable[[], ObjectRun]) -> list[tuple[str, bool]]:
