@@ -222,7 +222,7 @@ def _build(version: str, folder: Path) -> None:
             "buildDate": "1970-01-01T00:00:00Z",
         }.items()
     ]
-    with long_step(f"building Kubernetes {version} from Go modules (about 6 minutes on two cores, once)"):
+    with long_step(f"building Kubernetes {version} from Go modules (about 26 CPU minutes, once)"):
         _go_build(
             go,
             folder,

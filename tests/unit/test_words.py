@@ -43,6 +43,8 @@ LONGEST = 32
 _SEMICOLON = re.compile(r"; (?=[^\W\d_]|`)")
 _SHELL = re.compile(r"\$|\|\||&&|\bexec\b")
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+# The changelog's old entries stay as they are.
+PROSE = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 CODE = [*ROOT.glob("roles/**/*.py"), *ROOT.glob("deploys/*.py"), *ROOT.glob("inventories/**/*.py"), ROOT / "config.py"]
 TEMPLATES = [path for path in ROOT.glob("templates/*") if path.is_file()]
 
@@ -90,6 +92,13 @@ def heavy(text: str) -> list[str]:
     return [one for one in sentences if len(_SEMICOLON.findall(one)) > 1 or len(re.findall(r"\S*\w\S*|\0", one)) > LONGEST]
 
 
+def parts(text: str) -> list[str]:
+    """The paragraphs, list items and table cells of a document, without its blocks of code."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```|^    .*?$", "", text)
+    found = re.split(r"\n\s*\n|\n(?= *(?:[-*#|]|\d+\. ))|(?<!\\)\|| · ", text)
+    return [" ".join(one.split()) for one in found if one.strip()]
+
+
 def found_in(path: Path) -> list[str]:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
@@ -131,6 +140,12 @@ def test_a_message_is_read_once(path: Path) -> None:
     assert not found, f"one fact a sentence: at most {LONGEST} words and one semicolon"
 
 
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_sentence_of_a_document_is_read_once(path: Path) -> None:
+    found = [sentence for part in parts(path.read_text(encoding="utf-8")) for sentence in heavy(part)]
+    assert not found, f"one fact a sentence: at most {LONGEST} words and one semicolon"
+
+
 def test_heavy_sentences_are_found() -> None:
     assert heavy("a; b. c; d (e; 1 f). `g; h`; i") == [] == heavy("word " * LONGEST)
     assert heavy("Go on. a; b; `c`.") == ["a; b; `X`."] and heavy("word " * (LONGEST + 1)) and heavy("\0; a, b; c")
@@ -139,3 +154,9 @@ def test_heavy_sentences_are_found() -> None:
 def test_messages_are_the_strings_without_docstrings_and_shell() -> None:
     code = 'def f():\n    """a"""\n    g(f"b {c!r:>{d}}")\n    return "sh $x; y"\n'
     assert list(messages(code)) == ["b \0"]
+
+
+def test_a_document_has_parts() -> None:
+    text = "a\nb\n\n    code; x; y\n- c;\n  d; e\n| f; g | h; i; j |\n```\nk\n```\n"
+    assert parts(text) == ["a b", "- c; d; e", "f; g", "h; i; j"]
+    assert [one for part in parts(text) for one in heavy(part)] == ["- c; d; e", "h; i; j"]
