@@ -10,20 +10,18 @@ from typing import Literal
 from roles.engine.bounds import moment
 from roles.engine.context import Stage
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, status_of
 from roles.engine.kube.pods import daemon_set, is_static
+from roles.engine.node import judge_kernels, judge_signs
 from roles.engine.objects import Kind
 from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, node_fate, node_path, plan_outages, read_mark
 from roles.engine.runs import Pace, stages_of_workers
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER
 from roles.reboot.facts import RUNTIMES, SSH, BootFacts
-from roles.reboot.kernels import judge_kernels
 from roles.reboot.next_boot import KubeletNeeds
-from roles.reboot.signs import judge_signs
 
 #: Its mark is on a Node from its drain until after its proof, with the boot that ends. It survives the operator's machine.
 REBOOT = Purpose("reboot", "its reboot")
@@ -154,12 +152,7 @@ def _in_vain(one: Candidate, newest: str, needs: Sequence[str]) -> list[str]:
 
 def reasons(facts: BootFacts, newest: str, *, unneeded: bool) -> list[str]:
     """Why a node needs a reboot."""
-    found = []
-    for sign in judge_signs(facts.signs, facts.family).asking:
-        packages = f" ({shortened(facts.packages)})" if facts.packages and sign.key == "reboot-required" else ""
-        found.append(f"it has {sign.shown}{packages}" if sign.shown.startswith(("/", "a ", "another ", "no ")) else f"{sign.shown} says so")
-    if newest:
-        found.append(f"kernel {newest} is installed, {facts.boot.kernel} runs")
+    found = judge_signs(facts.signs, facts.family).reasons(facts.packages, newest, facts.boot.kernel)
     if not found and unneeded:
         found.append("allow_unneeded=true")
     return found

@@ -16,6 +16,7 @@ from roles.engine.bridge import Remote
 from roles.engine.context import ClusterStep, StepContext
 from roles.engine.kube import Object, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
+from roles.engine.node import judge_kernels
 from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, NodeOutage, end_outage
 from roles.engine.outage.evicting import RunLimit
@@ -26,7 +27,6 @@ from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
 from roles.reboot import facts, next_boot
 from roles.reboot.ending import plan_ending
 from roles.reboot.facts import Boot, BootFacts, BootState
-from roles.reboot.kernels import judge_kernels
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import (
     NOTED,

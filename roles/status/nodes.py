@@ -2,74 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from roles.engine.bounds import EARLIEST, moment
 from roles.engine.commands import command
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, condition, is_ready
 from roles.engine.kube.fields import kubelet_version, name_of, node_info
+from roles.engine.node import Observation
 from roles.engine.outage import NodeFate
 from roles.engine.placement import pressures_of
 from roles.engine.table import brief_age, short
+from roles.engine.transaction import in_flight
+from roles.status.model import Cordon, InFlightReport, LastRun, NodeReport
 
-HEADERS = ("node", "ready", "cordoned", "pressure", "in flight", "kubelet", "runtime")
+HEADERS = ("node", "ready", "cordoned", "pressure", "reboot", "last run", "run in flight", "kubelet", "runtime")
 
 
 @dataclass(frozen=True)
 class NodeGlance:
     """A node of the run. `item`: its Node, None if the API was not read or has none; `for_change`: the run that cordoned it for its change,
-    or ""; `in_flight`: sentences about changes that are not over."""
+    or ""."""
 
-    host: str
+    seen: Observation
     item: Object | None
     fate: NodeFate | None
     for_change: str
-    in_flight: Sequence[str]
 
-    def row(self, now: float) -> list[str]:
-        """The cells of HEADERS; `now`: seconds since 1970."""
-        if self.item is None:
-            return [self.host, *["not known"] * 3, str(len(self.in_flight) or "-"), *["not known"] * 2]
-        cells = (kubelet_version(self.item), node_info(self.item).get("containerRuntimeVersion"))
-        return [
-            self.host,
-            "yes" if is_ready(self.item) else f"NO ({condition(self.item, 'Ready').get('reason') or 'no reason'})",
-            self._cordoned(now) or "-",
-            ", ".join(pressures_of(self.item)) or "-",
-            str(len(self.in_flight) or "-"),
-            *(one_line(str(cell or "-")) for cell in cells),
-        ]
+    @property
+    def host(self) -> str:
+        return self.seen.host
 
-    def _cordoned(self, now: float) -> str:
-        """`by run r1, for 3h`; "" if it is not."""
+    def report(self) -> NodeReport:
+        seen, item = self.seen, self.item
+        reboot, why = seen.glance.reboot() if seen.glance else (None, "the node did not say")
+        changes = in_flight(seen.changes, seen.boot_id, seen.uptime)
+        own = NodeReport(
+            host=seen.host,
+            needs_reboot=reboot,
+            why_reboot=why,
+            last_run=_last_run(seen),
+            in_flight=tuple(InFlightReport(run=seen.changes[one.name].get("run", "?"), text=str(one)) for one in changes),
+        )
+        if item is None:
+            return own
+        ready = is_ready(item)
+        return own.model_copy(
+            update={
+                "name": name_of(item),
+                "ready": ready,
+                "why_not_ready": None if ready else str(condition(item, "Ready").get("reason") or "no reason"),
+                "cordoned": self._cordon(),
+                "pressures": tuple(pressures_of(item)),
+                "kubelet": str(kubelet_version(item) or "-"),
+                "runtime": str(node_info(item).get("containerRuntimeVersion") or "-"),
+            }
+        )
+
+    def _cordon(self) -> Cordon | None:
         if self.fate is None or not self.fate.cordon:
-            return ""
+            return None
         by = f"run {self.fate.by}" if self.fate.cordon == "ours" else self.fate.by
-        return f"by {by}" + (f", for {brief_age(now - self.fate.since.timestamp())}" if self.fate.since is not None else "")
+        return Cordon(by=by, since=self.fate.since.isoformat() if self.fate.since is not None else None)
 
-    def attention(self, now: float) -> Iterator[str]:
+    def attention(self, report: NodeReport, now: float) -> Iterator[str]:
         """What somebody should do something about."""
+        if report.needs_reboot:
+            plan = command("reboot", only=self.host)
+            yield f"{self.host} needs a reboot ({short(report.why_reboot)}); its plan: {plan} --dry"
         if self.item is None:
             return
-        if not is_ready(self.item):
+        if not report.ready:
             said = condition(self.item, "Ready")
             why = short(f"{said.get('reason') or 'no reason'}: {said.get('message') or 'no message'}")
             yield f"{self.host} is not Ready ({why}); {command('checks')} says more"
-        for one in pressures_of(self.item):
+        for one in report.pressures or ():
             yield f"{self.host} has {one}; {command('eviction_order')} shows which pods would be evicted first"
-        if cordoned := self._cordoned(now):
-            yield f"{self.host}: cordoned {cordoned}; {self._way_out()}"
+        if cordoned := cordon_text(report.cordoned, now):
+            yield f"{self.host}: cordoned {cordoned}; {self._way_out(report)}"
 
-    def _way_out(self) -> str:
+    def _way_out(self, report: NodeReport) -> str:
         assert self.fate is not None
         name = name_of(self.fate.item)
         back = command("uncordon", nodes=name)
         if self.fate.cordon == "theirs":
             return f"if nobody works on it: {command('uncordon', nodes=name, force='true')}"
-        if self.for_change and self.in_flight:
+        if self.for_change and report.in_flight:
             return "its change is in flight"
         if self.for_change:
             undo = command("rollback", run=self.for_change)
             return f"that change is not in flight; if the run is over: repeat its command, undo it ({undo}), or only uncordon: {back}"
         return f"when the work on it is done: {back}"
+
+
+def _last_run(seen: Observation) -> LastRun | None:
+    newest = seen.glance.newest if seen.glance else None
+    if newest is None:
+        return None
+    age = None if newest.at is None else max(seen.epoch - newest.at, 0)
+    return LastRun(run=newest.values.get("run") or newest.name, state=newest.values.get("state", "lost"), age_seconds=age)
+
+
+def cordon_text(cordon: Cordon | None, now: float) -> str:
+    """`by run r1, for 3h`; "" if there is none. `now`: seconds since 1970."""
+    if cordon is None:
+        return ""
+    since = (moment(cordon.since) or EARLIEST).timestamp() if cordon.since else None
+    return f"by {cordon.by}" + (f", for {brief_age(now - since)}" if since is not None else "")
+
+
+def last_run_text(last: LastRun | None) -> str:
+    if last is None:
+        return "-"
+    return last.state + (f", {brief_age(last.age_seconds)} ago" if last.age_seconds is not None else "")
+
+
+def row(one: NodeReport, now: float) -> list[str]:
+    """The cells of HEADERS; `now`: seconds since 1970."""
+    known = one.name is not None
+    unknown = "not known"
+    cells = [
+        one.host,
+        unknown if not known else "yes" if one.ready else f"NO ({one.why_not_ready})",
+        (cordon_text(one.cordoned, now) or "-") if known else unknown,
+        (", ".join(one.pressures or ()) or "-") if known else unknown,
+        unknown if one.needs_reboot is None else "NEEDED" if one.needs_reboot else "no",
+        last_run_text(one.last_run),
+        ", ".join(dict.fromkeys(change.run for change in one.in_flight)) or "-",
+        one.kubelet or unknown,
+        one.runtime or unknown,
+    ]
+    return [one_line(cell) for cell in cells]

@@ -87,6 +87,7 @@ def _scripts() -> dict[str, str]:
         "keep, more": keep_script("r1-cluster-x", holder, "staged", [{"event": "plan"}], append=True),
         "lock": filled("lock.sh.j2", home="/h", run="r1", generation="", take_over="r0", life=9, holder=holder.lines),
         "observe": rendered(["/a b"], ["/c'd"]),
+        "observe, at a glance": rendered(glance=True),
         "pod cgroups": cgroup.script(["a" * 64, "b" * 64]),
         "recover": boot_files("kubelet.service")["recover.sh"].decode(),
         "run number": number_script(),

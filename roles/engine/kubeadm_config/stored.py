@@ -6,6 +6,7 @@ contain (cmd/kubeadm/app/cmd/phases/upgrade, cmd/kubeadm/app/constants/constants
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ KUBELET: Final = "kubelet-config"
 NAMESPACE: Final = "kube-system"
 #: The key in the data of each ConfigMap that holds its YAML.
 KEYS: Final = {CLUSTER: "ClusterConfiguration", KUBELET: "kubelet"}
+_NAME = re.compile(r"""^(clusterName|controlPlaneEndpoint): *["']?([^\s"'#]{1,260})["']? *$""", re.MULTILINE)
 #: Fields that kubeadm sets for each node separately (cmd/kubeadm/app/componentconfigs/kubelet.go; instance-config.yaml since 1.34).
 _PER_NODE = frozenset({"apiVersion", "kind", "featureGates", "containerRuntimeEndpoint", "resolvConf"})
 
@@ -68,6 +70,11 @@ class StoredSettings:
     def by_kubeadm(self) -> bool:
         """True for a cluster that kubeadm made and upgrades."""
         return CLUSTER in self.maps
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What names the cluster, as far as it is plainly written: clusterName, controlPlaneEndpoint."""
+        return dict(_NAME.findall((self.maps[CLUSTER].text if self.by_kubeadm else None) or ""))
 
 
 @dataclass(frozen=True)

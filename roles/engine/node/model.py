@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from roles.engine.node.glance import Glance
 from roles.engine.node.logind import Inhibitor, Logind
 from roles.engine.node.virtual import version_mark
 
@@ -195,8 +196,8 @@ class Observation:
     `epoch` in seconds (the node's own clock).
     `programs`: the program that the kubelet's unit starts, and its file behind all links. `others`: processes that only have a component's
     name; there are `others_total` of them. `swap`: how many areas /proc/swaps lists; `cgroup2`: the node has cgroup v2 alone;
-    `swap_limits`: its cgroups have a limit of swap (memory.swap.max). `logind`: what delays a shutdown. Each is None if it was not read.
-    `inhibitors`: the locks that logind holds now."""
+    `swap_limits`: its cgroups have a limit of swap (memory.swap.max). `logind`: what delays a shutdown; `glance`: what only
+    deploys/status.py asks for. Each is None if it was not read. `inhibitors`: the locks that logind holds now."""
 
     host: str
     uid: int
@@ -223,6 +224,7 @@ class Observation:
     swap_limits: bool | None = None
     inhibitors: tuple[Inhibitor, ...] = ()
     logind: Logind | None = None
+    glance: Glance | None = None
 
     @property
     def ignored(self) -> list[str]:

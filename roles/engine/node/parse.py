@@ -12,6 +12,7 @@ from typing import cast
 from roles.engine.bounds import LATEST, digits
 from roles.engine.framed import ADVICE
 from roles.engine.harmless import one_line
+from roles.engine.node.glance import SEVERAL, parse_glance
 from roles.engine.node.logind import Inhibitor, parse_inhibitor, parse_logind
 from roles.engine.node.model import File, FileKind, Observation, OtherProcess, Process, Unit
 from roles.engine.scripts import decoded, words
@@ -68,7 +69,7 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
         raise ObservationError(f"{host}: the node's answer was cut short after {count} records; try again")
     try:
         return read.observation(host)
-    except (IndexError, KeyError, ValueError) as error:
+    except (IndexError, KeyError, ValueError, TypeError) as error:
         raise ObservationError(
             f"{host}: a record of the node's answer is missing or malformed ({one_line(str(error))[:120]}); try again"
         ) from None
@@ -92,6 +93,7 @@ class _Records:
         self.directories: dict[str, list[str]] = {}
         self.changes: dict[str, dict[str, str]] = {}
         self.inhibitors: list[Inhibitor] = []
+        self.several: dict[str, list[list[str]]] = {}
 
     def add(self, name: str, fields: list[str]) -> None:
         match name:
@@ -128,6 +130,8 @@ class _Records:
                 self.inhibitors.append(parse_inhibitor(_text(fields[0])))
             case "change":
                 self.changes[_text(fields[0])] = {key: values[-1] for key, values in _properties(_text(fields[1])).items()}
+            case _ if name in SEVERAL:
+                self.several.setdefault(name, []).append(fields)
             case _:
                 self.single[name] = fields
 
@@ -170,6 +174,7 @@ class _Records:
             swap_limits=cgroups[1] == "yes" if cgroups else None,
             inhibitors=tuple(self.inhibitors),
             logind=parse_logind(logind[0], logind[1], _text(logind[2])) if logind else None,
+            glance=parse_glance(self.single, self.several),
             others_total=int(self.single.get("others", [str(len(self.others))])[0]),
         )
 

@@ -2,6 +2,7 @@
 
 from roles.engine.runs import options
 from roles.engine.runs.deploying import Ended, Turns, deploying, end_by_consent, no_data, no_such_host, one, same, unreachable, with_options
+from roles.engine.runs.lock import seen_holder
 from roles.engine.runs.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.runs.options import Options
 from roles.engine.runs.pace import Pace, stages, stages_of_workers
@@ -23,6 +24,7 @@ __all__ = [
     "one",
     "options",
     "same",
+    "seen_holder",
     "show_report",
     "stages",
     "stages_of_workers",

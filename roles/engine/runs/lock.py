@@ -4,8 +4,10 @@ too: it decides their order, not the clocks of operators."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from roles.engine.bounds import digits
 from roles.engine.bridge import Feed, Remote
 from roles.engine.bridge.tasks import Event, Lock, sleep, spawn
 from roles.engine.remote import RemoteError, Shell
@@ -160,7 +162,8 @@ class ClusterLock:
             sleep(BEAT_SECONDS)
 
 
-def _sentence(host: str, said: dict[str, str]) -> str:
+def _sentence(host: str, said: Mapping[str, str]) -> str:
+    """Which run holds the lock on this host, and what to do; `said`: the run, who and command of its holder, and what is `left` of it."""
     run = said.get("run", "")
     who = f"run {run} of {said.get('who', '')} holds this cluster (`{said.get('command', '')}`, lock on {host})"
     if said.get("left") == "gone":
@@ -169,6 +172,13 @@ def _sentence(host: str, said: dict[str, str]) -> str:
             f"then take its lock over by name: --data take_over={run}"
         )
     return f"{who}, and it is {said.get('left')}: wait until it ends"
+
+
+def seen_holder(host: str, said: Mapping[str, str], boot: str, uptime: float) -> str:
+    """The same of a lock that was only read; `boot` and `uptime` (seconds) are the host's own."""
+    expires = digits(said.get("expires", "")) if said.get("boot") == boot else None
+    left = "gone" if expires is None or expires <= uptime else f"alive; its heartbeat is valid for {expires - int(uptime)} s"
+    return _sentence(host, {**said, "left": left})
 
 
 # ---- the number of a run

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from roles.engine.node.reboot_signs import SIGNS, judge_signs
 from roles.reboot import facts
 from roles.reboot.facts import parse_facts
-from roles.reboot.signs import SIGNS, judge_signs
 from tests.unit.reboot.world import PAGE, Node, candidate, plan
 
 SUSE, RED_HAT = 'opensuse-leap\n"suse opensuse"\n', '"rocky"\n"rhel centos fedora"\n'

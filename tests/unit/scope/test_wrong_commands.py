@@ -90,7 +90,7 @@ SINGLE = [
         ("right_size", "-y", *data(deployment="shop/web")),
         ("--data deployment:", "'only_objects' or 'namespaces'"),
     ),
-    Wrong("status format", ("status", "-y", *data(format="json")), ("--data format:", "audit")),
+    Wrong("drain format", ("drain", "-y", *data(nodes="w1", format="json")), ("--data format:", "audit")),
     Wrong("checks format", ("checks", "-y", *data(format="json")), ("--data format:",)),
     Wrong("objects soak", ("disruption_budgets", "-y", *data(soak="60")), ("--data soak:",)),
     Wrong("drain pace", ("drain", "-y", *data(nodes="w1", max_unavailable="2")), ("--data max_unavailable:",)),

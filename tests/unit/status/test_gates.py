@@ -5,12 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-from roles import status
 from roles.engine import control_plane, kubelet
 from roles.engine.api import GateMetric
 from roles.engine.bridge import Remote
+from roles.engine.kubeadm_config import read_stored
 from roles.engine.kubeadm_config.stored import path_of
-from roles.engine.proof import Cluster, SurveyedNode
+from roles.engine.proof import SurveyedNode
+from roles.status import tables
+from roles.status.text import effect
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
@@ -36,12 +38,19 @@ def test_only_what_the_next_kubeadm_upgrade_writes_is_compared_with_its_configma
     found = kubelet.find(parse("w1", lines))
     stored = {
         "kubelet-config": ("kubelet", node.CONFIG.decode()),
-        "kubeadm-config": ("ClusterConfiguration", "kind: ClusterConfiguration\n"),
+        "kubeadm-config": (
+            "ClusterConfiguration",
+            'kind: ClusterConfiguration\nclusterName: "shop"\ncontrolPlaneEndpoint: api.shop:6443\nx:\n  clusterName: no\n',
+        ),
     }
     maps = {path_of(name): {"metadata": {"name": name}, "data": {key: text}} for name, (key, text) in stored.items()}
-    cluster = cast("Cluster", SimpleNamespace(object=maps.get))
-    rows, _ = status._lasting([node_of(found)], {}, cluster, [])
-    assert [row[:5] for row in rows] == [["w1", "kubelet", "A", "kubelet-config", "(not set)"]]
+    read = read_stored(maps.get)
+    rows, _ = tables.differences([node_of(found)], {}, read)
+    assert [(one.host, one.component, one.setting, one.configmap, one.says) for one in rows] == [
+        ("w1", "kubelet", "A", "kubelet-config", "(not set)")
+    ]
+    assert tables.cluster(read, []).model_dump() == {"name": "shop", "endpoint": "api.shop:6443"}
+    assert tables.cluster(None, []).model_dump() == {"name": None, "endpoint": None}
 
 
 def test_what_a_file_sets_and_what_is_in_effect() -> None:
@@ -53,9 +62,10 @@ def test_what_a_file_sets_and_what_is_in_effect() -> None:
     )
     found = kubelet.find(parse("w1", lines))
     metrics = {"A": GateMetric("ALPHA", False), "B": GateMetric("ALPHA", True)}
-    assert status._gates(node_of(found), {"w1": {"kubelet": metrics}}) == [
-        ["w1", "kubelet", "A", "true", "false (DIFFERS)", CONFIG],
-        ["w1", "kubelet", "B", "true", "true", CONFIG],
-        ["w1", "kubelet", "C", "false", "unknown", CONFIG],
-        ["w1", "kube-scheduler", "D", "true", "unknown", "/etc/kubernetes/manifests/kube-scheduler.yaml"],
+    rows = tables.gates(node_of(found), {"w1": {"kubelet": metrics}})
+    assert [(one.component, one.gate, one.set_to, effect(one), one.source) for one in rows] == [
+        ("kubelet", "A", True, "false (DIFFERS)", CONFIG),
+        ("kubelet", "B", True, "true", CONFIG),
+        ("kubelet", "C", False, "unknown", CONFIG),
+        ("kube-scheduler", "D", True, "unknown", "/etc/kubernetes/manifests/kube-scheduler.yaml"),
     ]

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from roles.engine.node import Observation
+from roles.engine.node.glance import Glance, NewestChange
 from roles.engine.node_changes import cordoned_for_change
 from roles.engine.outage import node_fate
-from roles.status.nodes import HEADERS, NodeGlance
+from roles.status.nodes import HEADERS, NodeGlance, row
 
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 MARK = "daytwo.dev/outage"
@@ -28,23 +30,53 @@ def node(
     }
 
 
-def glance(item: dict[str, Any] | None, *in_flight: str) -> NodeGlance:
+def glance(item: dict[str, Any] | None, changing: str = "", at_glance: Glance | None = None) -> NodeGlance:
+    """`changing`: the run of a change in flight."""
+    seen = Observation(
+        "w1", 0, epoch=1000, changes={f"{changing}-w1-kubelet": {"run": changing, "state": "applied"}} if changing else {}, glance=at_glance
+    )
     fate = node_fate(item) if item is not None else None
-    return NodeGlance("w1", item, fate, cordoned_for_change(fate) if fate is not None else "", in_flight)
+    return NodeGlance(seen, item, fate, cordoned_for_change(fate) if fate is not None else "")
+
+
+def cells(one: NodeGlance) -> dict[str, str]:
+    return dict(zip(HEADERS, row(one.report(), NOW), strict=True))
+
+
+def sentences(one: NodeGlance) -> list[str]:
+    return [*one.attention(one.report(), NOW)]
 
 
 def test_a_node_that_is_well_needs_nothing() -> None:
-    one = glance(node(MemoryPressure="False"))
-    assert dict(zip(HEADERS, one.row(NOW), strict=True)) == {
-        "node": "w1", "ready": "yes", "cordoned": "-", "pressure": "-", "in flight": "-", "kubelet": "v1.36.3", "runtime": "containerd://2.0",
+    one = glance(node(MemoryPressure="False"), at_glance=Glance(signs={"zypper": False}))
+    assert cells(one) == {
+        "node": "w1", "ready": "yes", "cordoned": "-", "pressure": "-", "reboot": "no", "last run": "-", "run in flight": "-",
+        "kubelet": "v1.36.3", "runtime": "containerd://2.0",
     }  # fmt: skip
-    assert [*one.attention(NOW)] == []
+    assert sentences(one) == []
 
 
-def test_what_the_api_does_not_tell_is_not_known() -> None:
-    one = glance(None, "a change is being applied")
-    assert one.row(NOW) == ["w1", "not known", "not known", "not known", "1", "not known", "not known"]
-    assert [*one.attention(NOW)] == []
+def test_what_the_api_does_not_say_is_not_known() -> None:
+    one = glance(None, RUN)
+    assert [*cells(one).values()] == ["w1", *["not known"] * 4, "-", RUN, *["not known"] * 2]
+    assert sentences(one) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "reboot", "last", "sentence"),
+    [
+        (Glance(), "not known", "-", ""),
+        (Glance(signs={"reboot-required": True}, packages=("libc6",)), "NEEDED", "-", "w1 needs a reboot (it has /run/reboot-required (libc6)); its plan: pyinfra INVENTORY deploys/reboot.py --data only=w1 --dry"),
+        (Glance("6.1.0-18-amd64", "debian", ("6.1.0-20-amd64",)), "NEEDED", "-", "kernel 6.1.0-20-amd64 is installed, 6.1.0-18-amd64 runs"),
+        (Glance(newest=NewestChange("r1-w1-kubelet", 400, {"run": "r1", "state": "confirmed"})), "not known", "confirmed, 10m ago", ""),
+        (Glance(newest=NewestChange("r1-w1-kubelet", None, {})), "not known", "lost", ""),
+        (Glance(newest=NewestChange("r1-w1-kubelet", 5000, {"state": "\x1b[2J"})), "not known", "\\x1b[2J, 0s ago", ""),
+    ],
+)  # fmt: skip
+def test_a_reboot_that_is_needed_and_the_last_run(seen: Glance, reboot: str, last: str, sentence: str) -> None:
+    one = glance(node(), at_glance=seen)
+    assert (cells(one)["reboot"], cells(one)["last run"]) == (reboot, last)
+    assert sentence in " ".join(sentences(one)) and bool(sentences(one)) == bool(sentence)
 
 
 RUN = "r20260101-000000-aaaa"
@@ -53,38 +85,36 @@ RUN = "r20260101-000000-aaaa"
 @pytest.mark.parametrize(
     ("item", "in_flight", "cell", "sentence"),
     [
-        (node(manager="kubectl"), (), "by kubectl, for 3h", "w1: cordoned by kubectl, for 3h; if nobody works on it: pyinfra INVENTORY deploys/uncordon.py --data nodes=node-1 --data force=true"),
-        (node(manager="kubectl", time=None), (), "by kubectl", "w1: cordoned by kubectl; if nobody works on it: "),
+        (node(manager="kubectl"), "", "by kubectl, for 3h", "w1: cordoned by kubectl, for 3h; if nobody works on it: pyinfra INVENTORY deploys/uncordon.py --data nodes=node-1 --data force=true"),
+        (node(manager="kubectl", time=None), "", "by kubectl", "w1: cordoned by kubectl; if nobody works on it: "),
         (node(manager="daytwo", mark=f'{{"run": "{RUN}", "purpose": "drain"}}'), (), f"by run {RUN}, for 3h", "when the work on it is done: pyinfra INVENTORY deploys/uncordon.py --data nodes=node-1"),
-        (node(manager="daytwo", mark=f'{{"run": "{RUN}", "purpose": "change"}}'), ("it is applied",), f"by run {RUN} (change), for 3h", "its change is in flight"),
+        (node(manager="daytwo", mark=f'{{"run": "{RUN}", "purpose": "change"}}'), RUN, f"by run {RUN} (change), for 3h", "its change is in flight"),
         (node(manager="daytwo", mark=f'{{"run": "{RUN}", "purpose": "change"}}'), (), f"by run {RUN} (change), for 3h", "or only uncordon: pyinfra"),
     ],
 )  # fmt: skip
-def test_a_cordon_says_whose_it_is_since_when_and_what_ends_it(
-    item: dict[str, Any], in_flight: tuple[str, ...], cell: str, sentence: str
-) -> None:
-    one = glance(item, *in_flight)
-    assert one.row(NOW)[HEADERS.index("cordoned")] == cell
-    (said,) = one.attention(NOW)
+def test_a_cordon_says_whose_it_is_since_when_and_what_ends_it(item: dict[str, Any], in_flight: str, cell: str, sentence: str) -> None:
+    one = glance(item, in_flight)
+    assert cells(one)["cordoned"] == cell
+    (said,) = sentences(one)
     assert sentence in said
 
 
 def test_a_condition_of_somebody_else_is_no_pressure() -> None:
     """A distribution's own may be True where all is well."""
     one = glance(node(EtcdIsVoter="True"))
-    assert one.row(NOW)[3] == "-" and [*one.attention(NOW)] == []
+    assert cells(one)["pressure"] == "-" and sentences(one) == []
 
 
 def test_a_message_of_any_length_does_not_fill_the_screen() -> None:
     item = node(ready="False")
     item["status"]["conditions"][0]["message"] = "x" * 10_000
-    (said,) = glance(item).attention(NOW)
+    (said,) = sentences(glance(item))
     assert len(said) < 400
 
 
 def test_what_is_not_well_is_said_with_the_deploy_that_shows_more() -> None:
     one = glance(node(ready="False", DiskPressure="True"))
-    assert one.row(NOW)[1] == "NO (KubeletReady)" and one.row(NOW)[3] == "DiskPressure"
-    not_ready, pressure = one.attention(NOW)
+    assert cells(one)["ready"] == "NO (KubeletReady)" and cells(one)["pressure"] == "DiskPressure"
+    not_ready, pressure = sentences(one)
     assert "w1 is not Ready (KubeletReady: " in not_ready and "deploys/checks.py" in not_ready
     assert "w1 has DiskPressure" in pressure and "deploys/eviction_order.py" in pressure

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.reboot.kernels import Kernels, debian_order, judge_kernels, rpm_order
+from roles.engine.node.kernels import Kernels, debian_order, judge_kernels, rpm_order
 
 DEBIAN, UBUNTU, RED_HAT = "debian", 'ubuntu\n"debian"', '"rocky"\n"rhel centos fedora"'
 

@@ -7,13 +7,15 @@ Only an answer means "no": that a file is missing is one where a package that wo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from roles.engine.folding import shortened
 
 
 @dataclass(frozen=True)
 class Sign:
-    """`key`: its name in the node's answer (templates/boot_facts.sh.j2); `shown`: what asks for the reboot, for people; `families`: whose
+    """`key`: its name in the node's answer (templates/reboot_signs.sh.j2); `shown`: what asks for the reboot, for people; `families`: whose
     it is, in the words of ID and ID_LIKE (os-release(5)). `source`: where that is written."""
 
     key: str
@@ -55,6 +57,14 @@ class Need:
     def known(self) -> bool:
         """False if nothing on the node could say that libraries need a reboot."""
         return bool(self.asking or self.denying)
+
+    def reasons(self, packages: Sequence[str], newer: str, running: str) -> list[str]:
+        """Why it needs a reboot. `packages` asked for it; `newer`: an installed kernel that is newer than the `running` one, or ""."""
+        found = []
+        for sign in self.asking:
+            by = f" ({shortened(packages)})" if packages and sign.key == "reboot-required" else ""
+            found.append(f"it has {sign.shown}{by}" if sign.shown.startswith(("/", "a ", "another ", "no ")) else f"{sign.shown} says so")
+        return [*found, f"kernel {newer} is installed, {running} runs"] if newer else found
 
     @property
     def why_not(self) -> str:

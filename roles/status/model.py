@@ -1,0 +1,138 @@
+"""The state of a cluster, typed: the text, the JSON (docs/reference/status.schema.json) and the page are made from it. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from roles.engine.inputs import Frozen, choice
+from roles.engine.inputs.values import Output
+
+
+class StatusOptions(Frozen):
+    """The data keys of deploys/status.py."""
+
+    format: Annotated[
+        Literal["text", "json"],
+        choice("format", "text", "json"),
+        Field(description="text for people, or one JSON document", examples=["json"]),
+    ] = "text"
+    output: Output = None
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ClusterReport(_Model):
+    """What names the cluster."""
+
+    name: str | None = Field(
+        default=None, description="clusterName in kubeadm's ClusterConfiguration; kubeadm's own default is `kubernetes`"
+    )
+    endpoint: str | None = Field(default=None, description="controlPlaneEndpoint there; else the address of an API server")
+
+
+class Cordon(_Model):
+    """`by`: a field manager, or `run NAME`, with its purpose."""
+
+    by: str
+    since: str | None = Field(default=None, description="RFC 3339")
+
+
+class LastRun(_Model):
+    """The newest change of a node's own files and processes."""
+
+    run: str
+    state: str = Field(description="confirmed, reverted, refused, ...")
+    age_seconds: int | None = Field(default=None, description="since its state was written, by the node's own clock")
+
+
+class InFlightReport(_Model):
+    """A change of the node that is not over."""
+
+    run: str
+    text: str
+
+
+class NodeReport(_Model):
+    """One node. What only the API says is null if it was not read."""
+
+    host: str
+    name: str | None = Field(default=None, description="of its Node")
+    ready: bool | None = None
+    why_not_ready: str | None = None
+    cordoned: Cordon | None = None
+    pressures: tuple[str, ...] | None = None
+    needs_reboot: bool | None = Field(default=None, description="null: nothing on the node can say it")
+    why_reboot: str = ""
+    last_run: LastRun | None = Field(default=None, description="null: none is recorded")
+    in_flight: tuple[InFlightReport, ...] = ()
+    kubelet: str | None = Field(default=None, description="the version that its Node has")
+    runtime: str | None = None
+
+
+class ComponentReport(_Model):
+    """A process: the kubelet, or a component of the control plane. `reads`: its file of configuration, or its manifest."""
+
+    host: str
+    kind: str
+    component: str
+    version: str | None
+    pid: int
+    age_seconds: float
+    state: str
+    reads: str
+
+
+class GateReport(_Model):
+    """A feature gate that a file or a flag sets. `differs`: the process does not have the value."""
+
+    host: str
+    component: str
+    gate: str
+    set_to: bool
+    in_effect: bool | None = Field(description="null: not known")
+    differs: bool
+    source: str | None
+
+
+class DifferenceReport(_Model):
+    """What the next `kubeadm upgrade` would change."""
+
+    host: str
+    component: str
+    setting: str
+    configmap: str
+    says: str
+    files: str
+    process: str | None
+
+
+class SourceReport(_Model):
+    """A file that settings come from; both are null if it does not exist."""
+
+    host: str
+    path: str
+    mode: str | None
+    sha256: str | None
+
+
+class StatusReport(_Model):
+    """The whole state. `warnings`: what needs attention, each with the command that shows more or ends it; `failures`: nodes that could not
+    be read; `not_known`: what else could not be read."""
+
+    form: Literal[1] = 1
+    made: str = Field(description="RFC 3339, the operator's clock")
+    cluster: ClusterReport
+    nodes: tuple[NodeReport, ...]
+    components: tuple[ComponentReport, ...]
+    gates: tuple[GateReport, ...]
+    kubeadm: tuple[DifferenceReport, ...]
+    kubeadm_note: str = Field(description="why there is no difference to kubeadm's ConfigMaps")
+    sources: tuple[SourceReport, ...]
+    warnings: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = Field(default=(), description="processes with a component's name that are not the node's own")
+    not_known: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
