@@ -69,7 +69,7 @@ class NodeGlance:
     def attention(self, report: NodeReport, now: float) -> Iterator[str]:
         """What somebody should do something about."""
         if report.needs_reboot:
-            plan = command("reboot", only=self.host)
+            plan = command("reboot", nodes=self.host)
             yield f"{self.host} needs a reboot ({short(report.why_reboot)}); its plan: {plan} --dry"
         if self.item is None:
             return

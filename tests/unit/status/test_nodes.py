@@ -66,7 +66,7 @@ def test_what_the_api_does_not_say_is_not_known() -> None:
     ("seen", "reboot", "last", "sentence"),
     [
         (Glance(), "not known", "-", ""),
-        (Glance(signs={"reboot-required": True}, packages=("libc6",)), "NEEDED", "-", "w1 needs a reboot (it has /run/reboot-required (libc6)); its plan: pyinfra INVENTORY deploys/reboot.py --data only=w1 --dry"),
+        (Glance(signs={"reboot-required": True}, packages=("libc6",)), "NEEDED", "-", "w1 needs a reboot (it has /run/reboot-required (libc6)); its plan: pyinfra INVENTORY deploys/reboot.py --data nodes=w1 --dry"),
         (Glance("6.1.0-18-amd64", "debian", ("6.1.0-20-amd64",)), "NEEDED", "-", "kernel 6.1.0-20-amd64 is installed, 6.1.0-18-amd64 runs"),
         (Glance(newest=NewestChange("r1-w1-kubelet", 400, {"run": "r1", "state": "confirmed"})), "not known", "confirmed, 10m ago", ""),
         (Glance(newest=NewestChange("r1-w1-kubelet", None, {})), "not known", "lost", ""),
