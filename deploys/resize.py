@@ -1,7 +1,7 @@
 """Change the CPU and memory of running pods without a restart: one at a time, proven in their cgroups or reverted.
 
-pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data cpu=300m --data memory=600Mi --dry
-pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data cpu=300m --data memory=600Mi -y
+pyinfra inventories/prod.py deploys/resize.py --data workload=shop/deployment/web --data cpu=300m --data memory=600Mi --dry
+pyinfra inventories/prod.py deploys/resize.py --data workload=shop/deployment/web --data cpu=300m --data memory=600Mi -y
 pyinfra inventories/prod.py deploys/rollback.py --data run=r20260131-235900-1a2b -y
 """
 

@@ -13,7 +13,7 @@ from roles.autoscalers.model import KINDS, WORKLOADS, DesiredAutoscalers, read_d
 from roles.autoscalers.plan import Entry, check_only, explain, explain_vertical, kind_of, planned, settling, with_result
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
-from roles.engine.api import Api, ApiFailure, NotFound, list_objects
+from roles.engine.api import Api, ApiFailure, NotFound, list_objects, workload_exists
 from roles.engine.autoscaling import (
     HPA,
     ScalingController,
@@ -92,6 +92,8 @@ def _connect(fleet: Fleet, kubeconfig: str | None) -> _Cluster:
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredAutoscalers) -> ObjectRun:
     cluster = _connect(fleet, desired.kubeconfig)
+    with bridge.refusing(ValueError, "autoscalers: "):
+        desired = read_objects(cluster.session, lambda api: desired.settled(workload_exists(api)))
     plan = ObjectPlan()
     check_only(desired, plan)
     bridge.stop(plan.refusals)

@@ -27,6 +27,8 @@ def unmet_autoscaler(
         return None if found is None else Unmet(item.key, why="exists, wanted absent")
     if found is None:
         return Unmet(item.key, why="does not exist")
+    if not item.kind:
+        return Unmet(item.key, why=f"the kind of {item.data_key} could not be read")
     try:
         differ = _horizontal(item, found) if isinstance(item, HorizontalAutoscaler) else _vertical(item, found)
     except ValueError as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -17,7 +17,7 @@ from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_c
 from roles.engine.inputs.entries import of_entries, only_absent
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.fields import spec_of
-from roles.engine.kube.names import RESOURCES_OF_KINDS, kind_name, namespaced_name, object_name
+from roles.engine.kube.names import RESOURCES_OF_KINDS, named_alike, object_name, whole_name, workload_name
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import Kind
 from roles.engine.transaction import ChangedObject
@@ -66,6 +66,8 @@ WORKLOADS = {
     for one in ("Deployment", "StatefulSet")
 }  # fmt: skip
 
+#: Whether there is a workload, by kind, namespace and name.
+Exists = Callable[[str, str, str], bool]
 ABSENT = "absent"
 EXAMPLE = "NAMESPACE/KIND/NAME, such as shop/deployment/web"
 DEFAULT_PROOF_SECONDS = 120
@@ -75,15 +77,11 @@ _RESOURCES = ("cpu", "memory")
 
 
 def target_of(key: str, kinds: Iterable[str]) -> dict[str, str]:
-    """Namespace, kind and name of NAMESPACE/KIND/NAME. Raises ValueError."""
-    parts = str(key).split("/")
-    if len(parts) != 3 or not all(parts):
-        raise ValueError(f"{key!r} does not have the form {EXAMPLE}")
-    namespace, kind, name = parts[0], kind_name(parts[1]), parts[2]
-    if kind not in kinds:
-        raise ValueError(f"{key}: a {kind} has no scale; only {' and '.join(kinds)} can be scaled")
-    namespaced_name(namespace, name, EXAMPLE)
-    return {"namespace": namespace, "kind": kind, "target": name}
+    """Namespace, kind ("" if the key is NAMESPACE/NAME) and name. Raises ValueError."""
+    namespace, *kind, name = workload_name(key).split("/")
+    if kind and kind[0] not in kinds:
+        raise ValueError(f"{key}: a {kind[0]} has no scale; only {' and '.join(kinds)} can be scaled")
+    return {"namespace": namespace, "kind": "".join(kind), "target": name}
 
 
 def _replicas(value: Any) -> int:
@@ -112,7 +110,14 @@ class _Entry(BaseModel):
     @property
     def data_key(self) -> str:
         """As in the data: shop/deployment/web."""
-        return f"{self.namespace}/{self.kind.lower()}/{self.target}"
+        return "/".join(filter(None, (self.namespace, self.kind.lower(), self.target)))
+
+    def settled(self, exists: Exists, kinds: Collection[str]) -> Self:
+        """With the kind of its target. What is removed needs none: its target may be gone. Raises ValueError."""
+        if self.kind or self.absent:
+            return self
+        kind = whole_name(self.data_key, exists, kinds).split("/")[1]
+        return self.model_copy(update={"kind": kind})
 
     @property
     def key(self) -> str:
@@ -256,9 +261,9 @@ class DesiredAutoscalers(Frozen):
         BeforeValidator(lambda value: _entries(value, WORKLOADS, _horizontal_fields)),
         WithJsonSchema({"type": ["object", "string"]}),
         Field(
-            description="HorizontalPodAutoscalers: NAMESPACE/KIND/NAME of what they scale, to `min`, `max`, metrics (`cpu`, `memory`,"
-            " `containers`, `pods`, `object`, `external`, or `metrics` as Kubernetes has them), `behavior` and `name`; or to `absent`. The"
-            " same for all hosts",
+            description="HorizontalPodAutoscalers: NAMESPACE/KIND/NAME (or NAMESPACE/NAME) of what they scale, to `min`, `max`, metrics"
+            " (`cpu`, `memory`, `containers`, `pods`, `object`, `external`, or `metrics` as Kubernetes has them), `behavior` and `name`; or"
+            " to `absent`. The same for all hosts",
             examples=[{"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}, "shop/deployment/web=absent"],
         ),
     ] = None
@@ -267,8 +272,8 @@ class DesiredAutoscalers(Frozen):
         BeforeValidator(lambda value: _entries(value, RESOURCES_OF_KINDS, _vertical_fields)),
         WithJsonSchema({"type": ["object", "string"]}),
         Field(
-            description="VerticalPodAutoscalers, where their CRDs are installed: NAMESPACE/KIND/NAME, to `mode`, the bounds `min` and `max`"
-            " by resource, `resources`, `min_replicas` and `name`; or to `absent`. The same for all hosts",
+            description="VerticalPodAutoscalers, where their CRDs are installed: NAMESPACE/KIND/NAME (or NAMESPACE/NAME), to `mode`, the"
+            " bounds `min` and `max` by resource, `resources`, `min_replicas` and `name`; or to `absent`. The same for all hosts",
             examples=[{"shop/deployment/db": {"mode": "Initial", "min": {"memory": "256Mi"}, "max": {"memory": "2Gi"}}}],
         ),
     ] = None
@@ -296,7 +301,18 @@ class DesiredAutoscalers(Frozen):
     @property
     def entries(self) -> tuple[HorizontalAutoscaler | VerticalAutoscaler, ...]:
         """The autoscalers of this run."""
-        return tuple(one for one in self.every if self.only_objects is None or one.data_key in self.only_objects)
+        return tuple(one for one in self.every if self._chosen(one.data_key))
+
+    def _chosen(self, key: str) -> bool:
+        return self.only_objects is None or any(named_alike(key, one) for one in self.only_objects)
+
+    def settled(self, exists: Exists) -> Self:
+        """With the kinds of all targets. Raises ValueError."""
+        found = {
+            "autoscalers": tuple(one.settled(exists, WORKLOADS) for one in self.autoscalers or ()),
+            "vertical_autoscalers": tuple(one.settled(exists, tuple(RESOURCES_OF_KINDS)) for one in self.vertical_autoscalers or ()),
+        }
+        return self.model_copy(update={key: value for key, value in found.items() if value})
 
     @property
     def known(self) -> list[str]:

@@ -11,9 +11,9 @@ from roles.engine.autoscaling import HPA, JudgedAutoscaler, JudgedVertical, Scal
 from roles.engine.autoscaling.owners import without_replicas
 from roles.engine.autoscaling.vertical import VPA
 from roles.engine.findings import Finding, Severity
-from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object
 from roles.engine.kube.fields import spec_of, with_meta
+from roles.engine.kube.names import not_one_of
 from roles.engine.objects import ObjectChange, ObjectPlan, object_diff
 
 Entry = HorizontalAutoscaler | VerticalAutoscaler
@@ -30,9 +30,7 @@ def kind_of(entry: Entry) -> str:
 def check_only(desired: DesiredAutoscalers, plan: ObjectPlan) -> None:
     """Refuse names in `only_objects` that the data does not have, and two entries for one object."""
     for name in desired.only_objects or ():
-        if name not in desired.known:
-            near = did_you_mean(name, desired.known) or f"; the data has {', '.join(desired.known) or 'none'}"
-            plan.refusals.append(f"only_objects: {name!r} is not an entry of the data{near}")
+        plan.refusals += filter(None, [not_one_of(name, desired.known, "not an entry")])
     names = [(kind_of(one), one.key) for one in desired.entries]
     for kind, key in {one for one in names if names.count(one) > 1}:
         plan.refusals.append(f"{kind} {key}: two entries of the data have this name; set `name` in one of them")

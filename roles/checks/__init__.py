@@ -15,7 +15,7 @@ from roles.checks.evidence import Evidence
 from roles.checks.judge import ClusterFound
 from roles.desired import DESIRED, ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge, kubelet
-from roles.engine.api import Api, ApiFailure, NoApi
+from roles.engine.api import Api, ApiFailure, NoApi, workload_exists
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.findings import Result
 from roles.engine.findings.render import as_table, exit_code, junit, summary
@@ -81,6 +81,7 @@ def checks(fleet: Fleet, read: _Read) -> Ended:
     found = gather([*fleet.targets, *fleet.helpers()], fleet.each, wanted_files)
     for remote in fleet.targets:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
+    cluster_wanted = found.settled(cluster_wanted)
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
     show_lines("\n" + as_table(results))
     for remote in fleet.targets:
@@ -100,6 +101,16 @@ class Gathered:
     def __init__(self, nodes: Mapping[str, Evidence], cluster: Cluster, no_api: str) -> None:
         self.nodes, self.no_api, self.apiservers = dict(nodes), no_api, cluster.apiservers
         self._cluster = cluster
+
+    def settled(self, wanted: ClusterDesired) -> ClusterDesired:
+        """With the kinds of the workloads that it names, if the API answers. Raises DeployError for a name of none, or of several."""
+        if self.no_api:
+            return wanted
+        try:
+            with bridge.refusing(ValueError):
+                return wanted.settled(workload_exists(self._cluster.api()))
+        except ApiFailure:
+            return wanted
 
     def live(self, wanted: ClusterDesired) -> ClusterFound:
         """The cluster's objects that the inventory has something about."""

@@ -83,6 +83,10 @@ class ClusterDesired:
     budgets: disruption_budgets.DesiredBudgets | None = None
     scaled: autoscalers.DesiredAutoscalers | None = None
 
+    def settled(self, exists: Callable[[str, str, str], bool]) -> ClusterDesired:
+        """With the kinds of all workloads that it names. Raises ValueError."""
+        return replace(self, classes=self.classes and self.classes.settled(exists), scaled=self.scaled and self.scaled.settled(exists))
+
 
 def of_the_cluster(hosts: Iterable[tuple[str, Data]]) -> ClusterDesired:
     """The objects that the inventory wants. Raises Refusal."""

@@ -11,6 +11,7 @@ from roles.engine.findings import Unmet
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.kube.names import whole_name
 from roles.engine.kube.selectors import label_selector
 from roles.engine.objects import ObjectPath, changed
 
@@ -50,6 +51,11 @@ def selector_of(item: Budget, live: DisruptionObjects) -> Mapping[str, Any]:
     if item.selector is not None:
         return item.selector
     kind, name = item.kind_and_name
+    if not kind:
+        try:
+            kind = whole_name(f"{item.namespace}/{name}", lambda kind, *place: live.find(kind, *place) is not None).split("/")[1]
+        except ValueError as error:
+            raise NoSelector(f"workload: {error}") from None
     found = live.find(kind, item.namespace, name)
     if found is None:
         there = [name_of(one) for one in live.of(kind) if namespace_and_name(one)[0] == item.namespace]

@@ -12,7 +12,7 @@ from roles.engine.disruption import BUDGETS_PATH, PDB
 from roles.engine.disruption.budgets import ALWAYS_ALLOW, IF_HEALTHY
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common
 from roles.engine.inputs.entries import of_entries, only_absent
-from roles.engine.kube.names import key_problem, kind_name, namespaced_name, object_name, value_problem
+from roles.engine.kube.names import KINDS, key_problem, kind_name, namespaced_name, object_name, value_problem, workload_name
 from roles.engine.kube.selectors import label_selector
 from roles.engine.objects import Kind
 
@@ -93,9 +93,22 @@ def _selector(value: Any) -> Any:
     return plain
 
 
+def _here(namespace: str, text: Any) -> Any:
+    """A workload with its namespace as KIND/NAME, or as /NAME without a kind; any other value unchanged. Raises ValueError."""
+    first = str(text).partition("/")[0]
+    if not isinstance(text, str) or (text.count("/") == 1 and (first.lower() in KINDS or first != namespace)) or "/" not in text:
+        return text
+    of, *kind, name = workload_name(text).split("/")
+    if of != namespace:
+        raise ValueError(f"workload: {text!r} is in another namespace, and a budget protects pods of its own, {namespace}")
+    return f"{''.join(kind)}/{name}"
+
+
 def _workload(text: Any) -> Any:
     """KIND/NAME, the kind as an operator may write it."""
     kind, slash, name = str(text).partition("/")
+    if isinstance(text, str) and not kind and name:
+        return text  # of NAMESPACE/NAME
     if not isinstance(text, str) or not slash or not name:
         raise ValueError(f"{text!r} is not KIND/NAME, such as deployment/web")
     return f"{kind_name(kind)}/{object_name(name)}"
@@ -132,7 +145,7 @@ class Budget(BaseModel):
 
     @property
     def kind_and_name(self) -> tuple[str, str]:
-        """Of the workload."""
+        """Of the workload; the kind is "" if the data has none."""
         kind, _, name = (self.workload or "").partition("/")
         return kind, name
 
@@ -164,6 +177,10 @@ def _budgets(value: Any) -> Any:
         twice = [one for one, other in _SPELLINGS.items() if one in fields and other in fields]
         if twice:
             raise ValueError(f"{key}: {twice[0]} and {_SPELLINGS[twice[0]]} are the same field; write one of them")
+        try:
+            fields = {**fields, **({"workload": _here(place["namespace"], fields["workload"])} if "workload" in fields else {})}
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
         if reserved := [one for one in ("namespace", "name", "absent") if one in fields]:
             raise ValueError(f"{key}: unknown field {reserved[0]!r}; to remove the budget, write `absent` instead of its fields")
         entries.append({**{_SPELLINGS.get(str(one), str(one)): given for one, given in fields.items()}, **place})

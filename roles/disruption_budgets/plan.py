@@ -24,10 +24,9 @@ from roles.engine.disruption import (
 from roles.engine.disruption.budgets import Budgets
 from roles.engine.findings import Finding
 from roles.engine.folding import shortened
-from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.fields import generation_of, status_of, with_meta
-from roles.engine.kube.names import RESOURCES_OF_KINDS
+from roles.engine.kube.names import RESOURCES_OF_KINDS, not_one_of
 from roles.engine.objects import ObjectChange, ObjectPlan, undo_plan
 from roles.engine.transaction import ObjectsRecord
 
@@ -63,10 +62,7 @@ def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime
 def _check_only(desired: DesiredBudgets, plan: ObjectPlan) -> None:
     known = [one.key for one in desired.disruption_budgets or ()]
     for name in desired.only_objects or ():
-        if name not in known:
-            plan.refusals.append(
-                f"only_objects: {name!r} is not a budget of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
-            )
+        plan.refusals += filter(None, [not_one_of(name, known, "not a budget")])
 
 
 def _list(names: Collection[str]) -> str:

@@ -3,8 +3,8 @@ out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
@@ -12,7 +12,7 @@ from roles.engine.bounds import digits
 from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.inputs.values import TableOrJson
 from roles.engine.kube.amounts import parse_quantity
-from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_name, namespaced_selector
+from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_selector, whole_name, workload_name
 from roles.engine.kubelet.thresholds import without_unit
 from roles.engine.transaction import Refusal
 
@@ -20,6 +20,7 @@ DEFAULT_RESIZE_SECONDS = 120
 DEFAULT_ROLLOUT_SECONDS = 300
 #: Data keys that select pods by their workload, and the kind of each.
 KINDS = {"deployment": "Deployment", "statefulset": "StatefulSet", "daemonset": "DaemonSet"}
+_CHOOSING = ("workload", *KINDS, "selector")
 AMOUNTS = ("cpu", "memory", "cpu_request", "cpu_limit", "memory_request", "memory_limit")
 ALL = "all"
 #: Data keys that an undo uses from the undone run.
@@ -42,11 +43,16 @@ def _amount(value: Any) -> str | None:
     return text
 
 
-def _of_workload(value: Any) -> str | None:
-    if value is None:
-        return None
-    namespace, _, name = str(value).partition("/")
-    return namespaced_name(namespace, name, "shop/web")
+def _of_kind(kind: str) -> BeforeValidator:
+    """Reads NAMESPACE/NAME of a kind, which may stand between them."""
+
+    def read(value: Any) -> str | None:
+        if value is None:
+            return None
+        namespace, *_, name = workload_name(str(value), (kind,)).split("/")
+        return f"{namespace}/{name}"
+
+    return BeforeValidator(read)
 
 
 def _of_selector(value: Any) -> str | None:
@@ -59,7 +65,7 @@ def _at_once(value: Any) -> int:
     return number
 
 
-_OfWorkload = Annotated[str | None, BeforeValidator(_of_workload), WithJsonSchema({"type": "string", "pattern": "^[^/]+/[^/]+$"})]
+_OF_WORKLOAD = WithJsonSchema({"type": "string", "pattern": "^[^/]+(/[^/]+){1,2}$"})
 
 
 def _memory(value: Any) -> str | None:
@@ -79,19 +85,38 @@ _ResizeTimeout = Annotated[
 class DesiredResources(Frozen):
     """The data keys of deploys/resize.py.
 
-    One of `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS). `cpu` and `memory` are the request,
-    and the limit if the container has one. `container`: names, or all; optional if there is only one. `max_in_flight`: pods at a time.
-    `template`: whether the workload's template changes too. Times in seconds.
+    One of `workload` (NAMESPACE/KIND/NAME), `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS).
+    `cpu` and `memory` are the request, and the limit if the container has one. `container`: names, or all; optional if there is only one.
+    `max_in_flight`: pods at a time. `template`: whether the workload's template changes too. Times in seconds.
     """
 
+    workload: Annotated[
+        str | None,
+        BeforeValidator(lambda value: None if value is None else workload_name(str(value))),
+        _OF_WORKLOAD,
+        Field(
+            description="the workload whose pods are resized: NAMESPACE/KIND/NAME, or NAMESPACE/NAME if one workload has that name; kinds"
+            " `deployment`, `statefulset`, `daemonset`, or `deploy`, `sts`, `ds`",
+            examples=["shop/deployment/web"],
+        ),
+    ] = None
     deployment: Annotated[
-        _OfWorkload, Field(description="the Deployment whose pods are resized: NAMESPACE/NAME", examples=["shop/web"])
+        str | None,
+        _of_kind("Deployment"),
+        _OF_WORKLOAD,
+        Field(description="`workload` of a Deployment: NAMESPACE/NAME", examples=["shop/web"]),
     ] = None
     statefulset: Annotated[
-        _OfWorkload, Field(description="the StatefulSet whose pods are resized: NAMESPACE/NAME", examples=["shop/db"])
+        str | None,
+        _of_kind("StatefulSet"),
+        _OF_WORKLOAD,
+        Field(description="`workload` of a StatefulSet: NAMESPACE/NAME", examples=["shop/db"]),
     ] = None
     daemonset: Annotated[
-        _OfWorkload, Field(description="the DaemonSet whose pods are resized: NAMESPACE/NAME", examples=["logs/collector"])
+        str | None,
+        _of_kind("DaemonSet"),
+        _OF_WORKLOAD,
+        Field(description="`workload` of a DaemonSet: NAMESPACE/NAME", examples=["logs/collector"]),
     ] = None
     selector: Annotated[
         str | None,
@@ -134,19 +159,25 @@ class DesiredResources(Frozen):
     @property
     def chosen(self) -> list[str]:
         """The given data keys that select pods."""
-        return [key for key in (*KINDS, "selector") if getattr(self, key) is not None]
+        return [key for key in _CHOOSING if getattr(self, key) is not None]
 
     @property
     def kind(self) -> str | None:
-        """The kind of the workload; None for a selector."""
+        """The kind of the workload, "" of one that is not settled; None for a selector."""
+        if self.workload is not None:
+            return "".join(self.workload.split("/")[1:-1])
         return next((kind for key, kind in KINDS.items() if getattr(self, key) is not None), None)
 
     @property
     def place(self) -> tuple[str, str]:
         """Namespace, and name or selector."""
-        value = next((getattr(self, key) for key in (*KINDS, "selector") if getattr(self, key) is not None), "/")
+        value = next((getattr(self, key) for key in _CHOOSING if getattr(self, key) is not None), "/")
         namespace, _, name = str(value).partition("/")
-        return namespace, name
+        return namespace, name.rpartition("/")[2] if self.workload is not None else name
+
+    def settled(self, exists: Callable[[str, str, str], bool]) -> Self:
+        """With the kind of the workload. Raises ValueError."""
+        return self if self.workload is None else self.model_copy(update={"workload": whole_name(self.workload, exists)})
 
     @property
     def path(self) -> str:
@@ -191,9 +222,7 @@ def _consistent(desired: DesiredResources) -> list[str]:
     problems = []
     if len(desired.chosen) != 1:
         given = f"{' and '.join(desired.chosen)} are given" if desired.chosen else "none is given"
-        problems.append(
-            f"choose pods by one of deployment, statefulset, daemonset (NAMESPACE/NAME) or selector (NAMESPACE/LABELS); {given}"
-        )
+        problems.append(f"choose pods by one of workload (NAMESPACE/KIND/NAME) or selector (NAMESPACE/LABELS); {given}")
     amounts = [key for key in AMOUNTS if getattr(desired, key) is not None]
     if not amounts:
         problems.append(f"no amount is given; give one of {', '.join(AMOUNTS)}: --data cpu=300m --data memory=600Mi")
@@ -205,7 +234,7 @@ def _consistent(desired: DesiredResources) -> list[str]:
         if request is not None and limit is not None and parse_quantity(request) > parse_quantity(limit):
             problems.append(f"{resource}_request {request} is above {resource}_limit {limit}")
     if desired.template == "update" and desired.selector is not None:
-        problems.append("template=update is for a workload; a selector has no template: name the deployment, statefulset or daemonset")
+        problems.append("template=update is for a workload; a selector has no template: name the workload")
     return problems
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiFailure, find_object
+from roles.engine.api import Api, ApiFailure, find_object, workload_exists
 from roles.engine.bridge import Fleet
 from roles.engine.folding import counted
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import containers_of
 from roles.engine.kube.pods import is_alive, node_of
-from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
+from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report, read_objects
 from roles.engine.objects import RollOuts, Session, workload_rollout
 from roles.engine.runs import Options, Turns, deploying
 from roles.engine.runs.options import read_options
@@ -90,6 +90,9 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, asked: DesiredResources | 
     desired = goal.desired
     reached = connect_cluster(fleet, desired.kubeconfig, min(API_WAIT, desired.limit("resize_timeout")))
     session = reached.session
+    with bridge.refusing(ValueError, "workload: "):
+        desired = read_objects(session, lambda api: desired.settled(workload_exists(api)))
+    goal = replace(goal, desired=desired)
     observed = _observe(session, goal, reached)
     back = Back(goal.undoes.steps, goal.undoes.outcomes, goal.force) if goal.undoes is not None else None
     seconds = desired.limit("resize_timeout")

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.engine.bounds import digits
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common, registry
 from roles.engine.kube.names import (
-    KINDS,
     RESOURCES_OF_KINDS,
     is_subdomain,
     key_problem,
     kind_name,
+    named_alike,
     namespace_name,
     not_a_subdomain,
     object_name,
     value_problem,
+    whole_name,
+    workload_name,
 )
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import Kind, ObjectPath
@@ -142,14 +144,14 @@ class Workload(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     namespace: Annotated[str, AfterValidator(namespace_name)]
-    kind: Annotated[str, AfterValidator(kind_name)]
+    kind: Annotated[str, AfterValidator(lambda kind: kind and kind_name(kind))]  # "" of NAMESPACE/NAME, until it is settled
     name: Annotated[str, AfterValidator(object_name)]
     priority_class: Annotated[str, AfterValidator(object_name)]
 
     @property
     def key(self) -> str:
         """The key in the data, with the normalised kind: `namespace/deployment/name`."""
-        return f"{self.namespace}/{self.kind.lower()}/{self.name}"
+        return "/".join(filter(None, (self.namespace, self.kind.lower(), self.name)))
 
     @property
     def path(self) -> str:
@@ -208,10 +210,8 @@ def _workloads(value: Any) -> Any:
     for entry in _named(value, "CLASS"):
         if isinstance(entry, tuple):
             key, wanted = entry
-            parts = str(key).split("/")
-            if len(parts) != 3:
-                raise ValueError(f"{key!r} is not NAMESPACE/KIND/NAME, such as default/deployment/web")
-            entries.append({"namespace": parts[0], "kind": parts[1], "name": parts[2], "priority_class": wanted})
+            namespace, *kind, name = workload_name(str(key)).split("/")
+            entries.append({"namespace": namespace, "kind": "".join(kind), "name": name, "priority_class": wanted})
         elif isinstance(entry, Mapping):
             entries.append(_respelled(entry))
         else:
@@ -269,8 +269,8 @@ class DesiredClasses(Frozen):
         AfterValidator(_unique_workloads),
         MAP_OR_TEXT,
         Field(
-            description="workloads and the class that their pods should have: NAMESPACE/KIND/NAME, with kind `deployment`,"
-            " `statefulset` or `daemonset`. The same for all hosts",
+            description="workloads and the class that their pods should have: NAMESPACE/KIND/NAME or NAMESPACE/NAME, with kind"
+            " `deployment`, `statefulset` or `daemonset`. The same for all hosts",
             examples=[{"shop/deployment/web": "web"}, "shop/deployment/web=web"],
         ),
     ] = ()
@@ -301,19 +301,19 @@ class DesiredClasses(Frozen):
         return tuple(item for item in self.workloads if self._chosen(item.key))
 
     def _chosen(self, key: str) -> bool:
-        return self.only_objects is None or key in map(workload_key, self.only_objects)
+        return self.only_objects is None or any(named_alike(key, one) for one in self.only_objects)
+
+    def settled(self, exists: Callable[[str, str, str], bool]) -> Self:
+        """With the kinds of all workloads. Raises ValueError."""
+        kinds = [item.kind or whole_name(item.key, exists).split("/")[1] for item in self.workloads]
+        named = tuple(item.model_copy(update={"kind": kind}) for item, kind in zip(self.workloads, kinds, strict=True))
+        return self.model_copy(update={"workloads": _unique_workloads(named)} if self.workloads else {})
 
     def drops(self, name: str) -> bool:
         """True if the class `name` was dropped from the data, and this run includes it."""
         if self.priority_classes is None or any(item.name == name for item in self.priority_classes):
             return False
         return self.only_objects is None or name in self.only_objects
-
-
-def workload_key(text: str) -> str:
-    """`ns/deploy/name` in the form of Workload.key; any other text unchanged."""
-    parts = text.split("/")
-    return f"{parts[0]}/{KINDS.get(parts[1].lower(), parts[1]).lower()}/{parts[2]}" if len(parts) == 3 else text
 
 
 def read_classes(hosts: Iterable[tuple[str, Data]]) -> DesiredClasses | None:

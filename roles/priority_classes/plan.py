@@ -10,6 +10,7 @@ from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, workloads
 from roles.engine.kube.field_managers import managers
 from roles.engine.kube.fields import annotations_of, labels_of, name_of, namespace_of, with_meta
+from roles.engine.kube.names import not_one_of
 from roles.engine.kube.workloads import class_of
 from roles.engine.objects import NotUndone, ObjectChange, ObjectPlan, undo_plan, workload_rollout
 from roles.engine.transaction import ObjectsRecord
@@ -25,13 +26,17 @@ from roles.priority_classes.model import (
     DesiredClasses,
     PriorityClass,
     Workload,
-    workload_key,
 )
 
 
 def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan:
     """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission)."""
     plan = ObjectPlan()
+    try:
+        desired = desired.settled(lambda kind, *place: live.find(kind, *place) is not None)
+    except ValueError as error:
+        plan.refusals.append(f"workloads: {error}")
+        return plan
     _check_only(desired, live, plan)
     moving = {
         kube.uid(found)
@@ -50,12 +55,9 @@ def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan
     if desired.only_objects is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
-    chosen = [*(item.name for item in desired.classes), *(item.key for item in desired.chosen_workloads)]
     for name in desired.only_objects:
-        if not (workload_key(name) in chosen or (name in live.classes and desired.drops(name))):
-            plan.refusals.append(
-                f"only_objects: {name!r} is no class or workload of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
-            )
+        if not (name in live.classes and desired.drops(name)):
+            plan.refusals += filter(None, [not_one_of(name, known, "no class or workload")])
 
 
 def _list(names: Collection[str]) -> str:

@@ -14,7 +14,7 @@ from roles.engine.disruption import DisruptionObjects, budget_states, budgets, b
 from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Data, Frozen, Kubeconfig, did_you_mean, names, read_common
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of, namespace_of
-from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_selector, workload_name
+from roles.engine.kube.names import RESOURCES_OF_KINDS, namespaced_selector, whole_name, workload_name
 from roles.engine.kube.pods import is_alive, stuck
 from roles.engine.kube.quotas import counts, without_room
 from roles.engine.kube.workloads import COLLECTIONS, replicas
@@ -51,7 +51,8 @@ class RestartOptions(Frozen):
         BeforeValidator(_workloads),
         LIST_OR_TEXT,
         Field(
-            description="the workloads that restart, in this order: NAMESPACE/KIND/NAME; kinds `deployment`, `statefulset`, `daemonset`",
+            description="the workloads that restart, in this order: NAMESPACE/KIND/NAME, or NAMESPACE/NAME if one workload has that"
+            " name; kinds `deployment`, `statefulset`, `daemonset`, or `deploy`, `sts`, `ds`",
             examples=[["shop/deployment/web"], "shop/deployment/web,shop/statefulset/db"],
         ),
     ] = ()
@@ -119,7 +120,12 @@ def plan_restart(options: RestartOptions, world: RestartWorld) -> ObjectPlan:
 
 def _chosen(options: RestartOptions, world: RestartWorld, plan: ObjectPlan) -> list[tuple[str, Object]]:
     found: dict[str, tuple[str, Object]] = {}
-    for one in options.restart:
+    for written in options.restart:
+        try:
+            one = whole_name(written, lambda kind, *place: world.live.find(kind, *place) is not None)
+        except ValueError as error:
+            plan.refusals.append(f"restart: {error}")
+            continue
         namespace, kind, name = one.split("/")
         if (item := world.live.find(kind, namespace, name)) is not None:
             found[uid(item)] = kind, item

@@ -12,7 +12,8 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.folding import counted
 from roles.engine.harmless import as_json
-from roles.engine.inputs import Changes, Declared, Undo, unmatched
+from roles.engine.inputs import Changes, Declared, Undo
+from roles.engine.kube.names import not_one_of
 from roles.engine.object_runs import check_namespaces, connect_cluster, open_session
 from roles.engine.objects import Session
 from roles.engine.proof import survey
@@ -69,7 +70,7 @@ def observe(
     seen.containers = [one for one in seen.containers if options.chosen(one.workload)]
     seen.lives = [one for one in seen.lives if options.chosen(one.workload)]
     there = {f"{workload.namespace}/{workload.kind}/{workload.name}" for workload in grouped(seen.containers)}
-    bridge.stop(f"only_objects: {text}" for text in unmatched(options.only_objects or (), there, "no workload that has pods now"))
+    bridge.stop(text for name in options.only_objects or () if (text := not_one_of(name, sorted(there), "no workload that has pods now")))
     histories = _kept(seen)
     return seen, judge_all(seen, histories, options.min_span_seconds, _more(options, seen))
 

@@ -5,7 +5,7 @@ from roles.engine.api.client import TIMEOUT, Api, RunCommand
 from roles.engine.api.errors import ApiConnectionLost, ApiError, ApiFailure, Conflict, Denied, Forbidden, NoApi, NotFound
 from roles.engine.api.kubectl import KubectlApi
 from roles.engine.api.metrics import GateMetric
-from roles.engine.api.read import find_object, list_objects
+from roles.engine.api.read import find_object, list_objects, workload_exists
 from roles.engine.api.speakers import Speaker
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "kubectl",
     "list_objects",
     "nodes",
+    "workload_exists",
 ]

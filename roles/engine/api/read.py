@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from roles.engine.api.client import TIMEOUT, Api
 from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.kube.fields import meta_of
-from roles.engine.kube.workloads import in_namespaces
+from roles.engine.kube.workloads import COLLECTIONS, in_namespaces, namespaced
 
 #: As kubectl pages (client-go/tools/pager).
 PAGE = 500
@@ -26,6 +26,15 @@ def find_object(api: Api, path: str, timeout: float = TIMEOUT, *, wait: float = 
         return api.get_json(path, timeout, wait=wait)
     except NotFound:
         return None
+
+
+def workload_exists(api: Api) -> Callable[[str, str, str], bool]:
+    """Asks for workloads by kind, namespace and name (roles/engine/kube/names.py, whole_name)."""
+
+    def exists(kind: str, namespace: str, name: str) -> bool:
+        return find_object(api, f"{namespaced(COLLECTIONS[kind], namespace)}/{name}") is not None
+
+    return exists
 
 
 def list_objects(

@@ -48,13 +48,13 @@ OF_OBJECTS: Mapping[str, tuple[str, ...]] = {
     "disruption_budgets": ("only_objects",),
     "metrics_server": (),
     "priority_classes": ("only_objects",),
-    "resize": ("deployment", "selector"),
+    "resize": ("workload", "selector"),
     "resize_drift": (),
     "restart": ("restart", "workload_selector"),
     "right_size": ("only_objects", "namespaces"),
 }
 # Keys that choose a part of a run: their names differ between deploys, and are not similar.
-_CHOOSING = ("only", "only_objects", "nodes", "namespaces", "deployment")
+_CHOOSING = ("only", "only_objects", "nodes", "namespaces", "workload", "deployment")
 
 
 #: Keys of a deploy that have another name now, since another deploy means something else by the old one.

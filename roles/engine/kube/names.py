@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from roles.engine.inputs import did_you_mean
 
@@ -80,12 +81,54 @@ def object_name(name: str) -> str:
     return name
 
 
-def workload_name(text: str) -> str:
-    """NAMESPACE/KIND/NAME, the kind as the API writes it. Raises ValueError."""
-    parts = text.split("/")
-    if len(parts) != 3:
+def workload_name(text: str, kinds: Collection[str] = tuple(RESOURCES_OF_KINDS)) -> str:
+    """NAMESPACE/KIND/NAME, the kind as the API writes it; or NAMESPACE/NAME, which `whole_name` completes. Raises ValueError."""
+    parts = text.strip().split("/")
+    if len(parts) == 2 and parts[0].lower() in KINDS:
+        raise ValueError(f"{text!r} has no namespace; write NAMESPACE/KIND/NAME, such as shop/{text}")
+    if len(parts) not in (2, 3):
         raise ValueError(f"{text!r} is not NAMESPACE/KIND/NAME, such as shop/deployment/web")
-    return f"{namespace_name(parts[0])}/{kind_name(parts[1])}/{object_name(parts[2])}"
+    namespace, name = namespace_name(parts[0]), object_name(parts[-1])
+    if len(parts) == 2:
+        return f"{namespace}/{name}"
+    if (kind := kind_name(parts[1])) not in kinds:
+        raise ValueError(f"{text!r}: it must be a {' or a '.join(kinds)}, and no {kind}")
+    return f"{namespace}/{kind}/{name}"
+
+
+def whole_name(name: str, exists: Callable[[str, str, str], bool], kinds: Iterable[str] = tuple(RESOURCES_OF_KINDS)) -> str:
+    """NAMESPACE/KIND/NAME of what `workload_name` returns. `exists` is asked for kind, namespace and name. Raises ValueError with the
+    candidates if it is not one workload."""
+    if name.count("/") == 2:
+        return name
+    namespace, _, own = name.partition("/")
+    found = [kind for kind in kinds if exists(kind, namespace, own)]
+    if len(found) == 1:
+        return f"{namespace}/{found[0]}/{own}"
+    if found:
+        raise ValueError(f"{name} is {' and '.join(found)}; write {' or '.join(f'{namespace}/{kind.lower()}/{own}' for kind in found)}")
+    raise ValueError(f"{name} does not exist: that namespace has no {', '.join(kinds)} of this name")
+
+
+def named_alike(one: str, other: str) -> bool:
+    """Whether two names, as operators write them, can mean the same workload; any other text only means itself."""
+    (first, last), (kind, other_kind) = zip(_parts(one), _parts(other), strict=True)
+    return first == last and (kind == other_kind or not (kind and other_kind))
+
+
+def _parts(text: str) -> tuple[tuple[str, ...], str]:
+    """Namespace and name, and the kind."""
+    parts = text.split("/")
+    return ((parts[0], parts[2]), KINDS.get(parts[1].lower(), parts[1])) if len(parts) == 3 else (tuple(parts), "")
+
+
+def not_one_of(name: str, known: Sequence[str], what: str) -> str:
+    """Why `only_objects` cannot have a name: it is none of the data, or several; "" if it is one. `what`: as `no entry`."""
+    found = [one for one in known if named_alike(name, one)]
+    if len(found) > 1:
+        return f"only_objects: {name!r} is {' and '.join(found)}; write one of them, or both"
+    near = did_you_mean(name, known) or f"; the data has {', '.join(known) or 'none'}"
+    return "" if found else f"only_objects: {name!r} is {what} of the data{near}"
 
 
 def namespaced_selector(text: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from roles.engine import table
 from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, names
 from roles.engine.kube import is_ready
-from roles.engine.kube.names import namespaced_name
+from roles.engine.kube.names import namespaced_name, workload_name
 from roles.engine.outage.model import MOST_SECONDS, BudgetShare, DrainPlan, PodFate
 
 DEFAULT_SECONDS = 600
@@ -24,10 +24,16 @@ def _named(key: str, value: Any) -> tuple[str, ...]:
     for one in names(value) or ():
         namespace, _, name = one.partition("/")
         try:
-            found.append(namespaced_name(namespace, name, "shop/web"))
+            found.append(_deployment(one) if key == "surge" else namespaced_name(namespace, name, "shop/web"))
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
     return tuple(found)
+
+
+def _deployment(text: str) -> str:
+    """NAMESPACE/NAME of a Deployment, which may be written with its kind. Raises ValueError."""
+    namespace, *_, name = workload_name(text, ("Deployment",)).split("/")
+    return f"{namespace}/{name}"
 
 
 def _surge(value: Any) -> bool | tuple[str, ...]:
@@ -57,7 +63,7 @@ class DrainConsents(Frozen):
         WithJsonSchema({"type": ["boolean", "array", "string"], "items": {"type": "string"}}),
         Field(
             description="consent: Deployments with one replica get a second pod before the first one leaves: all of them, or only"
-            " those named (NAMESPACE/NAME)",
+            " those named (NAMESPACE/deployment/NAME or NAMESPACE/NAME)",
             examples=[True, "shop/web,shop/api"],
         ),
     ] = False

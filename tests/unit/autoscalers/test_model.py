@@ -72,7 +72,8 @@ def test_behavior_is_as_kubernetes_has_it() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"shop/web": WEB}, "NAMESPACE/KIND/NAME"),
+        ({"web": WEB}, "is not NAMESPACE/KIND/NAME, such as shop/deployment/web"),
+        ({"deploy/web": WEB}, "has no namespace; write NAMESPACE/KIND/NAME, such as shop/deploy/web"),
         ({"shop/daemonset/agent": WEB}, "a DaemonSet has no scale"),
         ({"shop/deplyment/web": WEB}, "did you mean 'deployment'?"),
         ({"Shop/deployment/web": WEB}, "not a valid namespace"),

@@ -31,11 +31,11 @@ def test_values_from_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({}, "choose pods by one of deployment"),
+        ({}, "choose pods by one of workload"),
         ({"cpu": "1"}, "none is given"),
         ({"deployment": "a/b", "selector": "a/x=y", "cpu": "1"}, "deployment and selector are given"),
         ({"deployment": "a/b"}, "no amount is given"),
-        ({"deployment": "web", "cpu": "1"}, "deployment: 'web' does not have the form shop/web"),
+        ({"deployment": "web", "cpu": "1"}, "deployment: 'web' is not NAMESPACE/KIND/NAME"),
         ({"deployment": "Shop/web", "cpu": "1"}, "'Shop' is not a valid namespace"),
         ({"selector": "app=web", "cpu": "1"}, "'app=web' is not NAMESPACE/SELECTOR"),
         ({"selector": "shop/", "cpu": "1"}, "is not NAMESPACE/SELECTOR"),

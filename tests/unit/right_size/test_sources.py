@@ -292,7 +292,7 @@ def test_a_prometheus_that_is_not_there() -> None:
         ({"prometheus": "http://h:x"}, "write http://HOST:9090"),
         ({"prometheus": "http://h/\nx"}, "write http://HOST:9090"),
         ({"format": "jsn"}, "did you mean 'json'"),
-        ({"only_objects": "shop/web"}, "not NAMESPACE/KIND/NAME"),
+        ({"only_objects": "web"}, "not NAMESPACE/KIND/NAME"),
         ({"only_objects": "shop/job/web"}, "is not one of Deployment"),
         ({"apply": True, "format": "json"}, "give the json document a file"),
         ({"watch": 4000}, "less than or equal to 3600"),
