@@ -28,6 +28,20 @@ def test_what_is_named_is_there(path: Path) -> None:
         assert not inside or re.search(rf"\b(def|class) {inside}\b", (ROOT / name).read_text()), f"{name}: {inside}"
 
 
+def headings(path: Path) -> set[str]:
+    """The anchors that GitHub makes of a document's headings."""
+    found = re.findall(r"(?m)^#+ (.*)$", re.sub(r"(?ms)^ *```.*?^ *```", "", path.read_text()))
+    return {re.sub(r"[^\w -]", "", re.sub(r"\]\([^)]*\)", "", heading)).strip().lower().replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_link_leads_to_a_file_and_a_heading(path: Path) -> None:
+    for name, anchor in re.findall(r"\]\((?!https?:)([^)\s#]*)#?([^)\s]*)\)", path.read_text()):
+        target = path.parent / name if name else path
+        assert target.exists(), name
+        assert not anchor or anchor in headings(target), f"{name}#{anchor}"
+
+
 @pytest.mark.parametrize("path", [*PAGES, *ROOT.glob("deploys/*.py")], ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_command_gives_a_deploy_only_keys_that_it_reads(path: Path) -> None:
     readers = registry.written_readers()
