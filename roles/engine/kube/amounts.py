@@ -77,6 +77,7 @@ def quantity(resource: str, amount: Fraction) -> str:
     return f"{shown(base, units(base, amount))} {resource}"
 
 
+_NONE = Fraction(0)
 # The pods of a cluster have few different amounts.
 _quantity = lru_cache(maxsize=4096)(parse_quantity)
 
@@ -87,11 +88,12 @@ def listed(resources: Mapping[str, Any] | None) -> dict[str, Fraction]:
 
 
 def added(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    return {key: one.get(key, Fraction(0)) + other.get(key, Fraction(0)) for key in {**one, **other}}
+    # Most pods have one container and no overhead.
+    return {**one, **other} if not (one and other) else {key: one.get(key, _NONE) + other.get(key, _NONE) for key in {**one, **other}}
 
 
 def largest(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    return {key: max(one.get(key, Fraction(0)), other.get(key, Fraction(0))) for key in {**one, **other}}
+    return {key: max(one.get(key, _NONE), other.get(key, _NONE)) for key in {**one, **other}}
 
 
 def units(resource: str, amount: Fraction) -> int:

@@ -57,6 +57,13 @@ def wrong_node(pod: Object, node: Object) -> str:
     return ""
 
 
+def asked_of_nodes(pod: Object) -> tuple[Any, ...]:
+    """All that `wrong_node` and `untolerated` read of a pod."""
+    spec = pod["spec"]
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return (spec.get("nodeSelector"), affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), spec.get("tolerations"))
+
+
 # ---- taints
 
 

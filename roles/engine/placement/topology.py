@@ -8,14 +8,14 @@ where they do most harm, and where they help most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from roles.engine.kube import Object, is_ending, matching, pods
+from roles.engine.kube import Object, pods
 from roles.engine.kube.fields import labels_of, spec_of
 from roles.engine.kube.selectors import LabelSelector, label_selector
 from roles.engine.placement.findings import Findings
-from roles.engine.placement.world import Held, Room, Term, World, terms
+from roles.engine.placement.world import Alike, Room, Suits, Term, World, terms
 
 # A topology key and its value.
 Pair = tuple[str, str]
@@ -31,36 +31,27 @@ class Affinity:
             for one in (*self._near, *self._far)
         )
         self._is_first = bool(self._near) and all(world.covers(term, pod) for term in self._near)
+        self._world = world
         #: The pairs with pods that it wants to be near (all terms), or far from; of certain pods, and of all.
-        self._partners: tuple[set[Pair], set[Pair]] = (set(), set())
-        self._avoided: tuple[set[Pair], set[Pair]] = (set(), set())
+        self._partners = self._pairs((alike, term) for alike in (world.near(self._near) if self._near else ()) for term in self._near)
+        self._avoided = self._pairs((alike, term) for term in self._far for alike in world.near((term,)))
         #: The pairs that other pods keep it away from.
-        self._barred: tuple[set[Pair], set[Pair]] = (set(), set())
-        seeks = bool(self._near or self._far)
-        for held in world.held.values():
-            if seeks or held.against:
-                self._see(held, pod, world)
+        against = world.against(pod)
+        self._barred = self._pairs((alike, term) for alike, term, sure in against if sure)
+        self._barred[1].update(self._pairs((alike, term) for alike, term, sure in against if not sure)[1])
+        #: No node is judged by it.
+        self.idle = not (self._near or self._far or self._barred[1])
 
-    def _see(self, held: Held, pod: Object, world: World) -> None:
-        if self._near and all(world.covers(term, held.pod) for term in self._near):
-            self._note(self._partners, held, self._near, world)
-        if self._far and (close := [term for term in self._far if world.covers(term, held.pod)]):
-            self._note(self._avoided, held, close, world)
-        for term in held.against:
-            covered = world.covers(term, pod)
-            if covered is not False:
-                self._note(self._barred, held, [term], world, sure=covered is True)
-
-    def _note(self, into: tuple[set[Pair], set[Pair]], held: Held, of: Iterable[Term], world: World, sure: bool = True) -> None:
-        for room in world.placed(held):
-            found = {(term.key, room.labels[term.key]) for term in of if term.key in room.labels}
-            into[1].update(found)
-            if held.certain and sure:
-                into[0].update(found)
+    def _pairs(self, of: Iterable[tuple[Alike, Term]]) -> tuple[set[Pair], set[Pair]]:
+        found: tuple[set[Pair], set[Pair]] = (set(), set())
+        for alike, term in of:
+            for into, counted in zip(found, (alike.certain, alike.possible), strict=True):
+                labels = (self._world.rooms[node].labels for node in counted)
+                into.update((term.key, there[term.key]) for there in labels if term.key in there)
+        return found
 
     def check(self, room: Room, found: Findings) -> None:
         """The filter for one node."""
-        pairs = set(room.labels.items())
         near = {(term.key, room.labels.get(term.key, "")) for term in self._near}
         if any(term.key not in room.labels for term in self._near):
             found.no.append("it has not all labels that the pod's affinity names")
@@ -69,7 +60,7 @@ class Affinity:
         far = {(term.key, room.labels[term.key]) for term in self._far if term.key in room.labels}
         for mine, theirs, why in (
             (far, self._avoided, "a pod is there that the pod's anti-affinity avoids"),
-            (pairs, self._barred, "the anti-affinity of a pod there is against it"),
+            (room.pairs, self._barred, "the anti-affinity of a pod there is against it"),
         ):
             if mine & theirs[0]:
                 found.no.append(why)
@@ -93,7 +84,7 @@ class Affinity:
 
 
 @dataclass(frozen=True)
-class _Constraint:
+class Constraint:
     key: str
     skew: int
     selector: LabelSelector
@@ -102,10 +93,10 @@ class _Constraint:
     honors_taints: bool
 
 
-def _constraints(pod: Object) -> list[_Constraint]:
+def constraints(pod: Object) -> list[Constraint]:
     """Those that a scheduler must satisfy. The cluster's default ones only order nodes (plugins/podtopologyspread/plugin.go)."""
     return [
-        _Constraint(
+        Constraint(
             str(one.get("topologyKey")),
             int(one.get("maxSkew") or 1),
             label_selector(one.get("labelSelector")).with_own(one.get("matchLabelKeys") or (), labels_of(pod)),
@@ -122,28 +113,35 @@ class Spread:
     """The topology spread constraints of one pod."""
 
     def __init__(self, pod: Object, world: World) -> None:
-        self._constraints = _constraints(pod)
+        self._constraints = constraints(pod)
         self._own = [one.selector.matches(labels_of(pod)) for one in self._constraints]
         #: By constraint and value of its key: how many pods are there for sure, and at most.
         self._least: list[Counter[str]] = [Counter() for _ in self._constraints]
         self._most: list[Counter[str]] = [Counter() for _ in self._constraints]
-        if not self._constraints:
+        self.idle = not self._constraints
+        if self.idle:
             return
         keys = {one.key for one in self._constraints}
         counted = [room for room in world.rooms.values() if keys <= room.labels.keys()]
-        mine = [held for held in world.held.values() if pods.namespace(held.pod) == pods.namespace(pod) and not is_ending(held.pod)]
+        suits = world.suits(pod)
         for number, one in enumerate(self._constraints):
-            eligible = {room.name: room.labels[one.key] for room in counted if _eligible(pod, room, one)}
-            for value in eligible.values():
-                self._least[number][value] += 0
-                self._most[number][value] += 0
-            if one.selector.matches_everything:
-                continue  # an empty selector counts no pod (common.go: countPodsMatchSelector)
-            for held in mine:
-                if one.selector.matches(labels_of(held.pod)):
-                    for value in {eligible[node] for node in held.nodes if node in eligible}:
-                        self._most[number][value] += 1
-                        self._least[number][value] += held.certain
+            eligible = {room.name: room.labels[one.key] for room in counted if _eligible(suits[room.name], one)}
+            self._least[number].update(dict.fromkeys(eligible.values(), 0))
+            self._most[number].update(dict.fromkeys(eligible.values(), 0))
+            if not one.selector.matches_everything:  # an empty selector counts no pod (common.go: countPodsMatchSelector)
+                for alike in world.selected(pods.namespace(pod), one.selector):
+                    self._count(number, alike, eligible)
+        self._fewest = [
+            (min(least.values(), default=0), min(most.values(), default=0)) for least, most in zip(self._least, self._most, strict=True)
+        ]
+
+    def _count(self, number: int, alike: Alike, eligible: Mapping[str, str]) -> None:
+        for node, count in alike.certain.items():
+            if node in eligible:
+                self._most[number][eligible[node]] += count
+                self._least[number][eligible[node]] += count
+        for held in alike.loose:
+            self._most[number].update({eligible[node] for node in held.nodes if node in eligible})
 
     def check(self, room: Room, found: Findings) -> None:
         """The filter for one node."""
@@ -154,8 +152,9 @@ class Spread:
             value = room.labels[one.key]
             least, most = self._least[number], self._most[number]
             few = len(most) < one.least_domains
-            worst = most[value] + self._own[number] - (0 if few else min(least.values()))
-            best = least[value] + self._own[number] - (0 if few else min(most.values()))
+            fewest, at_most = (0, 0) if few else self._fewest[number]
+            worst = most[value] + self._own[number] - fewest
+            best = least[value] + self._own[number] - at_most
             why = f"its spread by {one.key} would be over {one.skew}"
             if best > one.skew:
                 found.no.append(why)
@@ -163,7 +162,6 @@ class Spread:
                 found.unsure.append(f"{why}, if other pods go there")
 
 
-def _eligible(pod: Object, room: Room, one: _Constraint) -> bool:
-    if one.honors_affinity and matching.wrong_node(pod, room.node):
-        return False
-    return not (one.honors_taints and matching.untolerated(pod, room.taints) is not None)
+def _eligible(suits: Suits, one: Constraint) -> bool:
+    taint, wrong = suits
+    return not (one.honors_affinity and wrong) and not (one.honors_taints and taint is not None)

@@ -7,12 +7,12 @@ is not bound, and a volume that a plugin judges by the cloud's own identity, is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from roles.engine.kube import Object, is_ending, matching
 from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of, volumes_of
 from roles.engine.placement.findings import Findings
-from roles.engine.placement.storage import ATTACHED, ZONE_LABELS, ZONES, Attachment, attachments, by_labels, driver_of
+from roles.engine.placement.storage import ATTACHED, ZONE_LABELS, ZONES, by_labels, driver_of
 from roles.engine.placement.world import Room, World, claims_of
 
 # Volumes of a pod's own spec that conflict by their own identity, or count against a limit of the node.
@@ -70,6 +70,11 @@ class Volumes:
             elif others:
                 self.unsure.append(f"{shown} is {_ONE_POD} and may be in use")
 
+    @property
+    def idle(self) -> bool:
+        """No node is judged by it."""
+        return not (self._volumes or self._kept)
+
     def check(self, room: Room, found: Findings) -> None:
         """The filters for one node."""
         for volume in self._volumes:
@@ -88,21 +93,20 @@ class Volumes:
         new = {driver for volume in self._volumes if (driver := _driver(volume))}
         if not new:
             return
-        csi_nodes, attached = self._world.view.csi_nodes, self._world.view.attachments
-        if csi_nodes is None or attached is None:
+        view = self._world.view
+        if view.csi_nodes is None or view.attachments is None:
             found.unknown.append("the limits of its volumes' drivers were not read")
             return
-        there = next((one for one in csi_nodes if name_of(one) == room.name), None)
-        drivers = {str(one.get("name")): one for one in spec_of(there or {}).get("drivers") or ()}
+        drivers = self._world.drivers.get(room.name, {})
         for driver in sorted(new):
             if driver not in drivers:
                 found.unknown.append(f"the CSI driver {driver} is not on it")
                 continue
             limit = (drivers[driver].get("allocatable") or {}).get("count")
-            if limit is not None and self._count(room, driver, attachments(attached)) > int(limit):
+            if limit is not None and self._count(room, driver) > int(limit):
                 found.unknown.append(f"it may have more than {limit} volumes of {driver} then")
 
-    def _count(self, room: Room, driver: str, attached: Iterable[Attachment]) -> int:
+    def _count(self, room: Room, driver: str) -> int:
         """The volumes of a driver that the node may have to hold, with those of this pod: an upper bound."""
         names = {name_of(one) for one in self._volumes if _driver(one) == driver}
         for held in room.held:
@@ -111,9 +115,9 @@ class Volumes:
                 # Of a claim that is not known, the driver is not known either.
                 if bound is None or bound not in self._world.volumes or _driver(self._world.volumes[bound]) == driver:
                     names.add(str(bound or claim))
-        names |= {one.volume or one.name for one in attached if (one.node, one.driver) == (room.name, driver)}
+        names |= {one.volume or one.name for one in self._world.attached.get(room.name, ()) if one.driver == driver}
         # A pod there may have volumes that are created with it, or are part of its spec.
-        extra = sum(1 for held in room.held for volume in volumes_of(held.pod) if "ephemeral" in volume)
+        extra = sum(held.own_claims for held in room.held)
         return len(names) + extra
 
 

@@ -6,6 +6,7 @@ scheduled by a default scheduler, wherever pods go whose place is not known; "un
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -16,12 +17,14 @@ from roles.engine.kube.fields import meta_of, spec_of
 from roles.engine.kube.resources import View
 from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.profiles import DEFAULT
-from roles.engine.placement.topology import Affinity, Spread
+from roles.engine.placement.topology import Affinity, Spread, constraints
 from roles.engine.placement.volumes import Volumes
-from roles.engine.placement.world import ClusterView, Held, Room, World, terms
+from roles.engine.placement.world import Alike, ClusterView, Held, Room, Suits, World, terms
 
 Outcome = Literal["fits", "unsure", "nowhere", "not judged"]
 _ANY_ORDER = "it depends on where other pods go"
+#: Pods times nodes, up to which it is worked out node by node whether others can fill them; beyond, the answer may be "unsure" instead.
+_EXACTLY = 10_000
 _MAY_WAIT = "the scheduler does not ask where its volume is attached"
 
 
@@ -95,6 +98,8 @@ class _Run:
         self._of = of
         self._world = World(view, without)
         self._found: dict[int, Placement] = {}
+        self._seen: dict[int, int] = {}
+        self._matters: dict[tuple[int, Alike], bool] = {}
         for pod in of:
             self._world.leaves(pod)
         moved = {full_name(pod) for pod in of}
@@ -106,7 +111,7 @@ class _Run:
         for number, _ in enumerate(self._of):
             self._place(number)
             if len(self._of) > 1:
-                self._retry(number)
+                self._retry(number, all_of_them=number == len(self._of) - 1)
         return [self._apart(number, self._preempted(number)) for number, _ in enumerate(self._of)]
 
     def _place(self, number: int, after_others: bool = False) -> None:
@@ -115,6 +120,7 @@ class _Run:
         found = assess(pod, self._world)
         found = replace(found, after_others=after_others or (found.fits and self._needs_late_ones(pod)))
         self._found[number] = found
+        self._seen[number] = len(self._world.changes)
         self._hold(pod, found)
 
     def _needs_late_ones(self, pod: Object) -> bool:
@@ -128,15 +134,36 @@ class _Run:
             self._world.put(held)
         return waits
 
-    def _retry(self, last: int) -> None:
+    def _retry(self, last: int, all_of_them: bool) -> None:
         """Another pod can make a place possible, by affinity or spread."""
         moved = True
         while moved:
             moved = False
             for number in range(last):
-                if self._found[number].outcome == "nowhere" and _depends(self._of[number]):
+                if self._found[number].outcome == "nowhere" and _depends(self._of[number]) and (all_of_them or self._may_fit(number)):
                     self._place(number, after_others=True)
                     moved = moved or self._found[number].outcome != "nowhere"
+
+    def _may_fit(self, number: int) -> bool:
+        """Something has changed since it was judged that could make a place for it."""
+        if full_name(self._of[number]) in self._world.held:
+            return True
+        new = self._world.changes[self._seen[number] :]
+        self._seen[number] = len(self._world.changes)
+        return any(freed or self._about(number, alike) for alike, freed in new)
+
+    def _about(self, number: int, alike: Alike) -> bool:
+        """The place of a pod depends on pods like these."""
+        key = (number, alike)
+        if key not in self._matters:
+            pod, namespace = self._of[number], pods.namespace(self._of[number])
+            near = (*terms(pod, "podAffinity"), *terms(pod, "podAntiAffinity"))
+            self._matters[key] = (
+                any(self._world.is_about(term, alike) is not False for term in near)
+                or any(self._world.covers(term, pod) is not False for term in alike.against)
+                or (alike.namespace == namespace and any(one.selector.matches(alike.labels) for one in constraints(pod)))
+            )
+        return self._matters[key]
 
     def _hold(self, pod: Object, found: Placement, waits: bool = False) -> None:
         nodes = frozenset(name for name, verdict in found.nodes.items() if verdict.state != "no")
@@ -197,23 +224,26 @@ def assess(pod: Object, world: World) -> Placement:
         return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, tuple(volumes.no))
     spread = Spread(pod, world)
     requested, ports = resources.in_units(resources.requests(pod, View.SPEC)), pods.host_ports(pod)
+    asked = [(resource, amount) for resource, amount in {"pods": 1, **requested}.items() if amount > 0]
+    judges = [one for one in (affinity, spread, volumes) if not one.idle]
+    suits = world.suits(pod)
     nodes: dict[str, Verdict] = {}
     local: list[Room] = []
     for room in world.rooms.values():
         found = Findings(unknown=list(unknown))
-        _check_node(pod, room, found)
-        affinity.check(room, found)
-        spread.check(room, found)
-        volumes.check(room, found)
+        _check_node(suits[room.name], room, found)
+        for one in judges:
+            one.check(room, found)
         found.unsure += volumes.unsure
-        _check_resources(requested, room, found)
-        _check_ports(ports, room, found)
+        _check_resources(asked, room, found)
+        if ports:
+            _check_ports(ports, room, found)
         nodes[room.name] = found.verdict()
         if not (found.no or found.unknown or found.waits or found.unsure or room.out):
             local.append(room)
     # Only asked if no node is sure by itself.
     certain = any(verdict.state == "fits" and not world.rooms[room].out for room, verdict in nodes.items())
-    return _conclude(name, nodes, unknown, world, not certain and some_is_free(requested, ports, local))
+    return _conclude(name, nodes, unknown, world, not certain and some_is_free(dict(asked), ports, local))
 
 
 def _conclude(name: str, nodes: Mapping[str, Verdict], unknown: Sequence[str], world: World, free: bool) -> Placement:
@@ -254,24 +284,24 @@ def _unmodelled(pod: Object, view: ClusterView) -> list[str]:
     return found
 
 
-def _check_node(pod: Object, room: Room, found: Findings) -> None:
+def _check_node(suits: Suits, room: Room, found: Findings) -> None:
     """NodeUnschedulable, TaintToleration, NodeAffinity; and a kubelet that does not report cannot start the pod."""
-    taint = matching.untolerated(pod, room.taints)
+    taint, wrong = suits
     if taint is not None:
         cordon = taint.get("key") == matching.UNSCHEDULABLE
         found.no.append("it is cordoned" if cordon else f"taint {matching.taint_text(taint)} is not tolerated")
-    if why := matching.wrong_node(pod, room.node):
-        found.no.append(why)
+    if wrong:
+        found.no.append(wrong)
     if not room.ready:
         found.unsure.append("its kubelet is not ready")
 
 
-def _check_resources(requested: Mapping[str, int], room: Room, found: Findings) -> None:
-    for resource, amount in {"pods": 1, **requested}.items():
+def _check_resources(asked: Sequence[tuple[str, int]], room: Room, found: Findings) -> None:
+    for resource, amount in asked:
         have = room.allocatable.get(resource, 0)
-        if amount <= 0 or amount <= have - room.most[resource]:
+        if amount <= have - room.most.get(resource, 0):
             continue
-        left = max(0, have - room.used[resource])
+        left = max(0, have - room.used.get(resource, 0))
         if amount > left:
             found.no.append(f"{resource}: {shown(resource, amount)} requested, {shown(resource, left)} left")
         else:
@@ -279,32 +309,63 @@ def _check_resources(requested: Mapping[str, int], room: Room, found: Findings) 
 
 
 def _check_ports(ports: frozenset[pods.Port], room: Room, found: Findings) -> None:
-    for held in room.held if ports else ():
+    for held in room.held:
         port = pods.shared_port(ports, held.ports)
         if port is not None:
             text = f"port {port[2]}/{port[1]} of the host is held by {held.name}"
             (found.no if held.certain else found.local).append(text if held.certain else f"port {port[2]}/{port[1]} may be held")
 
 
-def some_is_free(requested: Mapping[str, int], ports: frozenset[pods.Port], rooms: Sequence[Room]) -> bool:
-    """True if the pods whose place is not known cannot fill all of these nodes, wherever they go.
+def some_is_free(asked: Mapping[str, int], ports: frozenset[pods.Port], rooms: Sequence[Room]) -> bool:
+    """True if the pods whose place is not known cannot fill all of these nodes, wherever they go. `asked`: what this pod requests, with
+    itself as one of "pods".
 
-    To fill a node they need, of one resource, what is free beyond this pod's request. Each pod is on one node. So one node stays free if
-    they are fewer than the pods that it takes to fill each; or if their largest shares of what it takes are together less than the number
-    of nodes.
+    To fill a node they need, of one resource, what is free beyond this pod's request. Each pod is on one node, and fills one at most. So
+    one node stays free if they are fewer than the pods that it takes to fill each; or if their largest shares of what it takes are
+    together less than the number of nodes.
     """
-    asked = {resource: amount for resource, amount in {"pods": 1, **requested}.items() if amount > 0}
-    shares: dict[Held, float] = {}
+    needed = {room: _beyond(room, asked) for room in rooms}
+    largest = sorted(rooms, key=lambda room: -min(needed[room].values()))
+    while largest:
+        if _too_small(ports, largest, needed):
+            return True
+        largest = largest[: len(largest) // 2]
+    loose = {held: None for room in rooms for held in room.loose}
+    return len(rooms) * len(loose) <= _EXACTLY and _cannot_fill(loose, ports, needed)
+
+
+def _cannot_fill(loose: Collection[Held], ports: frozenset[pods.Port], needed: Mapping[Room, Mapping[str, int]]) -> bool:
+    """By the node, what each of the pods could take of it."""
+    shares: dict[Held, float] = dict.fromkeys(loose, 0.0)
     fewest = 0
+    for room, lacks in needed.items():
+        holds_port = {held for held in room.loose if ports and pods.shared_port(ports, held.ports)}
+        for held in room.loose:
+            shares[held] = max(shares[held], 1.0 if held in holds_port else _share(held, lacks))
+        fewest += 1 if holds_port else min(_how_many(list(room.loose), resource, amount) for resource, amount in lacks.items())
+    return len(shares) < fewest or sum(shares.values()) < len(needed) * (1 - 1e-9)
+
+
+def _beyond(room: Room, asked: Mapping[str, int]) -> dict[str, int]:
+    """What others need of a node so that the pod has no room there."""
+    return {resource: room.allocatable.get(resource, 0) - room.used.get(resource, 0) - amount + 1 for resource, amount in asked.items()}
+
+
+def _too_small(ports: frozenset[pods.Port], rooms: Sequence[Room], needed: Mapping[Room, Mapping[str, int]]) -> bool:
+    """As `some_is_free`, with each pod as if it could be on the smallest of these nodes: costs nodes + pods."""
+    loose: dict[Held, None] = {}
     for room in rooms:
-        needed = {resource: room.allocatable.get(resource, 0) - room.used[resource] - amount + 1 for resource, amount in asked.items()}
-        loose = [held for held in room.held if not held.certain]
-        holds_port = {held for held in loose if ports and pods.shared_port(ports, held.ports)}
-        for held in loose:
-            share = 1.0 if held in holds_port else max(_amount(held, resource) / amount for resource, amount in needed.items())
-            shares[held] = max(shares.get(held, 0.0), share)
-        fewest += 1 if holds_port else min(_how_many(loose, resource, amount) for resource, amount in needed.items())
-    return len(shares) < fewest or sum(shares.values()) < len(rooms) * (1 - 1e-9)
+        loose.update(room.loose)
+    if len(loose) < len(rooms):
+        return True
+    lacks = {resource: min(needed[room][resource] for room in rooms) for resource in needed[rooms[0]]}
+    by_size = Counter(held.asked if not (ports and held.ports) else () for held in loose)
+    sizes = {held.asked: _share(held, lacks) for held in loose} | {(): 1.0}
+    return sum(count * sizes[asked] for asked, count in by_size.items()) < len(rooms) * (1 - 1e-9)
+
+
+def _share(held: Held, needed: Mapping[str, int]) -> float:
+    return min(1.0, max(_amount(held, resource) / amount for resource, amount in needed.items()))
 
 
 def _amount(held: Held, resource: str) -> int:

@@ -7,17 +7,19 @@ judged then must hold wherever they are. All other pods are *certain*.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from roles.engine.kube import Object, amounts, full_name, is_ending, is_ready, matching, pods, resources
 from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of, volumes_of
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.resources import View
 from roles.engine.kube.selectors import LabelSelector, label_selector
-from roles.engine.placement.storage import HOSTNAME, Storage
+from roles.engine.placement.storage import HOSTNAME, Attachment, Storage, attachments
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,44 @@ def _term(pod: Object, term: Mapping[str, Any]) -> Term:
     return Term(str(term.get("topologyKey")), wanted, frozenset(own), selector)
 
 
+#: What pods of one workload share, as far as the place of another pod depends on it: namespace, labels, anti-affinity, being deleted.
+Likeness = tuple[str, frozenset[tuple[str, str]], tuple[Term, ...], bool]
+
+
+@dataclass(eq=False)
+class Alike:
+    """All pods of one likeness: how many there are on each node for sure, and how many there may be; and those whose place is not known."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    against: tuple[Term, ...]
+    ending: bool
+    certain: Counter[str] = field(default_factory=Counter)
+    possible: Counter[str] = field(default_factory=Counter)
+    loose: dict[Held, None] = field(default_factory=dict)
+
+    def add(self, held: Held) -> None:
+        self.possible.update(held.nodes)
+        if held.certain:
+            self.certain.update(held.nodes)
+        else:
+            self.loose[held] = None
+
+    def remove(self, held: Held) -> None:
+        _subtract(self.possible, held.nodes)
+        if held.certain:
+            _subtract(self.certain, held.nodes)
+        else:
+            del self.loose[held]
+
+
+def _subtract(counter: Counter[str], nodes: Iterable[str]) -> None:
+    for node in nodes:
+        counter[node] -= 1
+        if not counter[node]:
+            del counter[node]
+
+
 @dataclass(frozen=True, eq=False)
 class Held:
     """A pod and the nodes it may be on. `certain`: it is on its only one, and stays."""
@@ -91,16 +131,30 @@ class Held:
         return resources.in_units(resources.requests(self.pod, View.SCHEDULED))
 
     @cached_property
+    def asked(self) -> tuple[tuple[str, int], ...]:
+        """Its requests, and itself as one of the pods that a node can have."""
+        return (("pods", 1), *((resource, amount) for resource, amount in self.requests.items() if resource != "pods"))
+
+    @cached_property
     def ports(self) -> frozenset[pods.Port]:
         return pods.host_ports(self.pod)
 
     @cached_property
-    def against(self) -> tuple[Term, ...]:
-        return terms(self.pod, "podAntiAffinity")
+    def likeness(self) -> Likeness:
+        return likeness(self.pod)
 
     @cached_property
     def claims(self) -> frozenset[str]:
         return claims_of(self.pod)
+
+    @cached_property
+    def own_claims(self) -> int:
+        """How many claims are created with it."""
+        return sum("ephemeral" in volume for volume in volumes_of(self.pod))
+
+
+def likeness(pod: Object) -> Likeness:
+    return (pods.namespace(pod), frozenset(labels_of(pod).items()), terms(pod, "podAntiAffinity"), is_ending(pod))
 
 
 def claims_of(pod: Object) -> frozenset[str]:
@@ -109,15 +163,21 @@ def claims_of(pod: Object) -> frozenset[str]:
     return frozenset(f"{pods.namespace(pod)}/{one.get('claimName')}" for one in found if one)
 
 
+#: A taint that a pod does not tolerate, and why its selector or affinity is against the node; None and "" if nothing is.
+Suits = tuple[Mapping[str, Any] | None, str]
+
+
 @dataclass(eq=False)
 class Room:
-    """A node, and what the pods on it hold: for sure (`used`), and at most (`most`). `out`: it is to be left."""
+    """A node, and what the pods on it hold: for sure (`used`), and at most (`most`). `out`: it is to be left. `loose`: the pods that may be
+    there."""
 
     node: Object
     out: bool
-    used: Counter[str] = field(default_factory=Counter)
-    most: Counter[str] = field(default_factory=Counter)
-    held: list[Held] = field(default_factory=list)
+    used: dict[str, int] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
+    held: dict[Held, None] = field(default_factory=dict)
+    loose: dict[Held, None] = field(default_factory=dict)
 
     @cached_property
     def name(self) -> str:
@@ -128,6 +188,10 @@ class Room:
         return labels_of(self.node)
 
     @cached_property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        return frozenset(self.labels.items())
+
+    @cached_property
     def taints(self) -> list[Mapping[str, Any]]:
         return matching.taints_of(self.node, self.out)
 
@@ -136,20 +200,25 @@ class Room:
         found = amounts.listed(status_of(self.node).get("allocatable"))
         return {resource: amounts.units(resource, amount) for resource, amount in found.items()}
 
-    @property
+    @cached_property
     def ready(self) -> bool:
         return is_ready(self.node)
 
-    def add(self, held: Held, sign: int = 1) -> None:
-        both = (self.used, self.most) if held.certain else (self.most,)
-        for counter in both:
-            counter["pods"] += sign
-            for resource, amount in held.requests.items():
-                counter[resource] += sign * amount
-        if sign > 0:
-            self.held.append(held)
-        else:
-            self.held.remove(held)
+    def add(self, held: Held) -> None:
+        self._count(held, 1)
+        self.held[held] = None
+        if not held.certain:
+            self.loose[held] = None
+
+    def remove(self, held: Held) -> None:
+        self._count(held, -1)
+        del self.held[held]
+        self.loose.pop(held, None)
+
+    def _count(self, held: Held, sign: int) -> None:
+        for counter in (self.used, self.most) if held.certain else (self.most,):
+            for resource, amount in held.asked:
+                counter[resource] = counter.get(resource, 0) + sign * amount
 
 
 class World:
@@ -159,7 +228,14 @@ class World:
         self.view = view
         self.rooms = {name_of(node): Room(node, name_of(node) in without) for node in view.nodes}
         self.held: dict[str, Held] = {}
+        self.alike: dict[Likeness, Alike] = {}
+        self._in_order: list[Alike] = []
+        #: What has been found among the first of them: found again for those that came later only.
+        self._found: dict[object, tuple[list[Any], int]] = {}
+        #: What has come and gone: the pods, and whether a node that is not left has more room since.
+        self.changes: list[tuple[Alike, bool]] = []
         self._users: dict[str, dict[str, Held]] = {}
+        self._suits: dict[str, dict[str, Suits]] = {}
         self.storage = Storage(view.of)
         self.claims = None if view.claims is None else {full_name(one): one for one in view.claims}
         self.volumes = {name_of(one): one for one in view.volumes or ()}
@@ -168,6 +244,20 @@ class World:
             node = node_of(pod)
             if not pods.is_over(pod) and node in self.rooms:
                 self.put(Held(pod, frozenset({node}), not is_ending(pod)))
+
+    @cached_property
+    def drivers(self) -> dict[str, dict[str, Mapping[str, Any]]]:
+        """The CSI drivers of each node, by name, as its CSINode has them."""
+        return {
+            name_of(node): {str(one.get("name")): one for one in spec_of(node).get("drivers") or ()} for node in self.view.csi_nodes or ()
+        }
+
+    @cached_property
+    def attached(self) -> dict[str, list[Attachment]]:
+        found: dict[str, list[Attachment]] = {}
+        for one in attachments(self.view.attachments or ()):
+            found.setdefault(one.node, []).append(one)
+        return found
 
     @cached_property
     def waiting(self) -> list[Object]:
@@ -180,6 +270,9 @@ class World:
         self.held[held.name] = held
         for node in held.nodes:
             self.rooms[node].add(held)
+        found = self._alike(held)
+        found.add(held)
+        self.changes.append((found, False))
         for claim in held.claims:
             self._users.setdefault(claim, {})[held.name] = held
 
@@ -187,9 +280,51 @@ class World:
         found = self.held.pop(full_name(pod), None)
         if found is not None:
             for node in found.nodes:
-                self.rooms[node].add(found, -1)
+                self.rooms[node].remove(found)
+            alike = self._alike(found)
+            alike.remove(found)
+            self.changes.append((alike, any(not self.rooms[node].out for node in found.nodes)))
             for claim in found.claims:
                 del self._users[claim][found.name]
+
+    def _alike(self, held: Held) -> Alike:
+        found = self.alike.get(held.likeness)
+        if found is None:
+            namespace, _, against, ending = held.likeness
+            found = self.alike[held.likeness] = Alike(namespace, labels_of(held.pod), against, ending)
+            self._in_order.append(found)
+        return found
+
+    def _all(self, key: object, of: Callable[[Alike], Iterable[_T]]) -> list[_T]:
+        """What `of` finds among all pods that are alike; `key`: what it depends on."""
+        found, seen = self._found.get(key, ([], 0))
+        if seen < len(self._in_order):
+            found.extend(one for alike in self._in_order[seen:] for one in of(alike))
+            self._found[key] = (found, len(self._in_order))
+        return found
+
+    def near(self, wanted: tuple[Term, ...]) -> list[Alike]:
+        """The pods that all of these terms are about."""
+        return self._all(wanted, lambda alike: [alike] if all(self.is_about(term, alike) for term in wanted) else [])
+
+    def selected(self, namespace: str, selector: LabelSelector) -> list[Alike]:
+        """The pods of a namespace, without those being deleted, that a selector matches."""
+        return self._all(
+            (namespace, selector),
+            lambda one: [one] if one.namespace == namespace and not one.ending and selector.matches(one.labels) else [],
+        )
+
+    def against(self, pod: Object) -> list[tuple[Alike, Term, bool]]:
+        """The pods whose anti-affinity is about this one, with its term; False: it may be, since its namespaces' labels are not known."""
+        namespace, labels, _, _ = likeness(pod)
+        return self._all(
+            ("against", namespace, labels),
+            lambda alike: [(alike, term, covered is True) for term in alike.against if (covered := self.covers(term, pod)) is not False],
+        )
+
+    def is_about(self, term: Term, alike: Alike) -> bool | None:
+        """As `covers`, of all pods that are alike."""
+        return term.selector.matches(alike.labels) and self.in_namespace(term, alike.namespace)
 
     def users(self, claim: str, pod: Object) -> list[Held]:
         """The other pods that mount a claim."""
@@ -223,5 +358,13 @@ class World:
             for term in terms(pod, "podAffinity")
         )
 
-    def placed(self, held: Held) -> Iterator[Room]:
-        return (self.rooms[node] for node in held.nodes)
+    def suits(self, pod: Object) -> dict[str, Suits]:
+        """By node: what of it is against a pod, whatever other pods do. Pods of one workload ask the same."""
+        key = repr(matching.asked_of_nodes(pod))
+        found = self._suits.get(key)
+        if found is None:
+            found = {
+                room.name: (matching.untolerated(pod, room.taints), matching.wrong_node(pod, room.node)) for room in self.rooms.values()
+            }
+            self._suits[key] = found
+        return found
