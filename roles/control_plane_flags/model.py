@@ -180,7 +180,7 @@ class DesiredFlags(OfNodes):
         BeforeValidator(_flags),
         MAP_OR_TEXT,
         Field(
-            description="by component, its flags: a value, a list for a flag that is given several times, or `absent` to remove one; a flag"
+            description="by component, its flags: a value, a list for a flag that is given several times, or `absent` to remove it. A flag"
             " that is not named stays as it is",
             examples=[
                 {"kube-controller-manager": {"horizontal-pod-autoscaler-downscale-stabilization": "2m"}},

@@ -158,8 +158,8 @@ def _both_directions(changing: Sequence[GatePlan], directions: list[set[bool]]) 
     if len(set().union(*directions)) < 2 or len({planned.component for planned in changing}) < 2:
         return []
     return [
-        "this run would turn some gates on and others off. On goes from the API servers down, off from the kubelets up: use two runs, first"
-        " with the gates of one kind in --data feature_gates=..., then with those of the other"
+        "this run would turn some gates on and others off. On goes from the API servers down, off from the kubelets up."
+        " Use two runs: first with the gates of one kind in --data feature_gates=..., then with the others"
     ]
 
 

@@ -85,8 +85,8 @@ def collect(
     found = CollectedUse(session.asked(cluster_uid, "plan"), now, _lives(before, now), seen, pods)
     if others:
         notes[
-            f"{', '.join(others)}: not read over SSH (not in the inventory, or left out by --limit), so only the kubelet's rates are "
-            "known, no peak of memory and no OOM kills of processes"
+            f"{', '.join(others)}: not read over SSH (not in the inventory, or left out by --limit). Only the kubelet's rates are known, "
+            "no peak of memory and no OOM kills of processes"
         ] = None
     for node, use in reads[-1].kernels.items():
         if use.cut:

@@ -39,7 +39,7 @@ DIALECT = {
 }
 _SPOKEN = re.compile(rf"\b({'|'.join(f'({words})' for words in DIALECT)})\b", re.IGNORECASE)
 # Words of a sentence in a message or a document; a value that is put in, and a span of code, is one.
-LONGEST = 32
+LONGEST = 30
 _SEMICOLON = re.compile(r"; (?=[^\W\d_]|`)")
 _SHELL = re.compile(r"\$|\|\||&&|\bexec\b")
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -89,7 +89,7 @@ def heavy(text: str) -> list[str]:
     """The sentences that have too many words, or a chain of semicolons."""
     text = re.sub(r"`[^`]*`", "`X`", re.sub(r"\]\([^)]*\)", "]", text))
     sentences = re.split(r"(?<=[.?!])[)\]\"*_]*\s+|\n\n", text)
-    return [one for one in sentences if len(_SEMICOLON.findall(one)) > 1 or len(re.findall(r"\S*\w\S*|\0", one)) > LONGEST]
+    return [one for one in sentences if len(_SEMICOLON.findall(one)) > 1 or len(re.findall(r"\S*[a-z]\S*|`X`|\0", one)) > LONGEST]
 
 
 def parts(text: str) -> list[str]:

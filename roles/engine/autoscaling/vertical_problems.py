@@ -98,8 +98,8 @@ def _horizontal(scene: VerticalScene) -> Iterator[Finding]:
         if text := scene.vertical.counted_by(one):
             yield ScalingRule.VERTICAL.found(
                 (str(scene.vertical), str(one)),
-                f"{one} scales the same pods by a percentage of their {text} request, which this one changes (mode {scene.vertical.mode}): "
-                "each change of the request changes the count, and the other way round",
+                f"{one} scales the same pods by a percentage of their {text} request, which this one changes (mode {scene.vertical.mode}). "
+                "So each change of the request changes the count, and the other way round",
                 f"set its mode to Off, or its resources to others than {text}, or scale by another metric",
             )  # fmt: skip
 
