@@ -6,8 +6,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from roles.audit import page
-from roles.audit.collect import collect
-from roles.audit.examine import report
+from roles.audit.collect import API, collect
+from roles.audit.examine import Collected, report
 from roles.audit.model import Report
 from roles.audit.options import AuditOptions
 from roles.audit.text import as_text, verdict
@@ -44,4 +44,4 @@ def audit(fleet: Fleet, options: AuditOptions) -> Ended:
 DATA_KEYS = (Declared(AuditOptions, ("audit",), also=desired_state(*OF_KUBELETS)),)
 DOCUMENTS = {"audit": Report}
 
-__all__ = ["DATA_KEYS", "DOCUMENTS", "audit"]
+__all__ = ["API", "DATA_KEYS", "DOCUMENTS", "Collected", "Report", "audit", "collect", "page", "report"]

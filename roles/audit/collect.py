@@ -27,22 +27,28 @@ from roles.engine.transaction import Refusal
 from roles.engine.tunnels.etcd import EtcdError
 from roles.eviction import NodeOrder, node_order, usage
 
+#: In Collected.unread: all that the API says.
+API = "effective values, kubeadm's ConfigMaps, pods that differ from their template, and disruption"
 
-def collect(fleet: Fleet, *, with_order: bool) -> Collected:
-    """Read the nodes of the run, in the inventory's order. `with_order`: also the eviction order of their pods."""
+
+def collect(fleet: Fleet, *, with_order: bool, glance: bool = False) -> Collected:
+    """Read the nodes of the run, in the inventory's order. `with_order`: also the eviction order of their pods; `glance`: also what
+    roles/engine/node/look.py asks then."""
     found = Collected(failures=[f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable])
     helpers = fleet.helpers()
-    seen = fleet.each([*fleet.targets, *helpers], lambda remote: view_of(look(remote, wanted), _groups(remote)), doing="read")
+    each = [*fleet.targets, *helpers]
+    seen = fleet.each(each, lambda remote: view_of(look(remote, wanted, glance=glance), _groups(remote)), doing="read")
     views: dict[str, NodeView] = {}
     looked: dict[str, ObservedNode] = {}
     foreign: list[Refusal] = []
-    for remote in (*fleet.targets, *helpers):
+    for remote in each:
         one = seen[remote.name]
         if isinstance(one, Exception):
             if not isinstance(one, (Refusal, ObservationError, RemoteError)):
                 raise one
             if remote in fleet.targets:
                 found.failures.append(str(one))
+                found.seen[remote.name] = one
             continue
         looked[remote.name] = ObservedNode(remote, one.seen, one.found, one.components)
         if remote in fleet.targets:
@@ -52,6 +58,8 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     known = known_nodes(
         [looked[host] for host in views], fleet.each, fleet.inventory, [one for host, one in looked.items() if host not in views]
     )
+    found.cluster, found.not_theirs = known.cluster, known.not_theirs
+    found.seen |= {host: known.seen[host] for host in views}
     claiming = {one.host for one in foreign}
     made = (view_of(known.seen[host], one.groups) for host, one in views.items())
     found.views += [one.as_worker() if one.host in claiming else one for one in made]
@@ -72,7 +80,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool, not
     try:
         api = cluster.api()
     except (NoApi, RemoteError) as error:
-        found.not_known.append(f"effective values, kubeadm's ConfigMaps, pods that differ from their template, and disruption: {error}")
+        found.miss(API, error)
         return
     nodes = {one.host: one for one in found.views if one.is_read and one.host not in not_theirs}
     remotes = [remote for remote in fleet.targets if remote.name in nodes]
@@ -126,13 +134,14 @@ def _or_not_known(found: Collected, what: str) -> Iterator[None]:
     try:
         yield
     except (ApiFailure, ValueError) as error:
-        found.not_known.append(f"{what}: {error}")
+        found.miss(what, error)
 
 
 def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     with _or_not_known(found, "pods that differ from their template, and disruption"):
         objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
+        found.pods = objects["Pod"]
         with _or_not_known(found, "pods that differ from their template"):
             found.findings += other_rooms.resized(pod_resize.find(objects))
         with _or_not_known(found, "requests for certificates"):
@@ -141,7 +150,7 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
             live, problems = read_lint(api, objects)
             found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
             now = cluster_time(api)
-            states = budget_states(live, now)
+            found.budgets = states = budget_states(live, now)
             listed = lint(live, states, now)
             with _or_not_known(found, "disruption"):
                 live = lint_places.read_places(api, live, cluster.own_scheduler_configurations)
@@ -153,8 +162,11 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
 def _autoscalers(api: Api, cluster: Cluster, found: Collected) -> None:
     """What is wrong with autoscalers. Their controller is read only if there are some."""
     with _or_not_known(found, "autoscalers"):
-        if any_autoscaler(api):
+        if not any_autoscaler(api):
+            found.autoscalers = ()
+        else:
             seen = look_at(api, cluster.effective, managers_of({one.host: one.components for one in found.views}))
+            found.autoscalers = seen.all
             found.findings += (problem for one in seen.all for problem in one.problems)
             found.not_known += [f"autoscalers: {text}" for text in seen.not_known]
 
@@ -177,6 +189,6 @@ def _orders(fleet: Fleet, cluster: Cluster, remotes: Sequence[Remote], nodes: Ma
         if isinstance(made, NodeOrder):
             found.orders.append(made)
         elif isinstance(made, (ApiFailure, ValueError, RemoteError)):
-            found.not_known.append(f"{host}: eviction order: {made}")
+            found.miss(f"{host}: eviction order", made)
         else:
             raise made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +11,18 @@ from roles.audit.model import ComponentReport, FindingReport, NodeReport, Report
 from roles.audit.node_view import NodeView, flat
 from roles.audit.rules import AuditRule
 from roles.desired import NodeDesired
+from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 from roles.engine.bounds import EARLIEST, moment
+from roles.engine.disruption import BudgetState
 from roles.engine.findings import Finding, Place
+from roles.engine.kube import Object
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet.pending import ANY_FLAGS, pending_arguments
 from roles.engine.kubelet.values import shown
+from roles.engine.node import Observation
 from roles.engine.node_lint import lint
+from roles.engine.proof import Cluster
+from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
 
@@ -24,7 +30,11 @@ from roles.feature_gates import Catalogue
 @dataclass
 class Collected:
     """All that was read. `desired`: by host; `held`: the certificates of each host; `requests`: for certificates; `findings`: of what is no
-    view; `failures`: nodes that could not be read; `not_known`: what else could not be determined."""
+    view; `failures`: nodes that could not be read; `not_known`: what else could not be determined.
+
+    What a page of the whole cluster shows besides: `seen`: by host, the observation with the versions, or its error; `cluster`: None before
+    it is known; `not_theirs`: hosts that are not the Node that they name; `pods`, `budgets`, `autoscalers`: None if they could not be read;
+    `unread`: why not, by what could not be read."""
 
     views: list[NodeView] = field(default_factory=list)
     desired: dict[str, NodeDesired] = field(default_factory=dict)
@@ -35,6 +45,18 @@ class Collected:
     findings: list[Finding] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     not_known: list[str] = field(default_factory=list)
+    seen: dict[str, Observation | Exception] = field(default_factory=dict)
+    cluster: Cluster | None = None
+    not_theirs: Mapping[str, Refusal] = field(default_factory=dict)
+    pods: Sequence[Object] | None = None
+    budgets: Sequence[BudgetState] | None = None
+    autoscalers: Sequence[JudgedAutoscaler | JudgedVertical] | None = None
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def miss(self, what: str, why: object) -> None:
+        """It could not be read."""
+        self.not_known.append(f"{what}: {why}")
+        self.unread.setdefault(what, str(why))
 
 
 def report(seen: Collected, catalogue: Catalogue, *, made: str, target: int | None = None) -> Report:

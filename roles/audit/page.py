@@ -28,29 +28,33 @@ _GAUGES = ("memory", "disk", "processes")
 
 def page(report: Report, orders: Sequence[NodeOrder] = ()) -> str:
     """The whole page."""
+    return scripts.page("audit.html.j2", **parts(report, orders))
+
+
+def parts(report: Report, orders: Sequence[NodeOrder] = ()) -> dict[str, Any]:
+    """What templates/audit.html.j2 shows, also as a part of another page."""
     found = matrix(report)
-    return scripts.page(
-        "audit.html.j2",
-        verdict=verdict(report),
-        code=report.code,
-        made=(moment(report.made) or EARLIEST).strftime("%Y-%m-%d %H:%M %Z"),
-        target=report.target_version or "",
-        counts=[
+    return {
+        "verdict": verdict(report),
+        "code": report.code,
+        "made": (moment(report.made) or EARLIEST).strftime("%Y-%m-%d %H:%M %Z"),
+        "target": report.target_version or "",
+        "counts": [
             {"name": one.value, "count": report.count(one), "title": render.counted(report.count(one), one).partition(" ")[2]}
             for one in SEVERITIES
         ],
-        fleet=list(_fleet(report)),
-        findings=[_finding(one, nodes) for one, nodes in together(report.findings)],
-        groups=[_group(one, number) for number, one in enumerate(found.groups)],
-        sections=list(_sections(found)),
-        alike=[{"title": section, "names": names} for section, names in found.alike.items()],
-        configmaps=report.configmaps,
-        orders=[_order(order) for order in orders],
-        gauge_titles=_GAUGES,
-        sources=[_sources(one) for one in found.groups],
-        not_known=report.not_known,
-        failures=report.failures,
-    )
+        "fleet": list(_fleet(report)),
+        "findings": [_finding(one, nodes) for one, nodes in together(report.findings)],
+        "groups": [_group(one, number) for number, one in enumerate(found.groups)],
+        "sections": list(_sections(found)),
+        "alike": [{"title": section, "names": names} for section, names in found.alike.items()],
+        "configmaps": report.configmaps,
+        "orders": [_order(order) for order in orders],
+        "gauge_titles": _GAUGES,
+        "sources": [_sources(one) for one in found.groups],
+        "not_known": report.not_known,
+        "failures": report.failures,
+    }
 
 
 def _fleet(report: Report) -> Iterator[dict[str, Any]]:

@@ -75,4 +75,4 @@ def _text(seen: AutoscalerLook) -> Iterator[str]:
 
 DATA_KEYS = (Declared(StatusOptions, ("autoscaler_status",)),)
 
-__all__ = ["DATA_KEYS", "autoscaler_status"]
+__all__ = ["DATA_KEYS", "autoscaler_status", "report"]

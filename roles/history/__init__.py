@@ -56,9 +56,7 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     """List the runs and changes that the nodes have recorded, the newest last. Raises DeployError if a node could not be read, or if no
     node has the run that is asked for."""
     history, failures = _ask(fleet, fleet.targets)
-    believed = [change for recorded in history.values() for change in recorded if not change.disbelieved]
-    order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in believed}))}
-    believed.sort(key=lambda change: (order[change.run], change.order, change.host))
+    believed, order = _in_order(history)
     bridge.stop(
         f"nodes: {text}" for text in unmatched(wanted.nodes or (), [remote.name for remote in fleet.targets], "no host of this run")
     )
@@ -89,6 +87,19 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     else:
         undo = f"; deploys/rollback.py would undo {' and '.join(latest)}. Name another run with --data run=NAME" if latest else ""
     return Ended(f"{table.counted(len({change.run for change in listed}), 'run')} listed{undo}")
+
+
+def recorded_changes(fleet: Fleet) -> tuple[list[Recorded], list[str]]:
+    """The changes that the nodes of the run have recorded, the newest last; and why some could not be read."""
+    history, failures = _ask(fleet, fleet.targets)
+    return _in_order(history)[0], [*failures, *_disbelieved(history)]
+
+
+def _in_order(history: Mapping[str, Sequence[Recorded]]) -> tuple[list[Recorded], dict[str, int]]:
+    """The changes that their hosts may speak of, the newest last; and the place of each run."""
+    believed = [change for recorded in history.values() for change in recorded if not change.disbelieved]
+    order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in believed}))}
+    return sorted(believed, key=lambda change: (order[change.run], change.order, change.host)), order
 
 
 def _unusable(changes: Sequence[Recorded]) -> list[str]:
@@ -447,4 +458,11 @@ DATA_KEYS = (
     Declared(NoKeys, ("uninstall",), changes=Changes.DAYTWO),
 )
 
-__all__ = ["DATA_KEYS", "changes", "rollback", "uninstall"]
+__all__ = [
+    "DATA_KEYS",
+    "Recorded",
+    "changes",
+    "recorded_changes",
+    "rollback",
+    "uninstall",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,9 +14,9 @@ class StatusOptions(Frozen):
     """The data keys of deploys/status.py."""
 
     format: Annotated[
-        Literal["text", "json"],
-        choice("format", "text", "json"),
-        Field(description="text for people, or one JSON document", examples=["json"]),
+        Literal["text", "json", "html"],
+        choice("format", "text", "json", "html"),
+        Field(description="text for people, one JSON document, or one HTML page; the last two read more", examples=["json", "html"]),
     ] = "text"
     output: Output = None
 
@@ -119,6 +119,76 @@ class SourceReport(_Model):
     sha256: str | None
 
 
+class ResourceReport(_Model):
+    """How much of a resource a node has. cpu in thousandths of a core, memory in bytes, pods."""
+
+    resource: str
+    allocatable: int
+    requested: int = Field(description="by all pods on the node that are not over")
+    used: int | None = Field(default=None, description="from the metrics API; null: it has no value")
+
+
+class CapacityReport(_Model):
+    """A node of the cluster, also one that is no host of the run."""
+
+    name: str
+    resources: tuple[ResourceReport, ...]
+
+
+class BudgetReport(_Model):
+    """A PodDisruptionBudget, with the numbers that kube-controller-manager computes."""
+
+    namespace: str
+    name: str
+    allowed: int = Field(description="evictions that it allows now")
+    healthy: int
+    needed: int
+    why: str
+    never: str = Field(description="why no pod of it can ever be evicted")
+
+
+class AutoscalerReport(_Model):
+    """A HorizontalPodAutoscaler or VerticalPodAutoscaler; deploys/autoscaler_status.py shows more."""
+
+    name: str
+    target: str
+    now: str = Field(description="pods of lowest to highest; or the mode")
+    why: str
+    works: bool
+    problems: tuple[str, ...] = ()
+
+
+class RunReport(_Model):
+    """A change that a node has recorded; deploys/changes.py lists them."""
+
+    run: str
+    at: str | None = Field(description="RFC 3339, the clock of its operator")
+    host: str
+    component: str
+    state: str
+    reason: str
+    who: str
+    what: str
+
+
+class UnreadSection(_Model):
+    """What could not be read of the whole, and why."""
+
+    section: str
+    why: str
+
+
+class WholeReport(_Model):
+    """What only the JSON and the page have. null: it could not be read, and `unread` says why."""
+
+    audit: dict[str, Any] = Field(description="as docs/reference/audit.schema.json describes it; with certificates and the eviction order")
+    capacity: tuple[CapacityReport, ...] | None
+    budgets: tuple[BudgetReport, ...] | None
+    autoscalers: tuple[AutoscalerReport, ...] | None
+    runs: tuple[RunReport, ...] = Field(description="the newest last")
+    unread: tuple[UnreadSection, ...] = ()
+
+
 class StatusReport(_Model):
     """The whole state. `warnings`: what needs attention, each with the command that shows more or ends it; `failures`: nodes that could not
     be read; `not_known`: what else could not be read."""
@@ -136,3 +206,10 @@ class StatusReport(_Model):
     ignored: tuple[str, ...] = Field(default=(), description="processes with a component's name that are not the node's own")
     not_known: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    whole: WholeReport | None = Field(default=None, description="null in what the text is made from")
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What could not be read, in sentences: then the exit status is 1."""
+        more = self.whole.unread if self.whole is not None else ()
+        return (*self.failures, *(f"{one.section}: {one.why}" for one in more))

@@ -18,6 +18,7 @@ from tests.integration import browser, operator
 from tests.integration.operator import data, pyinfra, wait_for
 from tests.lab import Lab
 from tests.unit.audit.fleet import many
+from tests.unit.status.whole import shown
 
 PLANT = (Path(__file__).parent / "plant.sh").read_text()
 # As the lab's nodes are.
@@ -146,6 +147,17 @@ def _is_shown(written: Path, folder: Path, findings: int) -> browser.Told:
     return told
 
 
+def test_the_page_of_a_whole_cluster_filters_its_findings(tmp_path: Path) -> None:
+    report, orders = many(20)
+    written = tmp_path / "status.html"
+    written.write_text(shown(report, orders, "<script>document.title='x'</script>"), encoding="utf-8")
+    seen = browser.open_page(written, tmp_path, "node-007", "no-such-thing", dark=True, size="600,1000")
+    assert seen.console == [] and seen.told["requests"] == [] and seen.told["wide"] is False and "<script>" in seen.told["title"]
+    answers = seen.told["answers"]
+    assert seen.told["all"]["findings"] > answers["node-007"]["findings"] > answers["no-such-thing"]["findings"] == 0
+    assert answers["node-007"]["columns"] == answers["node-007"]["orders"] == 1
+
+
 @pytest.mark.lab
 def test_without_an_api_files_and_processes_are_told_and_a_foreign_kind_is_only_named(clean: Lab, tmp_path: Path) -> None:
     inventory = tmp_path / "workers.py"
@@ -158,6 +170,10 @@ def test_without_an_api_files_and_processes_are_told_and_a_foreign_kind_is_only_
     told = document(found)
     nodes = {node["name"]: node for node in told["nodes"]}
     assert (found.code, told["findings"], told["failures"]) == (0, [], []), found.all
+    state = pyinfra("status", "--data", "format=json", "--limit", "w1", inventory=str(inventory))
+    whole = document(state)["whole"]
+    assert state.code == 1 and (whole["capacity"], whole["budgets"], whole["autoscalers"]) == (None, None, None), state.all
+    assert "no control-plane node" in whole["unread"][0]["why"] and whole["unread"][0]["why"] in state.err
     assert nodes["w1"]["effective"] is None and nodes["w1"]["settings"] and nodes["w1"]["sources"]
     assert nodes["w2"]["kind"] == "unsupported" and "k3s" in nodes["w2"]["why"]
     assert any("no control-plane node" in note for note in told["not_known"])

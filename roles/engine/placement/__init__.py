@@ -6,7 +6,7 @@ from roles.engine.placement.readmission import Forecast, Readmission, forecast
 from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments, in_node_status, own_names
 from roles.engine.placement.taints import without_passing
 from roles.engine.placement.where import Outcome, Placement, place_all, where
-from roles.engine.placement.world import ClusterView, claims_of
+from roles.engine.placement.world import ClusterView, World, claims_of
 
 __all__ = [
     "Attachment",
@@ -18,6 +18,7 @@ __all__ = [
     "PodVolume",
     "Readmission",
     "Storage",
+    "World",
     "attachments",
     "claims_of",
     "differs",
