@@ -24,7 +24,7 @@ from roles.engine.outage.report import outage_note
 from roles.engine.outage.surge import find_surges
 from roles.engine.outage.volumes import times, with_volumes
 from roles.engine.outage.volumes import warnings as volume_warnings
-from roles.engine.outage.waves import cut, in_order, shares
+from roles.engine.outage.waves import by_budget, cut, in_order, shares
 from roles.engine.outage.workloads import Workloads
 
 
@@ -160,10 +160,11 @@ def _unknown_budgets(states: Sequence[BudgetState], consents: DrainConsents) -> 
 def _never_refilled(moving: Sequence[PodFate], states: Sequence[BudgetState], consents: DrainConsents) -> list[str]:
     """Budgets that allow some evictions now, but never all of them: some of the pods do not come back."""
     found = []
-    for state in states:
+    gone = by_budget(one for one in moving if one.workload is None or one.pending)
+    for state in states if gone else ():
         if state.key in consents.ignore_budgets or state.unread or state.kept:
             continue
-        lost = [one for one in moving if state.key in one.budgets and (one.workload is None or one.pending)]
+        lost = gone.get(state.key, ())
         if lost and state.attainable - len(lost) < state.numbers.desired_healthy:
             names = ", ".join(one.name for one in lost)
             found.append(

@@ -95,16 +95,24 @@ def shares(
     pods: Sequence[PodFate], waves: Sequence[Sequence[PodFate]], states: Sequence[BudgetState]
 ) -> tuple[BudgetShare, ...]:  # fmt: skip
     """The sum over all nodes, for each budget with pods that leave."""
+    leaving, in_waves = by_budget(one for one in pods if one.leaves), [by_budget(wave) for wave in waves]
     found = []
     for state in states:
-        own = [one for one in pods if one.leaves and state.key in one.budgets]
-        if not own:
+        key = state.key
+        if key not in leaving:
             continue
-        by_node: dict[str, int] = {}
-        for one in own:
-            by_node[one.node] = by_node.get(one.node, 0) + 1
-        counts = tuple(count for wave in waves if (count := sum(state.key in one.budgets for one in wave)))
-        surged = sum(one.fate == "surged" for one in own)
+        by_node = dict(Counter(one.node for one in leaving[key]))
+        counts = tuple(len(wave[key]) for wave in in_waves if key in wave)
+        surged = sum(one.fate == "surged" for one in leaving[key])
         healthy = state.numbers.current_healthy
-        found.append(BudgetShare(state.key, by_node, state.disruptions_allowed, counts, state.why, surged, healthy))
+        found.append(BudgetShare(key, by_node, state.disruptions_allowed, counts, state.why, surged, healthy))
     return tuple(found)
+
+
+def by_budget(pods: Iterable[PodFate]) -> dict[str, list[PodFate]]:
+    """The pods of each budget that has some, by NAMESPACE/NAME."""
+    found: dict[str, list[PodFate]] = {}
+    for one in pods:
+        for key in one.budgets:
+            found.setdefault(key, []).append(one)
+    return found

@@ -111,10 +111,10 @@ class Volumes:
         names = {name_of(one) for one in self._volumes if _driver(one) == driver}
         for held in room.held:
             for claim in held.claims:
-                bound = spec_of((self._world.claims or {}).get(claim) or {}).get("volumeName")
+                bound, of = self._world.driver(claim)
                 # Of a claim that is not known, the driver is not known either.
-                if bound is None or bound not in self._world.volumes or _driver(self._world.volumes[bound]) == driver:
-                    names.add(str(bound or claim))
+                if of is None or of == driver:
+                    names.add(bound or claim)
         names |= {one.volume or one.name for one in self._world.attached.get(room.name, ()) if one.driver == driver}
         # A pod there may have volumes that are created with it, or are part of its spec.
         extra = sum(held.own_claims for held in room.held)

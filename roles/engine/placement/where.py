@@ -19,12 +19,13 @@ from roles.engine.placement.findings import Findings, Verdict
 from roles.engine.placement.profiles import DEFAULT
 from roles.engine.placement.topology import Affinity, Spread, constraints
 from roles.engine.placement.volumes import Volumes
-from roles.engine.placement.world import Alike, ClusterView, Held, Room, Suits, World, terms
+from roles.engine.placement.world import SUITS, Alike, ClusterView, Held, Room, Suits, World, terms
 
 Outcome = Literal["fits", "unsure", "nowhere", "not judged"]
 _ANY_ORDER = "it depends on where other pods go"
 #: Pods times nodes, up to which it is worked out node by node whether others can fill them; beyond, the answer may be "unsure" instead.
 _EXACTLY = 10_000
+_FITS = Verdict("fits")
 _MAY_WAIT = "the scheduler does not ask where its volume is attached"
 
 
@@ -229,7 +230,11 @@ def assess(pod: Object, world: World) -> Placement:
     suits = world.suits(pod)
     nodes: dict[str, Verdict] = {}
     local: list[Room] = []
+    only_room = not (unknown or judges or volumes.unsure or ports)
     for room in world.rooms.values():
+        if only_room and room.ready and suits[room.name] == SUITS and _has_room(asked, room):
+            nodes[room.name] = _FITS
+            continue
         found = Findings(unknown=list(unknown))
         _check_node(suits[room.name], room, found)
         for one in judges:
@@ -294,6 +299,11 @@ def _check_node(suits: Suits, room: Room, found: Findings) -> None:
         found.no.append(wrong)
     if not room.ready:
         found.unsure.append("its kubelet is not ready")
+
+
+def _has_room(asked: Sequence[tuple[str, int]], room: Room) -> bool:
+    """Wherever other pods go."""
+    return all(amount <= room.allocatable.get(resource, 0) - room.most.get(resource, 0) for resource, amount in asked)
 
 
 def _check_resources(asked: Sequence[tuple[str, int]], room: Room, found: Findings) -> None:

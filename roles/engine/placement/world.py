@@ -17,7 +17,7 @@ from roles.engine.kube.fields import labels_of, name_of, spec_of, status_of, vol
 from roles.engine.kube.pods import node_of
 from roles.engine.kube.resources import View
 from roles.engine.kube.selectors import LabelSelector, label_selector
-from roles.engine.placement.storage import HOSTNAME, Attachment, Storage, attachments
+from roles.engine.placement.storage import HOSTNAME, Attachment, Storage, attachments, driver_of
 
 _T = TypeVar("_T")
 
@@ -165,6 +165,7 @@ def claims_of(pod: Object) -> frozenset[str]:
 
 #: A taint that a pod does not tolerate, and why its selector or affinity is against the node; None and "" if nothing is.
 Suits = tuple[Mapping[str, Any] | None, str]
+SUITS: Suits = (None, "")
 
 
 @dataclass(eq=False)
@@ -236,6 +237,7 @@ class World:
         self.changes: list[tuple[Alike, bool]] = []
         self._users: dict[str, dict[str, Held]] = {}
         self._suits: dict[str, dict[str, Suits]] = {}
+        self._drivers: dict[str, tuple[str, str | None]] = {}
         self.storage = Storage(view.of)
         self.claims = None if view.claims is None else {full_name(one): one for one in view.claims}
         self.volumes = {name_of(one): one for one in view.volumes or ()}
@@ -251,6 +253,15 @@ class World:
         return {
             name_of(node): {str(one.get("name")): one for one in spec_of(node).get("drivers") or ()} for node in self.view.csi_nodes or ()
         }
+
+    def driver(self, claim: str) -> tuple[str, str | None]:
+        """The volume of a claim ("" if it has none), and the driver whose limit it counts against: None if that is not known."""
+        found = self._drivers.get(claim)
+        if found is None:
+            bound = str(spec_of((self.claims or {}).get(claim) or {}).get("volumeName") or "")
+            found = bound, driver_of(self.volumes[bound], limited=True) if bound in self.volumes else None
+            self._drivers[claim] = found
+        return found
 
     @cached_property
     def attached(self) -> dict[str, list[Attachment]]:
