@@ -362,7 +362,11 @@ def _objections(
             yield anyway
         return
     if objection:
-        yield Refusal(plan.host, f"{version} refuses {asked}: {objection}", _way_out(objection, listed))
+        unknown = _UNKNOWN.findall(objection)
+        near = alike(unknown[0], listed) if len(unknown) == 1 else []
+        mistake = f"--{' or --'.join(near)}? You wrote --{unknown[0]}" if near else ""
+        message = f"{version} refuses {asked}: {objection}"
+        yield Refusal(plan.host, message, _way_out(objection, listed), mistake=mistake, by=one.component)
         return
     name = f"{one.component}{RULES}"
     if name not in verdicts.against:

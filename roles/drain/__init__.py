@@ -9,6 +9,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
 from roles.engine.bridge.tasks import Pool
+from roles.engine.folding import counted
 from roles.engine.inputs import Changes, Declared
 from roles.engine.kube.fields import name_of
 from roles.engine.object_runs import ConnectedCluster, connect_cluster, dry_run
@@ -36,7 +37,7 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     plan = _plan(session, _nodes(fleet, reached, wanted.nodes), consents)
     info = this_run(new_run_id(), {"cluster": wanted.model_dump()})
     drainer = Drainer(session, plan, consents, Mark(info.id))
-    show(f"\nPlan of run {info.id}: drain {', '.join(node.name for node in plan.nodes)}")
+    show(f"\nPlan of run {info.id}: {counted(len(plan.nodes), 'node')} to drain: {', '.join(node.name for node in plan.nodes)}")
     if refusals := plan.refusals or ask_again([plan], consents):
         show_lines(plan_text(plan))
         bridge.stop(refusals)

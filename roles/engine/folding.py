@@ -71,13 +71,13 @@ def listed(names: Sequence[str]) -> str:
 
 
 def merged(reasons: Iterable[str]) -> list[str]:
-    """With many hosts, sentences `HOST: TEXT` with the same text as one, in the order of the first of them."""
+    """Sentences `HOST: TEXT` with the same text as one, in the order of the first of them; each alone if nothing is to be left out."""
     found: dict[str, list[str]] = {}
     for reason in reasons:
         host, colon, text = reason.partition(": ")
-        folded = bool(colon) and folds() and " " not in host
+        folded = bool(colon) and not _verbose and " " not in host
         found.setdefault(text if folded else reason, []).append(host if folded else "")
-    return [f"{hosts(names)}: {text}" if names[0] else text for text, names in found.items()]
+    return [f"{listed(list(dict.fromkeys(names)))}: {text}" if names[0] else text for text, names in found.items()]
 
 
 def alike(texts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

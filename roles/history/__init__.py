@@ -119,7 +119,7 @@ def _cut(changes: Sequence[Recorded]) -> list[str]:
 def _not_known(error: Unordered) -> str:
     return (
         f"it is not known which of these runs is the newest, since no node has seen two of them: {', '.join(error.runs)}; "
-        "name the run to undo: deploys/rollback.py --data run=NAME"
+        f"name the run to undo: {command('rollback', run='NAME')}"
     )
 
 
@@ -174,7 +174,7 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
         names = ", ".join(remote.name for remote in fleet.unreachable)
         raise bridge.refuse(
             f"the newest run is only known if all hosts can be read, and {names} cannot be reached; "
-            "name the run to undo: deploys/rollback.py --data run=NAME (deploys/changes.py lists them)"
+            f"name the run to undo: {command('rollback', run='NAME')} ({command('changes')} lists them)"
         )
     # The host of the cluster's lock keeps the records of changes of the cluster itself, also if --limit excludes it.
     keeper = fleet.lock_host
@@ -240,7 +240,7 @@ def _reverted_drained(change: Recorded, runs: Sequence[str]) -> bool:
 
 def _nothing_of(runs: Sequence[str]) -> str:
     names = " and ".join(runs)
-    ways = "deploys/changes.py lists the runs, and deploys/uncordon.py removes a cordon"
+    ways = f"{command('changes')} lists the runs, and {command('uncordon', nodes='NODE')} removes a cordon"
     return f"run {names} has no confirmed change on these nodes; {ways}"
 
 

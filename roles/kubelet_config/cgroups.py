@@ -16,6 +16,7 @@ from typing import Any
 
 from roles.engine.bridge import Remote
 from roles.engine.bridge.tasks import Timeout, sleep
+from roles.engine.commands import command
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
 from roles.engine.kube.fields import meta_of, name_of
@@ -148,8 +149,8 @@ def _way_out(state: KubeletState, found: runtime.Runtime, wanted: str) -> str:
         line = f"SystemdCgroup = {'true' if wanted == runtime.SYSTEMD else 'false'} for each handler that starts runc"
     node = one_line(str(meta_of(state.node).get("name") or state.kubelet.node_name))
     return (
-        f"the runtime first: `deploys/drain.py --data nodes={node}`, set {line}, restart the runtime, run this again, and"
-        f" `deploys/uncordon.py --data nodes={node}`"
+        f"the runtime first: `{command('drain', nodes=node)}`, set {line}, restart the runtime, run this again, and"
+        f" `{command('uncordon', nodes=node)}`"
     )
 
 

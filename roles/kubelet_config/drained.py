@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from roles.engine.commands import command
 from roles.engine.folding import shortened
 from roles.engine.harmless import one_line
 from roles.engine.kube import full_name
@@ -45,7 +46,7 @@ def check(state: KubeletState, wanted: drained.Needed) -> None:
         raise Refusal(
             state.host,
             f"{'; '.join(wanted.why)}. So the node must be drained, but {' and '.join(why)}",
-            f"drain it first with `deploys/drain.py --data nodes={one_line(str(node))}`, and run this again; or let this run do it with"
+            f"drain it first with `{command('drain', nodes=one_line(str(node)))}`, and run this again; or let this run do it with"
             " --data drain=auto",
         )
 

@@ -22,6 +22,7 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
     minor = state.kubelet.minor
     known = schema.fields(minor)
     problems: list[str] = []
+    mistakes: list[str] = []
     fields: dict[str, Any] = {}
     values_by_name: dict[str, Any] = {}
     named: dict[tuple[str, ...], Any] = {}
@@ -33,7 +34,9 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
         owner = name if name in known else _map_of(name, known)
         if owner is None:
             # The value does not matter: the schema rejects the name.
-            problems += [str(problem) for problem in schema.check(minor, _nested({name: value}))]
+            found = schema.check(minor, _nested({name: value}))
+            problems += map(str, found)
+            mistakes += [f"{one.meant}? You wrote {one.path}" for one in found if one.meant]
         elif owner in SECRETS:
             problems.append(f"{owner} holds a secret, which plans and records of daytwo would show; set it by hand")
         elif owner in schema.OWNED and not _together(name, desired):
@@ -50,11 +53,12 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
             else:
                 named[(*owner.split("."), key)] = None if value == model.ABSENT else value
     values = {name: value for name, value in fields.items() if value is not ABSENT}
-    problems += [str(problem) for problem in schema.check(minor, _nested(values))]
+    problems += map(str, schema.check(minor, _nested(values)))
     problems += _read_differently(values, known)
     problems += _replaced(fields, named, state)
     if problems:
-        raise _refusal(state, problems)
+        refusal = _refusal(state, problems)
+        raise Refusal(state.host, refusal.message, mistake=mistakes[0], by="kubelet") if mistakes and len(problems) == 1 else refusal
     # The value of a removed field can only be checked if its default is a constant.
     expected: dict[str, Any] = {}
     for name, value in fields.items():

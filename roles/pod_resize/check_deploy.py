@@ -13,6 +13,7 @@ from roles.engine import bridge, starting, table
 from roles.engine.api import ApiFailure, Conflict, Denied, Speaker, list_objects
 from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep, Stage, StepContext
+from roles.engine.folding import counted
 from roles.engine.kube import Object, resources, uid
 from roles.engine.kube.fields import conditions, name_of, namespace_of, status_of
 from roles.engine.kube.pods import is_over
@@ -77,7 +78,8 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     )
     nodes = [NodeCheck(name, images[name] or "") for name in names]
     run = CheckRun(this_run(new_run_id(), {"cluster": settings.model_dump()}), fleet, reached, ability, nodes, settings, options.take_over)
-    show(f"\nPlan of run {run.info.id}: a probe pod on {', '.join(names)}, in the namespace {run.namespace}, which is removed again")
+    where = f"{counted(len(names), 'probe pod')}, on {', '.join(names)}"
+    show(f"\nPlan of run {run.info.id}: {where}, in the namespace {run.namespace}, which is removed again")
     small, large = pod_resources.resources_text(probe.SMALL), pod_resources.resources_text(probe.LARGE)
     show(f"    each container is resized from {small} to {large} and down again: `{probe.KEEP}` without a restart,")
     show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says. Proof: its cgroup, status and identity. Nothing else is touched")

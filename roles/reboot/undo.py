@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
+from roles.engine.commands import command
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.inputs import Undo
 from roles.engine.kube import Object, uid
@@ -35,7 +36,7 @@ def undo_reboot(fleet: Fleet, options: Options, record: ObjectsRecord, consents:
         names = ", ".join(one.name for one in record.objects)
         raise bridge.refuse(
             f"run {record.run} rebooted {names}: a reboot cannot be undone, and it has left no cordon; name the run before it: "
-            "deploys/rollback.py --data run=NAME (deploys/changes.py lists them)"
+            f"{command('rollback', run='NAME')} ({command('changes')} lists them)"
         )
     return uncordoning(fleet, options, session, record, left)
 

@@ -224,7 +224,7 @@ def test_a_host_that_claims_another_node_is_refused_and_others_may_leave_it_out(
         told = pyinfra("audit", "-y")
         assert told.code == 2 and "is not what it claims\n      its node's name is cp1" in told.out, told.all
         told = pyinfra("drain", "--dry", "--limit", "w2")
-        assert told.code == 0 and "WARNING --limit leaves this host out" in told.out and ": drain w2\n" in told.out, told.all
+        assert told.code == 0 and "WARNING --limit leaves this host out" in told.out and ": 1 node to drain: w2\n" in told.out, told.all
     finally:
         lab.run("w1", f"rm {claims}; systemctl restart kubelet; {WELL}")
 

@@ -77,6 +77,8 @@ class FieldProblem:
     value: object
     rule: str
     way_out: str | None = None
+    #: The name that was probably meant.
+    meant: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.rule}{'; ' + self.way_out if self.way_out else ''}"
@@ -215,11 +217,11 @@ def _unknown(minor: int, parent: str, name: str, shown: str, value: object) -> F
         )
     siblings = {_leaf(other): other for other in known if _parent(other) == parent}
     if same := next((leaf for leaf in siblings if leaf.lower() == name.lower()), None):
-        return FieldProblem(shown, value, f"{rule}: names are case-sensitive", f"write {same}")
+        return FieldProblem(shown, value, f"{rule}: names are case-sensitive", f"write {same}", same)
     if field := field_for_flag(minor, name.removeprefix("--")):
         return FieldProblem(shown, value, rule, f"that is a flag; its field is {field}")
     if near := difflib.get_close_matches(name, siblings, 1, 0.75):
-        return FieldProblem(shown, value, rule, f"did you mean {near[0]}?")
+        return FieldProblem(shown, value, rule, f"did you mean {near[0]}?", near[0])
     elsewhere = [other for other in known if _leaf(other).lower() == name.lower()]
     return FieldProblem(shown, value, rule, f"did you mean {' or '.join(elsewhere)}?" if elsewhere else None)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from roles.engine.api import ApiFailure
+from roles.engine.commands import command
 from roles.engine.harmless import one_line
 from roles.engine.kube.fields import status_of
 from roles.engine.kube.pods import left_by_drain
@@ -64,7 +65,7 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None, *
 
 def refusal(plan: NodePlan[Any], losers: Sequence[Readmission], consent: bool | None, way_out: str = "") -> Refusal:
     """Why the kubelet is not restarted while these pods are on the node. `way_out`: instead of a drain."""
-    first = way_out or f"drain the node first: --data drain=auto, or deploys/drain.py --data nodes={plan.host}"
+    first = way_out or f"drain the node first: --data drain=auto, or {command('drain', nodes=plan.host)}"
     allow = "" if consent is None else f", or {_ACCEPT}"
     return Refusal(plan.host, _not_admitted(losers), first + allow)
 

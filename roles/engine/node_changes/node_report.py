@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from roles.engine import folding
+from roles.engine.commands import command
 from roles.engine.context import ClusterStep, Stage
 from roles.engine.folding import counted
 from roles.engine.node_changes.run import NodeRun
@@ -158,7 +159,7 @@ def _show_failure(step: NodeStep) -> None:
     if step.outcome == "unknown":
         show(
             f"The outcome of {change.id} on {change.node} is unknown. The node itself still reverts the change, unless it was confirmed, "
-            f"within {change.confirm_timeout} s of its start; deploys/changes.py shows how it ended."
+            f"within {change.confirm_timeout} s of its start; {command('changes')} shows how it ended."
         )
     if step.outcome == "revert-failed":
         found = repair(change, status or Status("revert-failed"), blockers=step.blockers)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from roles.engine.commands import command
 from roles.engine.kube import Object, uid
 from roles.engine.objects.kind import Kind, ObjectChange, ObjectPath, ObjectPlan, foreign
 from roles.engine.transaction import ChangedObject, ObjectsRecord
@@ -141,7 +142,7 @@ def refuse_foreign(one: ChangedObject, kind: Kind, found: Object, force: bool) -
     said = "; ".join(kind.said(found, field) for field in other)
     if all(runs):
         raise NotUndone(
-            f"changed since by {' and '.join(f'run {run}' for run in runs)}: {said}; undo that first: deploys/rollback.py --data"
-            f" run={runs[-1]}, or overwrite it with --data force=true"
+            f"changed since by {' and '.join(f'run {run}' for run in runs)}: {said}; undo that first:"
+            f" {command('rollback', run=runs[-1])}, or overwrite it with --data force=true"
         )
     raise NotUndone(f"foreign: changed by someone else since: {said}; undo that first, or overwrite it with --data force=true")

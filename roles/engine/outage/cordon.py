@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roles.engine.bounds import moment
+from roles.engine.commands import command
 from roles.engine.context import StepContext
 from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
 from roles.engine.kube.field_managers import entries, managers, others
+from roles.engine.kube.fields import name_of
 from roles.engine.objects import ChangedByOthers, Kind, ObjectChange, ObjectPath, ObjectWriter, Session
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
@@ -117,7 +119,8 @@ def cordon_back(node: Object, runs: Collection[str], before: str = "") -> Cordon
         as_before = own or parse_mark(before) == mark
         why = f"it has the cordon of run {fate.by}, as before" if as_before else f"run {fate.by} has taken its cordon over"
         change = _change(node, _marked(parse_mark(fate.by)), f"remove the mark of this run: {why}") if own else None
-        return CordonBack(change, why=why if as_before else f"{why}: undo that run, or use deploys/uncordon.py", of=f"run {fate.by}")
+        ways = "" if as_before else f": undo that run, or {command('uncordon', nodes=name_of(node))}"
+        return CordonBack(change, why=why + ways, of=f"run {fate.by}")
     why = f"{fate.by} has cordoned it since: that cordon stays" if fate.cordon else "it is not cordoned"
     # A mark without daytwo's cordon says nothing any more, and would claim the next one.
     change = _change(node, _marked(None), f"remove the mark of run {mark}: {why}") if own else None

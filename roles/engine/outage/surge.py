@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from roles.engine.api import Conflict, NotFound
+from roles.engine.commands import command
 from roles.engine.context import Fields, StepContext
 from roles.engine.disruption.problem import autoscaler
 from roles.engine.kube import Object, controller, is_ending, namespace_and_name, uid
@@ -200,7 +201,7 @@ class Surger:
             self._restore_cost(one)
             self.end(workload, context)
         except Exception as error:
-            context.say(f"  WARNING: {workload}: {error}; deploys/uncordon.py ends the surge")
+            context.say(f"  WARNING: {workload}: {error}; {command('uncordon', nodes=one.node)} ends the surge")
 
     def _restore_cost(self, one: PodFate) -> None:
         """The cost that the pod had before; that of an interrupted run is none."""

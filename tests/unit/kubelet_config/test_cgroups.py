@@ -81,7 +81,7 @@ def test_a_runtime_that_daytwo_cannot_change_is_the_operators(more: dict[str, An
     with pytest.raises(Refusal) as refused:
         plan_fields(given(replace(SERVED, **more), "systemd"), {"cgroupDriver": "cgroupfs"})
     assert f"; daytwo does not change it: {'' if 'unit' in more else PATH if 'places' not in more else ''}" in str(refused.value)
-    assert words in str(refused.value) and "the runtime first: `deploys/drain.py --data nodes=n1`" in str(refused.value)
+    assert words in str(refused.value) and "the runtime first: `pyinfra INVENTORY deploys/drain.py --data nodes=n1`" in str(refused.value)
 
 
 def test_an_undo_that_has_the_runtimes_file_restarts_it_with_that() -> None:

@@ -26,7 +26,7 @@ def test_a_node_that_is_not_drained_is_refused() -> None:
     text = str(refused.value)
     assert "cpuManagerPolicy: the kubelet does not start while cpu_manager_state has another policy" in text
     assert "it is not cordoned and 2 pods run there (default/a, default/bb)" in text
-    assert "drain it first with `deploys/drain.py --data nodes=n1`" in text
+    assert "drain it first with `pyinfra INVENTORY deploys/drain.py --data nodes=n1`" in text
 
 
 @pytest.mark.parametrize(

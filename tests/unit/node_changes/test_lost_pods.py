@@ -61,7 +61,7 @@ def test_a_pod_that_is_lost_refuses_the_plan_and_names_the_way_out() -> None:
     (why,) = lost_pods.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), None).refusals
     assert str(why) == (
         "n1: a restart of its kubelet would not admit these pods again: default/b (OutOfpods: pods: 1 requested, 0 left);"
-        " drain the node first: --data drain=auto, or deploys/drain.py --data nodes=n1"
+        " drain the node first: --data drain=auto, or pyinfra INVENTORY deploys/drain.py --data nodes=n1"
     )
     (why,) = lost_pods.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), False).refusals
     assert str(why).endswith(", or accept the loss with --data allow_evictions=true")

@@ -222,12 +222,12 @@ def test_only_narrows_the_run_and_not_its_record() -> None:
 def test_all_refusals_come_together_and_before_what_comes_next() -> None:
     with pytest.raises(DeployError) as refused:
         prepare(fleet(Host("w1", text="bad"), Host("w2", text="bad"), unreachable=[Host("w3")]), texts())
-    assert all(f"{name}: text=bad" in str(refused.value) for name in ("w1", "w2")) and "w3: unreachable" in str(refused.value)
+    assert "w1, w2: text=bad" in str(refused.value) and "w3: unreachable" in str(refused.value)
     with pytest.raises(DeployError, match="no host has a text"):
         prepare(fleet(Host("w1")), texts())
     said: list[str] = []
     hosts = [Host("w1", text="never"), Host("w2", text="2"), Host("w3", text="never")]
-    with pytest.raises(DeployError, match=r"w1: never(.|\n)*w3: never"):
+    with pytest.raises(DeployError, match="w1, w3: never"):
         prepare(fleet(*hosts), texts(said=said))
     assert said[-1] == "against nodes" and not any(host.asked for host in hosts)
     gone = RemoteError("w2: no answer within 1 s")

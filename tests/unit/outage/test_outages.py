@@ -93,7 +93,12 @@ def test_if_the_drain_fails_its_cordon_is_removed_and_that_of_the_run_before_is_
     [
         ("daytwo", RUN, "uncordoned", (False, "")),
         ("daytwo", "r0", "uncordoned", (False, "")),
-        ("daytwo", "r1", "run r1 has taken its cordon over: undo that run, or use deploys/uncordon.py", (True, "r1")),
+        (
+            "daytwo",
+            "r1",
+            "run r1 has taken its cordon over: undo that run, or pyinfra INVENTORY deploys/uncordon.py --data nodes=w1",
+            (True, "r1"),
+        ),
         ("kubectl-cordon", RUN, "kubectl-cordon (Update) has cordoned it since: that cordon stays", (True, "")),
         ("kubectl-cordon", "", "kubectl-cordon (Update) has cordoned it since: that cordon stays", (True, "")),
         ("", RUN, "it is not cordoned", (False, "")),
