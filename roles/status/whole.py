@@ -3,17 +3,17 @@ read and judge, in one report. Nothing is judged here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from roles import audit, autoscaler_status, history
 from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical
 from roles.engine.bridge import Fleet
 from roles.engine.disruption import BudgetState
-from roles.engine.kube import amounts
+from roles.engine.kube import Object, amounts
 from roles.engine.kube.fields import name_of
+from roles.engine.kube.resources import Resources
 from roles.engine.placement import ClusterView, World
 from roles.engine.proof import Cluster
 from roles.engine.remote import RemoteError
@@ -90,10 +90,14 @@ def _capacity(seen: audit.Collected) -> tuple[tuple[CapacityReport, ...] | None,
         return None, [] if seen.unread else [UnreadSection(section="capacity", why="no node could be asked for the API")]
     try:
         nodes = list(seen.cluster.known_nodes().values())
-        rooms = World(ClusterView(nodes, seen.pods)).rooms
-        used = seen.cluster.query(_used)
+        return capacity(nodes, seen.pods, seen.cluster.query(_used)), []
     except (ApiFailure, RemoteError, ValueError) as error:
         return None, [UnreadSection(section="capacity", why=str(error))]
+
+
+def capacity(nodes: Sequence[Object], pods: Sequence[Object], used: Mapping[str, Resources]) -> tuple[CapacityReport, ...]:
+    """Of each node, as its scheduler counts. `used`: by its name. Raises ValueError for what is no amount."""
+    rooms = World(ClusterView(nodes, pods)).rooms
     return tuple(
         CapacityReport(
             name=name,
@@ -101,17 +105,17 @@ def _capacity(seen: audit.Collected) -> tuple[tuple[CapacityReport, ...] | None,
                 ResourceReport(
                     resource=resource,
                     allocatable=room.allocatable.get(resource, 0),
-                    requested=room.most[resource],
+                    requested=room.most.get(resource, 0),
                     used=amounts.units(resource, used[name][resource]) if resource in used.get(name, {}) else None,
                 )
                 for resource in _RESOURCES
             ),
         )
         for name, room in sorted(rooms.items())
-    ), []
+    )
 
 
-def _used(api: Api) -> Mapping[str, Mapping[str, Fraction]]:
+def _used(api: Api) -> Mapping[str, Resources]:
     """What each node uses; {} without a metrics API that answers. Raises ValueError for what is no amount."""
     try:
         return {name_of(one): amounts.listed(one.get("usage")) for one in list_objects(api, _METRICS)}

@@ -174,6 +174,10 @@ def test_without_an_api_files_and_processes_are_told_and_a_foreign_kind_is_only_
     whole = document(state)["whole"]
     assert state.code == 1 and (whole["capacity"], whole["budgets"], whole["autoscalers"]) == (None, None, None), state.all
     assert "no control-plane node" in whole["unread"][0]["why"] and whole["unread"][0]["why"] in state.err
+    state = pyinfra("status", "--data", "format=json")
+    whole = document(state)["whole"]
+    assert (state.code, whole["unread"], whole["autoscalers"]) == (0, [], []), state.all
+    assert {one["name"]: one["resources"][0]["requested"] > 0 for one in whole["capacity"]}["cp1"] and whole["budgets"] is not None
     assert nodes["w1"]["effective"] is None and nodes["w1"]["settings"] and nodes["w1"]["sources"]
     assert nodes["w2"]["kind"] == "unsupported" and "k3s" in nodes["w2"]["why"]
     assert any("no control-plane node" in note for note in told["not_known"])

@@ -7,7 +7,9 @@ import json
 from roles.audit.model import FindingReport, Report
 from roles.audit.rules import AuditRule
 from roles.engine.findings import Severity
+from roles.engine.kube.amounts import listed
 from roles.status.model import StatusReport
+from roles.status.whole import capacity
 from tests.unit.audit.fleet import many
 from tests.unit.picture import Page
 from tests.unit.status.whole import UNREAD, shown, status
@@ -58,3 +60,18 @@ def test_a_part_that_could_not_be_read_is_named_and_the_status_is_not_0() -> Non
 def test_the_document_is_the_model() -> None:
     made = status(many(4)[0], HOSTILE)
     assert StatusReport.model_validate(json.loads(made.model_dump_json())) == made
+
+
+def test_what_the_pods_of_a_node_request_and_what_it_uses() -> None:
+    node = {"metadata": {"name": "w1"}, "status": {"allocatable": {"cpu": "2", "memory": "1Gi", "pods": "110"}}}
+    empty = {"metadata": {"name": "w2"}, "status": {}}
+    container = {"name": "c", "resources": {"requests": {"cpu": "300m", "memory": "64Mi"}}}
+    pods = [
+        {"metadata": {"namespace": "shop", "name": name}, "spec": {"nodeName": "w1", "containers": [container]}, "status": {"phase": phase}}
+        for name, phase in (("a", "Running"), ("b", "Running"), ("over", "Succeeded"))
+    ]
+    first, second = capacity([node, empty], pods, {"w1": listed({"cpu": "250m"})})
+    assert [(one.allocatable, one.requested, one.used) for one in first.resources] == [
+        (2000, 600, 250), (1 << 30, 128 << 20, None), (110, 2, None)
+    ]  # fmt: skip
+    assert [(one.allocatable, one.requested, one.used) for one in second.resources] == [(0, 0, None)] * 3
