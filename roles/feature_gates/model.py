@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from roles.engine.bounds import Twice, once
 from roles.engine.control_plane import COMPONENTS as CONTROL_PLANE
 from roles.engine.editing import FormatError, flags
-from roles.engine.inputs import LIST_OR_TEXT, Boolean, Data, OfNodes, names, read_host
+from roles.engine.inputs import LIST_OR_TEXT, Boolean, Data, OfNodes, did_you_mean, names, read_host
 
 T = TypeVar("T")
 ABSENT = "absent"
@@ -65,7 +65,7 @@ def _components(value: Any) -> tuple[str, ...]:
     chosen = [_ALIASES.get(name, name) for name in names(value) or COMPONENTS]
     for name in chosen:
         if name not in COMPONENTS:
-            raise ValueError(f"components: {name!r} is not one of {', '.join(COMPONENTS)}")
+            raise ValueError(f"components: {name!r} is not one of {', '.join(COMPONENTS)}{did_you_mean(name, COMPONENTS)}")
     return tuple(component for component in COMPONENTS if component in chosen)
 
 

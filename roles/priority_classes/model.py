@@ -191,7 +191,7 @@ def _classes(value: Any) -> Any:
             name, fields = entry
             if isinstance(value, str):
                 if not re.fullmatch(r"[+-]?[0-9]{1,20}", fields):
-                    raise ValueError(f"{name}={fields}: the value is not a whole number")
+                    raise ValueError(f"{name}={fields}: the value is not a whole number; write one, such as {name}=1000")
                 fields = int(fields)
             if not isinstance(fields, Mapping):
                 fields = {"value": fields}

@@ -135,7 +135,11 @@ def check_inventory(name: str, found: Inventory) -> Inventory:
     missing = name.endswith(".py") and not Path(name).exists()
     if not missing and len(found):
         return found
-    there = [str(path) for path in sorted((Path(name).parent if Path(name).parent.is_dir() else Path("inventories")).glob("*.py"))]
+    there = [
+        str(path)
+        for path in sorted((Path(name).parent if Path(name).parent.is_dir() else Path("inventories")).glob("*.py"))
+        if str(path) != name
+    ]
     why = f"{name}: the inventory has no hosts" if Path(name).exists() else f"{name}: there is no such inventory"
     raise RunRefused(f"{why}{did_you_mean(name, there) or ';'} there are: {listing(there)}")
 

@@ -150,13 +150,29 @@ def converted(text: str, kind: type[int] | type[float]) -> bool:
     return True
 
 
+# What pydantic asks for, by the type of its error (pydantic_core.core_schema.ErrorType).
+_RULES: Final[Mapping[str, str]] = {
+    "greater_than_equal": "{ge} or more",
+    "less_than_equal": "{le} or less",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "string_type": "a text",
+    "literal_error": "{expected}",
+}
+
+
 def sentences(error: ValidationError) -> list[str]:
     """Each error in a model's data as one sentence that names the key and its value (the errors of this project name it themselves)."""
     found = []
     for item in error.errors():
         message = str(item["msg"]).removeprefix("Value error, ")
         place = ".".join(str(part) for part in item["loc"])
-        sentence = f"{place}: {message}" + ("" if item["type"] == "value_error" else f" (given: {item['input']!r})")
+        if (rule := _RULES.get(item["type"])) is not None:
+            message = f"{written(item['input'])}, but it must be {rule.format(**item.get('ctx', {}))}"
+            sentence = f"{place}: {message}"
+        else:
+            sentence = f"{place}: {message}" + ("" if item["type"] == "value_error" else f" (given: {item['input']!r})")
         found.append(message if message.startswith(place) else sentence)
     return found
 

@@ -69,7 +69,7 @@ def kind_name(kind: str) -> str:
     found = KINDS.get(kind.lower())
     if found is None:
         raise ValueError(
-            f"{kind!r} is not one of {', '.join(RESOURCES_OF_KINDS)}{did_you_mean(kind.lower(), KINDS)}; "
+            f"{kind!r} is not one of {', '.join(RESOURCES_OF_KINDS)}{did_you_mean(kind.lower(), KINDS) or ';'} "
             "only these recreate their pods from a template"
         )
     return found

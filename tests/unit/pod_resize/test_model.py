@@ -50,10 +50,10 @@ def test_values_from_the_command_line() -> None:
         ({"deployment": "a/b", "cpu": "1", "max_in_flight": "10%"}, "is not a number of pods"),
         (
             {"deployment": "a/b", "cpu": "1", "template": "change"},
-            "template: Input should be 'keep' or 'update' (given: 'change')",
+            "template: change, but it must be 'keep' or 'update'",
         ),
         ({"selector": "a/x=y", "cpu": "1", "template": "update"}, "a selector has no template"),
-        ({"deployment": "a/b", "cpu": "1", "resize_timeout": 1}, "resize_timeout: Input should be greater than or equal to 5"),
+        ({"deployment": "a/b", "cpu": "1", "resize_timeout": 1}, "resize_timeout: 1, but it must be 5 or more"),
     ],
 )
 def test_what_is_refused(values: dict[str, Any], words: str) -> None:

@@ -30,7 +30,7 @@ def test_the_keys_of_all_hosts_are_read_once() -> None:
     ("data", "words"),
     [
         ([{"format": "json"}, {"format": "text"}], "w1: format differs between w1 (json) and w2 (text); set it with --data"),
-        ([{"depth": "x"}], "w1: depth: Input should be a valid integer, unable to parse string as an integer (given: 'x')"),
+        ([{"depth": "x"}], "w1: depth: x, but it must be a whole number"),
     ],
 )
 def test_data_that_cannot_be_meant_are_refused(data: list[dict[str, Any]], words: str) -> None:

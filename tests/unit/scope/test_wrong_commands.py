@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,6 +186,44 @@ SINGLE = [
     Wrong("quotes", ("autoscalers", "-y", "--data", "autoscalers={shop: 1}"), ("broken JSON", "double quotes")),
     Wrong("JSON twice", ("feature_gates", "-y", "--data", 'feature_gates={"A": true, "A": false}'), ("it has A twice",)),
     Wrong("deep JSON", ("feature_gates", "-y", "--data", "feature_gates=" + "[" * 60000), ("broken JSON", "more than 100 levels")),
+]
+#: Values that no rule allows: the key, the value, the rule, and what to write.
+VALUES: list[tuple[Any, ...]] = [
+    ("feature_gates", {"feature_gates": "A=yes"}, "A=yes is not a boolean; write true, false or absent"),
+    ("feature_gates", {"feature_gates": "A=true", "components": "kubelt"}, "'kubelt' is not one of", "did you mean 'kubelet'?"),
+    ("feature_gates", {"feature_gates": "A=true", "max_unavailable": "0"}, "max_unavailable: 0 must be a number of nodes (1, 2, ...)"),
+    ("feature_gates", {"feature_gates": "A=true", "soak": "-1"}, "soak: -1, but it must be 0 or more"),
+    ("feature_gates", {"feature_gates": "A=true", "soak": "1_000"}, "write a number in the digits 0 to 9 alone"),
+    ("reboot", {"allow_unneeded": "yes"}, "allow_unneeded: yes is not a boolean; write true or false"),
+    ("eviction", {"eviction_hard": "memory.available>500Mi"}, "'memory.available>500Mi' has the operator >"),
+    ("drain", {"nodes": "w1", "surge": "shop/sts/db"}, "surge: 'shop/sts/db': it must be a Deployment, and no StatefulSet"),
+    ("restart", {"restart": "deploy/web"}, "'deploy/web' has no namespace; write NAMESPACE/KIND/NAME, such as shop/deploy/web"),
+    ("restart", {"restart": "shop/deploymnet/web"}, "'deploymnet' is not one of", "did you mean 'deployment'? only these"),
+    ("restart", {}, "no workload is named; name some with --data restart=NAMESPACE/KIND/NAME"),
+    ("resize", {"cpu": "300m"}, "choose pods by one of workload (NAMESPACE/KIND/NAME)", "none is given"),
+    ("resize", {"workload": "shop/deploy/web"}, "no amount is given", "--data cpu=300m"),
+    ("resize", {"workload": "shop/deploy/web", "cpu": "lots"}, "cpu: 'lots' is not a quantity; write a number"),
+    (
+        "disruption_budgets",
+        {"disruption_budgets": '{"shop/web": {"workload": "web/x/y/z", "max_unavailable": 1}}'},
+        "is not NAMESPACE/KIND/NAME",
+    ),
+    (
+        "disruption_budgets",
+        {"disruption_budgets": '{"shop/web": {"workload": "deploy/web"}}'},
+        "give either max_unavailable or min_available",
+    ),
+    ("priority_classes", {"priority_classes": "web=high"}, "web=high: the value is not a whole number; write one, such as web=1000"),
+    ("autoscalers", {"autoscalers": '{"shop/ds/web": {"max": 3, "cpu": "60%"}}'}, "shop/ds/web: a DaemonSet has no scale; only Deployment"),
+    ("autoscalers", {"autoscalers": '{"shop/deploy/web": {"cpu": "60%"}}'}, "give max: the highest number of pods"),
+    ("node_labels", {"node_labels": "a b=c"}, "'a b' is not a valid key: letters, digits"),
+    ("rollback", {"run": "yesterday"}, "run=yesterday is not the name of a run"),
+    ("changes", {"since": "yesterday"}, "since=yesterday is no age; write a number and m, h or d"),
+]
+SINGLE += [
+    Wrong(f"{deploy}: {', '.join(f'{key}={value}' for key, value in values.items())}", (deploy, "-y", *data(**values)), answer)
+    for deploy, values, *words in VALUES
+    for answer in [tuple(words)]
 ]
 EVERY = [*keys_of_others(), *typing_errors(), *SINGLE]
 
