@@ -29,10 +29,10 @@ WIDTH, HEIGHT, MARGIN, BAR = 7.83, 17, 16, 18  # of a character and a line at 13
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 GATE = "MemoryQoS"
 SCENES: tuple[tuple[str, tuple[str, ...], int], ...] = (
-    ("a change: one node at a time, proven in the running process", ("feature_gates", f"feature_gates={GATE}=true", "only=w1,w2"), 0),
+    ("a change: one node at a time, proven in the running process", ("feature_gates", f"feature_gates={GATE}=true", "nodes=w1,w2"), 0),
     (
         "a change that would break the node: the node reverts it by itself, and the run halts",
-        ("feature_gates", "feature_gates=NoSuchGate=true", "only=w1,w2", "components=kubelet", "allow_unknown_gates=true"),
+        ("feature_gates", "feature_gates=NoSuchGate=true", "nodes=w1,w2", "components=kubelet", "allow_unknown_gates=true"),
         1,
     ),
 )
@@ -180,7 +180,7 @@ def main() -> int:
             print("\n".join(lines), f"\nexit status {ended}; the picture needs {status}", file=sys.stderr)
             return 1
         shown += [""] * bool(shown) + scene(heading, ["pyinfra", "inventories/prod.py", *words], lines)
-    undo = ["deploys/feature_gates.py", "--data", f"feature_gates={GATE}=absent", "--data", "only=w1,w2", "-y"]
+    undo = ["deploys/feature_gates.py", "--data", f"feature_gates={GATE}=absent", "--data", "nodes=w1,w2", "-y"]
     record([pyinfra, "inventories/lab.py", *undo], root)
     target.write_text(svg(shown, f"daytwo on Kubernetes {lab.version}: a change proven on two nodes, and one that the node reverts"))
     print(f"{target}: {len(shown)} lines, {target.stat().st_size} bytes")
