@@ -158,6 +158,7 @@ class Nodes:
         self.without_api = bool(self._hosts) and not found.apiservers
         for name, evidence in found.nodes.items():
             results += judge.node(evidence, wanted[name])
+        desired = found.settled(desired)
         return results + judge.cluster(desired, found.live(desired))
 
     def _connections(self, data: Mapping[str, Remote]) -> list[Remote]:
