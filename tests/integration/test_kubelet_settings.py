@@ -345,7 +345,7 @@ def test_files_that_the_kubelet_refuses_as_they_are_are_named(lab: Lab, deploy: 
 
 
 REFUSED = [
-    ("kubelet_config", {"kubelet_config": "maxPodz=5"}, ("maxPodz", "did you mean maxPods")),
+    ("kubelet_config", {"kubelet_config": "maxPodz=5"}, ("maxPods? You wrote maxPodz. Refused by kubelet on w1",)),
     ("kubelet_config", {"kubelet_config": "maxPods='5'"}, ("maxPods",)),
     (
         "kubelet_config",

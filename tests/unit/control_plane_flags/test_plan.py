@@ -218,6 +218,11 @@ def test_an_unknown_flag_is_refused_in_the_words_of_the_binary() -> None:
     said = "unknown flag: --horizontal-pod-autoscaler-downscale-stabilisation"
     (told,) = judged(data, against={MANAGER: said}, flags=listed).refusals
     assert f"refuses --horizontal-pod-autoscaler-downscale-stabilisation=2m: {said}; did you mean --horizontal-pod-" in str(told)
+    (line,) = Refusal.texts([told])
+    assert (
+        line
+        == "--horizontal-pod-autoscaler-downscale-stabilization? You wrote --horizontal-pod-autoscaler-downscale-stabilisation. Refused by kube-controller-manager on cp1"
+    )
 
 
 def test_a_rule_of_the_binary_counts_if_the_present_arguments_keep_it() -> None:

@@ -215,3 +215,13 @@ def go_duration(seconds: Fraction) -> str:
     nanos = round(abs(seconds) * 10**9)
     rest, part = divmod(nanos, 10**9)
     return f"{'-' if seconds < 0 else ''}{rest // 3600}h{rest // 60 % 60}m{rest % 60}.{part:09d}s"
+
+
+def test_a_field_that_several_kubelets_do_not_know_is_one_line_with_the_right_name_first() -> None:
+    with pytest.raises(Refusal) as refused:
+        settle("MaxPods=5")
+    assert "names are case-sensitive; write maxPods" in str(refused.value)
+    assert Refusal.texts([refused.value, refused.value]) == ["maxPods? You wrote MaxPods. Refused by kubelet on n1"]
+    with pytest.raises(Refusal) as refused:
+        settle("MaxPods=5,podPidsLimit=x")
+    assert len(Refusal.texts([refused.value])) == 1 and "podPidsLimit" in Refusal.texts([refused.value])[0]
