@@ -20,6 +20,7 @@ from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.inputs.values import TableOrJson
 from roles.engine.object_runs import check_namespaces, connect_servers
 from roles.engine.runs import Ended, deploying, one, show_report
+from roles.engine.voice import show_lines
 
 
 class StatusOptions(Frozen):
@@ -41,22 +42,35 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> Ended:
     Data keys: `format` (table, or json: one document on standard output), `namespaces`, `kubeconfig`. Returns 2 if one does not work;
     raises DeployError if the cluster cannot be read.
     """
+    seen = _seen(fleet, options)
+    forms = {"table": lambda: "\n".join(_text(seen)), "json": lambda: as_json(report.as_json(seen))}
+    show_report(forms, options.format)
+    code = 0 if all(found.works for found in seen.all) else DOES_NOT_WORK
+    return Ended("" if options.format == "json" else _line(seen), code)
+
+
+def list_autoscalers(fleet: Fleet, kubeconfig: str | None) -> str:
+    """Show all autoscalers of the cluster. Returns the last line. Raises DeployError if the cluster cannot be read."""
+    seen = _seen(fleet, StatusOptions(kubeconfig=kubeconfig))
+    show_lines("\n".join(_text(seen)))
+    return _line(seen)
+
+
+def _seen(fleet: Fleet, options: StatusOptions) -> AutoscalerLook:
     found, session = connect_servers(fleet, options.kubeconfig)
     check_namespaces(session, options.namespaces)
     managers = managers_of({host: node.components for host, node in found.observed.items()})
     try:
-        seen = session.asked(lambda api: look_at(api, found.reading.effective, managers, options.namespaces))
+        return session.asked(lambda api: look_at(api, found.reading.effective, managers, options.namespaces))
     except (ApiFailure, ValueError) as error:
         raise bridge.refuse(f"the cluster's autoscalers cannot be read: {error}") from None
-    forms = {"table": lambda: "\n".join(_text(seen)), "json": lambda: as_json(report.as_json(seen))}
-    show_report(forms, options.format)
-    broken = [report.name(found) for found in seen.all if not found.works]
-    code, all_of_them = DOES_NOT_WORK if broken else 0, counted(len(seen.all), "autoscaler")
-    if options.format == "json":
-        return Ended("", code)
+
+
+def _line(seen: AutoscalerLook) -> str:
+    broken, all_of_them = [report.name(found) for found in seen.all if not found.works], counted(len(seen.all), "autoscaler")
     if broken:
-        return Ended(f"{len(broken)} of {all_of_them} {'does' if len(broken) == 1 else 'do'} not work: {', '.join(broken)}", code)
-    return Ended(f"{all_of_them}, and all work" if seen.all else "no autoscalers")
+        return f"{len(broken)} of {all_of_them} {'does' if len(broken) == 1 else 'do'} not work: {', '.join(broken)}"
+    return f"{all_of_them}, and all work" if seen.all else "no autoscalers"
 
 
 def _text(seen: AutoscalerLook) -> Iterator[str]:
@@ -75,4 +89,4 @@ def _text(seen: AutoscalerLook) -> Iterator[str]:
 
 DATA_KEYS = (Declared(StatusOptions, ("autoscaler_status",)),)
 
-__all__ = ["DATA_KEYS", "autoscaler_status", "report"]
+__all__ = ["DATA_KEYS", "autoscaler_status", "list_autoscalers", "report"]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
+from roles.autoscaler_status import list_autoscalers
 from roles.autoscalers.compliance import unmet_autoscaler
-from roles.autoscalers.model import KINDS, WORKLOADS, DesiredAutoscalers, read_desired
+from roles.autoscalers.model import CLI_EXAMPLE, KINDS, WORKLOADS, DesiredAutoscalers, read_desired
 from roles.autoscalers.plan import Entry, check_only, explain, explain_vertical, kind_of, planned, settling, with_result
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
@@ -36,7 +37,7 @@ from roles.engine.object_runs import (
     ObjectRun,
     TimeLimit,
     connect_servers,
-    desired_of_cluster,
+    desired_or_listing,
     dry_run,
     planned_run,
     read_objects,
@@ -44,7 +45,7 @@ from roles.engine.object_runs import (
 )
 from roles.engine.objects import ObjectChange, ObjectPlan, Session, undo_plan
 from roles.engine.placement import ClusterView
-from roles.engine.runs import Options, Turns, deploying
+from roles.engine.runs import Ended, Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
 from roles.engine.voice import show
 
@@ -61,18 +62,19 @@ _TOO_OLD = (
 
 
 def _read(fleet: Fleet) -> tuple[Options, DesiredAutoscalers]:
-    return desired_of_cluster(
-        fleet, read_desired, "no host has autoscalers or vertical_autoscalers in its data; set them in group_data/all.py"
-    )  # fmt: skip
+    return desired_or_listing(fleet, read_desired, DesiredAutoscalers, "autoscalers or vertical_autoscalers")
 
 
 @deploying("Autoscalers", _read, all_reachable=True, of_cluster=True)
-def autoscalers(fleet: Fleet, asked: tuple[Options, DesiredAutoscalers]) -> Turns:
-    """Apply the autoscalers in the inventory's data.
+def autoscalers(fleet: Fleet, asked: tuple[Options, DesiredAutoscalers]) -> Turns | Ended:
+    """Apply the autoscalers in the inventory's data; without data, list those of the cluster, and change nothing.
 
     Data keys: autoscalers, vertical_autoscalers, settle_replicas, allow_problems, force, only_objects, proof_timeout, kubeconfig, take_over
     (roles/engine/runs/options.py). Raises DeployError before any write if the plan is refused.
     """
+    if not asked[1].asks:
+        line = list_autoscalers(fleet, asked[1].kubeconfig)
+        return Ended(f"{line}. To set one: --data '{CLI_EXAMPLE}' (docs/autoscaling.md)")
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and compare the counts")
 
 

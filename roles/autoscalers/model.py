@@ -70,6 +70,7 @@ WORKLOADS = {
 Exists = Callable[[str, str, str], bool]
 ABSENT = "absent"
 EXAMPLE = "NAMESPACE/KIND/NAME, such as shop/deployment/web"
+CLI_EXAMPLE = 'autoscalers={"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}'
 DEFAULT_PROOF_SECONDS = 120
 _MOST_REPLICAS = 2**31 - 1
 _MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto")
@@ -207,8 +208,7 @@ class VerticalAutoscaler(_Entry):
 
 def _entries(value: Any, kinds: Iterable[str], fields: Any) -> Any:
     if isinstance(value, str):
-        example = 'autoscalers={"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}'
-        value = only_absent(value, "NAMESPACE/KIND/NAME", "autoscalers", example)
+        value = only_absent(value, "NAMESPACE/KIND/NAME", "autoscalers", CLI_EXAMPLE)
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a mapping of {EXAMPLE}, to its fields")
     entries = []
@@ -299,6 +299,11 @@ class DesiredAutoscalers(Frozen):
     kubeconfig: Kubeconfig = None
 
     @property
+    def asks(self) -> bool:
+        """The data have autoscalers, also none of them."""
+        return self.autoscalers is not None or self.vertical_autoscalers is not None
+
+    @property
     def entries(self) -> tuple[HorizontalAutoscaler | VerticalAutoscaler, ...]:
         """The autoscalers of this run."""
         return tuple(one for one in self.every if self._chosen(one.data_key))
@@ -331,4 +336,4 @@ def read_desired(hosts: Iterable[tuple[str, Data]]) -> DesiredAutoscalers | None
     vertical = ["mode", "min", "max", "resources", "min_replicas", "name"]
     words = of_entries({"autoscalers": [*METRIC_FIELDS, *fields], "vertical_autoscalers": vertical}, _MODES)
     desired = read_common(hosts, DesiredAutoscalers, "it belongs to the cluster: set it in group_data/all.py", words)[1]
-    return desired if desired.autoscalers is not None or desired.vertical_autoscalers is not None else None
+    return desired if desired.asks else None

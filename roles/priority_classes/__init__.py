@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from roles.engine.bridge import Fleet
+from roles.engine.findings import render
 from roles.engine.inputs import Changes, Declared, Undo
-from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_of_cluster, planned_run, read_objects
+from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_or_listing, planned_run, read_objects
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.runs import Options, Turns, deploying
+from roles.engine.runs import Ended, Options, Turns, deploying
 from roles.engine.transaction import ObjectsRecord
+from roles.engine.voice import show_lines
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.compliance import unmet_class, unmet_workload
+from roles.priority_classes.listing import HEADERS, rows
 from roles.priority_classes.model import CLASS, WORKLOADS, DesiredClasses, read_classes
 from roles.priority_classes.plan import plan_classes, plan_undo
 from roles.priority_classes.write import Writer, read_live
@@ -19,17 +22,19 @@ CAPABILITY = "priority_classes"
 
 
 def _read(fleet: Fleet) -> tuple[Options, DesiredClasses]:
-    missing = "no host has priority_classes or workloads in its data; set them in group_data, or with --data priority_classes=NAME=VALUE"
-    return desired_of_cluster(fleet, read_classes, missing)
+    return desired_or_listing(fleet, read_classes, DesiredClasses, "priority_classes or workloads")
 
 
 @deploying("Priority classes", _read, all_reachable=True, of_cluster=True)
-def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Turns:
-    """Apply the PriorityClasses in the inventory's data, and assign them to workloads.
+def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Turns | Ended:
+    """Apply the PriorityClasses in the inventory's data, and assign them to workloads; without data, list those of the cluster, and change
+    nothing.
 
     Data keys: priority_classes, workloads, replace, prune, force, only_objects, rollout_timeout, kubeconfig, and take_over
     (roles/engine/runs/options.py). Raises DeployError before any write if the plan is refused.
     """
+    if not asked[1].asks:
+        return _listed(cluster_session(fleet, asked[1].kubeconfig))
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and read back")
 
 
@@ -37,6 +42,13 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredClasses) -> ObjectR
     api = cluster_session(fleet, desired.kubeconfig)
     plan = plan_classes(desired, read_objects(api, read_live))
     return _run(fleet, options, plan, api, desired, force=desired.force)
+
+
+def _listed(api: Session) -> Ended:
+    listed = rows(read_objects(api, read_live))
+    show_lines(render.section("PriorityClasses", HEADERS, listed))
+    classes = f"{len(listed)} {'PriorityClass' if len(listed) == 1 else 'PriorityClasses'}"
+    return Ended(f"{classes}. To set one: --data priority_classes=web=1000 (docs/priority-classes.md)")
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:

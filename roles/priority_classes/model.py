@@ -292,6 +292,11 @@ class DesiredClasses(Frozen):
     kubeconfig: Kubeconfig = None
 
     @property
+    def asks(self) -> bool:
+        """The data have classes or workloads, also none of them."""
+        return bool(self.model_fields_set & {"priority_classes", "workloads"})
+
+    @property
     def classes(self) -> tuple[PriorityClass, ...]:
         """The classes that this run applies."""
         return tuple(item for item in self.priority_classes or () if self.only_objects is None or item.name in self.only_objects)
@@ -320,7 +325,7 @@ def read_classes(hosts: Iterable[tuple[str, Data]]) -> DesiredClasses | None:
     """The desired state, from the inventory data of all hosts; None if no host has any. Raises Refusal with all problems."""
     way_out = "it belongs to the cluster: set it in group_data/all.py"
     desired = read_common(hosts, DesiredClasses, way_out, _sentences)[1]
-    return desired if desired.model_fields_set & {"priority_classes", "workloads"} else None
+    return desired if desired.asks else None
 
 
 _FIELDS: dict[str, type[BaseModel]] = {"priority_classes": PriorityClass, "workloads": Workload}

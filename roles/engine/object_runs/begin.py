@@ -16,7 +16,7 @@ from roles.engine.api import Api, ApiError, ApiFailure, Forbidden, NoApi, find_o
 from roles.engine.bridge import Fleet
 from roles.engine.context import Stage
 from roles.engine.folding import counted
-from roles.engine.inputs import unmatched
+from roles.engine.inputs import Data, read_common, unmatched
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of
 from roles.engine.object_runs import object_report
@@ -30,6 +30,7 @@ from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.engine.voice import show, show_diff
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 def desired_of_cluster(
@@ -45,6 +46,27 @@ def desired_of_cluster(
     if desired is None:
         raise bridge.refuse(missing)
     return options, desired
+
+
+def desired_or_listing(
+    fleet: Fleet, read: Callable[[Iterable[tuple[str, Data]]], M | None], model: type[M], keys: str
+) -> tuple[Options, M]:
+    """As desired_of_cluster, for a deploy that lists what the cluster has if no host has its `keys`: then the model without them. A key of
+    --data that needs them is refused."""
+
+    def read_all(hosts: Iterable[tuple[str, Data]]) -> M:
+        listed = list(hosts)
+        if (desired := read(listed)) is not None:
+            return desired
+        if needing := sorted(fleet.given & (model.model_fields.keys() | {"take_over"}) - {"kubeconfig"}):
+            raise Refusal(
+                listed[0][0],
+                f"--data {', '.join(needing)}: no host has {keys} in its data",
+                "set them in group_data/all.py, or with --data; without any key, the deploy lists what the cluster has",
+            )
+        return read_common(listed, model, "it belongs to the cluster: set it in group_data/all.py")[1]
+
+    return desired_of_cluster(fleet, read_all, "")
 
 
 def cluster_session(fleet: Fleet, kubeconfig: str | None) -> Session:
