@@ -111,3 +111,15 @@ def numbers(found: Budgets, key: str = "shop/web") -> tuple[int, int, int, int]:
 
 def names(pods: Sequence[Mapping[str, Any]]) -> list[str]:
     return [one["metadata"]["name"] for one in pods]
+
+
+def owned(item: dict[str, Any], manager: str = "daytwo", **others: tuple[str, ...]) -> dict[str, Any]:
+    """With the managedFields of a server-side apply; `others`: more managers, with the fields of the spec that they own."""
+    own = {f"f:{key}": {} for key in item["spec"]}
+    entries = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": own}}]
+    entries += [
+        {"manager": one, "operation": "Update", "fieldsV1": {"f:spec": {f"f:{key}": {} for key in keys}}} for one, keys in others.items()
+    ]
+    # kube-controller-manager owns the status, and nothing of the spec.
+    entries.append({"manager": "kube-controller-manager", "operation": "Update", "fieldsV1": {"f:status": {}}})
+    return {**item, "metadata": {**item["metadata"], "managedFields": entries}}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from roles.disruption_budgets.listing import HEADERS, findings, rows
 from roles.engine.disruption import DisruptionRule, budget_states
-from tests.unit.disruption.world import NOW, budget, deployment, world
-from tests.unit.disruption_budgets.test_plan import owned
+from tests.unit.disruption.world import NOW, budget, deployment, owned, world
 
 
 def test_a_row_and_its_findings() -> None:

@@ -9,7 +9,7 @@ import pytest
 from roles.disruption_budgets import BUDGET, plan_budgets, plan_undo, read_budgets
 from roles.engine.objects import ObjectPlan, changed
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
+from tests.unit.disruption.world import NOW, budget, deployment, of_status, owned, pod, workload, world
 
 WEB = {"workload": "deployment/web", "max_unavailable": 1}
 
@@ -19,18 +19,6 @@ def shop(*items: dict[str, Any], replicas: int = 3) -> list[dict[str, Any]]:
     found = deployment(replicas, replicas)
     found[0]["spec"]["selector"] = {"matchLabels": {"app": "web"}}
     return [*found, *items]
-
-
-def owned(item: dict[str, Any], manager: str = "daytwo", **others: tuple[str, ...]) -> dict[str, Any]:
-    """With the managedFields of a server-side apply; `others`: more managers, with the fields of the spec that they own."""
-    own = {f"f:{key}": {} for key in item["spec"]}
-    entries = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": own}}]
-    entries += [
-        {"manager": one, "operation": "Update", "fieldsV1": {"f:spec": {f"f:{key}": {} for key in keys}}} for one, keys in others.items()
-    ]
-    # kube-controller-manager owns the status, and nothing of the spec.
-    entries.append({"manager": "kube-controller-manager", "operation": "Update", "fieldsV1": {"f:status": {}}})
-    return {**item, "metadata": {**item["metadata"], "managedFields": entries}}
 
 
 def plan(value: Any, *items: dict[str, Any], **data: Any) -> ObjectPlan:
