@@ -17,7 +17,7 @@ from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiFailure, NoApi, list_objects
 from roles.engine.autoscaling.look import any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, whole
-from roles.engine.disruption import budget_states, cluster_time, lint, read_lint
+from roles.engine.disruption import KINDS_OF_LINT, budget_states, cluster_time, lint, read_lint
 from roles.engine.node import ObservationError, look
 from roles.engine.outage import lint_places
 from roles.engine.proof import Cluster, ObservedNode, Reported, claims, known_nodes, reported
@@ -140,8 +140,10 @@ def _or_not_known(found: Collected, what: str) -> Iterator[None]:
 def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     with _or_not_known(found, "pods that differ from their template, and disruption"):
-        objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
+        objects = {kind: list_objects(api, path) for kind, path in {**pod_resize.NEEDED, "Node": KINDS_OF_LINT["Node"]}.items()}
         found.pods = objects["Pod"]
+        with _or_not_known(found, "cordons"):
+            found.findings += other_rooms.cordons(objects["Node"], cluster_time(api))
         with _or_not_known(found, "pods that differ from their template"):
             found.findings += other_rooms.resized(pod_resize.find(objects))
         with _or_not_known(found, "requests for certificates"):

@@ -4,20 +4,29 @@ other, pods that were resized. Pure, but for what begins with `read_`."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from roles.audit.node_view import NodeView
 from roles.audit.rules import AuditRule
 from roles.engine import pairs, starting
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.findings import Finding, Place, Severity
+from roles.engine.harmless import one_line
+from roles.engine.kube import Object
+from roles.engine.kube.fields import name_of
 from roles.engine.node_changes import read_picture, servers
+from roles.engine.outage import node_fate
 from roles.engine.pairs import Mismatch, Picture
 from roles.engine.proof import Cluster
 from roles.engine.starting import Cause, Obstacle, Stops
+from roles.engine.table import brief_age
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.tunnels.etcd import EtcdError, EtcdHealth
 from roles.pod_resize import Drift, resources_text
+
+#: Seconds after which a cordon may have been forgotten: a maintenance takes a day at most.
+FORGOTTEN_AFTER = 24 * 3600
 
 
 def identities(foreign: Iterable[Refusal]) -> Iterator[Finding]:
@@ -82,6 +91,16 @@ def unfit(found: Iterable[Mismatch]) -> Iterator[Finding]:
         for host in one.here if one.pair.own else (one.here[0] if len(one.here) == 1 else None,):
             where = Place(host, one.pair.here.owner, one.pair.name, value=pairs.text(one.values[0]))
             yield AuditRule.PAIR.found(where, pairs.sentence(one, host or ""), one.pair.way_out, one.pair.found or one.pair.severity)
+
+
+def cordons(nodes: Iterable[Object], now: datetime) -> Iterator[Finding]:
+    """Cordons that may have been forgotten. `now`: the control plane's time."""
+    for fate in map(node_fate, nodes):
+        age = (now - fate.since).total_seconds() if fate.since is not None else None
+        if fate.cordon and (age is None or age > FORGOTTEN_AFTER):
+            by = f"run {fate.by}" if fate.cordon == "ours" else fate.by
+            why = f"cordoned by {by}, " + (f"for {brief_age(age)}" if age is not None else "and it is not known since when")
+            yield AuditRule.CORDON.found(Place(None, "node", name_of(fate.item)), one_line(why), fate.way_out)
 
 
 def resized(drifts: Sequence[Drift]) -> Iterator[Finding]:

@@ -21,6 +21,9 @@ class AuditRule(Rule):
     START = ("start", _C,
         "what stands in the way of the next start of the kubelet or of a component, or of new pods: [what is judged](before-a-restart.md)",
         "", "next start and new pods")
+    CORDON = ("cordon", _W,
+        "a node that has been cordoned for more than a day, or nobody knows since when: by whom, and the command that ends it", "",
+        "cordoned for long")
     IN_FLIGHT = ("in-flight", _W, "a daytwo change that is unconfirmed, or that could not be reverted", "", "unconfirmed change")
     DAEMON_RELOAD = ("daemon-reload", _C, "a unit or drop-in was edited, and systemd has not reloaded it", "", "daemon-reload missing")
     STALE = ("stale", _W,

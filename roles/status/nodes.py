@@ -84,16 +84,12 @@ class NodeGlance:
 
     def _way_out(self, report: NodeReport) -> str:
         assert self.fate is not None
-        name = name_of(self.fate.item)
-        back = command("uncordon", nodes=name)
-        if self.fate.cordon == "theirs":
-            return f"if nobody works on it: {command('uncordon', nodes=name, force='true')}"
-        if self.for_change and report.in_flight:
+        if self.fate.cordon == "theirs" or not self.for_change:
+            return self.fate.way_out
+        if report.in_flight:
             return "its change is in flight"
-        if self.for_change:
-            undo = command("rollback", run=self.for_change)
-            return f"that change is not in flight; if the run is over: repeat its command, undo it ({undo}), or only uncordon: {back}"
-        return f"when the work on it is done: {back}"
+        undo, back = command("rollback", run=self.for_change), command("uncordon", nodes=name_of(self.fate.item))
+        return f"that change is not in flight; if the run is over: repeat its command, undo it ({undo}), or only uncordon: {back}"
 
 
 def _last_run(seen: Observation) -> LastRun | None:

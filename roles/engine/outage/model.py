@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import quote
 
+from roles.engine.commands import command
 from roles.engine.disruption import Controller
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of, spec_of
@@ -123,6 +124,13 @@ class NodeFate:
     @property
     def name(self) -> str:
         return name_of(self.item)
+
+    @property
+    def way_out(self) -> str:
+        """What ends its cordon, for an operator."""
+        if self.cordon == "theirs":
+            return f"if nobody works on it: {command('uncordon', nodes=self.name, force='true')}"
+        return f"when the work on it is done: {command('uncordon', nodes=self.name)}"
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from roles.audit import other_rooms, report
 from roles.audit.examine import Collected
 from roles.audit.text import as_text
 from roles.engine.findings import Severity
+from roles.engine.kube import Object
 from roles.engine.pairs import mismatches
 from roles.engine.transaction import Refusal
 from roles.engine.tunnels.etcd import EtcdError, EtcdHealth, EtcdMember
@@ -72,3 +75,24 @@ def test_pods_that_differ_from_their_template_are_findings_of_the_cluster() -> N
     assert "its template says cpu 100m/-, memory 200Mi/200Mi" in web.rule and "template=update" in web.way_out
     assert "container sum: 1 pod has cpu 300m/-, memory 600Mi/600Mi (request" in (made.findings[1].value or "")
     assert "the cluster\n      pods differ from their template: Deployment shop/web, container app: 3 pods have" in as_text(made)
+
+
+def test_a_cordon_that_may_have_been_forgotten() -> None:
+    def node(name: str, manager: str, since: str | None) -> Object:
+        entry = {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}} | (
+            {"time": since} if since else {}
+        )
+        return {"metadata": {"name": name, "managedFields": [entry]}, "spec": {"unschedulable": True}}
+
+    nodes = [
+        node("w1", "kubectl-cordon", "2026-11-20T00:00:00Z"),
+        node("w2", "kubectl-cordon", "2026-11-27T12:00:00Z"),
+        node("w3", "<b>someone\n", None),
+        {"metadata": {"name": "w4"}, "spec": {}},
+    ]
+    found = [*other_rooms.cordons(nodes, datetime(2026, 11, 28, tzinfo=UTC))]
+    assert [(one.place.name, one.why) for one in found] == [
+        ("w1", "cordoned by kubectl-cordon (Update), for 8d"),
+        ("w3", "cordoned by <b>someone\\n (Update), and it is not known since when"),
+    ]
+    assert "nodes=w1 --data force=true" in found[0].way_out and found[0].severity is Severity.warning
