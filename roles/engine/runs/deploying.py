@@ -124,13 +124,14 @@ def unreachable(fleet: Fleet) -> list[str]:
 
 def no_such_host(remotes: Sequence[Remote], asked: Iterable[str] | None) -> list[str]:
     """A sentence for each host that the data key `nodes` names and that is not one of these."""
-    found, others = [], []
+    # A host may have the name of a group, as a file of an inventory gives its own to all its hosts: then the host is meant.
+    hosts, found, others = [remote.name for remote in remotes], [], []
     for name in dict.fromkeys(asked or ()):
-        if members := [remote.name for remote in remotes if name in remote.groups and name != remote.name]:
+        if name not in hosts and (members := [remote.name for remote in remotes if name in remote.groups]):
             found.append(f"nodes: {name!r} is a group, and nodes= has names of hosts: nodes={','.join(members)}, or --limit {name}")
         else:
             others.append(name)
-    return [*found, *(f"nodes: {text}" for text in unmatched(others, [remote.name for remote in remotes], "no host of this run"))]
+    return [*found, *(f"nodes: {text}" for text in unmatched(others, hosts, "no host of this run"))]
 
 
 def one(model: type[M]) -> Callable[[Fleet], M]:

@@ -75,7 +75,7 @@ def test_a_text_that_names_nothing_is_no_list(text: str) -> None:
 
 
 def test_hosts_that_are_not_there() -> None:
-    remotes: list[Any] = [SimpleNamespace(name=name, groups=["workers"]) for name in ("w1", "w2")]
+    remotes: list[Any] = [SimpleNamespace(name=name, groups=["workers", "w1"]) for name in ("w1", "w2")]
     assert no_such_host(remotes, None) == no_such_host(remotes, ("w1",)) == []
     assert no_such_host(remotes, ("w1", "db")) == ["nodes: 'db' is no host of this run; there are: w1, w2"]
     assert no_such_host(remotes, ("workers",)) == [
