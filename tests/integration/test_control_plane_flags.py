@@ -65,7 +65,7 @@ def test_what_is_refused_touches_nothing(lab: Lab, before: Before) -> None:
             },
             control_plane_files={CONFIG: {"content": PROFILE.replace("Most", "Moist"), "mode": "0600"}},
         ),
-        f"--{WINDOW}? You wrote --{WINDOW.replace('z', 's')}. Refused by {MANAGER} on cp1",
+        f"--{WINDOW} or --horizontal-pod-autoscaler-tolerance? You wrote --{WINDOW.replace('z', 's')}. Refused by {MANAGER} on cp1",
         'Unsupported value: "MoistAllocated"',
         "--goaway-chance can not be less than 0 or greater than 0.02",
         "--anonymous-auth=false: requests without credentials",
