@@ -36,8 +36,9 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [[one_line(cell) for cell in row] for row in (headers, *rows)]
     widths = [min(max(columns(row[column]) for row in cells), CELL) for column in range(len(headers))]
     most = screen.width()
-    if most is None or sum(widths) + _GAP * (len(widths) - 1) <= most:
-        lines = [_line(row, widths) for row in cells]
+    lines = [_line(row, widths) for row in cells]
+    # A cell that is wider than CELL makes its line longer than the widths say.
+    if most is None or max(sum(widths) + _GAP * (len(widths) - 1), *map(columns, lines)) <= most:
         return "\n".join([lines[0], _rule(widths), *lines[1:]])
     layouts = [*_layouts(cells, widths, most)]
     # With many rows, those at their beginning decide.

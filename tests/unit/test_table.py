@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from roles.engine import folding, screen, table
@@ -169,6 +169,8 @@ TABLE = st.integers(1, 6).flatmap(lambda wide: st.lists(st.lists(CELLS, min_size
 
 
 @given(TABLE, st.sampled_from([40, 80, 100, 200]))
+@example([["0" * 17, " ".join(["a"] * 90)]], 200)  # wider than CELL, and narrower than the terminal
+@example([["0" * 22, " ".join(["a"] * 90)]], 200)
 def test_no_line_is_too_long_and_nothing_of_a_cell_is_lost(rows: list[list[str]], most: int) -> None:
     headers = [f"h{number}" for number in range(len(rows[0]))]
     with pytest.MonkeyPatch.context() as patch:
