@@ -140,9 +140,10 @@ def _or_not_known(found: Collected, what: str) -> Iterator[None]:
 def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     with _or_not_known(found, "pods that differ from their template, and disruption"):
-        objects = {kind: list_objects(api, path) for kind, path in {**pod_resize.NEEDED, "Node": KINDS_OF_LINT["Node"]}.items()}
+        objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
         found.pods = objects["Pod"]
         with _or_not_known(found, "cordons"):
+            objects["Node"] = list_objects(api, KINDS_OF_LINT["Node"])
             found.findings += other_rooms.cordons(objects["Node"], cluster_time(api))
         with _or_not_known(found, "pods that differ from their template"):
             found.findings += other_rooms.resized(pod_resize.find(objects))

@@ -97,9 +97,9 @@ def cordons(nodes: Iterable[Object], now: datetime) -> Iterator[Finding]:
     """Cordons that may have been forgotten. `now`: the control plane's time."""
     for fate in map(node_fate, nodes):
         age = (now - fate.since).total_seconds() if fate.since is not None else None
-        if fate.cordon and (age is None or age > FORGOTTEN_AFTER):
+        if fate.cordon and (age is None or not 0 <= age <= FORGOTTEN_AFTER):
             by = f"run {fate.by}" if fate.cordon == "ours" else fate.by
-            why = f"cordoned by {by}, " + (f"for {brief_age(age)}" if age is not None else "and it is not known since when")
+            why = f"cordoned by {by}, " + (f"for {brief_age(age)}" if age is not None and age >= 0 else "and it is not known since when")
             yield AuditRule.CORDON.found(Place(None, "node", name_of(fate.item)), one_line(why), fate.way_out)
 
 

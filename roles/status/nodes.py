@@ -86,10 +86,7 @@ class NodeGlance:
         assert self.fate is not None
         if self.fate.cordon == "theirs" or not self.for_change:
             return self.fate.way_out
-        if report.in_flight:
-            return "its change is in flight"
-        undo, back = command("rollback", run=self.for_change), command("uncordon", nodes=name_of(self.fate.item))
-        return f"that change is not in flight; if the run is over: repeat its command, undo it ({undo}), or only uncordon: {back}"
+        return "its change is in flight" if report.in_flight else f"that change is not in flight; {self.fate.way_out}"
 
 
 def _last_run(seen: Observation) -> LastRun | None:

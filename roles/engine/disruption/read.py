@@ -68,9 +68,9 @@ def read_lint(api: Api, known: Mapping[str, Collection[Object]]) -> tuple[Disrup
     objects, problems = dict(live.objects), list[str]()
 
     def read(*kinds: str) -> None:
-        for kind in kinds:
+        for kind in (one for one in kinds if one not in objects):
             try:
-                objects.setdefault(kind, list_objects(api, KINDS_OF_LINT[kind], wait=API_WAIT))
+                objects[kind] = list_objects(api, KINDS_OF_LINT[kind], wait=API_WAIT)
             except ApiError as error:
                 problems.append(f"{kind}: {error}")
 

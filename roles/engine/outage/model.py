@@ -127,10 +127,15 @@ class NodeFate:
 
     @property
     def way_out(self) -> str:
-        """What ends its cordon, for an operator."""
+        """What ends its cordon, for an operator. The change that a run cordoned it for may be in flight: the node knows that, not its
+        Node."""
         if self.cordon == "theirs":
             return f"if nobody works on it: {command('uncordon', nodes=self.name, force='true')}"
-        return f"when the work on it is done: {command('uncordon', nodes=self.name)}"
+        back = command("uncordon", nodes=self.name)
+        if self.mark is None or self.mark.purpose != "change":
+            return f"when the work on it is done: {back}"
+        undo = command("rollback", run=self.mark.run)
+        return f"if the run is over: repeat its command, undo it ({undo}), or only uncordon: {back}"
 
 
 @dataclass(frozen=True)

@@ -82,17 +82,22 @@ def test_a_cordon_that_may_have_been_forgotten() -> None:
         entry = {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}} | (
             {"time": since} if since else {}
         )
-        return {"metadata": {"name": name, "managedFields": [entry]}, "spec": {"unschedulable": True}}
+        mark = {"daytwo.dev/outage": '{"run": "r20261120-000000-0001", "purpose": "change"}'} if manager == "daytwo" else {}
+        return {"metadata": {"name": name, "managedFields": [entry], "annotations": mark}, "spec": {"unschedulable": True}}
 
     nodes = [
         node("w1", "kubectl-cordon", "2026-11-20T00:00:00Z"),
         node("w2", "kubectl-cordon", "2026-11-27T12:00:00Z"),
         node("w3", "<b>someone\n", None),
         {"metadata": {"name": "w4"}, "spec": {}},
+        node("w5", "kubectl-cordon", "2027-01-01T00:00:00Z"),
+        node("w6", "daytwo", "2026-11-20T00:00:00Z"),
     ]
     found = [*other_rooms.cordons(nodes, datetime(2026, 11, 28, tzinfo=UTC))]
-    assert [(one.place.name, one.why) for one in found] == [
+    assert [(one.place.name, one.why) for one in found[:2]] == [
         ("w1", "cordoned by kubectl-cordon (Update), for 8d"),
         ("w3", "cordoned by <b>someone\\n (Update), and it is not known since when"),
     ]
+    assert (found[2].place.name, found[3].place.name) == ("w5", "w6"), "a time to come is no time"
+    assert "undo it (pyinfra" in found[3].way_out and "--data run=r20261120-000000-0001)" in found[3].way_out
     assert "nodes=w1 --data force=true" in found[0].way_out and found[0].severity is Severity.warning
