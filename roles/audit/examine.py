@@ -23,7 +23,7 @@ from roles.engine.node import Observation
 from roles.engine.node_lint import lint
 from roles.engine.proof import Cluster
 from roles.engine.transaction import Refusal
-from roles.eviction import NodeOrder, order_as_json
+from roles.eviction import NodeOrder, order_report
 from roles.feature_gates import Catalogue
 
 
@@ -76,7 +76,7 @@ def report(seen: Collected, catalogue: Catalogue, *, made: str, target: int | No
         nodes=tuple(_node(view, seen.held.get(view.host, ())) for view in seen.views),
         configmaps=configmaps.settings(seen.lasting) if seen.lasting else (),
         findings=in_order(map(FindingReport.of, found), [view.host for view in seen.views]),
-        eviction=tuple(map(order_as_json, seen.orders)),
+        eviction=tuple(map(order_report, seen.orders)),
         not_known=tuple(dict.fromkeys([*seen.not_known, *_not_known(seen.views, catalogue)])),
         failures=tuple(seen.failures),
     )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from roles.audit.rules import AuditRule
 from roles.engine.autoscaling import ScalingRule
 from roles.engine.disruption import DisruptionRule
 from roles.engine.findings import SEVERITIES, Finding, Rule, Severity
 from roles.engine.node_lint import NodeRule, looks_like_a_backup
+from roles.engine.runs import Document
 from roles.engine.transaction import mask_text
+from roles.eviction import OrderReport
 
 #: The form of the document. It grows when programs that read it must change.
 FORM = 1
@@ -26,11 +28,7 @@ SourceKind = Literal["file", "drop-in", "flag", "manifest", "configmap"]
 _KINDS: dict[type[Rule], AuditRule] = {DisruptionRule: AuditRule.DISRUPTION, ScalingRule: AuditRule.AUTOSCALER}
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FindingReport(_Model):
+class FindingReport(Document):
     """One problem. `line` is None if it concerns the whole file, `file` is None if it concerns no file."""
 
     severity: Severity
@@ -65,7 +63,7 @@ def _kind(found: Finding) -> AuditRule:
     return rule if isinstance(rule, AuditRule) else _KINDS[type(rule)]
 
 
-class SourcedSetting(_Model):
+class SourcedSetting(Document):
     """One source that sets a gate or a field. `counts` is False if another source overrides it."""
 
     component: str
@@ -82,7 +80,7 @@ class SourcedSetting(_Model):
         return f"{self.file}{f':{self.line}' if self.line else ''}"
 
 
-class Source(_Model):
+class Source(Document):
     """One file that a component's settings can come from. `sha256` is None if the file does not exist."""
 
     path: str
@@ -90,7 +88,7 @@ class Source(_Model):
     sha256: str | None
 
 
-class ComponentReport(_Model):
+class ComponentReport(Document):
     """One process. `effective`: all its gates (/metrics), None if unknown."""
 
     name: str
@@ -99,7 +97,7 @@ class ComponentReport(_Model):
     effective: dict[str, bool] | None = None
 
 
-class CertificateReport(_Model):
+class CertificateReport(Document):
     """One certificate in a file of a node. `renews`: the kubelet renews it by itself."""
 
     component: str
@@ -110,7 +108,7 @@ class CertificateReport(_Model):
     renews: bool = False
 
 
-class NodeReport(_Model):
+class NodeReport(Document):
     """One node. `settings`: the fields of the kubelet's configuration that its sources set; `effective`: the fields that it runs with
     (/configz, flat, by dotted names), None if unknown."""
 
@@ -132,7 +130,7 @@ class NodeReport(_Model):
         return next((one.version or "" for one in self.components if one.name == "kubelet"), "")
 
 
-class Report(_Model):
+class Report(Document):
     """The whole audit. `not_known`: what could not be determined, such as effective values without access to the API; `failures`:
     nodes that could not be read at all."""
 
@@ -142,7 +140,7 @@ class Report(_Model):
     nodes: tuple[NodeReport, ...]
     configmaps: tuple[SourcedSetting, ...] = Field(default=(), description="gates in kubeadm-config and kubelet-config")
     findings: tuple[FindingReport, ...]
-    eviction: tuple[dict[str, Any], ...] = Field(default=(), description="the eviction order, as deploys/eviction_order.py reports it")
+    eviction: tuple[OrderReport, ...] = Field(default=(), description="the eviction order, as deploys/eviction_order.py reports it")
     not_known: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
 

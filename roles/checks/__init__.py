@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -17,17 +17,19 @@ from roles.desired import DESIRED, ClusterDesired, NodeDesired, of_the_cluster, 
 from roles.engine import bridge, kubelet
 from roles.engine.api import Api, ApiFailure, NoApi, workload_exists
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.findings import Result
+from roles.engine.findings import CheckOutcome, Result
 from roles.engine.findings.render import as_table, exit_code, junit, summary
+from roles.engine.harmless import one_line
 from roles.engine.inputs import TEXT, Declared, Frozen
 from roles.engine.inputs.registry import desired_state
-from roles.engine.inputs.values import file_path
+from roles.engine.inputs.values import TableOrJson, file_path
 from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, ObservedNode, known_nodes
 from roles.engine.remote import RemoteError
-from roles.engine.runs import Ended, deploying, no_such_host, same, write_report
+from roles.engine.runs import Document, Ended, deploying, document, no_such_host, same, show_report, write_report
+from roles.engine.screen import wrapped
 from roles.engine.transaction import Refusal
-from roles.engine.voice import show, show_lines
+from roles.engine.voice import show
 
 T = TypeVar("T")
 
@@ -35,12 +37,31 @@ T = TypeVar("T")
 class CheckOptions(Frozen):
     """The data keys of deploys/checks.py only; it also reads the data keys of the other deploys."""
 
+    format: TableOrJson = "table"
     junit: Annotated[
         Path | None,
         file_path("junit", "checks.xml"),
         TEXT,
         Field(description="a path on the operator's machine for the results as JUnit XML", examples=["checks.xml"]),
     ] = None
+
+
+class ResultReport(Document):
+    """What a check says of a node."""
+
+    node: str = Field(description="a host of the inventory, or `cluster`")
+    check: str
+    outcome: CheckOutcome
+    why: str = Field(description="the evidence if it passed, the fault if it failed")
+    causes: tuple[str, ...] = Field(description="the rules of the findings that failed it")
+
+
+class ChecksReport(Document):
+    """The JSON document of deploys/checks.py."""
+
+    form: Literal[1] = 1
+    results: tuple[ResultReport, ...]
+    ignored: tuple[str, ...] = Field(description="processes with a component's name that are not the node's own")
 
 
 # The options, the desired state of each node, and of the cluster.
@@ -70,8 +91,8 @@ def _read(fleet: Fleet) -> _Read:
 def checks(fleet: Fleet, read: _Read) -> Ended:
     """Check all nodes of the run, and the cluster's objects.
 
-    Data keys: junit, and those of the other deploys. Exit status 0: nothing failed; 2: a check failed; 1: no
-    check failed, and something could not be checked. Raises DeployError (1) if the data is invalid.
+    Data keys: format (table, or json: one document on standard output), junit, and those of the other deploys. Exit status 0: nothing
+    failed; 2: a check failed; 1: no check failed, and something could not be checked. Raises DeployError (1) if the data is invalid.
     """
     options, wanted, cluster_wanted = read
     results = [
@@ -83,15 +104,29 @@ def checks(fleet: Fleet, read: _Read) -> Ended:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
     cluster_wanted = found.settled(cluster_wanted)
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
-    show_lines("\n" + as_table(results))
-    for remote in fleet.targets:
-        if (seen := found.nodes[remote.name].seen) is not None:
-            for sentence in seen.ignored:
-                show(f"\n{remote.name}: {sentence}")
+    observed = [(remote.name, found.nodes[remote.name].seen) for remote in fleet.targets]
+    made = report(results, [f"{host}: {sentence}" for host, seen in observed if seen is not None for sentence in seen.ignored])
+    forms = {
+        "table": lambda: "\n".join([f"\n{as_table(results)}", *(f"\n{wrapped(one_line(text))}" for text in made.ignored)]),
+        "json": lambda: document(made),
+    }
+    show_report(forms, options.format)
+    for_people = options.format == "table"
     if options.junit is not None:
         write_report("junit", options.junit, junit(results))
-        show(f"\nreport: {options.junit}")
-    return Ended(summary(results), exit_code(results))
+        if for_people:
+            show(f"\nreport: {options.junit}")
+    return Ended(summary(results) if for_people else "", exit_code(results))
+
+
+def report(results: Sequence[Result], ignored: Sequence[str]) -> ChecksReport:
+    """Without the checks that have nothing to check."""
+    shown = (
+        ResultReport(node=one.node, check=one.check, outcome=one.outcome, why=one.why, causes=tuple(map(str, one.causes)))
+        for one in results
+        if one.applies
+    )
+    return ChecksReport(results=tuple(shown), ignored=tuple(ignored))
 
 
 class Gathered:
@@ -157,9 +192,11 @@ def gather(remotes: Sequence[Remote], each: OnEach, wanted: FilesWanted = kubele
     return Gathered(bridge.whole(dict(zip(names, asked, strict=True))), known.cluster, no_api)
 
 
+DOCUMENTS = {"checks": ChecksReport}
 DATA_KEYS = (Declared(CheckOptions, ("checks",), also=desired_state(*DESIRED)),)
 
 __all__ = [
     "DATA_KEYS",
+    "DOCUMENTS",
     "checks",
 ]

@@ -14,7 +14,7 @@ from roles.eviction import model, usage, wanted
 from roles.eviction.compliance import defaults_of, unmet
 from roles.eviction.impact import eviction_impact
 from roles.eviction.model import DesiredThresholds, read_thresholds
-from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, amount, order_as_json, reason
+from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderReport, OrderRow, OrdersReport, amount, order_report, reason
 from roles.eviction.order_deploy import OrderOptions, eviction_order, node_order
 from roles.eviction.picture import gauges
 from roles.eviction.predict import readings
@@ -76,6 +76,7 @@ def _summary(desired: DesiredThresholds) -> str:
     return ", ".join(parts)
 
 
+DOCUMENTS = {"eviction_order": OrdersReport}
 DATA_KEYS = (
     Declared(DesiredThresholds, ("eviction",), changes=Changes.NODES),
     Declared(ChangeDrains, ("eviction",)),
@@ -84,9 +85,11 @@ DATA_KEYS = (
 
 __all__ = [
     "DATA_KEYS",
+    "DOCUMENTS",
     "SIGNAL_TITLES",
     "DesiredThresholds",
     "NodeOrder",
+    "OrderReport",
     "OrderRow",
     "amount",
     "eviction",
@@ -95,7 +98,7 @@ __all__ = [
     "gauges",
     "model",
     "node_order",
-    "order_as_json",
+    "order_report",
     "read_thresholds",
     "reason",
     "unmet",

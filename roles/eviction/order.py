@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import Field
 
 from roles.engine import table
 from roles.engine.folding import counted
@@ -19,6 +21,7 @@ from roles.engine.kube.amounts import parse_quantity, whole
 from roles.engine.kube.fields import kubelet_version, name_of, spec_of, status_of
 from roles.engine.kube.pods import kubelet_uid
 from roles.engine.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold
+from roles.engine.runs import Document
 from roles.engine.screen import wrapped
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
@@ -87,6 +90,40 @@ class NodeOrder:
     def by(self, signal: str) -> list[OrderRow]:
         """The rows in the eviction order for one of `signals`."""
         return sorted(self.rows, key=lambda row: row.uses[signal].place)
+
+
+class ThresholdReport(Document):
+    limit: int
+    grace: int | float = Field(description="seconds; 0: at once")
+
+
+class SignalReport(Document):
+    """What the kubelet has measured, in bytes, inodes or processes."""
+
+    available: int
+    capacity: int
+    time: str
+    thresholds: tuple[ThresholdReport, ...]
+
+
+class OrderReport(Document):
+    """One node. Bytes, inodes and counts are whole numbers."""
+
+    node: str
+    version: str
+    memory: int
+    layout: Layout = Field(description="which file systems the kubelet tells apart")
+    signals: dict[str, SignalReport] = Field(description="by name, such as memory.available")
+    pods: tuple[OrderRow, ...] = Field(description="in the eviction order for memory; `uses` by signal")
+    notes: tuple[str, ...]
+
+
+class OrdersReport(Document):
+    """The JSON document of deploys/eviction_order.py."""
+
+    nodes: tuple[OrderReport, ...]
+    problems: tuple[str, ...] = Field(description="nodes that could not be shown; then the exit status is 1")
+    ignored: tuple[str, ...] = Field(description="processes with a component's name that are not the node's own")
 
 
 def order(
@@ -252,25 +289,27 @@ def reason(signal: str, row: OrderRow) -> str:
     return f"{distance} below its request"
 
 
-def order_as_json(found: NodeOrder) -> dict[str, Any]:
-    """The machine form: bytes, inodes and counts as whole numbers; pods in the eviction order for memory."""
-    return {
-        "node": found.node,
-        "version": found.version,
-        "memory": found.memory,
-        "layout": found.layout,
-        "signals": {
-            signal: {
-                **asdict(reading),
-                "thresholds": [
-                    {"limit": one.amount.of(reading.capacity), "grace": one.grace} for one in found.thresholds if one.signal == signal
-                ],
-            }
-            for signal, reading in found.readings.items()
-        },
-        "pods": [{**asdict(row), "containers": [asdict(one) for one in row.containers]} for row in found.rows],
-        "notes": list(found.notes),
+def order_report(found: NodeOrder) -> OrderReport:
+    signals = {
+        signal: SignalReport(
+            available=reading.available,
+            capacity=reading.capacity,
+            time=reading.time,
+            thresholds=tuple(
+                ThresholdReport(limit=one.amount.of(reading.capacity), grace=one.grace) for one in found.thresholds if one.signal == signal
+            ),
+        )
+        for signal, reading in found.readings.items()
     }
+    return OrderReport(
+        node=found.node,
+        version=found.version,
+        memory=found.memory,
+        layout=found.layout,
+        signals=signals,
+        pods=found.rows,
+        notes=found.notes,
+    )
 
 
 def order_as_table(node: NodeOrder) -> str:

@@ -15,19 +15,18 @@ from roles.engine.api.nodes import kubelet_config, node_usage
 from roles.engine.bridge import Fleet
 from roles.engine.files import write_whole
 from roles.engine.folding import counted
-from roles.engine.harmless import as_json
 from roles.engine.inputs import TEXT, Frozen
 from roles.engine.inputs.values import TableOrJson, file_path
 from roles.engine.kubelet.thresholds import Threshold, effective
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, ObservedNode, listed_nodes, not_their_node, observed
 from roles.engine.remote import RemoteError
-from roles.engine.runs import Ended, deploying, one, show_report
+from roles.engine.runs import Ended, deploying, document, one, show_report
 from roles.engine.screen import wrapped
 from roles.engine.transaction import Refusal
 from roles.engine.voice import show
 from roles.eviction import picture, usage
-from roles.eviction.order import NodeOrder, order, order_as_json, order_as_table
+from roles.eviction.order import NodeOrder, OrdersReport, order, order_as_table, order_report
 
 
 class OrderOptions(Frozen):
@@ -54,7 +53,7 @@ def eviction_order(fleet: Fleet, options: OrderOptions) -> Ended:
     nodes = _nodes(fleet, problems, ignored)
     forms = {
         "table": lambda: "\n".join(f"\n{part}" for part in (*map(order_as_table, nodes), *map(wrapped, ignored))),
-        "json": lambda: as_json({"nodes": [order_as_json(node) for node in nodes], "problems": problems, "ignored": ignored}),
+        "json": lambda: document(OrdersReport(nodes=tuple(map(order_report, nodes)), problems=tuple(problems), ignored=tuple(ignored))),
     }
     show_report(forms, options.format)
     if options.picture:

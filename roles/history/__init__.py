@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from roles.engine import bridge, kubeadm_config, kubelet, table
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.commands import command
+from roles.engine.harmless import one_line
 from roles.engine.inputs import Changes, Declared, unmatched
 from roles.engine.inputs.registry import NoKeys
 from roles.engine.kubelet import kubelet_plan
@@ -31,12 +32,13 @@ from roles.engine.node_changes import (
 )
 from roles.engine.object_runs import ObjectRun
 from roles.engine.proof import Cluster, Proof, SurveyedNode
-from roles.engine.runs import Ended, Turns, deploying, no_data, one
+from roles.engine.runs import ChangeReport, Ended, Turns, deploying, document, no_data, one, show_report
+from roles.engine.screen import wrapped
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.change_script import uninstall_script
 from roles.engine.transaction.model import IO_SECONDS
-from roles.engine.voice import conclude, show, show_lines
+from roles.engine.voice import conclude, show
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded, Speaker
@@ -63,30 +65,62 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     if wanted.run is not None and not failures:
         bridge.stop(f"run: {text}" for text in unmatched([wanted.run], order, "no run in the records of these nodes"))
     listed = chosen(believed, wanted, time.time())
-    headers = ["run", "age", "node", "component", "state", "by", "what"]
-    rows = table.folded([_row(change) for change in listed], vary=(1,), node=2)
+    left_out = 0 if wanted.nodes is not None else len(order) - len({change.run for change in listed})
     none = "listed" if believed else f"recorded on {'the nodes that answered' if failures else 'these nodes'}"
-    show_lines("\n" + table.render(headers, rows) if rows else f"\nno changes are {none}")
-    for run, change in {change.run: change for change in listed}.items():
-        origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
-        show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
-    if left_out := wanted.nodes is None and len(order) - len({change.run for change in listed}):
-        show(f"\n{table.counted(left_out, 'run')} not listed; to list more: --data last={len(order)}, --data since=7d, --data run=NAME")
-    for problem in (*_disbelieved(history), *_unusable(listed), *_cut(listed)):
-        show(f"\nWARNING: {problem}")
     try:
-        latest = newest(history)
+        latest, unordered = newest(history), ""
     except Unordered as error:
-        latest = ()
-        show(f"\n{_not_known(error)}")
-    failures += [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
-    if failures:
-        raise bridge.refuse("not all nodes could be read:", failures)
+        latest, unordered = (), _not_known(error)
+    made = model.ChangesReport(
+        changes=tuple(map(change_report, listed)),
+        not_listed=left_out,
+        would_undo=latest,
+        warnings=(*_disbelieved(history), *_unusable(listed), *_cut(listed)),
+        not_known=unordered or None,
+        failures=(*failures, *(f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable)),
+    )
+    show_report({"table": lambda: "\n".join(_as_text(listed, made, none)), "json": lambda: document(made)}, wanted.format)
+    if made.failures:
+        raise bridge.refuse("not all nodes could be read:", made.failures)
+    if wanted.format == "json":
+        return Ended("")
     if latest and unsure(history, latest, time.time()):
         undo = f"; to undo the newest of those that are not undone: {command('rollback', run=latest[0])}"
     else:
         undo = f"; deploys/rollback.py would undo {' and '.join(latest)}. Name another run with --data run=NAME" if latest else ""
     return Ended(f"{table.counted(len({change.run for change in listed}), 'run')} listed{undo}")
+
+
+def _as_text(listed: Sequence[Recorded], made: model.ChangesReport, none: str) -> Iterator[str]:
+    """`none`: what is said of no changes."""
+    headers = ["run", "age", "node", "component", "state", "by", "what"]
+    rows = table.folded([_row(change) for change in listed], vary=(1,), node=2)
+    yield "\n" + table.render(headers, rows) if rows else f"\nno changes are {none}"
+    for run, change in {change.run: change for change in listed}.items():
+        origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
+        about = f"{change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}"
+        yield "\n" + wrapped(one_line(f"{run}: {about}"))
+    if made.not_listed:
+        more = f"--data last={made.not_listed + len({change.run for change in listed})}"
+        yield "\n" + wrapped(f"{table.counted(made.not_listed, 'run')} not listed; to list more: {more}, --data since=7d, --data run=NAME")
+    yield from ("\n" + wrapped(one_line(f"WARNING: {problem}")) for problem in made.warnings)
+    if made.not_known:
+        yield "\n" + wrapped(one_line(made.not_known))
+
+
+def change_report(one: Recorded) -> ChangeReport:
+    plan = one.plan
+    return ChangeReport(
+        run=one.run or "?",
+        at=str(plan["at"]) if plan.get("at") else None,
+        host=one.host,
+        component=one.component,
+        state=one.state,
+        reason=one.reason,
+        who=str(plan.get("who", "?")),
+        what=str(plan.get("summary", "?")),
+        command=str(plan.get("command", "?")),
+    )
 
 
 def recorded_changes(fleet: Fleet) -> tuple[list[Recorded], list[str]]:
@@ -451,6 +485,7 @@ def _uninstall(remote: Remote) -> bool:
     return answer.code == 0 and not outcome.startswith("busy")
 
 
+DOCUMENTS = {"changes": model.ChangesReport}
 DATA_KEYS = (
     Declared(ChangesOptions, ("changes",)),
     Declared(RollbackOptions, ("rollback",), changes=Changes.NODES),
@@ -460,7 +495,9 @@ DATA_KEYS = (
 
 __all__ = [
     "DATA_KEYS",
+    "DOCUMENTS",
     "Recorded",
+    "change_report",
     "changes",
     "recorded_changes",
     "rollback",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.bridge import Remote, refusals
 from roles.engine.inputs import Boolean, Frozen, Kubeconfig, Names, read_model
+from roles.engine.inputs.values import TableOrJson
+from roles.engine.runs import ChangeReport, Document
 from roles.engine.transaction import Refusal
 
 _RUN = r"^r[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$"
@@ -45,10 +47,23 @@ class ChangesOptions(Frozen):
     last: Annotated[int, Field(ge=1, le=10000, description="list so many runs, the newest", examples=[100])] = 20
 
     nodes: Annotated[Names, Field(description="list only changes of these hosts", examples=[["w1"], "w1,w2"])] = None
+    format: TableOrJson = "table"
 
     @property
     def seconds(self) -> float | None:
         return None if self.since is None else int(self.since[:-1]) * _SECONDS[self.since[-1]]
+
+
+class ChangesReport(Document):
+    """The JSON document of deploys/changes.py."""
+
+    form: Literal[1] = 1
+    changes: tuple[ChangeReport, ...] = Field(description="the newest last")
+    not_listed: int = Field(description="runs that `last`, `since` or `run` leave out; 0 with `nodes`")
+    would_undo: tuple[str, ...] = Field(description="what deploys/rollback.py would undo without a name")
+    warnings: tuple[str, ...] = Field(description="records that are not believed, or cannot be used")
+    not_known: str | None = Field(description="why it is not known which run is the newest")
+    failures: tuple[str, ...] = Field(description="nodes that could not be read; then the exit status is 1")
 
 
 class RollbackOptions(Frozen):

@@ -3,7 +3,7 @@ their template."""
 
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.pod_resize.check_deploy import pod_resize_check
-from roles.pod_resize.compliance import NEEDED, Drift, find
+from roles.pod_resize.compliance import NEEDED, Drift, DriftsReport, find
 from roles.pod_resize.drift_deploy import resize_drift
 from roles.pod_resize.kinds import only_resources
 from roles.pod_resize.model import DesiredResources, DriftOptions, ProbeOptions
@@ -13,6 +13,7 @@ from roles.pod_resize.resize_deploy import resize, undo
 from roles.pod_resize.resize_run import RESOURCES_OF_TEMPLATE, WRITES
 from roles.pod_resize.workload import POD, Resizer, WorkloadResize
 
+DOCUMENTS = {"resize_drift": DriftsReport}
 DATA_KEYS = (
     Declared(DesiredResources, ("resize",), changes=Changes.OBJECTS, undo=Undo(undo, WRITES)),
     Declared(DriftOptions, ("resize_drift",)),
@@ -21,6 +22,7 @@ DATA_KEYS = (
 
 __all__ = [
     "DATA_KEYS",
+    "DOCUMENTS",
     "NEEDED",
     "POD",
     "RESOURCES_OF_TEMPLATE",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from pydantic import Field
 
 from roles.engine.kube import Object, full_name, namespace_and_name, owner_ref, uid
 from roles.engine.kube.fields import annotations_of, labels_of, status_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects
 from roles.engine.objects import workload_rollout
+from roles.engine.runs import Document
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
@@ -20,6 +22,32 @@ _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Replicati
 NEEDED = {kind: COLLECTIONS[kind] for kind in ("Pod", *_WORKLOADS)}
 _LIMIT_RANGER = "kubernetes.io/limit-ranger"
 _REVISION = "controller-revision-hash"
+
+
+# requests or limits -> resource -> amount, as Kubernetes writes it.
+_Amounts = dict[str, dict[str, str]]
+
+
+class DriftedPod(Document):
+    pod: str = Field(description="NAMESPACE/NAME")
+    resources: _Amounts = Field(description="`requests` and `limits`, by resource")
+
+
+class DriftReport(Document):
+    """One container of one workload."""
+
+    kind: str
+    namespace: str
+    name: str
+    container: str
+    template: _Amounts = Field(description="`requests` and `limits`, by resource")
+    pods: tuple[DriftedPod, ...]
+
+
+class DriftsReport(Document):
+    """The JSON document of deploys/resize_drift.py."""
+
+    drift: tuple[DriftReport, ...]
 
 
 @dataclass(frozen=True)
@@ -37,15 +65,15 @@ class Drift:
     def workload(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "container": self.container,
-            "template": _plain(self.template),
-            "pods": [{"pod": pod, "resources": _plain(resources)} for pod, resources in self.pods],
-        }
+    def report(self) -> DriftReport:
+        return DriftReport(
+            kind=self.kind,
+            namespace=self.namespace,
+            name=self.name,
+            container=self.container,
+            template=_plain(self.template),
+            pods=tuple(DriftedPod(pod=pod, resources=_plain(resources)) for pod, resources in self.pods),
+        )
 
     def lines(self) -> list[list[str]]:
         """A row for each set of resources that pods have: workload, container, template, pods have, pods."""

@@ -7,12 +7,11 @@ from roles.engine.api import Api, ApiFailure, list_objects
 from roles.engine.bridge import Fleet
 from roles.engine.findings.render import section
 from roles.engine.folding import counted
-from roles.engine.harmless import as_json
 from roles.engine.object_runs import cluster_session
-from roles.engine.runs import Ended, deploying, show_report
+from roles.engine.runs import Ended, deploying, document, show_report
 from roles.engine.transaction import Refusal
 from roles.pod_resize import model
-from roles.pod_resize.compliance import NEEDED, Drift, find
+from roles.pod_resize.compliance import NEEDED, Drift, DriftsReport, find
 
 #: Exit status if there is drift; 0 if there is none, 1 if the cluster cannot be read.
 DRIFT = 2
@@ -39,7 +38,10 @@ def resize_drift(fleet: Fleet, options: model.DriftOptions) -> Ended:
         raise bridge.refuse(f"the cluster's pods cannot be read: {error}") from None
     title = "Pods that differ from their template (request/limit); recreated pods get the template's resources"
     headers, rows = ["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]
-    forms = {"table": lambda: section(title, headers, rows), "json": lambda: as_json({"drift": [one.as_json() for one in drifts]})}
+    forms = {
+        "table": lambda: section(title, headers, rows),
+        "json": lambda: document(DriftsReport(drift=tuple(one.report() for one in drifts))),
+    }
     if drifts or options.format == "json":
         show_report(forms, options.format)
     found = f"{counted(len(drifts), 'workload')} with pods that differ" if drifts else "no workload has pods that differ"

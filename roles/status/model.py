@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from roles.engine.inputs import Frozen, choice
 from roles.engine.inputs.values import Output
+from roles.engine.runs import ChangeReport, Document
 
 
 class StatusOptions(Frozen):
@@ -21,11 +22,7 @@ class StatusOptions(Frozen):
     output: Output = None
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ClusterReport(_Model):
+class ClusterReport(Document):
     """What names the cluster."""
 
     name: str | None = Field(
@@ -34,14 +31,14 @@ class ClusterReport(_Model):
     endpoint: str | None = Field(default=None, description="controlPlaneEndpoint there; else the address of an API server")
 
 
-class Cordon(_Model):
+class Cordon(Document):
     """`by`: a field manager, or `run NAME`, with its purpose."""
 
     by: str
     since: str | None = Field(default=None, description="RFC 3339")
 
 
-class LastRun(_Model):
+class LastRun(Document):
     """The newest change of a node's own files and processes."""
 
     run: str
@@ -49,14 +46,14 @@ class LastRun(_Model):
     age_seconds: int | None = Field(default=None, description="since its state was written, by the node's own clock")
 
 
-class InFlightReport(_Model):
+class InFlightReport(Document):
     """A change of the node that is not over."""
 
     run: str
     text: str
 
 
-class NodeReport(_Model):
+class NodeReport(Document):
     """One node. What only the API says is null if it was not read."""
 
     host: str
@@ -73,7 +70,7 @@ class NodeReport(_Model):
     runtime: str | None = None
 
 
-class ComponentReport(_Model):
+class ComponentReport(Document):
     """A process: the kubelet, or a component of the control plane. `reads`: its file of configuration, or its manifest."""
 
     host: str
@@ -86,7 +83,7 @@ class ComponentReport(_Model):
     reads: str
 
 
-class GateReport(_Model):
+class GateReport(Document):
     """A feature gate that a file or a flag sets. `differs`: the process does not have the value."""
 
     host: str
@@ -98,7 +95,7 @@ class GateReport(_Model):
     source: str | None
 
 
-class DifferenceReport(_Model):
+class DifferenceReport(Document):
     """What the next `kubeadm upgrade` would change."""
 
     host: str
@@ -110,7 +107,7 @@ class DifferenceReport(_Model):
     process: str | None
 
 
-class SourceReport(_Model):
+class SourceReport(Document):
     """A file that settings come from; both are null if it does not exist."""
 
     host: str
@@ -119,7 +116,7 @@ class SourceReport(_Model):
     sha256: str | None
 
 
-class ResourceReport(_Model):
+class ResourceReport(Document):
     """How much of a resource a node has. cpu in thousandths of a core, memory in bytes, pods."""
 
     resource: str
@@ -128,14 +125,14 @@ class ResourceReport(_Model):
     used: int | None = Field(default=None, description="from the metrics API; null: it has no value")
 
 
-class CapacityReport(_Model):
+class CapacityReport(Document):
     """A node of the cluster, also one that is no host of the run."""
 
     name: str
     resources: tuple[ResourceReport, ...]
 
 
-class BudgetReport(_Model):
+class BudgetReport(Document):
     """A PodDisruptionBudget, with the numbers that kube-controller-manager computes."""
 
     namespace: str
@@ -147,7 +144,7 @@ class BudgetReport(_Model):
     never: str = Field(description="why no pod of it can ever be evicted")
 
 
-class AutoscalerReport(_Model):
+class AutoscalerReport(Document):
     """A HorizontalPodAutoscaler or VerticalPodAutoscaler; deploys/autoscaler_status.py shows more."""
 
     name: str
@@ -158,38 +155,25 @@ class AutoscalerReport(_Model):
     problems: tuple[str, ...] = ()
 
 
-class RunReport(_Model):
-    """A change that a node has recorded; deploys/changes.py lists them."""
-
-    run: str
-    at: str | None = Field(description="RFC 3339, the clock of its operator")
-    host: str
-    component: str
-    state: str
-    reason: str
-    who: str
-    what: str
-
-
-class UnreadSection(_Model):
+class UnreadSection(Document):
     """What could not be read of the whole, and why."""
 
     section: str
     why: str
 
 
-class WholeReport(_Model):
+class WholeReport(Document):
     """What only the JSON and the page have. null: it could not be read, and `unread` says why."""
 
     audit: dict[str, Any] = Field(description="as docs/reference/audit.schema.json describes it; with certificates and the eviction order")
     capacity: tuple[CapacityReport, ...] | None
     budgets: tuple[BudgetReport, ...] | None
     autoscalers: tuple[AutoscalerReport, ...] | None
-    runs: tuple[RunReport, ...] = Field(description="the newest last")
+    runs: tuple[ChangeReport, ...] = Field(description="the newest last")
     unread: tuple[UnreadSection, ...] = ()
 
 
-class StatusReport(_Model):
+class StatusReport(Document):
     """The whole state. `warnings`: what needs attention, each with the command that shows more or ends it; `failures`: nodes that could not
     be read; `not_known`: what else could not be read."""
 

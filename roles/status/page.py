@@ -10,10 +10,11 @@ from roles.audit import page as audit_page
 from roles.engine import scripts
 from roles.engine.bounds import EARLIEST, moment
 from roles.engine.kube import amounts
+from roles.engine.runs import ChangeReport
 from roles.engine.table import brief_age
 from roles.eviction import NodeOrder
 from roles.status import nodes
-from roles.status.model import CapacityReport, NodeReport, ResourceReport, RunReport, StatusReport
+from roles.status.model import CapacityReport, NodeReport, ResourceReport, StatusReport
 
 # Of the recorded changes, the newest.
 _RUNS = 40
@@ -104,7 +105,7 @@ def _percent(part: int, whole: int) -> float:
     return round(100 * min(max(part, 0), whole) / whole, 2) if whole > 0 else 0.0
 
 
-def _run(one: RunReport, now: float) -> dict[str, Any]:
+def _run(one: ChangeReport, now: float) -> dict[str, Any]:
     at = moment(one.at)
     state = one.state + (f": {one.reason}" if one.state not in ("confirmed", "staged") and one.reason else "")
     return {

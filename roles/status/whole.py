@@ -19,14 +19,12 @@ from roles.engine.proof import Cluster
 from roles.engine.remote import RemoteError
 from roles.eviction import NodeOrder
 from roles.feature_gates import load
-from roles.history import Recorded
 from roles.status import page, reading
 from roles.status.model import (
     AutoscalerReport,
     BudgetReport,
     CapacityReport,
     ResourceReport,
-    RunReport,
     StatusReport,
     UnreadSection,
     WholeReport,
@@ -62,7 +60,7 @@ def read(fleet: Fleet, made: str, now: float) -> Whole:
         capacity=capacity,
         budgets=None if seen.budgets is None else tuple(map(_budget, seen.budgets)),
         autoscalers=None if seen.autoscalers is None else tuple(map(_autoscaler, seen.autoscalers)),
-        runs=tuple(map(_run, recorded)),
+        runs=tuple(map(history.change_report, recorded)),
         unread=tuple(unread),
     )
     found = reading.report(fleet, _reading(fleet, seen), made, now).model_copy(update={"whole": whole})
@@ -150,18 +148,4 @@ def _autoscaler(one: JudgedAutoscaler | JudgedVertical) -> AutoscalerReport:
         why=autoscaler_status.report.why(one),
         works=one.works,
         problems=problems,
-    )
-
-
-def _run(one: Recorded) -> RunReport:
-    plan = one.plan
-    return RunReport(
-        run=one.run or "?",
-        at=str(plan["at"]) if plan.get("at") else None,
-        host=one.host,
-        component=one.component,
-        state=one.state,
-        reason=one.reason,
-        who=str(plan.get("who", "?")),
-        what=str(plan.get("summary", "?")),
     )

@@ -6,11 +6,13 @@ from roles.engine.runs.lock import seen_holder
 from roles.engine.runs.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, LockedRun
 from roles.engine.runs.options import Options
 from roles.engine.runs.pace import Pace, stages, stages_of_workers
-from roles.engine.runs.reports import document, show_report, write_report
+from roles.engine.runs.reports import ChangeReport, Document, document, show_report, write_report
 
 __all__ = [
     "CONFIRM_SECONDS",
     "RECONNECT_SECONDS",
+    "ChangeReport",
+    "Document",
     "Ended",
     "LockedRun",
     "Options",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from roles.engine import bridge
 from roles.engine.files import write_whole
@@ -19,6 +19,26 @@ from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs.registry import packages
 from roles.engine.screen import for_file
 from roles.engine.voice import show, show_document, show_lines
+
+
+class Document(BaseModel):
+    """The base of all models of JSON documents."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ChangeReport(Document):
+    """A change as its node has recorded it: a claim of that node."""
+
+    run: str
+    at: str | None = Field(description="RFC 3339, the clock of its operator")
+    host: str
+    component: str
+    state: str = Field(description="confirmed, reverted, applying, ...")
+    reason: str = Field(description="why it is in that state")
+    who: str
+    what: str
+    command: str
 
 
 def show_report(forms: Mapping[str, Callable[[], str]], chosen: str, output: Path | None = None) -> None:

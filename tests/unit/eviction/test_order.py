@@ -141,9 +141,9 @@ def test_sizes_for_people(signal: str, value: int, text: str) -> None:
 
 
 def test_the_machine_form() -> None:
-    found = order.order_as_json(one_node(thresholds=effective({"evictionHard": {"memory.available": "10%"}})))
-    again = json.loads(json.dumps(found))
-    assert again == found
+    found = order.order_report(one_node(thresholds=effective({"evictionHard": {"memory.available": "10%"}})))
+    again = found.model_dump(mode="json")
+    assert order.OrderReport.model_validate_json(json.dumps(again)) == found
     assert (again["node"], again["memory"], again["layout"]) == ("n1", 8 * GI, "one")
     assert again["signals"]["memory.available"] | {"time": ""} == {
         "available": 4 * GI, "capacity": 8 * GI, "time": "", "thresholds": [{"limit": 858993472, "grace": 0}],

@@ -37,7 +37,7 @@ def test_in_text_and_in_json() -> None:
     (found,) = compliance.find(cluster("StatefulSet", large("web-1"), large("web-2")))
     template, has = "cpu 100m/-, memory 200Mi/200Mi", "cpu 300m/-, memory 600Mi/600Mi"
     assert found.lines() == [["StatefulSet shop/web", "app", template, has, "shop/web-1, shop/web-2"]]
-    assert found.as_json() == {
+    assert found.report().model_dump(mode="json") == {
         "kind": "StatefulSet",
         "namespace": "shop",
         "name": "web",
