@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from roles.autoscaler_status import report
+from roles.autoscaler_status.model import AutoscalersReport
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.autoscaling import JudgedAutoscaler
@@ -15,11 +16,10 @@ from roles.engine.autoscaling.look import AutoscalerLook, look_at, managers_of
 from roles.engine.bridge import Fleet
 from roles.engine.findings import render
 from roles.engine.folding import counted
-from roles.engine.harmless import as_json
 from roles.engine.inputs import Declared, Frozen, Kubeconfig, Names
 from roles.engine.inputs.values import TableOrJson
 from roles.engine.object_runs import check_namespaces, connect_servers
-from roles.engine.runs import Ended, deploying, one, show_report
+from roles.engine.runs import Ended, deploying, document, one, show_report
 from roles.engine.voice import show_lines
 
 
@@ -43,7 +43,7 @@ def autoscaler_status(fleet: Fleet, options: StatusOptions) -> Ended:
     raises DeployError if the cluster cannot be read.
     """
     seen = _seen(fleet, options)
-    forms = {"table": lambda: "\n".join(_text(seen)), "json": lambda: as_json(report.as_json(seen))}
+    forms = {"table": lambda: "\n".join(_text(seen)), "json": lambda: document(report.as_document(seen))}
     show_report(forms, options.format)
     code = 0 if all(found.works for found in seen.all) else DOES_NOT_WORK
     return Ended("" if options.format == "json" else _line(seen), code)
@@ -87,6 +87,7 @@ def _text(seen: AutoscalerLook) -> Iterator[str]:
     yield from render.not_known(seen.not_known)
 
 
+DOCUMENTS = {"autoscaler_status": AutoscalersReport}
 DATA_KEYS = (Declared(StatusOptions, ("autoscaler_status",)),)
 
-__all__ = ["DATA_KEYS", "autoscaler_status", "list_autoscalers", "report"]
+__all__ = ["DATA_KEYS", "DOCUMENTS", "autoscaler_status", "list_autoscalers", "report"]

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
 
+from roles.autoscaler_status.model import (
+    AdviceReport,
+    AutoscalersReport,
+    ControllerReport,
+    HorizontalReport,
+    MetricReport,
+    ProblemReport,
+    TargetReport,
+    VerticalReport,
+)
 from roles.engine.autoscaling import JudgedAutoscaler, JudgedVertical, MetricResult, ScalingController, turns
 from roles.engine.autoscaling.look import AutoscalerLook
 
@@ -73,91 +82,90 @@ def why(judged: JudgedAutoscaler) -> str:
     return text
 
 
-def as_json(seen: AutoscalerLook) -> dict[str, Any]:
+def as_document(seen: AutoscalerLook) -> AutoscalersReport:
     controller, now = seen.controller, seen.now
-    return {
-        "now": now.isoformat(timespec="seconds"),
-        "controller": {
-            "minor": controller.minor,
-            "tolerance": controller.tolerance,
-            "downscale_stabilization_seconds": controller.downscale_stabilization,
-            "cpu_initialization_seconds": controller.cpu_initialization,
-            "readiness_delay_seconds": controller.readiness_delay,
-            "sync_seconds": controller.sync_period,
-            "leads_since": controller.leads_since.isoformat() if controller.leads_since else None,
-            "idle": controller.idle.why if controller.idle else None,
-        },
-        "autoscalers": [_one(judged, controller, now) for judged in seen.judged],
-        "vertical_autoscalers": [_vertical(judged) for judged in seen.verticals],
-        "not_known": list(seen.not_known),
-    }
+    return AutoscalersReport(
+        now=now.isoformat(timespec="seconds"),
+        controller=ControllerReport(
+            minor=controller.minor,
+            tolerance=controller.tolerance,
+            downscale_stabilization_seconds=controller.downscale_stabilization,
+            cpu_initialization_seconds=controller.cpu_initialization,
+            readiness_delay_seconds=controller.readiness_delay,
+            sync_seconds=controller.sync_period,
+            leads_since=controller.leads_since.isoformat() if controller.leads_since else None,
+            idle=controller.idle.why if controller.idle else None,
+        ),
+        autoscalers=tuple(_one(judged, controller, now) for judged in seen.judged),
+        vertical_autoscalers=tuple(map(_vertical, seen.verticals)),
+        not_known=tuple(seen.not_known),
+    )
 
 
-def _vertical(judged: JudgedVertical) -> dict[str, Any]:
+def _vertical(judged: JudgedVertical) -> VerticalReport:
     item = judged.vertical
-    return {
-        "namespace": item.namespace,
-        "name": item.name,
-        "target": {"kind": item.target.kind, "name": item.target.name},
-        "mode": item.mode,
-        "works": judged.works,
-        "recommended": [
-            {"container": one.container, **{part: _amounts(getattr(one, part)) for part in ("target", "lower", "upper")}}
+    return VerticalReport(
+        namespace=item.namespace,
+        name=item.name,
+        target=TargetReport(kind=item.target.kind, name=item.target.name),
+        mode=item.mode,
+        works=judged.works,
+        recommended=tuple(
+            AdviceReport(container=one.container, target=_amounts(one.target), lower=_amounts(one.lower), upper=_amounts(one.upper))
             for one in item.advice or ()
-        ],
-        "state": judged.outlook.state,
-        "next": judged.outlook.text,
-        "conditions": [*map(vars, item.conditions)],
-        "problems": [one.as_json() for one in judged.problems],
-    }
+        ),
+        state=judged.outlook.state,
+        next=judged.outlook.text,
+        conditions=tuple(item.conditions),
+        problems=tuple(map(ProblemReport.of, judged.problems)),
+    )
 
 
 def _amounts(found: Mapping[str, Fraction]) -> dict[str, float]:
-    """cpu in cores, memory in bytes."""
     return {resource: float(amount) for resource, amount in found.items()}
 
 
-def _one(judged: JudgedAutoscaler, controller: ScalingController, now: datetime) -> dict[str, Any]:
+def _one(judged: JudgedAutoscaler, controller: ScalingController, now: datetime) -> HorizontalReport:
     item, decision = judged.autoscaler, judged.decision
-    return {
-        "namespace": item.namespace,
-        "name": item.name,
-        "target": {"kind": item.target.kind, "name": item.target.name},
-        "min": item.minimum,
-        "max": item.maximum,
-        "works": judged.works,
-        "current": decision.current,
-        "desired": decision.desired,
-        "lowest": decision.lowest,
-        "highest": decision.highest,
-        "recommended": decision.recommended,
-        "controller_desired": item.status.desired,
-        "why": why(judged),
-        "failed": decision.failed or None,
-        "conditions": [*map(vars, decision.conditions)],
-        "metrics": [_metric(row, judged, controller, now) for row in decision.rows],
-        "problems": [one.as_json() for one in judged.problems],
-        "not_known": list(decision.unknown),
-    }
+    return HorizontalReport(
+        namespace=item.namespace,
+        name=item.name,
+        target=TargetReport(kind=item.target.kind, name=item.target.name),
+        min=item.minimum,
+        max=item.maximum,
+        works=judged.works,
+        current=decision.current,
+        desired=decision.desired,
+        lowest=decision.lowest,
+        highest=decision.highest,
+        recommended=decision.recommended,
+        controller_desired=item.status.desired,
+        why=why(judged),
+        failed=decision.failed or None,
+        conditions=tuple(decision.conditions),
+        metrics=tuple(_metric(row, judged, controller, now) for row in decision.rows),
+        problems=tuple(map(ProblemReport.of, judged.problems)),
+        not_known=tuple(decision.unknown),
+    )
 
 
-def _metric(row: MetricResult, judged: JudgedAutoscaler, controller: ScalingController, now: datetime) -> dict[str, Any]:
+def _metric(row: MetricResult, judged: JudgedAutoscaler, controller: ScalingController, now: datetime) -> MetricReport:
     turn = turns(row, judged, controller)
-    return {
-        "type": row.metric.type,
-        "name": row.metric.name,
-        "container": row.metric.container or None,
-        "target": row.metric.target,
-        "now": row.now,
-        "utilization": row.utilization,
-        "value_thousandths": row.current,
-        "asks_for": row.proposal,
-        "up_above": turn.up or None,
-        "down_below": turn.down or None,
-        "counted_pods": row.groups.ready,
-        "unready": list(row.groups.unready),
-        "missing": list(row.groups.missing),
-        "ignored": list(row.groups.ignored),
-        "oldest_sample_seconds": None if row.at is None else round((now - row.at).total_seconds()),
-        "problem": row.message or None,
-    }
+    return MetricReport(
+        type=row.metric.type,
+        name=row.metric.name,
+        container=row.metric.container or None,
+        target=row.metric.target,
+        now=row.now,
+        utilization=row.utilization,
+        value_thousandths=row.current,
+        asks_for=row.proposal,
+        up_above=turn.up or None,
+        down_below=turn.down or None,
+        counted_pods=row.groups.ready,
+        unready=tuple(row.groups.unready),
+        missing=tuple(row.groups.missing),
+        ignored=tuple(row.groups.ignored),
+        oldest_sample_seconds=None if row.at is None else round((now - row.at).total_seconds()),
+        problem=row.message or None,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 
 class Severity(StrEnum):
@@ -86,9 +86,6 @@ class Finding:
     def place(self) -> Place:
         """Where it is on a node; of objects of the cluster, the main one by its name."""
         return self.subject if isinstance(self.subject, Place) else Place(None, name=self.subject[0])
-
-    def as_json(self) -> dict[str, Any]:
-        return {"rule": self.rule, "severity": self.severity, "objects": self.objects, "why": self.why, "way_out": self.way_out}
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -1,5 +1,5 @@
 """Findings and results of checks, for people and for programs. A terminal gets a block for each finding of a report, a line beside an
-object, or a table of results; a program gets JSON (`Finding.as_json`, and the documents of each deploy) and JUnit XML
+object, or a table of results; a program gets JSON (the documents of each deploy) and JUnit XML
 (https://github.com/testmoapp/junitxml). Pure."""
 
 from __future__ import annotations

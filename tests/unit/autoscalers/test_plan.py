@@ -249,7 +249,7 @@ def test_old_conditions_prove_nothing_while_nobody_leads() -> None:
     assert made is not None
     explain(made, judged(hpa()), KCM, plan, consent=False)
     assert not plan.refusals
-    shown = report.as_json(AutoscalerLook(NOW, idle, ScalingWorld(), ()))["controller"]
+    shown = report.as_document(AutoscalerLook(NOW, idle, ScalingWorld(), ())).model_dump(mode="json")["controller"]
     assert shown["idle"] == "nobody leads"
 
 
@@ -338,7 +338,7 @@ def test_a_line_for_each_metric_and_its_json() -> None:
     lines = report.rows([good, bad], KCM)
     assert lines[0] == ["shop/web", "Deployment/web", "2", "1-10", "cpu", "50%/50%", "2", "stays at 2; up above 55%, down below 25%"]
     assert lines[1][5:7] == ["<unknown>/50%", "nothing"] and "FailedGetResourceMetric" in lines[1][7]
-    found = report.as_json(AutoscalerLook(NOW, KCM, ScalingWorld(not_known=("x",)), (good, bad)))
+    found = report.as_document(AutoscalerLook(NOW, KCM, ScalingWorld(not_known=("x",)), (good, bad))).model_dump(mode="json")
     assert [one["works"] for one in found["autoscalers"]] == [True, False]
     assert found["autoscalers"][0]["metrics"][0]["up_above"] == "55%" and found["not_known"] == ["x"]
     json.dumps(found)
@@ -399,6 +399,6 @@ def test_the_table_and_the_json_of_vertical_ones() -> None:
     assert report.vertical_rows([one]) == [
         ["shop/web", "Deployment/web", "Off", recommended, "mode Off: it recommends, and changes no pod"]
     ]  # fmt: skip
-    found = report.as_json(AutoscalerLook(NOW, KCM, ScalingWorld(), (), (one,)))["vertical_autoscalers"]
+    found = report.as_document(AutoscalerLook(NOW, KCM, ScalingWorld(), (), (one,))).model_dump(mode="json")["vertical_autoscalers"]
     assert found[0]["works"] and found[0]["state"] == "off" and found[0]["recommended"][0]["target"] == {"cpu": 0.15, "memory": 2**26}
     json.dumps(found)

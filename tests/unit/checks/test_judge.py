@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roles.checks import ClusterFound, Evidence, judge
+from roles.checks import ClusterFound, Evidence, judge, report
 from roles.checks.evidence import KUBELET, Health, of_observation
 from roles.checks.judge import CHECKS, RULES
 from roles.desired import ClusterDesired, NodeDesired, of_the_cluster, read_desired
@@ -383,3 +383,17 @@ def test_flags_and_files_of_the_control_plane(data: dict[str, Any], why: str) ->
     found = evidence(components={"kube-apiserver": APISERVER, "kube-scheduler": argv}, extra=[node.file_line(CONFIG, b"a\n")])
     outcome, told = verdicts(found, wanting(**data))["control-plane-flags"]
     assert (outcome, why in told) == ("fail" if why else "pass", True)
+
+
+def test_a_program_gets_the_results_that_apply_with_the_rules_of_their_findings() -> None:
+    results = [
+        Result("w1", "kubelet-healthy", "pass", "200"),
+        Result("w1", "resources", "skip", "no limit", applies=False),
+        Result("w1", "daemon-reload", "fail", "edited", causes=(NodeRule.UNIT,)),
+    ]
+    made = report(results, ["w1: process 7 ..."]).model_dump(mode="json")
+    assert [(one["check"], one["outcome"], one["causes"]) for one in made["results"]] == [
+        ("kubelet-healthy", "pass", []),
+        ("daemon-reload", "fail", [str(NodeRule.UNIT)]),
+    ]
+    assert made["ignored"] == ["w1: process 7 ..."]

@@ -9,7 +9,7 @@ import pytest
 from roles.engine.bounds import moment
 from roles.engine.inputs import read_host
 from roles.engine.transaction import Refusal
-from roles.history import ChangesOptions, Recorded, age, chosen, facts
+from roles.history import ChangesOptions, Recorded, age, change_report, chosen, facts
 from roles.history.facts import HistoryError, parse
 from tests.unit.history.world import answer
 
@@ -45,6 +45,15 @@ def test_an_age_and_a_number_choose_runs_and_hide_nothing_that_is_not_over(given
     now = moment("2026-02-02T12:00:00Z")
     assert now is not None
     assert [one.run for one in chosen(CHANGES, ChangesOptions(**given), now.timestamp())] == runs
+
+
+def test_a_change_for_a_program_has_what_the_record_says_and_nothing_that_it_does_not() -> None:
+    made = change_report(change("r4", "no time"))
+    assert made.model_dump(mode="json") == {
+        "run": "r4", "at": "no time", "host": "w1", "component": "?", "state": "confirmed", "reason": "",
+        "who": "?", "what": "?", "command": "?",
+    }  # fmt: skip
+    assert change_report(Recorded("w1", "x", "applying", "", "", "", {}, None)).at is None
 
 
 def test_one_run_alone() -> None:

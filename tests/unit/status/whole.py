@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from roles.audit import Report
+from roles.engine.runs import ChangeReport
 from roles.eviction import NodeOrder
 from roles.status.model import (
     AutoscalerReport,
@@ -15,7 +16,6 @@ from roles.status.model import (
     LastRun,
     NodeReport,
     ResourceReport,
-    RunReport,
     StatusReport,
     UnreadSection,
     WholeReport,
@@ -40,7 +40,7 @@ def status(audited: Report, name: str = "w1", **whole: object) -> StatusReport:
         "capacity": (CapacityReport(name=name, resources=bars),),
         "budgets": (BudgetReport(namespace="shop", name=name, allowed=0, healthy=1, needed=1, why=name, never=name),),
         "autoscalers": (AutoscalerReport(name=name, target=name, now=name, why=name, works=False, problems=(name,)),),
-        "runs": (RunReport(run=name, at=name, host=name, component=name, state=name, reason=name, who=name, what=name),),
+        "runs": (ChangeReport.model_validate(dict.fromkeys(ChangeReport.model_fields, name)),),
     }
     return StatusReport(
         made=MADE, cluster=ClusterReport(name=name, endpoint=name), nodes=(node,), warnings=(name,), not_known=(name,),
