@@ -219,6 +219,10 @@ def test_switch_to_the_static_cpu_manager(lab: Lab, desk: Desk, shop: None) -> N
     whole: dict[str, Any] = json.loads(json.dumps(WEB).replace('"web"', '"whole"'))
     whole["spec"]["replicas"] = 1
     whole["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "50Mi"}}
+    # The scheduler may see the cordon of w2 only after the pod.
+    here = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["w1"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": here}]}
+    whole["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": preferred}
     book = open_book(desk, "static-cpu-manager")
     try:
         book.section("When", "Before you start", "Commands")
