@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
@@ -88,10 +88,11 @@ def words(text: str) -> Iterator[str]:
     return (word.replace("\0", " ") for word in whole.split(" ") if word)
 
 
-def fill(text: str, most: int, first: int | None = None) -> list[str]:
-    """The words of a text in lines of `most` columns, `first` in the first line. Only a word that is longer than a line is wider."""
+def fill(text: str, most: int, first: int | None = None, more: Sequence[str] = ()) -> list[str]:
+    """The words of a text, and of `more` texts behind it, in lines of `most` columns, `first` in the first line. Only a word that is longer
+    than a line is wider."""
     lines, room = [""], most if first is None else first
-    for word in words(text):
+    for word in (word for part in (text, *more) for word in words(part)):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
         if columns(longer) <= room or not (lines[-1] or (len(lines) == 1 and room < most)):
             lines[-1] = longer
@@ -106,14 +107,16 @@ def wrapped(line: str) -> str:
     return wrap(one_line(line), width())
 
 
-def wrap(line: str, most: int | None) -> str:
-    """One line in lines of `most` columns (None: as it is), with a hanging indent: below the first word of a list item, else two columns
-    more than its own. A quoted line, which begins with a bar, keeps it in each line."""
-    if most is None or columns(line) <= most:
-        return line
+def wrap(line: str, most: int | None, more: Sequence[str] = ()) -> str:
+    """One line, and `more` texts behind it (no command begins in one and ends in the next), in lines of `most` columns (None: as it is),
+    with a hanging indent: below the first word of a list item, else two columns more than its own. A quoted line, which begins with a bar,
+    keeps it in each line."""
+    whole = " ".join([line, *more])
+    if most is None or columns(whole) <= most:
+        return whole
     margin = _MARGIN.match(line)[0]  # type: ignore[index]  # it matches nothing, too
     rest = margin if margin.endswith("| ") else " " * (len(margin) if margin.strip() else len(margin) + 2)
-    first, *more = fill(line[len(margin) :], most - len(rest), most - len(margin))
+    first, *more = fill(line[len(margin) :], most - len(rest), most - len(margin), more)
     return "\n".join([margin + first, *(rest + text for text in more)])
 
 

@@ -86,7 +86,8 @@ def _lines(headers: Sequence[str], row: Sequence[str], widths: Sequence[int], mo
         yield _line(line, widths)
     below = [f"{header}: {cell}" for header, cell in zip(headers[beside:], cells[beside:], strict=True) if cell not in ("", "-")]
     if below and row is not headers:
-        yield from screen.wrap(_BELOW + "; ".join(below), most).split("\n")
+        own, *more = (*(f"{one};" for one in below[:-1]), below[-1])
+        yield from screen.wrap(_BELOW + own, most, more).split("\n")
 
 
 def _cut(text: str, most: int) -> str:

@@ -171,6 +171,7 @@ TABLE = st.integers(1, 6).flatmap(lambda wide: st.lists(st.lists(CELLS, min_size
 @given(TABLE, st.sampled_from([40, 80, 100, 200]))
 @example([["0" * 17, " ".join(["a"] * 90)]], 200)  # wider than CELL, and narrower than the terminal
 @example([["0" * 22, " ".join(["a"] * 90)]], 200)
+@example([["0" * 38, "0" * 20, "\x1f`\U00018cd6\U00018d09", "` a"]], 40)  # a quote that begins in one cell, and would end in the next
 def test_no_line_is_too_long_and_nothing_of_a_cell_is_lost(rows: list[list[str]], most: int) -> None:
     headers = [f"h{number}" for number in range(len(rows[0]))]
     with pytest.MonkeyPatch.context() as patch:
