@@ -92,7 +92,7 @@ SINGLE = [
         ("--data deployment:", "'only_objects' or 'namespaces'"),
     ),
     Wrong("drain format", ("drain", "-y", *data(nodes="w1", format="json")), ("--data format:", "audit")),
-    Wrong("checks format", ("checks", "-y", *data(format="json")), ("--data format:",)),
+    Wrong("rollback format", ("rollback", "-y", *data(format="json")), ("--data format:",)),
     Wrong("objects soak", ("disruption_budgets", "-y", *data(soak="60")), ("--data soak:",)),
     Wrong("drain pace", ("drain", "-y", *data(nodes="w1", max_unavailable="2")), ("--data max_unavailable:",)),
     Wrong("no such inventory", ("checks", "-y"), ("there is no such inventory, did you mean", "hosts.py"), "host.py"),
