@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from roles.engine.autoscaling.model import Condition
+from roles.engine.autoscaling import Condition
 from roles.engine.findings import Finding, Severity
 from roles.engine.runs import Document
 

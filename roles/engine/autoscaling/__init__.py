@@ -3,7 +3,7 @@
 from roles.engine.autoscaling import controller, created, look, owners, vertical
 from roles.engine.autoscaling.calculator import MetricResult
 from roles.engine.autoscaling.judge import JudgedAutoscaler, judge, turns
-from roles.engine.autoscaling.model import HPA, ODD, Autoscaler, Behavior, MetricSpec, ScalingController
+from roles.engine.autoscaling.model import HPA, ODD, Autoscaler, Behavior, Condition, MetricSpec, ScalingController
 from roles.engine.autoscaling.read import HPAS_PATH, VPAS_PATH, ScalingWorld, read_autoscalers
 from roles.engine.autoscaling.rules import ScalingRule
 from roles.engine.autoscaling.vertical_problems import JudgedVertical, judge_vertical
@@ -16,6 +16,7 @@ __all__ = [
     "VPAS_PATH",
     "Autoscaler",
     "Behavior",
+    "Condition",
     "JudgedAutoscaler",
     "JudgedVertical",
     "MetricResult",
