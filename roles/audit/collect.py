@@ -141,10 +141,10 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     with _or_not_known(found, "pods that differ from their template, and disruption"):
         objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
-        found.pods = objects["Pod"]
+        found.pods, now = objects["Pod"], cluster_time(api)
         with _or_not_known(found, "cordons"):
             objects["Node"] = list_objects(api, KINDS_OF_LINT["Node"])
-            found.findings += other_rooms.cordons(objects["Node"], cluster_time(api))
+            found.findings += other_rooms.cordons(objects["Node"], now)
         with _or_not_known(found, "pods that differ from their template"):
             found.findings += other_rooms.resized(pod_resize.find(objects))
         with _or_not_known(found, "requests for certificates"):
@@ -152,7 +152,6 @@ def _workloads(api: Api, cluster: Cluster, found: Collected) -> None:
         with _or_not_known(found, "disruption"):
             live, problems = read_lint(api, objects)
             found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
-            now = cluster_time(api)
             found.budgets = states = budget_states(live, now)
             listed = lint(live, states, now)
             with _or_not_known(found, "disruption"):

@@ -94,7 +94,7 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
 def _as_text(listed: Sequence[Recorded], made: model.ChangesReport, none: str) -> Iterator[str]:
     """`none`: what is said of no changes."""
     headers = ["run", "age", "node", "component", "state", "by", "what"]
-    rows = table.folded([_row(change) for change in listed], vary=(1,), node=2)
+    rows = table.folded([_row(one) for one in made.changes], vary=(1,), node=2)
     yield "\n" + table.render(headers, rows) if rows else f"\nno changes are {none}"
     for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
@@ -179,17 +179,8 @@ def _ask(fleet: Fleet, remotes: list[Remote], runs: Sequence[str] = ()) -> tuple
     )
 
 
-def _row(change: Recorded) -> list[str]:
-    state = change.state + (f": {change.reason}" if change.state not in ("confirmed", "staged") and change.reason else "")
-    return [
-        change.run or "?",
-        _age(str(change.plan.get("at", ""))),
-        change.host,
-        change.component,
-        state,
-        str(change.plan.get("who", "?")),
-        str(change.plan.get("summary", "?")),
-    ]
+def _row(one: ChangeReport) -> list[str]:
+    return [one.run, _age(one.at or ""), one.host, one.component, one.outcome, one.who, one.what]
 
 
 def _age(at: str) -> str:

@@ -107,10 +107,9 @@ def _percent(part: int, whole: int) -> float:
 
 def _run(one: ChangeReport, now: float) -> dict[str, Any]:
     at = moment(one.at)
-    state = one.state + (f": {one.reason}" if one.state not in ("confirmed", "staged") and one.reason else "")
     return {
         **one.model_dump(),
-        "state": state,
+        "state": one.outcome,
         "bad": one.state not in ("confirmed", "reverted", "staged", "refused"),
         "age": "?" if at is None else f"{brief_age(now - at.timestamp())} ago",
     }

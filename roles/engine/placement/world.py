@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 from roles.engine.kube import Object, amounts, full_name, is_ending, is_ready, matching, pods, resources
@@ -230,7 +231,6 @@ class World:
         self.rooms = {name_of(node): Room(node, name_of(node) in without) for node in view.nodes}
         self.held: dict[str, Held] = {}
         self.alike: dict[Likeness, Alike] = {}
-        self._in_order: list[Alike] = []
         #: What has been found among the first of them: found again for those that came later only.
         self._found: dict[object, tuple[list[Any], int]] = {}
         #: What has come and gone: the pods, and whether a node that is not left has more room since.
@@ -303,15 +303,14 @@ class World:
         if found is None:
             namespace, _, against, ending = held.likeness
             found = self.alike[held.likeness] = Alike(namespace, labels_of(held.pod), against, ending)
-            self._in_order.append(found)
         return found
 
     def _all(self, key: object, of: Callable[[Alike], Iterable[_T]]) -> list[_T]:
         """What `of` finds among all pods that are alike; `key`: what it depends on."""
         found, seen = self._found.get(key, ([], 0))
-        if seen < len(self._in_order):
-            found.extend(one for alike in self._in_order[seen:] for one in of(alike))
-            self._found[key] = (found, len(self._in_order))
+        if seen < len(self.alike):
+            found.extend(one for alike in islice(self.alike.values(), seen, None) for one in of(alike))
+            self._found[key] = (found, len(self.alike))
         return found
 
     def near(self, wanted: tuple[Term, ...]) -> list[Alike]:

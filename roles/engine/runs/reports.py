@@ -40,6 +40,11 @@ class ChangeReport(Document):
     what: str
     command: str
 
+    @property
+    def outcome(self) -> str:
+        """Its state, with the reason where that says more."""
+        return self.state + (f": {self.reason}" if self.state not in ("confirmed", "staged") and self.reason else "")
+
 
 def show_report(forms: Mapping[str, Callable[[], str]], chosen: str, output: Path | None = None) -> None:
     """`forms`: by name, the one for people first. With `output` (a path on the operator's machine) the document goes there, and standard
