@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.audit.versions import parse_target
-from roles.engine.inputs import Frozen, choice
-from roles.engine.inputs.values import Output
+from roles.engine.inputs import Frozen
+from roles.engine.inputs.values import Output, TextJsonOrHtml
 from roles.feature_gates import load
 
 
@@ -19,11 +19,7 @@ def _target(value: Any) -> int | None:
 class AuditOptions(Frozen):
     """The data keys of deploys/audit.py. `target_version` is the minor: 37 for v1.37."""
 
-    format: Annotated[
-        Literal["text", "json", "html"],
-        choice("format", "text", "json", "html"),
-        Field(description="text for people, one JSON document, or one HTML page", examples=["json", "html"]),
-    ] = "text"
+    format: TextJsonOrHtml = "text"
     output: Output = None
     target_version: Annotated[
         int | None,

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from roles.engine.inputs import Frozen, choice
-from roles.engine.inputs.values import Output
+from roles.engine.inputs import Frozen
+from roles.engine.inputs.values import Output, TextJsonOrHtml
 from roles.engine.runs import ChangeReport, Document
 
 
 class StatusOptions(Frozen):
     """The data keys of deploys/status.py."""
 
-    format: Annotated[
-        Literal["text", "json", "html"],
-        choice("format", "text", "json", "html"),
-        Field(description="text for people, one JSON document, or one HTML page; the last two read more", examples=["json", "html"]),
-    ] = "text"
+    format: TextJsonOrHtml = "text"
     output: Output = None
 
 

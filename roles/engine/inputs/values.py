@@ -51,6 +51,12 @@ TableOrJson = Annotated[
     choice("format", "table", "json"),
     Field(description="a table, or one JSON document on standard output", examples=["json"]),
 ]
+#: `format` of a deploy that makes a page too.
+TextJsonOrHtml = Annotated[
+    Literal["text", "json", "html"],
+    choice("format", "text", "json", "html"),
+    Field(description="text for people, one JSON document, or one HTML page", examples=["json", "html"]),
+]
 Kubeconfig = Annotated[
     str | None,
     TEXT,
