@@ -11,14 +11,14 @@ from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.folding import counted
-from roles.engine.harmless import as_json
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube.names import not_one_of
 from roles.engine.object_runs import check_namespaces, connect_cluster, open_session
 from roles.engine.objects import Session
 from roles.engine.proof import survey
-from roles.engine.runs import Ended, Options, Turns, deploying, show_report, with_options
+from roles.engine.runs import Ended, Options, Turns, deploying, document, show_report, with_options
 from roles.right_size import apply, prometheus, report
+from roles.right_size.document import RightSizeReport
 from roles.right_size.judged import CollectedUse, JudgedContainer, grouped, judge_all, with_reads
 from roles.right_size.model import RightSizeOptions
 from roles.right_size.prometheus import PrometheusError
@@ -112,17 +112,21 @@ def _write(options: RightSizeOptions, seen: CollectedUse, found: Sequence[Judged
     made = datetime.now(UTC)
     forms: dict[str, Callable[[], str]] = {
         "table": lambda: "\n".join(report.lines(found, seen.notes)),
-        "json": lambda: as_json(
-            report.as_json(found, made=made.isoformat(timespec="seconds"), cluster=seen.cluster, notes=seen.notes, problems=seen.problems)
+        "json": lambda: document(
+            report.as_document(
+                found, made=made.isoformat(timespec="seconds"), cluster=seen.cluster, notes=seen.notes, problems=seen.problems
+            )
         ),
         "html": lambda: report.page(found, made=made.strftime("%Y-%m-%d %H:%M UTC"), notes=seen.notes, problems=seen.problems),
     }
     show_report(forms, options.format, options.output)
 
 
+DOCUMENTS = {"right_size": RightSizeReport}
 DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=Changes.OBJECTS, undo=Undo(apply.undo, apply.WRITES)),)
 
 __all__ = [
     "DATA_KEYS",
+    "DOCUMENTS",
     "right_size",
 ]

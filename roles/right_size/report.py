@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from roles.engine import scripts, table
 from roles.engine.screen import wrapped
+from roles.right_size.document import ContainerReport, RangeReport, RequestAndLimit, ResourceReport, RightSizeReport, WastedReport
 from roles.right_size.judged import JudgedContainer
 from roles.right_size.quantities import cpu_text, memory_text, pair, span_text, text_of
 from roles.right_size.recommend import Advice, Present
@@ -99,51 +99,47 @@ def _more_notes(one: JudgedContainer) -> Iterator[str]:
         yield f"the VerticalPodAutoscaler {vpa.name} recommends {', '.join(texts)}"
 
 
-def as_json(found: Sequence[JudgedContainer], *, made: str, cluster: str, notes: Sequence[str], problems: Sequence[str]) -> dict[str, Any]:
-    """CPU in thousandths of a core, memory in bytes, times in seconds."""
-    return {
-        "form": FORM,
-        "made": made,
-        "cluster": cluster,
-        "containers": [_container(one) for one in found],
-        "notes": list(notes),
-        "problems": list(problems),
-    }
+def as_document(
+    found: Sequence[JudgedContainer], *, made: str, cluster: str, notes: Sequence[str], problems: Sequence[str]
+) -> RightSizeReport:
+    return RightSizeReport(
+        form=FORM, made=made, cluster=cluster, containers=tuple(map(_container, found)), notes=tuple(notes), problems=tuple(problems)
+    )
 
 
-def _names(one: JudgedContainer) -> dict[str, Any]:
+def _names(one: JudgedContainer) -> dict[str, str]:
     return {"kind": one.workload.kind, "namespace": one.workload.namespace, "name": one.workload.name, "container": one.container}
 
 
-def _container(one: JudgedContainer) -> dict[str, Any]:
-    return {
+def _container(one: JudgedContainer) -> ContainerReport:
+    return ContainerReport(
         **_names(one),
-        "pods": list(one.pods),
-        "restarts": one.restarts,
-        "guaranteed": one.now.guaranteed,
-        "pods_differ": one.differ,
-        "cpu": _resource(one.cpu, one.now),
-        "memory": _resource(one.memory, one.now),
-        "seen": asdict(one.found),
-        "vpa": None if one.vpa is None else asdict(one.vpa),
-        "wasted": {"share": round(one.wasted, 6), "cpu": one.wasted_cpu, "memory": one.wasted_memory},
-        "dangers": list(one.dangers),
-        "critical": one.critical,
-        "notes": notes_of(one),
-    }
+        pods=one.pods,
+        restarts=one.restarts,
+        guaranteed=one.now.guaranteed,
+        pods_differ=one.differ,
+        cpu=_resource(one.cpu, one.now),
+        memory=_resource(one.memory, one.now),
+        seen=one.found,
+        vpa=one.vpa,
+        wasted=WastedReport(share=round(one.wasted, 6), cpu=one.wasted_cpu, memory=one.wasted_memory),
+        dangers=one.dangers,
+        critical=one.critical,
+        notes=tuple(notes_of(one)),
+    )
 
 
-def _resource(advice: Advice, now: Present) -> Mapping[str, Any]:
+def _resource(advice: Advice, now: Present) -> ResourceReport:
     request, limit = now.of(advice.resource)
-    return {
-        "now": {"request": request, "limit": limit},
-        "range": {"low": advice.low, "high": advice.high},
-        "pattern": advice.pattern,
-        "decision": advice.decision,
-        "advice": {"request": advice.request, "limit": advice.limit},
-        "target": advice.target,
-        "why": advice.why,
-    }
+    return ResourceReport(
+        now=RequestAndLimit(request=request, limit=limit),
+        range=RangeReport(low=advice.low, high=advice.high),
+        pattern=advice.pattern,
+        decision=advice.decision,
+        advice=RequestAndLimit(request=advice.request, limit=advice.limit),
+        target=advice.target,
+        why=advice.why,
+    )
 
 
 # ---- the page

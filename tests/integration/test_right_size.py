@@ -22,6 +22,7 @@ import pytest
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.pods import is_over
 from roles.engine.kube.resources import View, requests
+from roles.right_size import DOCUMENTS
 from roles.right_size.report import page
 from tests.integration import browser, metrics_api, operator, scaling
 from tests.integration.metrics_api import MetricsApi
@@ -182,6 +183,7 @@ def right_size(*arguments: str, **values: str) -> Outcome:
 def by_name(told: Outcome) -> dict[str, dict[str, Any]]:
     assert told.code == 0, told.all
     document = json.loads(told.out)
+    DOCUMENTS["right_size"].model_validate(document)
     assert not document["problems"]
     return {one["name"]: one for one in document["containers"]}
 

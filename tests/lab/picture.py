@@ -179,7 +179,7 @@ def main() -> int:
         if ended != status:
             print("\n".join(lines), f"\nexit status {ended}; the picture needs {status}", file=sys.stderr)
             return 1
-        shown += [""] * bool(shown) + scene(heading, ["pyinfra", "inventories/prod.py", *words], lines)
+        shown += [""] * bool(shown) + scene(heading, ["pyinfra", "inventories/lab.py", *words], lines)
     undo = ["deploys/feature_gates.py", "--data", f"feature_gates={GATE}=absent", "--data", "nodes=w1,w2", "-y"]
     record([pyinfra, "inventories/lab.py", *undo], root)
     target.write_text(svg(shown, f"daytwo on Kubernetes {lab.version}: a change proven on two nodes, and one that the node reverts"))

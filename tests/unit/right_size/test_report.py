@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from roles.engine.harmless import as_json
-from roles.right_size import report
+from roles.engine.runs import document
+from roles.right_size import DOCUMENTS, report
 from roles.right_size.samples import Kill
 from roles.right_size.workloads import Amounts
 from tests.unit.picture import Page
@@ -59,10 +59,11 @@ def test_two_pods_and_their_worst() -> None:
 
 def test_the_document_for_programs() -> None:
     found = judged((container("web", limits=Amounts(500, 200 * MI)), reads(120, 5)))
-    text = as_json(report.as_json(found, made="now", cluster="c", notes=["n"], problems=[]))
-    document = json.loads(text)
-    [one] = document["containers"]
-    assert document["form"] == 1 and (one["kind"], one["namespace"], one["name"], one["container"]) == ("Deployment", "shop", "web", "app")
+    text = document(report.as_document(found, made="now", cluster="c", notes=["n"], problems=[]))
+    assert DOCUMENTS["right_size"].model_validate_json(text).problems == ()
+    read = json.loads(text)
+    [one] = read["containers"]
+    assert read["form"] == 1 and (one["kind"], one["namespace"], one["name"], one["container"]) == ("Deployment", "shop", "web", "app")
     assert one["memory"]["now"] == {"request": 112 * MI, "limit": 200 * MI} and one["memory"]["range"] == {
         "low": 100 * MI,
         "high": 100 * MI,
