@@ -1,0 +1,1 @@
+"""Consolidation: the pods of a cluster on fewer or cheaper machines."""
