@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.audit import report
-from roles.audit.examine import Collected
-from roles.audit.model import FindingReport, Report
+from roles.audit import Collected, Report, report
+from roles.audit.model import FindingReport
 from roles.audit.node_view import NodeView, view_of
 from roles.engine.api import GateMetric
 from roles.engine.findings import Finding

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.audit import configmaps, drift, report, versions
-from roles.audit.examine import Collected, on_node
+from roles.audit import Collected, configmaps, drift, report, versions
+from roles.audit.examine import on_node
 from roles.audit.model import FindingReport
 from roles.audit.node_view import NodeView
 from roles.desired import NodeDesired, read_valid

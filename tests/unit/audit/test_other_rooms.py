@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from roles.audit import other_rooms, report
-from roles.audit.examine import Collected
-from roles.audit.text import as_text
+from roles.audit import Collected, as_text, other_rooms, report
 from roles.engine.findings import Severity
 from roles.engine.kube import Object
 from roles.engine.pairs import mismatches

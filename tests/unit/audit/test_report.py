@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from roles.audit import report
-from roles.audit.examine import Collected
+from roles.audit import Collected, Report, as_text, report, verdict
 from roles.audit.matrix import group, matrix
-from roles.audit.model import FindingReport, Report, in_order
+from roles.audit.model import FindingReport, in_order
 from roles.audit.node_view import NodeView
 from roles.audit.page import page
 from roles.audit.rules import AuditRule
-from roles.audit.text import as_text, together, verdict
+from roles.audit.text import together
 from roles.engine.findings import Severity
 from roles.eviction import NodeOrder
 from roles.feature_gates import load

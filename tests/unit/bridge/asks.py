@@ -15,7 +15,7 @@ from pyinfra.api.config import Config  # noqa: E402 - what waits is patched firs
 from pyinfra.api.inventory import Inventory  # noqa: E402
 from pyinfra.api.state import State  # noqa: E402
 
-from roles.engine.bridge.hosts import Feed, Remote, at_once  # noqa: E402
+from roles.engine.bridge import Feed, Remote, at_once  # noqa: E402
 from roles.engine.remote import RemoteError  # noqa: E402
 
 

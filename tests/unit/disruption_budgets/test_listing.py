@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roles.disruption_budgets.listing import HEADERS, findings, rows
+from roles.disruption_budgets import HEADERS, findings, rows
 from roles.engine.disruption import DisruptionRule, budget_states
 from tests.unit.disruption.world import NOW, budget, deployment, owned, world
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from roles.autoscalers.model import DesiredAutoscalers
-from roles.disruption_budgets.model import DesiredBudgets
+from roles.autoscalers import DesiredAutoscalers
+from roles.disruption_budgets import DesiredBudgets
 from roles.engine.inputs import read_common
 from roles.engine.kube.names import named_alike, not_one_of, whole_name, workload_name
 from roles.engine.outage import DrainConsents
 from roles.engine.transaction import Refusal
-from roles.pod_resize.model import DesiredResources
-from roles.priority_classes.model import DesiredClasses
-from roles.restart.plan import RestartOptions
-from roles.right_size.model import RightSizeOptions
+from roles.pod_resize import DesiredResources
+from roles.priority_classes import DesiredClasses
+from roles.restart import RestartOptions
+from roles.right_size import RightSizeOptions
 
 FORMS = ("shop/deployment/web", "shop/Deployment/web", "shop/deployments/web", "shop/deploy/web", "shop/DEPLOY/web")
 #: How a model reads a name, by its key: the result is the same for every form.

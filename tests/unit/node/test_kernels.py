@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.engine.node.kernels import Kernels, debian_order, judge_kernels, rpm_order
+from roles.engine.node import judge_kernels
+from roles.engine.node.kernels import Kernels, debian_order, rpm_order
 
 DEBIAN, UBUNTU, RED_HAT = "debian", 'ubuntu\n"debian"', '"rocky"\n"rhel centos fedora"'
 

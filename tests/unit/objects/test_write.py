@@ -33,7 +33,7 @@ from roles.engine.objects import (
 )
 from roles.engine.outage import cordon, surge_marks
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from roles.metrics_server.manifests import KINDS as SERVER_KINDS
+from roles.metrics_server import KINDS as SERVER_KINDS
 from roles.metrics_server.manifests import identified
 from roles.metrics_server.plan import ServerChange
 from roles.node_labels import NODE

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from roles.priority_classes import ObservedClasses
-from roles.priority_classes.listing import rows
+from roles.priority_classes import ObservedClasses, rows
 
 
 def test_the_highest_first_with_users_as_counts() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.node.reboot_signs import SIGNS, judge_signs
+from roles.engine.node import judge_signs
+from roles.engine.node.reboot_signs import SIGNS
 from roles.reboot import facts
 from roles.reboot.facts import parse_facts
 from tests.unit.reboot.world import PAGE, Node, candidate, plan

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
-from roles.audit.model import FindingReport, Report
+from roles.audit import Report
+from roles.audit.model import FindingReport
 from roles.audit.rules import AuditRule
 from roles.engine.findings import Severity
 from roles.engine.kube.amounts import listed
-from roles.status.model import StatusReport
+from roles.status import StatusReport
 from roles.status.whole import capacity
 from tests.unit.audit.fleet import many
 from tests.unit.picture import Page

@@ -5,6 +5,7 @@ from __future__ import annotations
 from roles.audit import Report
 from roles.engine.runs import ChangeReport
 from roles.eviction import NodeOrder
+from roles.status import StatusReport
 from roles.status.model import (
     AutoscalerReport,
     BudgetReport,
@@ -16,7 +17,6 @@ from roles.status.model import (
     LastRun,
     NodeReport,
     ResourceReport,
-    StatusReport,
     UnreadSection,
     WholeReport,
 )
