@@ -66,17 +66,6 @@ class Nodes(Server):
         item["metadata"]["managedFields"].append(entry(manager, {**labels_of(*labels), **owned}, "Update"))
         self.put(PATH, item)
 
-    def _checked(self, verb: str, path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        self.log.append((verb, path))
-        self._turn("before", verb, path)
-        if (error := self.refuse(verb, path, changes)) is not None:
-            raise error
-        item = copy.deepcopy(self.item)
-        for key in ("uid", "resourceVersion"):
-            if key in changes["metadata"] and item["metadata"][key] != changes["metadata"][key]:
-                raise Conflict("cp1", path, f"409 Conflict: {key}", "run it again")
-        return item
-
     def _answer(self, verb: str, item: dict[str, Any], dry_run: bool) -> dict[str, Any]:
         if dry_run:
             return item
@@ -102,7 +91,7 @@ class Nodes(Server):
     def apply(
         self, path: str, manifest: Mapping[str, Any], timeout: float = 0, *, force: bool = False, dry_run: bool = False, wait: float = 0
     ) -> dict[str, Any]:
-        item = self._checked("APPLY", path, manifest)
+        item = self._checked("APPLY", path, manifest) or {}
         assert "spec" not in manifest, "a manager that applies the list of taints owns those of all others"
         has, new = item["metadata"]["labels"], manifest["metadata"].get("labels") or {}
         owners = {key: planning.NODE.owners(item, ("metadata", "labels", key)) for key in {*has, *new}}
@@ -122,7 +111,7 @@ class Nodes(Server):
     def patch(
         self, path: str, changes: Mapping[str, Any], timeout: float = 0, *, dry_run: bool = False, wait: float = 0
     ) -> dict[str, Any]:  # fmt: skip
-        item = self._checked("PATCH", path, changes)
+        item = self._checked("PATCH", path, changes) or {}
         gone = changes["metadata"].get("labels") or {}
         assert not any(gone.values()), "labels are set by an apply"
         self._disown(item, gone, "spec" in changes)

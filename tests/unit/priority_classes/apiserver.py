@@ -1,4 +1,4 @@
-"""An API server with one PriorityClass, or one Deployment, that loses answers to requests that it applied, or did not apply."""
+"""An API server that loses answers to requests that it applied, or did not apply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from roles.engine.api import Api, ApiConnectionLost, Conflict, NoApi, NotFound
 from roles.engine.api.errors import Invalid, Timeout, Unreachable
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.remote import ConnectionLost, RemoteError
-from tests.unit.priority_classes.world import entry, pod, priority_class, revision, workload
+from tests.unit.priority_classes.world import entry
 
 _COLLECTIONS = {path.rpartition("/")[2] for path in COLLECTIONS.values()} | {
     "priorityclasses",
@@ -70,6 +70,20 @@ class Server:
         self.objects[path] = item
         return copy.deepcopy(item)
 
+    def _checked(self, verb: str, path: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The object that a write is of, as the preconditions in its body want it."""
+        self.log.append((verb, path))
+        self._turn("before", verb, path)
+        if (error := self.refuse(verb, path, body)) is not None:
+            raise error
+        there = copy.deepcopy(self.objects.get(path))
+        if there is None and verb != "APPLY":
+            raise NotFound("cp1", path, "404 Not Found", "-")
+        for key in ("uid", "resourceVersion"):
+            if key in body["metadata"] and (there is None or there["metadata"][key] != body["metadata"][key]):
+                raise Conflict("cp1", path, f"409 Conflict: {key}", "run it again")
+        return there
+
     # ---- as roles.engine.api.Api
 
     def get_json(self, whole: str, timeout: float = 0, *, wait: float = 0) -> dict[str, Any]:
@@ -85,14 +99,7 @@ class Server:
     def apply(
         self, path: str, manifest: Mapping[str, Any], timeout: float = 0, *, force: bool = False, dry_run: bool = False, wait: float = 0
     ) -> dict[str, Any]:
-        self.log.append(("APPLY", path))
-        self._turn("before", "APPLY", path)
-        if (error := self.refuse("APPLY", path, manifest)) is not None:
-            raise error
-        there, meta = self.objects.get(path), manifest["metadata"]
-        for key in ("uid", "resourceVersion"):
-            if key in meta and (there is None or there["metadata"][key] != meta[key]):
-                raise Conflict("cp1", path, f"409 Conflict: {key}", "run it again")
+        there = self._checked("APPLY", path, manifest)
         made = self._merged(path, manifest, there)
         self._turn("after", "APPLY", path)
         return made
@@ -121,15 +128,7 @@ class Server:
         return self.put(path, item)
 
     def delete(self, path: str, uid: str, timeout: float = 0, *, version: str = "", dry_run: bool = False) -> None:
-        self.log.append(("DELETE", path))
-        self._turn("before", "DELETE", path)
-        if (error := self.refuse("DELETE", path, {})) is not None:
-            raise error
-        there = self.objects.get(path)
-        if there is None:
-            raise NotFound("cp1", path, "404 Not Found", "-")
-        if there["metadata"]["uid"] != uid or (version and there["metadata"]["resourceVersion"] != version):
-            raise Conflict("cp1", path, "409 Conflict: precondition", "run it again")
+        self._checked("DELETE", path, {"metadata": {"uid": uid, **({"resourceVersion": version} if version else {})}})
         del self.objects[path]
         self._turn("after", "DELETE", path)
 
@@ -144,45 +143,4 @@ def first(error: Exception, when: str, verb: str) -> Callable[[str, str, str], E
     return lambda moment, what, path: left.pop() if left and (moment, what) == (when, verb) else None
 
 
-WEB = "/apis/apps/v1/namespaces/default/deployments/web"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-class Cluster(Server):
-    """A Deployment with one pod, whose controller applies each write at once, except a class that `fails`."""
-
-    def __init__(self, fails: str = "") -> None:
-        item = workload("Deployment", "web", "low", replicas=1, selector={"matchLabels": {"app": "web"}})
-        item["metadata"] |= {"resourceVersion": "1", "managedFields": [owner("helm")]}
-        classes = {f"{CLASSES}/{name}": priority_class(name, value) for name, value in (("low", 1), ("high", 2))}
-        super().__init__({WEB: item, **classes})
-        self.fails = fails
-        self._roll(item)
-
-    def put(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
-        made = super().put(path, item)
-        if path == WEB:
-            self._roll(self.objects[WEB])
-        return made
-
-    def _roll(self, item: dict[str, Any]) -> None:
-        has = item["spec"]["template"]["spec"].get("priorityClassName", "")
-        made = revision("ReplicaSet", "one", 1, item)
-        self.objects["/apis/apps/v1/namespaces/default/replicasets/one"] = made
-        value = 3 if has == "theirs" else self.objects.get(f"{CLASSES}/{has}", {}).get("value", 0)
-        self.objects["/api/v1/namespaces/default/pods/web-1"] = pod("web-1", has, made, number=value)
-        item["status"]["availableReplicas"] = 0 if self.fails and has == self.fails else 1
-
-    @property
-    def has(self) -> str:
-        return str(self.objects[WEB]["spec"]["template"]["spec"].get("priorityClassName", ""))
-
-    def others_set(self, name: str) -> None:
-        item = self.objects[WEB]
-        item["spec"]["template"]["spec"]["priorityClassName"] = name
-        item["metadata"]["managedFields"] = [owner("kubectl-edit")]
-        self.put(WEB, item)
-
-
-def owner(manager: str) -> dict[str, Any]:
-    return entry(manager, {"f:spec": {"f:template": {"f:spec": {"f:priorityClassName": {}}}}}, "Update")

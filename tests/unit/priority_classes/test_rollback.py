@@ -14,8 +14,9 @@ from roles.engine.objects import ObjectPlan, Session
 from roles.engine.transaction import ObjectsRecord
 from roles.priority_classes import CAPABILITY, CLASS, Writer, plan_classes, plan_undo, read_live
 from tests.unit.hosts import object_run, own_record
-from tests.unit.priority_classes.apiserver import CLASSES, WEB, Cluster, Server, owner
-from tests.unit.priority_classes.world import priority_class, wanted
+from tests.unit.priority_classes.apiserver import CLASSES, Server
+from tests.unit.priority_classes.world import entry, priority_class, wanted
+from tests.unit.rolling import Cluster
 
 PATH = f"{CLASSES}/web"
 _runs = itertools.count(1)
@@ -75,10 +76,10 @@ def test_a_replaced_class_is_replaced_again() -> None:
 
 
 def test_a_class_that_is_now_used_is_not_removed() -> None:
-    server = Cluster()
+    server = classed()
     record = run(server, priority_classes={"new": 7})
-    server.others_set("new")
-    refused(back(server, record, force=True), "used by workloads: Deployment default/web", "daytwo never removes a class in use")
+    server.others_write("web", named("new"))
+    refused(back(server, record, force=True), "used by workloads: Deployment shop/web", "daytwo never removes a class in use")
 
 
 def test_a_class_that_others_now_own_is_not_removed() -> None:
@@ -101,40 +102,53 @@ def test_the_default_is_restored() -> None:
 # ---- workloads
 
 
+WEB = "/apis/apps/v1/namespaces/shop/deployments/web"
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"spec": {"priorityClassName": name}}
+
+
+def classed(name: str = "low") -> Cluster:
+    return Cluster("web", kind="Deployment", template=named(name) if name else {})
+
+
+def has(server: Cluster) -> Any:
+    return server.objects[WEB]["spec"]["template"]["spec"].get("priorityClassName")
+
+
 def assigned(server: Cluster, name: str = "high", **more: Any) -> ObjectsRecord:
-    return run(server, workloads={"default/deployment/web": name}, force=True, rollout_timeout=30, **more)
+    return run(server, workloads={"shop/deployment/web": name}, force=True, rollout_timeout=30, **more)
 
 
 def test_a_workload_gets_its_old_class_by_a_roll_out() -> None:
-    server = Cluster()
+    server = classed()
     record = assigned(server)
-    assert server.has == "high"
+    assert has(server) == "high"
     again = undone(server, record)
-    assert server.has == "low"
+    assert has(server) == "low"
     undone(server, again)
-    assert server.has == "high"
+    assert has(server) == "high"
 
 
 def test_a_workload_that_had_no_class_has_none_again() -> None:
-    server = Cluster()
-    del server.objects[WEB]["spec"]["template"]["spec"]["priorityClassName"]
-    server.put(WEB, server.objects[WEB])
+    server = classed("")
     record = assigned(server)
     undone(server, record)
-    assert server.has == "" and "priorityClassName" not in server.objects[WEB]["spec"]["template"]["spec"]
+    assert "priorityClassName" not in server.objects[WEB]["spec"]["template"]["spec"]
 
 
 def test_a_class_that_others_gave_it_since_stays() -> None:
-    server = Cluster()
+    server = classed()
     record = assigned(server)
-    server.others_set("theirs")
+    server.others_write("web", named("theirs"))
     refused(back(server, record), "foreign", "is 'theirs', and that run set it to 'high' (owned by kubectl-edit (Update))")
     undone(server, record, force=True)
-    assert server.has == "low"
+    assert has(server) == "low"
 
 
 def test_the_old_class_is_gone() -> None:
-    server = Cluster()
+    server = classed()
     record = assigned(server)
     del server.objects[f"{CLASSES}/low"]
     refused(back(server, record), "PriorityClass low, is gone", "create it first")
@@ -142,23 +156,23 @@ def test_the_old_class_is_gone() -> None:
 
 def test_a_class_is_created_before_its_workload_and_removed_after_it() -> None:
     """The run created a class, moved the workload to it, and removed its old class."""
-    server = Cluster()
+    server = classed()
     record = assigned(server, "new", priority_classes={"new": 7, "high": 2}, prune=True)
     assert f"{CLASSES}/low" not in server.objects
     plan = back(server, record)
     assert [(action.what, action.name) for action in plan.actions] == [
-        ("create", "PriorityClass low"), ("assign", "Deployment default/web"), ("remove", "PriorityClass new"),
+        ("create", "PriorityClass low"), ("assign", "Deployment shop/web"), ("remove", "PriorityClass new"),
     ]  # fmt: skip
     carry_out(server, plan)
-    assert server.has == "low" and f"{CLASSES}/new" not in server.objects
+    assert has(server) == "low" and f"{CLASSES}/new" not in server.objects
 
 
 def test_a_field_that_others_own_too_cannot_be_removed() -> None:
-    server = Cluster()
-    del server.objects[WEB]["spec"]["template"]["spec"]["priorityClassName"]
-    server.put(WEB, server.objects[WEB])
+    server = classed("")
     record = assigned(server)
-    server.objects[WEB]["metadata"]["managedFields"].append(owner("helm"))
+    server.objects[WEB]["metadata"]["managedFields"].append(
+        entry("helm", {"f:spec": {"f:template": {"f:spec": {"f:priorityClassName": {}}}}}, "Update")
+    )
     refused(back(server, record), "priorityClassName is also owned by helm (Update), so it stays if daytwo omits it")
 
 
