@@ -21,7 +21,7 @@ from roles.restart.plan import RESTARTED_AT
 from tests.unit.hosts import object_run
 from tests.unit.pod_resize.world import SMALL, container
 from tests.unit.priority_classes.apiserver import LOST
-from tests.unit.rolling import PODS, Cluster
+from tests.unit.rolling import PODS, Cluster, merged
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
 
@@ -223,3 +223,11 @@ def test_a_status_write_right_before_the_revert_does_not_matter(form: Form) -> N
     world.at_write(2, "before", lambda: world.put(world.path, world.objects[world.path]) and None)
     step = world.run()
     assert step.outcome == "reverted" and world.has(form.first) and len(world.writes) == 3, step.why
+
+
+@forms
+def test_pods_that_a_webhook_makes_otherwise_are_reverted(form: Form) -> None:
+    world, path = World(form, fails=False), f"{PODS}/web-0"
+    world.at_write(1, "after", lambda: world.objects.update({path: merged(world.objects[path], form.theirs)}))
+    step = world.run()
+    assert step.outcome == "reverted" and world.has(form.first) and form.back in step.why, step.why
