@@ -202,9 +202,7 @@ def recreated(world: World) -> None:
     ("number", "act", "words"), [(1, World.others, ": left as it is now"), (2, World.others, ""), (1, gone, "it was deleted meanwhile, so"),
                                  (1, recreated, "it was deleted meanwhile, so")],
 )  # fmt: skip
-def test_what_others_make_of_it_after_the_write_or_right_before_the_revert_stays(
-    form: Form, number: int, act: Callable[[World], None], words: str
-) -> None:
+def test_what_somebody_else_has_set_meanwhile_stays(form: Form, number: int, act: Callable[[World], None], words: str) -> None:
     world, left = World(form), list[Any]()
 
     def meddle() -> None:
