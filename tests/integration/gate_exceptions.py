@@ -7,5 +7,5 @@ EXCEPTIONS: dict[tuple[int, str, str, bool], str] = {}
 
 # (minor, component, gate) whose default is another than in the other components: the reason.
 DEFAULTS: dict[tuple[int, str, str], str] = {
-    (32, "kube-controller-manager", "WatchListClient"): "a gate of client-go that the controller-manager of 1.32 turns on for itself",
+    (32, "kube-controller-manager", "WatchListClient"): "a gate of client-go that the controller-manager of 1.32 turns on for itself"
 }

@@ -31,12 +31,7 @@ def resize(*arguments: str, **values: str) -> Outcome:
 
 def manifest(resources: dict[str, Any], *, fill: int = 0, policy: str = "") -> dict[str, Any]:
     """A pod's spec; `fill` MiB of memory are used that cannot be reclaimed."""
-    container: dict[str, Any] = {
-        "name": "app",
-        "image": f"{images.REPOSITORY}/app:1",
-        "imagePullPolicy": "Never",
-        "resources": resources,
-    }
+    container: dict[str, Any] = {"name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", "resources": resources}
     spec: dict[str, Any] = {"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False, "containers": [container]}
     if policy:
         container["resizePolicy"] = [{"resourceName": name, "restartPolicy": policy} for name in ("cpu", "memory")]

@@ -245,11 +245,7 @@ def test_a_workload_that_is_idle_on_purpose(lab: Lab, metrics: MetricsApi) -> No
         made_by(lab, "PodAutoscaler", "autoscaling.internal.knative.dev/v1alpha1", "serving", hpa(IDLE, "serving", "serving"))
         apply(lab, *(hpa(IDLE, name, name) for name in ("asleep", "forgotten")))
         wait_for(lambda: disabled(lab) == 4, "the controller", every=2)
-        whose = {
-            "keda-hpa-queue": f"ScaledObject {IDLE}/queue",
-            "serving": f"PodAutoscaler {IDLE}/serving",
-            "asleep": "kube-downscaler",
-        }
+        whose = {"keda-hpa-queue": f"ScaledObject {IDLE}/queue", "serving": f"PodAutoscaler {IDLE}/serving", "asleep": "kube-downscaler"}
         code, found = status(IDLE)
         said = {name: problems(one)["disabled-at-zero"] for name, one in found.items() if one["works"]}
         assert code == 0 and set(said) == {*whose, "forgotten"}, found

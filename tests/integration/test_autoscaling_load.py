@@ -23,21 +23,7 @@ from roles.engine.api import errors
 from roles.engine.autoscaling import JudgedAutoscaler, ScalingController, judge, read_autoscalers
 from roles.engine.autoscaling.controller import leader, read_lease
 from roles.engine.autoscaling.decide import Decision
-from tests.integration.load import (
-    APPS,
-    CONTROLLERS,
-    FLAGS,
-    HPAS,
-    KINDS,
-    METRICS,
-    SHOP,
-    SYNC,
-    WINDOW,
-    Load,
-    deployment,
-    replicas,
-    running,
-)
+from tests.integration.load import APPS, CONTROLLERS, FLAGS, HPAS, KINDS, METRICS, SHOP, SYNC, WINDOW, Load, deployment, replicas, running
 from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, VERSIONS, MetricsApi, objects, served
 from tests.integration.operator import wait_for
 from tests.integration.shadow import Shadow, shadow
@@ -149,10 +135,7 @@ def looked(api: Shadow) -> tuple[dict[str, JudgedAutoscaler], dict[str, Decision
     controller = ScalingController(36, downscale_stabilization=WINDOW, sync_period=SYNC, leads_since=leader(lease)[1])
     world = read_autoscalers(reading, controller, now)
     later = judge(world, controller, now + timedelta(seconds=3 * SYNC))
-    return (
-        {one.autoscaler.name: one for one in judge(world, controller, now)},
-        {one.autoscaler.name: one.decision for one in later},
-    )
+    return ({one.autoscaler.name: one for one in judge(world, controller, now)}, {one.autoscaler.name: one.decision for one in later})
 
 
 def answers(api: Shadow, metrics: MetricsApi, before: dict[str, int]) -> dict[str, int]:

@@ -16,17 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import (
-    ROOT,
-    data,
-    files,
-    inventory_of_the_lab,
-    journal_cursor,
-    processes,
-    pyinfra,
-    refused,
-    wait_for,
-)
+from tests.integration.operator import ROOT, data, files, inventory_of_the_lab, journal_cursor, processes, pyinfra, refused, wait_for
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -172,11 +162,7 @@ ROUNDS: dict[str, Round] = {
     "third": {
         "cp1": ("open-change", "changes-settled", "change planted is revert-failed: its node retries the revert"),
         "w1": ("other-field", "kubelet-settings", "kubelet runs with maxPods=77, wanted 110"),
-        "w2": (
-            "twins",
-            "manifests-pods",
-            "it defines the same pod as /etc/kubernetes-node/static/web.yaml",
-        ),
+        "w2": ("twins", "manifests-pods", "it defines the same pod as /etc/kubernetes-node/static/web.yaml"),
     },
     "fourth": {
         "cp1": ("edited-unit", "kubelet-unit", "kubelet.service was edited on disk and systemd has not read it"),

@@ -186,12 +186,7 @@ ENVIRONMENT = [
 
 # systemd passes over what is wrong here and starts; daytwo asks for it to be fixed first, since an edit would rest on a guess.
 GUESSES = [
-    *(
-        b"Environment=A=x\\qy B=3",
-        b'Environment="A=open B=2',
-        b'Environment=B=5 "A=open',
-        b"Environment=A=%Q",
-    ),
+    *(b"Environment=A=x\\qy B=3", b'Environment="A=open B=2', b'Environment=B=5 "A=open', b"Environment=A=%Q"),
     *(b"EnvironmentFile=<DIR>/*", b"EnvironmentFile=<DIR>/[1]", b"EnvironmentFile=<DIR>/\\1"),
 ]
 

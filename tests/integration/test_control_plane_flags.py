@@ -75,10 +75,7 @@ def test_what_is_refused_touches_nothing(lab: Lab, before: Before) -> None:
     )
     # What these must fit is elsewhere: the kubelets' certificates, the ranges of the nodes.
     stopped(
-        deploy(
-            control_plane_flags={API: {TRUST: CA}, MANAGER: {"cluster-cidr": "10.245.0.0/16"}},
-            allow_flags=f"{TRUST},cluster-cidr",
-        ),
+        deploy(control_plane_flags={API: {TRUST: CA}, MANAGER: {"cluster-cidr": "10.245.0.0/16"}}, allow_flags=f"{TRUST},cluster-cidr"),
         f"{API} --{TRUST} {CA} of cp1 and kubelet serving certificate of cp1",
         "it does not prove what ",
         "[api-trusts-kubelets]",

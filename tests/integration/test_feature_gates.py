@@ -428,9 +428,7 @@ def test_a_kubelet_that_does_not_start_is_put_back(lab: Lab) -> None:
 def test_the_only_apiserver_that_does_not_start_is_put_back(lab: Lab) -> None:
     before, old = operator.files(lab, "cp1"), operator.processes(lab, "cp1")
     told = pyinfra(
-        "feature_gates",
-        "-y",
-        *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="cp1", components="kube-apiserver"),
+        "feature_gates", "-y", *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="cp1", components="kube-apiserver")
     )
     assert told.code == 1, told.all
     assert re.search(r"^cp1 +kube-apiserver +NoSuchGate .* reverted .*unrecognized feature gate: NoSuchGate", told.out, re.MULTILINE), (

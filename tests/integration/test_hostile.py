@@ -251,10 +251,7 @@ def wrapped(lab: Lab, node: str, command: str) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        f'/bin/sh -c "echo run >>{WRAPPED_RUNS}; exec /usr/local/bin/kubelet {WORDS}"',
-        f"{WRAPPER} /usr/local/bin/kubelet {WORDS}",
-    ],
+    [f'/bin/sh -c "echo run >>{WRAPPED_RUNS}; exec /usr/local/bin/kubelet {WORDS}"', f"{WRAPPER} /usr/local/bin/kubelet {WORDS}"],
     ids=["shell", "script"],
 )
 def test_a_kubelet_through_a_wrapper_is_refused_and_no_second_one_is_started(lab: Lab, command: str) -> None:

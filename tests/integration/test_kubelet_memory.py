@@ -194,12 +194,7 @@ CASES = [
 @pytest.mark.parametrize(("step", "fault"), CASES)
 def test_a_change_that_is_struck_leaves_the_checkpoint_as_it_was(lab: Lab, step: str, fault: str) -> None:
     checkpoint, before = as_it_is(lab, NODE), configz(lab, NODE)
-    run = Started(
-        "kubelet_config",
-        "-y",
-        *data(kubelet_config=STATIC, only=NODE, confirm_timeout="60"),
-        hold=step,
-    )
+    run = Started("kubelet_config", "-y", *data(kubelet_config=STATIC, only=NODE, confirm_timeout="60"), hold=step)
     try:
         run.wait_for("held\n")
         name = run_of(run)

@@ -57,8 +57,7 @@ def started_with(lab: Lab, node: str, flag: str) -> Iterator[None]:
         return flag in operator.processes(lab, node).get("kubelet", ()) and bool(configz(lab, node))
 
     lab.run(
-        node,
-        f"[ ! -e {EXTRA} ] || cp -a {EXTRA} /root/extra; echo 'KUBELET_EXTRA_ARGS=\"{flag}\"' >>{EXTRA} && systemctl restart kubelet",
+        node, f"[ ! -e {EXTRA} ] || cp -a {EXTRA} /root/extra; echo 'KUBELET_EXTRA_ARGS=\"{flag}\"' >>{EXTRA} && systemctl restart kubelet"
     )
     try:
         wait_for(runs_with_it, f"the kubelet of {node} with {flag}")

@@ -654,10 +654,7 @@ class Lab:
                 "apiVersion": api,
                 "kind": "InitConfiguration",
                 "localAPIEndpoint": {"advertiseAddress": self.address(self.control_planes[0])},
-                "nodeRegistration": {
-                    "criSocket": "unix:///run/containerd/containerd.sock",
-                    "imagePullPolicy": "IfNotPresent",
-                },
+                "nodeRegistration": {"criSocket": "unix:///run/containerd/containerd.sock", "imagePullPolicy": "IfNotPresent"},
                 **({"certificateKey": certificate_key} if certificate_key else {}),
             },
             {
@@ -677,10 +674,7 @@ class Lab:
         return "\n---\n".join(json.dumps(document, indent=1) for document in documents) + "\n"
 
     def _join(self, name: str, command: str) -> None:
-        self.run(
-            name,
-            f"{command} --skip-phases={PREFLIGHT} >/root/kubeadm.log 2>&1 || {{ tail -n 20 /root/kubeadm.log >&2; exit 1; }}",
-        )
+        self.run(name, f"{command} --skip-phases={PREFLIGHT} >/root/kubeadm.log 2>&1 || {{ tail -n 20 /root/kubeadm.log >&2; exit 1; }}")
 
     def _join_plain(self, name: str) -> None:
         """The hard way: a client certificate signed by hand, a kubeconfig and a configuration at paths of its own."""

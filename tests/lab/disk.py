@@ -17,11 +17,7 @@ SOURCE = Path(__file__).with_name("disk") / "main.go"
 DRIVER = "disk.lab.example"
 PORT = 9808
 #: The only dependencies: the two interfaces of a CSI driver, and what they are spoken with. Kubernetes' own build has these versions.
-REQUIRES = (
-    ("github.com/container-storage-interface/spec", "v1.9.0"),
-    ("google.golang.org/grpc", "v1.79.3"),
-    ("k8s.io/kubelet", "v0.36.3"),
-)
+REQUIRES = (("github.com/container-storage-interface/spec", "v1.9.0"), ("google.golang.org/grpc", "v1.79.3"), ("k8s.io/kubelet", "v0.36.3"))
 _PROGRAM = "/usr/local/bin/lab-disk"
 # A file with this name on a node makes each unmount fail there.
 BUSY = "/run/disk-busy"

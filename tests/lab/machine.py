@@ -267,19 +267,10 @@ class Machine:
             scope = ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={self.namespace}", "--property=Delegate=yes"]
             command = [*scope, "--", *command]
         started = subprocess.Popen(
-            command,
-            cwd=Path(__file__).resolve().parents[2],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+            command, cwd=Path(__file__).resolve().parents[2], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
         log.close()
-        wait_until(
-            f"the supervisor of {self.name} (see {self.folder}/console.log)",
-            lambda: self.supervisor or _gone(started),
-            10,
-        )
+        wait_until(f"the supervisor of {self.name} (see {self.folder}/console.log)", lambda: self.supervisor or _gone(started), 10)
 
     def kill(self) -> None:
         """Pull the plug: every process of the node is killed at once. What was not synced by the node's programs is kept

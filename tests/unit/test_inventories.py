@@ -252,12 +252,7 @@ def test_priority_classes_of_a_group_alone_are_refused(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "keys"),
-    [
-        ("eviction.md", DesiredThresholds),
-        ("kubelet-config.md", DesiredFields),
-        ("priority-classes.md", DesiredClasses),
-    ],
+    ("page", "keys"), [("eviction.md", DesiredThresholds), ("kubelet-config.md", DesiredFields), ("priority-classes.md", DesiredClasses)]
 )
 def test_the_tables_for_operators_have_every_key_and_its_default(page: str, keys: type[BaseModel]) -> None:
     table = (ROOT / "docs" / page).read_text().partition("| data key |")[2].partition("\n\n")[0]

@@ -369,10 +369,7 @@ def test_reading_by_kubectl() -> None:
         ('Error from server (NotFound): nodes "nope" not found', NotFound),
         ('Error from server (Forbidden): forbidden: User "u" cannot get path "/metrics"', Forbidden),
         ("The connection to the server 127.0.0.1:6444 was refused - did you specify the right host or port?", Unreachable),
-        (
-            "Unable to connect to the server: tls: failed to verify certificate: x509: certificate is valid for cp1, not nope",
-            TLS,
-        ),
+        ("Unable to connect to the server: tls: failed to verify certificate: x509: certificate is valid for cp1, not nope", TLS),
         (
             "Unable to connect to the server: net/http: request canceled while waiting for connection "
             "(Client.Timeout exceeded while awaiting headers)",

@@ -158,12 +158,7 @@ class Etcd:
         self.health: dict[int, Answer] = dict.fromkeys(ids, (200, b'{"health":"true","reason":""}'))
         self.answers_as = {number: number for number in ids}
         self.members: list[dict[str, Any]] = [
-            {
-                "ID": str(number),
-                "name": f"cp{number}",
-                "peerURLs": [f"https://10.0.0.{number}:2380"],
-                "clientURLs": [server.url],
-            }
+            {"ID": str(number), "name": f"cp{number}", "peerURLs": [f"https://10.0.0.{number}:2380"], "clientURLs": [server.url]}
             for number, server in self.servers.items()
         ]
         for number, server in self.servers.items():
@@ -274,10 +269,7 @@ def kubeconfig(authority: Authority, user: dict[str, Any], cluster: dict[str, An
 
 def certificate_user(authority: Authority, name: str = "admin") -> dict[str, str]:
     certificate, key = authority.issue(name)
-    return {
-        "client-certificate-data": base64.b64encode(certificate).decode(),
-        "client-key-data": base64.b64encode(key).decode(),
-    }
+    return {"client-certificate-data": base64.b64encode(certificate).decode(), "client-key-data": base64.b64encode(key).decode()}
 
 
 def through(ssh: SshServer, port: int, config: bytes, name: str = TLS_SERVER_NAME) -> TunnelApi:

@@ -352,10 +352,7 @@ def test_a_flag_that_is_gone_already() -> None:
 def test_fields_that_the_kubelet_ignores() -> None:
     data = config("maxPodz: 7", "memorySwap:", "  swapBehaviour: x")
     found = by(versions.findings, load(), files={CONFIG: data})
-    assert of(found) == [
-        ("warning", "field", CONFIG, line(data, "maxPodz")),
-        ("warning", "field", CONFIG, line(data, "swapBehaviour")),
-    ]
+    assert of(found) == [("warning", "field", CONFIG, line(data, "maxPodz")), ("warning", "field", CONFIG, line(data, "swapBehaviour"))]
     assert "did you mean maxPods" in found[0].way_out
 
 

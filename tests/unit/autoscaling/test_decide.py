@@ -10,20 +10,7 @@ from roles.engine.autoscaling import Autoscaler, ScalingController
 from roles.engine.autoscaling.decide import ScalingScene, decide, shared
 from roles.engine.autoscaling.limits import Past, ScalingHistory
 from roles.engine.autoscaling.model import LiveScale, NoReading, Total
-from tests.unit.autoscaling.world import (
-    IN_ALL,
-    KCM,
-    NOW,
-    ago,
-    decided,
-    external,
-    hpa,
-    object_metric,
-    pod,
-    pods,
-    samples,
-    utilization,
-)
+from tests.unit.autoscaling.world import IN_ALL, KCM, NOW, ago, decided, external, hpa, object_metric, pod, pods, samples, utilization
 
 GONE = NoReading("no metrics returned from resource metrics API")
 

@@ -96,10 +96,7 @@ def test_an_empty_selector() -> None:
 
 @pytest.mark.parametrize(
     ("item", "group", "name"),
-    [
-        (hpa(), "metrics.k8s.io", "cpu"),
-        (hpa(external(IN_ALL)), "external.metrics.k8s.io", "external metric queue"),
-    ],
+    [(hpa(), "metrics.k8s.io", "cpu"), (hpa(external(IN_ALL)), "external.metrics.k8s.io", "external metric queue")],
 )
 def test_a_metrics_api_that_does_not_serve_is_named_once(item: dict[str, Any], group: str, name: str) -> None:
     listed = found(with_status(item), [GONE], world={"metrics_apis": {group: "it is not registered"}})
@@ -173,10 +170,7 @@ def kept(*metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def test_zero_replicas_on_purpose() -> None:
     """The normal state of an idle service is a note, which names who keeps it so; no replicas by hand."""
-    for listed in (
-        found(kept(external(IN_ALL)), [GONE], of=[], current=0),
-        found(of=[], current=0, of_target=target(**KEDA)),
-    ):
+    for listed in (found(kept(external(IN_ALL)), [GONE], of=[], current=0), found(of=[], current=0, of_target=target(**KEDA))):
         assert {rule: one.severity for rule, one in listed.items()} == {"disabled-at-zero": "note"}
         one = listed["disabled-at-zero"]
         assert "ScaledObject shop/web owns the" in one.why and "change ScaledObject shop/web" in one.way_out

@@ -326,8 +326,7 @@ def test_autoscalers(maximum: int, why: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "code"),
-    [([], 0), (["pass", "skip"], 0), (["pass", "unknown"], 1), (["fail", "pass"], 2), (["unknown", "fail"], 2)],
+    ("outcomes", "code"), [([], 0), (["pass", "skip"], 0), (["pass", "unknown"], 1), (["fail", "pass"], 2), (["unknown", "fail"], 2)]
 )
 def test_the_exit_status(outcomes: list[Any], code: int) -> None:
     assert exit_code([Result("w1", "x", outcome, "") for outcome in outcomes]) == code

@@ -128,11 +128,7 @@ def test_one_field_that_no_kubelet_takes_hides_no_threshold() -> None:
             {"evictionSoft.memory.available", "evictionSoftGracePeriod.memory.available"},
         ),
         # The same in other words, beside one that differs.
-        (
-            {"eviction_hard": "memory.available=1Gi,nodefs.available=10.0%"},
-            {},
-            {"evictionHard.memory.available"},
-        ),
+        ({"eviction_hard": "memory.available=1Gi,nodefs.available=10.0%"}, {}, {"evictionHard.memory.available"}),
         ({"eviction_pressure_transition_period": "300s"}, {"evictionPressureTransitionPeriod": "5m0s"}, set()),
         ({"eviction_max_pod_grace_period": 60}, {}, {"evictionMaxPodGracePeriod"}),
     ],

@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 
-from roles.control_plane_flags import (
-    ControlPlaneFlags,
-    _not_lasting,
-    differing,
-    differing_files,
-    plan_flags,
-    unmet,
-    unmet_files,
-)
+from roles.control_plane_flags import ControlPlaneFlags, _not_lasting, differing, differing_files, plan_flags, unmet, unmet_files
 from roles.control_plane_flags.dangers import danger
 from roles.engine.control_plane import RULES, ask_flags, beyond_the_trick
 from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES, StoredSettings

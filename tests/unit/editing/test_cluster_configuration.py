@@ -95,8 +95,7 @@ MAPS = [
 
 
 @pytest.mark.parametrize(
-    ("version", "before", "after"),
-    [*((4, *pair) for pair in LISTS), *((version, *pair) for version in (2, 3) for pair in MAPS)],
+    ("version", "before", "after"), [*((4, *pair) for pair in LISTS), *((version, *pair) for version in (2, 3) for pair in MAPS)]
 )
 def test_one_is_added_and_taken_out(version: int, before: str, after: str) -> None:
     # A section that is missing comes to the end.

@@ -198,9 +198,7 @@ def test_keys_of_other_deploys_are_ignored() -> None:
 
 def test_all_errors_are_reported_at_once() -> None:
     said = refused(
-        eviction_hard="memory.free=1,pid.available=0",
-        eviction_soft_grace_period="memory.available=0s",
-        eviction_max_pod_grace_period=-1,
+        eviction_hard="memory.free=1,pid.available=0", eviction_soft_grace_period="memory.available=0s", eviction_max_pod_grace_period=-1
     )
     for part in ("memory.free", "pid.available: 0 is not", "makes it a hard", "-1 is negative"):
         assert part in said

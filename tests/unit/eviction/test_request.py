@@ -27,10 +27,7 @@ def test_names_in_the_forms_that_pyinfra_passes(only: Any, names: tuple[str, ...
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [
-        ({"only": True}, "n1: only: true is not a list of names"),
-        ({"move_flags": 5}, "n1: move_flags: 5 is not a boolean"),
-    ],
+    [({"only": True}, "n1: only: true is not a list of names"), ({"move_flags": 5}, "n1: move_flags: 5 is not a boolean")],
 )
 def test_invalid_data(data: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal) as refused:

@@ -51,10 +51,7 @@ def test_the_first_process_of_a_container_counts() -> None:
         "process 1 1 0 /init.scope",
         "end",
     ]
-    assert usage.parse("n1", lines) == (
-        usage.ContainerProcess(UID, ID, 30, -996),
-        usage.ContainerProcess(STATIC, OTHER, 7, 1000),
-    )
+    assert usage.parse("n1", lines) == (usage.ContainerProcess(UID, ID, 30, -996), usage.ContainerProcess(STATIC, OTHER, 7, 1000))
 
 
 @pytest.mark.parametrize(

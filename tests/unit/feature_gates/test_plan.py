@@ -173,10 +173,7 @@ def test_a_flag_overrides_the_config_file_and_the_gate_is_changed_there() -> Non
     argv = (*node.KUBEADM_ARGV, "--feature-gates=A=false")
     changes = {"files": {"/etc/default/kubelet": environment, "/var/lib/kubelet/config.yaml": config}, "argv": argv}
     assert edits(plan(ON, **changes)) == {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS=--feature-gates=A=true\n"}
-    assert edits(plan(ABSENT, **changes)) == {
-        "/etc/default/kubelet": b"KUBELET_EXTRA_ARGS=\n",
-        "/var/lib/kubelet/config.yaml": node.CONFIG,
-    }
+    assert edits(plan(ABSENT, **changes)) == {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS=\n", "/var/lib/kubelet/config.yaml": node.CONFIG}
 
 
 def test_a_dropin_of_the_configuration_overrides_the_file() -> None:

@@ -171,10 +171,7 @@ def test_a_third_run_orders_two_that_no_node_saw_both() -> None:
 def test_an_order_that_no_count_has_is_not_guessed() -> None:
     """Runs from before the cluster counted them; or of two counts, since daytwo was removed from the lock's node in between."""
     w1, w2 = recorded(change(run="r20300101-000000-aaaa")), recorded(change(run="r20260101-000000-bbbb", host="w2"))
-    for one, other in (
-        (numbered(1, w1), numbered(2, w2)),
-        (numbered(1, w1, run=5), numbered(2, w2, run=1, count="other")),
-    ):
+    for one, other in ((numbered(1, w1), numbered(2, w2)), (numbered(1, w1, run=5), numbered(2, w2, run=1, count="other"))):
         with pytest.raises(Unordered) as unknown:
             newest({"w1": [one], "w2": [other]})
         assert unknown.value.runs == [other.run, one.run]

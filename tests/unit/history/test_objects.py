@@ -12,16 +12,7 @@ from roles.engine.bridge import Fleet
 from roles.engine.transaction.object_record import kind_of_run, planned
 from roles.history import Recorded, RollbackOptions, Speaker, objects
 from roles.history.facts import parse
-from tests.unit.history.world import (
-    NO_WAY,
-    OBJECTS_LINES,
-    OBJECTS_RUN,
-    answer,
-    change,
-    kept,
-    of_objects,
-    recorded,
-)
+from tests.unit.history.world import NO_WAY, OBJECTS_LINES, OBJECTS_RUN, answer, change, kept, of_objects, recorded
 
 
 def to_undo(*known: Recorded, run: str = OBJECTS_RUN) -> Any:

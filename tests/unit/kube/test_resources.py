@@ -48,8 +48,7 @@ def test_limits_are_counted_as_requests_are_and_overhead_where_there_is_a_limit(
 
 
 @pytest.mark.parametrize(
-    ("view", "cpu", "infeasible"),
-    [(View.SPEC, 4, 4), (View.ALLOCATED, 1, 1), (View.RUNNING, 2, 2), (View.SCHEDULED, 4, 2)],
+    ("view", "cpu", "infeasible"), [(View.SPEC, 4, 4), (View.ALLOCATED, 1, 1), (View.RUNNING, 2, 2), (View.SCHEDULED, 4, 2)]
 )
 def test_a_resize_counts_in_each_view(view: View, cpu: int, infeasible: int) -> None:
     """The spec wants 4, the kubelet has allocated 1, and the container still runs with 2."""

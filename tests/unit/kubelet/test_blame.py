@@ -36,10 +36,7 @@ def test_its_words_are_shown_without_those_that_were_asked_for(said: str) -> Non
         ),
         (
             "failed to load kubelet config file, path: /run/daytwo-ask.Ab12/config, error: webhook of authentication is odd",
-            [
-                f"{MAIN}, line 7",
-                f"{MAIN}, line 8",
-            ],
+            [f"{MAIN}, line 7", f"{MAIN}, line 8"],
         ),
     ],
 )

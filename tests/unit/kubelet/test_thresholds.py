@@ -31,8 +31,7 @@ def test_a_quantity_is_what_the_api_machinery_reads(text: str, value: int) -> No
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", " 1", "1 ", "1_000", "1ki", "1K", "1mi", "1KiB", "0x10", "1e", "1e3k", "Infinity", "NaN", "one", "1,5", "--1", "1e999"],
+    "text", ["", " 1", "1 ", "1_000", "1ki", "1K", "1mi", "1KiB", "0x10", "1e", "1e3k", "Infinity", "NaN", "one", "1,5", "--1", "1e999"]
 )
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):

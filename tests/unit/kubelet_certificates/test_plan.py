@@ -68,10 +68,7 @@ def test_the_newest_fitting_request_is_approved_and_others_are_named() -> None:
     others = request(name="others", user="system:node:w2"), request(name="done", certificate="x")
     found = one(NONE, old, new, bad, *others, asks=True)
     assert found.request is new
-    assert found.not_approved == (
-        "bad: it asks for 192.0.2.10, which is not w1's",
-        "old: its kubelet has given it up: it has asked again",
-    )
+    assert found.not_approved == ("bad: it asks for 192.0.2.10, which is not w1's", "old: its kubelet has given it up: it has asked again")
     assert refusals(found, bootstrap=False) == []
 
 

@@ -16,8 +16,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "version"),
-    [("", binaries.DEFAULT_VERSION), ("1.34.2", "1.34.2"), ("v1.34.2", "1.34.2"), ("1.30.14", "1.30.14")],
+    ("given", "version"), [("", binaries.DEFAULT_VERSION), ("1.34.2", "1.34.2"), ("v1.34.2", "1.34.2"), ("1.30.14", "1.30.14")]
 )
 def test_version(monkeypatch: pytest.MonkeyPatch, given: str, version: str) -> None:
     monkeypatch.setenv("KUBE_VERSION", given)

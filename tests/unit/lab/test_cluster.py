@@ -114,10 +114,7 @@ def without(name: str, *instead: dict[str, Any]) -> list[dict[str, Any]]:
         (without("w1"), ["w1 is not Ready"]),
         (without("etcd-cp1", pod("etcd-cp1", ready=False)), ["pod etcd-cp1 is not ready"]),
         (without("etcd-cp1"), ["pod etcd-cp1 is missing"]),
-        (
-            without("etcd-cp1", {**pod("etcd-cp1"), "status": {}}),
-            ["pod etcd-cp1 is not ready"],
-        ),
+        (without("etcd-cp1", {**pod("etcd-cp1"), "status": {}}), ["pod etcd-cp1 is not ready"]),
         ([*WELL, pod("app", ready=False, namespace="default")], []),  # a user's pod is no matter of the lab's
     ],
 )
@@ -186,11 +183,7 @@ def test_a_reset_that_is_refused_touches_nothing(large: Lab, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("names", "chosen"),
-    [
-        ([], ["cp1", "cp2", "cp3", "w1", "w2"]),
-        (["w2", "w1", "w2"], ["w2", "w1"]),
-        (["cp3", "cp1", "cp2"], ["cp3", "cp1", "cp2"]),
-    ],
+    [([], ["cp1", "cp2", "cp3", "w1", "w2"]), (["w2", "w1", "w2"], ["w2", "w1"]), (["cp3", "cp1", "cp2"], ["cp3", "cp1", "cp2"])],
 )
 def test_what_may_be_reset(large: Lab, monkeypatch: pytest.MonkeyPatch, names: list[str], chosen: list[str]) -> None:
     touched: list[list[str]] = []

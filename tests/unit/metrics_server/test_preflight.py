@@ -33,21 +33,7 @@ from roles.metrics_server.model import MetricsServer
 from roles.metrics_server.places import Places
 from roles.metrics_server.preflight import ApiServer, KubeletFacts
 from tests.unit.api.world import Authority
-from tests.unit.metrics_server.world import (
-    FLAGS,
-    IMAGE,
-    NOW,
-    WEBHOOK,
-    desired,
-    kubelet,
-    live,
-    metrics,
-    needs,
-    node,
-    pod,
-    recorded,
-    server,
-)
+from tests.unit.metrics_server.world import FLAGS, IMAGE, NOW, WEBHOOK, desired, kubelet, live, metrics, needs, node, pod, recorded, server
 
 
 def judged(found: ClusterNeeds | None = None, wanted: DesiredServer | None = None) -> Preflight:

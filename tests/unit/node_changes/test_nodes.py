@@ -200,14 +200,7 @@ def test_from_data_to_steps(shown: list[str]) -> None:
 def test_what_is_called_in_which_order() -> None:
     said: list[str] = []
     prepare(fleet(Host("w1", text="1"), Host("w2", text="2")), texts(said=said))
-    assert said == [
-        "plan w1",
-        "plan w2",
-        "against nodes",
-        "judge w1 {'kubelet': ''} {}",
-        "judge w2 {'kubelet': ''} {}",
-        "against 2 plans",
-    ]
+    assert said == ["plan w1", "plan w2", "against nodes", "judge w1 {'kubelet': ''} {}", "judge w2 {'kubelet': ''} {}", "against 2 plans"]
 
 
 def test_only_narrows_the_run_and_not_its_record() -> None:

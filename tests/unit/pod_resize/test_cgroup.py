@@ -17,12 +17,7 @@ from roles.pod_resize.cgroup import ContainerCgroup
 from tests.unit.pod_resize.world import ID, MI, SMALL
 
 OTHER = "b" * 64
-V1 = {
-    "cpu.shares": "102",
-    "cpu.cfs_quota_us": "-1",
-    "cpu.cfs_period_us": "100000",
-    "memory.limit_in_bytes": str(200 * MI),
-}
+V1 = {"cpu.shares": "102", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "memory.limit_in_bytes": str(200 * MI)}
 V2 = {"cpu.weight": "4", "cpu.max": "max,100000", "memory.max": str(200 * MI)}
 BOTH = {"requests": {"cpu": "250m", "memory": "200Mi"}, "limits": {"cpu": "500m", "memory": "300Mi"}}
 

@@ -48,10 +48,7 @@ def test_values_from_the_command_line() -> None:
         ({"deployment": "a/b", "cpu_request": "2", "cpu_limit": "1"}, "cpu_request 2 is above cpu_limit 1"),
         ({"deployment": "a/b", "cpu": "1", "max_in_flight": "0"}, "max_in_flight: '0' is not a number of pods"),
         ({"deployment": "a/b", "cpu": "1", "max_in_flight": "10%"}, "is not a number of pods"),
-        (
-            {"deployment": "a/b", "cpu": "1", "template": "change"},
-            "template: change, but it must be 'keep' or 'update'",
-        ),
+        ({"deployment": "a/b", "cpu": "1", "template": "change"}, "template: change, but it must be 'keep' or 'update'"),
         ({"selector": "a/x=y", "cpu": "1", "template": "update"}, "a selector has no template"),
         ({"deployment": "a/b", "cpu": "1", "resize_timeout": 1}, "resize_timeout: 1, but it must be 5 or more"),
     ],

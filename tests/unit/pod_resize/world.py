@@ -39,11 +39,7 @@ def pod(name: str = "web-1", *containers: dict[str, Any], node: str = "w1", phas
     return {
         "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}", "generation": 1, **more.get("metadata", {})},
         "spec": {"nodeName": node, "containers": list(made), **more.get("spec", {})},
-        "status": {
-            "phase": phase,
-            "containerStatuses": [state(one["name"], one["resources"]) for one in made],
-            **more.get("status", {}),
-        },
+        "status": {"phase": phase, "containerStatuses": [state(one["name"], one["resources"]) for one in made], **more.get("status", {})},
     }
 
 

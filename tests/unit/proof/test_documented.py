@@ -55,8 +55,7 @@ def tables() -> dict[str, str]:
         "not proven": table(("of", "setting", "not proven"), [(programs(one.programs), names(one.name), one.what) for one in NOT_PROVEN]),
         "without effect": table(("field", "has no effect if"), [(names(one.fields), one.why) for one in IDLE]),
         "written paths": table(
-            ("of", "flag", "what is there"),
-            [(programs(one.programs), f"`{one.flag}`", one.what) for one in WRITTEN_PATHS],
+            ("of", "flag", "what is there"), [(programs(one.programs), f"`{one.flag}`", one.what) for one in WRITTEN_PATHS]
         ),
     }
 

@@ -18,14 +18,7 @@ def test_a_node_that_needs_nothing(node: Node) -> None:
     found = parse_facts("w1", node.run(facts.facts_script("kubelet.service")))
     assert found.boot.id == Path("/proc/sys/kernel/random/boot_id").read_text().strip() and found.boot.age > 0
     assert found.boot.kernel == Path("/proc/sys/kernel/osrelease").read_text().strip() and found.family.strip() == "debian"
-    assert (found.signs, found.packages, found.installed, found.scheduled, found.inhibitors, found.fstab) == (
-        {},
-        (),
-        {},
-        "",
-        (),
-        None,
-    )
+    assert (found.signs, found.packages, found.installed, found.scheduled, found.inhibitors, found.fstab) == ({}, (), {}, "", (), None)
     assert found.state.strip() == "running" and found.took is None and not found.ends_pods
 
 

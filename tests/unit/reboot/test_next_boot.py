@@ -67,11 +67,7 @@ def test_names_with_dots_in_a_part() -> None:
         ),
         (files(("/etc/sysctl.d/90-k.conf", ALL + "vm.panic_on_oom=1\n")), PROTECTS, ["vm.panic_on_oom"]),
         (files(("/etc/sysctl.d/90-k.conf", "vm.overcommit_memory=1"), cmdline="panic=10 oops=panic"), PROTECTS, []),
-        (
-            files(("/etc/s.conf", "vm.overcommit_memory=1"), kconfig="CONFIG_PANIC_TIMEOUT=10\nCONFIG_PANIC_ON_OOPS_VALUE=1"),
-            PROTECTS,
-            [],
-        ),
+        (files(("/etc/s.conf", "vm.overcommit_memory=1"), kconfig="CONFIG_PANIC_TIMEOUT=10\nCONFIG_PANIC_ON_OOPS_VALUE=1"), PROTECTS, []),
         # A node that is a container has files of its own as well.
         (files(container=True), PROTECTS, ["kernel.panic"]),
         (files(fstab="/dev/sda2 none swap sw 0 0"), KubeletNeeds(), ["turns swap on (/etc/fstab: /dev/sda2)", "failSwapOn"]),

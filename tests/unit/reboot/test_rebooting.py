@@ -327,11 +327,7 @@ def test_a_node_that_does_not_come_back_stays_cordoned_and_the_runbook_is_named(
 
 @pytest.mark.parametrize(
     ("what", "value", "words"),
-    [
-        ("reports", False, "has not reported the new boot"),
-        ("proxy_ready", False, "kube-system/proxy is not Ready"),
-        ("skew", 90.0, ""),
-    ],
+    [("reports", False, "has not reported the new boot"), ("proxy_ready", False, "kube-system/proxy is not Ready"), ("skew", 90.0, "")],
 )
 def test_what_is_not_proven_stays_cordoned(node: Node, what: str, value: Any, words: str) -> None:
     setattr(node, what, value)

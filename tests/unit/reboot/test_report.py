@@ -25,11 +25,7 @@ def shown(patch: pytest.MonkeyPatch, *plans: Any) -> str:
 
 
 def test_each_node_with_what_becomes_of_it_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = [
-        candidate("w1", signs=ASKS, took=31.4),
-        candidate("w2", signs=ASKS, packages=("a\x1b[31m\nb",)),
-        candidate("w3", signs=ASKS),
-    ]
+    nodes = [candidate("w1", signs=ASKS, took=31.4), candidate("w2", signs=ASKS, packages=("a\x1b[31m\nb",)), candidate("w3", signs=ASKS)]
     text = shown(
         monkeypatch,
         *(plan(one) for one in nodes),

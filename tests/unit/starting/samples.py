@@ -30,12 +30,7 @@ RUNTIME = RuntimeHealth(
     network="/etc/cni/net.d/10-lab.conflist",
     wanted_plugins=frozenset({"bridge", "host-local"}),
 )
-KIND = {
-    Holds.directory: "directory",
-    Holds.written: "directory",
-    Holds.socket: "socket",
-    Holds.device: "device",
-}
+KIND = {Holds.directory: "directory", Holds.written: "directory", Holds.socket: "socket", Holds.device: "device"}
 
 
 def kubelet(config: str = "", style: str = "kubeadm", **more: Any) -> Kubelet:

@@ -16,11 +16,7 @@ from tests.unit.clock import Clock
 ROLES = Path(timeouts.__file__).parents[1]
 
 #: Places whose limit was stretched before it came to them, as their own words say.
-STRETCHED = {
-    ("engine/tunnels/tunnel.py", "read"),
-    ("engine/tunnels/tunnel.py", "request"),
-    ("engine/bridge/hosts.py", "ensure_connected"),
-}
+STRETCHED = {("engine/tunnels/tunnel.py", "read"), ("engine/tunnels/tunnel.py", "request"), ("engine/bridge/hosts.py", "ensure_connected")}
 
 
 @pytest.fixture(scope="module")

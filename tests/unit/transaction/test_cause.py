@@ -135,10 +135,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     ),
     "a process without a word": (systemd(*STARTING, EXITED, RESULT), EXITED),
     "too often": (systemd("kubelet.service: Start request repeated too quickly."), "kubelet.service: Start request repeated too quickly."),
-    "a sandbox, not the API": (
-        [*kubelet(50, NO_API, SANDBOX), *kubelet(50, AGAIN), *kubelet(50, NO_API)],
-        SANDBOX,
-    ),
+    "a sandbox, not the API": ([*kubelet(50, NO_API, SANDBOX), *kubelet(50, AGAIN), *kubelet(50, NO_API)], SANDBOX),
     "an image": (
         kubelet(
             50,

@@ -22,11 +22,7 @@ def test_other_states() -> None:
         for name in ("staged", "confirmed", "reverted", "refused", "abandoned", "reverting", "revert-failed")
     }
     found = in_flight({**changes, "lost": HOLDER}, "b", 5)
-    assert [(one.name, one.state) for one in found] == [
-        ("lost", None),
-        ("revert-failed", "revert-failed"),
-        ("reverting", "reverting"),
-    ]
+    assert [(one.name, one.state) for one in found] == [("lost", None), ("revert-failed", "revert-failed"), ("reverting", "reverting")]
     assert "retries" in found[1].text and "record is gone" in found[0].text
 
 

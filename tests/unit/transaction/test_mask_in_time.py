@@ -36,12 +36,7 @@ def test_a_row_of_digits_is_no_quantity_in_time() -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [
-        ("password=a\\\\\\b", 1),
-        ("password=a\\\\'", 1),
-        ("# # value: secret-text", 1),
-        ("x: 1  # no word of it\n## value: s3cr3t\ny: 2", 1),
-    ],
+    [("password=a\\\\\\b", 1), ("password=a\\\\'", 1), ("# # value: secret-text", 1), ("x: 1  # no word of it\n## value: s3cr3t\ny: 2", 1)],
 )
 def test_what_was_masked_still_is(text: str, shown: int) -> None:
     assert mask_manifest(text).count("<masked") == shown

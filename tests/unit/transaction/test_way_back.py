@@ -639,8 +639,7 @@ def test_a_place_that_is_another_ones_is_refused(tmp_path: Path, url: str) -> No
 def test_a_new_file_among_old_ones_is_compared_as_well(node: Scratch) -> None:
     """With nothing of theirs in the way it is confirmed: a mode of the plan's own is what is there."""
     node.change = dataclasses.replace(
-        node.change,
-        files=(*node.change.files, FileEdit(str(node.root / "etc/mode"), None, b"x\n", mode=0o600)),
+        node.change, files=(*node.change.files, FileEdit(str(node.root / "etc/mode"), None, b"x\n", mode=0o600))
     )
     node.lay_down()
     assert node.verb("apply") == 0 and node.verb("confirm") == 0
