@@ -67,12 +67,7 @@ ENVIRONMENT_FILES = [
     *(b"A=a b  c \n", b"  A = x \n", b"A\t=\tx\t\n", b'A="a b"\n', b"A='a  b'\n", b'A="a\'b"\n', b"A='a\"b'\n", b"A='a\\'\n", b'A="  "\n'),
     *(b'A="a"b\n', b'A=a"b"\n', b'A="a" "b"\n', b'A="a"  b  \n', b"A='a' 'b'c'd'\n", b'A="x"#y\n', b"A=x;y\nB=2\n", b"A=x # y\n"),
     *(
-        b'A="a\\"b\\\\c\\$d\\`e\\nf"\n',
-        b'A=a\\ b\\"c\n',
-        b"A=\\x\n",
-        b"A=\\\\n \n",
-        b"A=x\\\\\nB=2\n",
-        b"A=x\\\\\\\nB=2\n",
+        b'A="a\\"b\\\\c\\$d\\`e\\nf"\n', b'A=a\\ b\\"c\n', b"A=\\x\n", b"A=\\\\n \n", b"A=x\\\\\nB=2\n", b"A=x\\\\\\\nB=2\n",
         b"A=x\\ \nB=2\n",
     ),
     *(b"A=a\\\nb\n", b'A="a\\\nb"\n', b"A='a\nb'\n", b"A=\\\nB=2\n", b"A=\\\n\nB=2\n", b'A="a"\\\nb\n', b'A="a" \\\n b \n', b"A= \\\n b\n"),
@@ -85,7 +80,7 @@ ENVIRONMENT_FILES = [
     *(b'A="\'open"\n', b'A=\'a\\ b "c\\"d" \\x41\\n\'\n', b'A="$B ${B} $$ %H %%"\nB=2\n', b"A=\"'' b\"\n", b"A='\"\"'\n", b"_A=3\nA=$_A\n"),
     # None of these starts.
     *(b"A=\xff\nB=2\n", b"B=2\nA=\xff\n", b"\xff=1\n", b"A=\xef\xbf\xbe\n", b"A=\xef\xb7\x90\n", b"A=\xed\xa0\x80\n", b"A=x\0y\nB=2\n"),
-]
+]  # fmt: skip
 
 COMMANDS = [
     b'<RUN> ${A} ${B} x${A}y$B $$A $$ $ x$ ${ ${A $${A} ${} $A$B ${A}${B} "$A" "$B" \'$B\' "${B}"',
@@ -117,17 +112,11 @@ COMMANDS = [
     *(b"sh <DUMP>", b"//bin//sh <DUMP>", b"/bin/../bin/sh <DUMP>", b"/bin/./sh <DUMP>"),
     # None of these starts.
     *(
-        b"|/bin/sh <DUMP>",
-        b"--/bin/sh <DUMP>",
-        b"- /bin/sh <DUMP>",
-        b"/bin/ <DUMP>",
-        b"bin/sh <DUMP>",
-        b"@/bin/sh",
-        b"<RUN> 'open",
+        b"|/bin/sh <DUMP>", b"--/bin/sh <DUMP>", b"- /bin/sh <DUMP>", b"/bin/ <DUMP>", b"bin/sh <DUMP>", b"@/bin/sh", b"<RUN> 'open",
         b'<RUN> "open',
     ),
     *(b"<RUN> %Q", b"<RUN> %1", b"<RUN> \xff", b"<RUN> \xef\xbf\xbe", b"<RUN> it's", b"@", b"-"),
-]
+]  # fmt: skip
 
 ENVIRONMENT = [
     *(
@@ -262,35 +251,14 @@ def generated(seed: int, count: int) -> Iterator[Case]:
     """Units put together by chance, the same ones on each run."""
     chance = random.Random(seed)
     words = [
-        "--v=2",
-        "$A",
-        "$B",
-        "${A}",
-        '"$B"',
-        "x${B}y",
-        "'a b'",
-        '"c\\td"',
-        "e\\sf",
-        "%%",
-        "$$",
-        "\\\n  --g",
-        "\\\n# note\n --h",
+        "--v=2", "$A", "$B", "${A}", '"$B"', "x${B}y", "'a b'", '"c\\td"', "e\\sf", "%%", "$$", "\\\n  --g", "\\\n# note\n --h",
         "--feature-gates=Alpha=F",
-    ]
+    ]  # fmt: skip
     words += ['"--feature-gates=Gamma=1,Other=0"', "--feature-gates Beta=t", "\\\n  --feature_gates=Gamma=true", "\\x2d\\055q", "é", "''"]
     values = [
-        "",
-        "x",
-        "--i",
-        "--j --k",
-        "'--l m'",
-        '"--n \\" o"',
-        "'--p' '--q'",
-        "--r\\\n  --s",
-        "--t # u",
-        "--feature-gates=Beta=true",
+        "", "x", "--i", "--j --k", "'--l m'", '"--n \\" o"', "'--p' '--q'", "--r\\\n  --s", "--t # u", "--feature-gates=Beta=true",
         '"--feature-gates=Gamma=1 --w"',
-    ]
+    ]  # fmt: skip
     assignments = ["A=1", "A=", '"A=--v=3 --w"', "'B=x  y'", "B=a\\x20b", 'A="--q"', "C=3", '"A=--feature-gates=Alpha=1"', "B=%%"]
 
     def lines() -> list[str]:

@@ -71,25 +71,7 @@ CONFIGURATIONS: list[str] = [
     *(
         f"featureGates:\n  A: {word}\n"
         for word in [
-            "yes",
-            "Yes",
-            "YES",
-            "on",
-            "On",
-            "ON",
-            "y",
-            "Y",
-            "True",
-            "TRUE",
-            "no",
-            "No",
-            "NO",
-            "off",
-            "Off",
-            "OFF",
-            "n",
-            "N",
-            "False",
+            "yes", "Yes", "YES", "on", "On", "ON", "y", "Y", "True", "TRUE", "no", "No", "NO", "off", "Off", "OFF", "n", "N", "False",
             "FALSE",
         ]
     ),
@@ -104,7 +86,7 @@ CONFIGURATIONS: list[str] = [
     "x: &x {A: true}\nfeatureGates:\n  <<: *x\n  B: false\n",
     "x: &x {A: true}\nfeatureGates:\n  B: false\n  <<: *x\n",
     "...\n",
-]
+]  # fmt: skip
 
 # Whole files.
 FILES: list[str] = [

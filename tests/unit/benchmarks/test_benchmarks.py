@@ -41,13 +41,8 @@ def test_a_recording_is_for_all_latencies(tmp_path: Path, monkeypatch: pytest.Mo
     wanted = bench.Wanted([1], [0, 10], ["status", "plan"], ["daytwo"], 1)
     results = bench.measure(cast(World, Recorded()), wanted, tmp_path)
     assert modes == [
-        "record daytwo.status",
-        "play daytwo.status",
-        "record daytwo.plan",
-        "play daytwo.plan",
-        "play daytwo.status",
-        "play daytwo.plan",
-    ]
+        "record daytwo.status", "play daytwo.status", "record daytwo.plan", "play daytwo.plan", "play daytwo.status", "play daytwo.plan",
+    ]  # fmt: skip
     assert [(one.median("tls_handshakes"), one.median("wall")) for one in results] == [(1, 2), (3, 4), (1, 5), (3, 6)]
 
 

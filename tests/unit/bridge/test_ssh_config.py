@@ -30,25 +30,12 @@ def ssh_g(config: Path, host: str) -> str:
 blocks = st.sampled_from(["Host *", "Host w1", "Host w?", "host *.net !w2", "Host=w1 w2", "Host !w1 *", "HOST a.example.net db"])
 values = st.sampled_from(
     [
-        "HostName 10.0.0.1",
-        "hostname Node.Example.net",
-        "Port 2222",
-        "Port=22",
-        "User root",
-        "IdentityFile ~/.ssh/x",
-        "StrictHostKeyChecking yes",
-        "StrictHostKeyChecking accept-new",
-        "UserKnownHostsFile /a /b",
-        "HostKeyAlias cluster",
-        "CheckHostIP yes",
-        "ProxyJump jump",
-        "KnownHostsCommand /bin/x %H",
-        "HashKnownHosts yes",
-        "RevokedHostKeys /r",
-        "# a comment",
+        "HostName 10.0.0.1", "hostname Node.Example.net", "Port 2222", "Port=22", "User root", "IdentityFile ~/.ssh/x",
+        "StrictHostKeyChecking yes", "StrictHostKeyChecking accept-new", "UserKnownHostsFile /a /b", "HostKeyAlias cluster",
+        "CheckHostIP yes", "ProxyJump jump", "KnownHostsCommand /bin/x %H", "HashKnownHosts yes", "RevokedHostKeys /r", "# a comment",
         "Include {other}",
     ]
-)
+)  # fmt: skip
 texts = st.lists(st.one_of(blocks, values), max_size=8).map("\n".join)
 
 
@@ -71,18 +58,11 @@ def test_shared_rules_are_those_of_ssh(tmp_path: Path, text: str, other: str) ->
 @pytest.mark.parametrize(
     "text",
     [
-        "Match host w1\n  StrictHostKeyChecking no",
-        "Host w1\n  UserKnownHostsFile /other",
-        "Host w1\n  HostKeyAlias other",
-        "Host w1\n  ProxyJump jump",
-        "Host w1\n  Include /etc/hosts",
-        "Host *\n  HostName %h.example.net",
-        "CanonicalizeHostname yes",
-        'Host "w1"\n  User root',
-        "Host w1\n  Tag x",
-        "a line that nobody knows?",
+        "Match host w1\n  StrictHostKeyChecking no", "Host w1\n  UserKnownHostsFile /other", "Host w1\n  HostKeyAlias other",
+        "Host w1\n  ProxyJump jump", "Host w1\n  Include /etc/hosts", "Host *\n  HostName %h.example.net", "CanonicalizeHostname yes",
+        'Host "w1"\n  User root', "Host w1\n  Tag x", "a line that nobody knows?",
     ],
-)
+)  # fmt: skip
 def test_not_sure(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     found = shared_rules(str(tmp_path / "config"), HOME)

@@ -180,40 +180,16 @@ def test_paths_that_no_component_may_have(path: str) -> None:
 
 def test_which_flags_name_secrets_and_which_are_the_same_on_all() -> None:
     secret = [
-        "encryption-provider-config",
-        "token-auth-file",
-        "tls-private-key-file",
-        "authentication-token-webhook-config-file",
-        "etcd-keyfile",
-        "kubelet-client-key",
-        "proxy-client-key-file",
-        "service-account-signing-key-file",
-        "service-account-key-file",
-        "tls-sni-cert-key",
-        "service-account-private-key-file",
-        "cluster-signing-key-file",
-        "cluster-signing-kubelet-serving-key-file",
-        "kubeconfig",
-        "authorization-webhook-config-file",
-        "audit-webhook-config-file",
-        "egress-selector-config-file",
-        "some-later-flag",
-    ]
+        "encryption-provider-config", "token-auth-file", "tls-private-key-file", "authentication-token-webhook-config-file", "etcd-keyfile",
+        "kubelet-client-key", "proxy-client-key-file", "service-account-signing-key-file", "service-account-key-file", "tls-sni-cert-key",
+        "service-account-private-key-file", "cluster-signing-key-file", "cluster-signing-kubelet-serving-key-file", "kubeconfig",
+        "authorization-webhook-config-file", "audit-webhook-config-file", "egress-selector-config-file", "some-later-flag",
+    ]  # fmt: skip
     public = [
-        "config",
-        "audit-policy-file",
-        "admission-control-config-file",
-        "client-ca-file",
-        "etcd-cafile",
-        "etcd-certfile",
-        "tls-cert-file",
-        "root-ca-file",
-        "requestheader-client-ca-file",
-        "kubelet-client-certificate",
-        "cluster-signing-cert-file",
-        "proxy-client-cert-file",
+        "config", "audit-policy-file", "admission-control-config-file", "client-ca-file", "etcd-cafile", "etcd-certfile", "tls-cert-file",
+        "root-ca-file", "requestheader-client-ca-file", "kubelet-client-certificate", "cluster-signing-cert-file", "proxy-client-cert-file",
         "oidc-ca-file",
-    ]
+    ]  # fmt: skip
     assert [name for name in secret if NAMES_PUBLIC.fullmatch(name)] == []
     assert [name for name in public if not NAMES_PUBLIC.fullmatch(name)] == []
     assert MUST_BE_EQUAL.fullmatch("service-account-issuer") and not MUST_BE_EQUAL.fullmatch("v")

@@ -233,19 +233,11 @@ EDITOR: laws.Editor[bytes | None] = laws.Editor(
 
 _flag = st.sampled_from(
     [
-        "--v=2",
-        "--node-ip 10.0.0.1",
-        "--feature-gates=Alpha=true",
-        "--feature-gates=Beta=0,Other=t",
-        "--feature-gates Alpha=F,Beta=true,Alpha=true",
-        "--feature_gates=Gamma=TRUE,",
-        "--feature-gates=",
-        "--feature-gates ''",
-        "--labels=é=$X",
-        "--x=\\\\",
-        "--",
+        "--v=2", "--node-ip 10.0.0.1", "--feature-gates=Alpha=true", "--feature-gates=Beta=0,Other=t",
+        "--feature-gates Alpha=F,Beta=true,Alpha=true", "--feature_gates=Gamma=TRUE,", "--feature-gates=", "--feature-gates ''",
+        "--labels=é=$X", "--x=\\\\", "--",
     ]
-)
+)  # fmt: skip
 _value = st.lists(_flag, max_size=4).map(" ".join)
 _quoted = st.builds(
     str.format,

@@ -219,18 +219,13 @@ _gates = st.dictionaries(st.sampled_from([*laws.NAMES, "Other", '"Quoted"']), _b
 _others = st.lists(
     st.sampled_from(
         [
-            "# comment",
-            "",
-            "maxPods: 9",
-            "clusterDNS:\n- 10.0.0.1",
-            "logging:\n  format: json # c",
-            'address: "0.0.0.0"',
+            "# comment", "", "maxPods: 9", "clusterDNS:\n- 10.0.0.1", "logging:\n  format: json # c", 'address: "0.0.0.0"',
             "text: |\n  a\n  b",
         ]
     ),
     max_size=3,
     unique=True,
-)
+)  # fmt: skip
 
 
 @st.composite

@@ -317,17 +317,11 @@ EDITOR: laws.Editor[bytes] = laws.Editor(
 
 _items = [
     *(
-        "--v=2",
-        '"--a"',
-        "'--b'",
-        '"--c=\\x41"',
-        "--feature-gates=Alpha=true",
-        "'--feature-gates=Beta=0,Other=t'",
-        "--feature_gates=",
+        "--v=2", '"--a"', "'--b'", '"--c=\\x41"', "--feature-gates=Alpha=true", "'--feature-gates=Beta=0,Other=t'", "--feature_gates=",
         '"--é"',
     ),
     *("--feature-gates", '""', "Gamma=true", '"--feature-gates=Alpha=1,Alpha=F"', "&x --x", "--", '"--feature-gates=Gamma=F,"'),
-]
+]  # fmt: skip
 
 
 @st.composite

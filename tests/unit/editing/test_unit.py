@@ -699,43 +699,17 @@ EDITOR: laws.Editor[Sources] = laws.Editor(
 
 _word = st.sampled_from(
     [
-        "--v=2",
-        "$X",
-        "$Y",
-        "${Y}",
-        '"$X"',
-        "'a b'",
-        "--feature-gates=Alpha=true",
-        '"--feature-gates=Beta=0,Other=t"',
-        "--feature-gates Gamma=1",
-        "--feature-gates=Alpha=T,Alpha=F",
-        "--feature_gates=",
-        '--feature-gates ""',
-        '--feature-gates=""',
-        "%%",
-        "$$",
-        "\\x41",
-        "--h=%H",
-        "\\\n  --c",
-        "\\\n  --feature-gates=Beta=true",
-        "\\\n# note\n  --d",
-        "--e \\\n",
-        "--",
-        "/x",
+        "--v=2", "$X", "$Y", "${Y}", '"$X"', "'a b'", "--feature-gates=Alpha=true", '"--feature-gates=Beta=0,Other=t"',
+        "--feature-gates Gamma=1", "--feature-gates=Alpha=T,Alpha=F", "--feature_gates=", '--feature-gates ""', '--feature-gates=""', "%%",
+        "$$", "\\x41", "--h=%H", "\\\n  --c", "\\\n  --feature-gates=Beta=true", "\\\n# note\n  --d", "--e \\\n", "--", "/x",
     ]
-)
+)  # fmt: skip
 _assignment = st.sampled_from(
     [
-        "X=",
-        "X=--v=3",
-        '"X=--v=3 --w"',
-        "'X=--feature-gates=Alpha=true --v=4'",
-        "Y=--y",
-        '"Y=--feature-gates=Beta=1"',
-        'X="--q"',
+        "X=", "X=--v=3", '"X=--v=3 --w"', "'X=--feature-gates=Alpha=true --v=4'", "Y=--y", '"Y=--feature-gates=Beta=1"', 'X="--q"',
         "X=a\\x20b",
     ]
-)
+)  # fmt: skip
 _env_line = st.sampled_from(
     ["X=", "X=--v=5", "X='--v=5 --feature-gates=Gamma=0'", 'X="--feature-gates Alpha=1,Beta=1"', "Y=1", "# c", "Y='--feature-gates=Beta=0'"]
 )
@@ -794,26 +768,10 @@ def test_laws_of_one_flag(found: Sources, name: str, value: str | None) -> None:
 
 _piece = st.sampled_from(
     [
-        "[Service]",
-        "ExecStart=",
-        "/k",
-        "Environment=",
-        "X=",
-        " ",
-        "\n",
-        "\r",
-        "\\",
-        '"',
-        "'",
-        "$X",
-        "%",
-        "H",
-        ";",
-        "#",
-        "--feature-gates=Alpha=1",
-        "\ufeff",
+        "[Service]", "ExecStart=", "/k", "Environment=", "X=", " ", "\n", "\r", "\\", '"', "'", "$X", "%", "H", ";", "#",
+        "--feature-gates=Alpha=1", "\ufeff",
     ]
-)
+)  # fmt: skip
 
 
 @given(st.lists(_piece, max_size=25), laws.changes)

@@ -165,17 +165,7 @@ def test_the_table() -> None:
     assert headers.split()[:6] == ["memory", "disk", "processes", "pod", "priority", "QoS"]
     cells = [re.split(r" {2,}", row) for row in rows if not row.startswith("note:")]
     assert cells[0] == [
-        "1",
-        "1",
-        "1",
-        "default/batch",
-        "-5",
-        "BestEffort",
-        "20Mi/-",
-        "1.0Mi/-",
-        "3",
-        "1000",
-        "20Mi used, nothing requested",
-    ]
+        "1", "1", "1", "default/batch", "-5", "BestEffort", "20Mi/-", "1.0Mi/-", "3", "1000", "20Mi used, nothing requested",
+    ]  # fmt: skip
     assert cells[1][9] == "900(!988)" and cells[2][:3] == ["never", "never", "never"]
     assert [row for row in rows if row.startswith("note:")] == [f"note: {note}" for note in found.notes]

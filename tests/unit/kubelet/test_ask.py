@@ -172,18 +172,11 @@ REAL = "/usr/bin/kubelet"
 WORDS = st.from_regex(r"--[a-z]{2,8}(=[a-z0-9]{1,5})?", fullmatch=True)
 WRAPPERS = st.sampled_from(
     [
-        '/bin/sh -c "exec {command}"',
-        "/bin/bash -c '{command}'",
-        "/bin/sh -c 'exec {program} $0 $@' {words}",
-        "/usr/local/bin/kubelet-wrapper {words}",
-        "/usr/bin/env {command}",
-        "-/usr/bin/nice -n 5 {command}",
-        "+/usr/bin/numactl --membind=0 {command}",
-        "@/bin/sh kubelet -c '{command}'",
-        "/opt/bin/kubelet {words}",
-        "kubelet-wrapper {words}",
+        '/bin/sh -c "exec {command}"', "/bin/bash -c '{command}'", "/bin/sh -c 'exec {program} $0 $@' {words}",
+        "/usr/local/bin/kubelet-wrapper {words}", "/usr/bin/env {command}", "-/usr/bin/nice -n 5 {command}",
+        "+/usr/bin/numactl --membind=0 {command}", "@/bin/sh kubelet -c '{command}'", "/opt/bin/kubelet {words}", "kubelet-wrapper {words}",
     ]
-)
+)  # fmt: skip
 
 
 @given(wrapper=WRAPPERS, more=st.lists(WORDS, max_size=3), to_change=st.booleans())

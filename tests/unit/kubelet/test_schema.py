@@ -244,13 +244,8 @@ def test_values_of_their_releases() -> None:
 def test_all_problems_are_told() -> None:
     wanted = {"maxPods": "5", "foo": 1, "systemReserved": {"cpu": 1, "memory": "x"}, "clusterDNS": [1, "a", True]}
     assert [problem.path for problem in check(36, wanted)] == [
-        "maxPods",
-        "foo",
-        "systemReserved.cpu",
-        "systemReserved.memory",
-        "clusterDNS[0]",
-        "clusterDNS[2]",
-    ]
+        "maxPods", "foo", "systemReserved.cpu", "systemReserved.memory", "clusterDNS[0]", "clusterDNS[2]",
+    ]  # fmt: skip
 
 
 _unit = st.sampled_from(["ns", "us", "µs", "ms", "s", "m", "h"])

@@ -50,18 +50,11 @@ def test_a_command_that_is_known_here(words: str, given: dict[str, str], names: 
 @pytest.mark.parametrize(
     "words",
     [
-        "get pods -o json --watch",
-        "get pods -n",
-        "delete pod a --force --grace-period=0",
-        "delete pod a --cascade=orphan",
-        "create deployment web --image=app",
-        "apply --server-side -f -",
-        "rollout pause deployment/web",
-        "label node w1 a=b",
-        "describe node w1",
-        "version",
+        "get pods -o json --watch", "get pods -n", "delete pod a --force --grace-period=0", "delete pod a --cascade=orphan",
+        "create deployment web --image=app", "apply --server-side -f -", "rollout pause deployment/web", "label node w1 a=b",
+        "describe node w1", "version",
     ],
-)
+)  # fmt: skip
 def test_everything_else_is_kubectls(words: str) -> None:
     with pytest.raises(kubectl.OtherwiseError):
         kubectl.parse(words.split())

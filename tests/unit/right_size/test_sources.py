@@ -356,12 +356,7 @@ def test_a_corrected_target_keeps_the_count(percent: int, before: int, after: in
 def test_amounts_as_text() -> None:
     assert [cpu_text(one) for one in (0, 5, 250, 1000, 1500)] == ["0m", "5m", "250m", "1", "1500m"]
     assert [memory_text(one) for one in (0, 1000, 96 * MI, 2048 * MI, 1536 * MI, 96 * MI - 1)] == [
-        "0Mi",
-        "1Ki",
-        "96Mi",
-        "2Gi",
-        "1536Mi",
-        "96Mi",
-    ]
+        "0Mi", "1Ki", "96Mi", "2Gi", "1536Mi", "96Mi",
+    ]  # fmt: skip
     assert [span_text(one) for one in (0, 60, 119, 120, 7200, 3 * 86400)] == ["0 s", "60 s", "119 s", "2 min", "2 h", "3 d"]
     assert [rate_text(one * MI) for one in (2, 0.1, 0.001, 0.00001)] == ["2.0Mi a second", "6.0Mi a minute", "3.6Mi a hour", "0.9Mi a day"]

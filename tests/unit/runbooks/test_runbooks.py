@@ -13,27 +13,10 @@ ROOT = Path(__file__).resolve().parents[3]
 BOOKS = sorted(path for path in (ROOT / "docs/runbooks").glob("*.md") if path.name != "README.md")
 # What every operator's collection of runbooks for day 2 must have.
 ASKED = {
-    "gate-on",
-    "gate-off",
-    "control-plane-flag",
-    "roll-out-halted",
-    "node-did-not-come-back",
-    "api-server-down",
-    "roll-back",
-    "before-an-upgrade",
-    "budgets-that-block",
-    "drain-a-node",
-    "eviction-thresholds",
-    "priority-classes",
-    "resize",
-    "air-gapped-node",
-    "static-cpu-manager",
-    "reboot",
-    "metrics-api",
-    "autoscaler-unknown",
-    "scale-on-cpu",
-    "right-size",
-}
+    "gate-on", "gate-off", "control-plane-flag", "roll-out-halted", "node-did-not-come-back", "api-server-down", "roll-back",
+    "before-an-upgrade", "budgets-that-block", "drain-a-node", "eviction-thresholds", "priority-classes", "resize", "air-gapped-node",
+    "static-cpu-manager", "reboot", "metrics-api", "autoscaler-unknown", "scale-on-cpu", "right-size",
+}  # fmt: skip
 
 
 def book(*lines: str) -> str:

@@ -104,13 +104,8 @@ class Judge:
         # All that puts back: what waits in active/, the record's own originals, what starts it at boot.
         node = self.node
         needed = (
-            node.work,
-            node.here / "before",
-            node.here / "reason",
-            node.here / "states",
-            node.home / "recover.sh",
-            node.root / "systemd",
-        )
+            node.work, node.here / "before", node.here / "reason", node.here / "states", node.home / "recover.sh", node.root / "systemd",
+        )  # fmt: skip
         for lost in [lost for path in needed for lost in self.disk.lost(str(path))]:
             if self.state(False) == "applying":
                 self.note(f"not durable: {lost.replace(self.disk.root, '')}", call)

@@ -328,52 +328,17 @@ def test_the_path_tells_how(path: str, mask: Callable[[str], str]) -> None:
 # Texts out of pieces that meet in odd ways.
 PIECES = [
     *(
-        "token",
-        "password",
-        "secret",
-        "auth",
-        "Authorization",
-        "--token",
-        "--password",
-        "value",
-        "env",
-        "tolerations",
-        "name",
-        "Environment",
-        "A",
+        "token", "password", "secret", "auth", "Authorization", "--token", "--password", "value", "env", "tolerations", "name",
+        "Environment", "A",
     ),
     *(
-        "=",
-        ":",
-        ": ",
-        " ",
-        "\n",
-        "\n  ",
-        "\n- ",
-        "- ",
-        ", ",
-        ",",
-        '"',
-        "'",
-        '\\"',
-        "\\",
-        "{",
-        "}",
-        "[",
-        "]",
-        "#",
-        "+",
-        "-",
-        "--",
-        "|",
-        "&",
-        "?",
-        "@",
+        "=", ":", ": ", " ", "\n", "\n  ", "\n- ", "- ", ", ", ",", '"', "'", '\\"', "\\", "{", "}", "[", "]", "#", "+", "-", "--", "|",
+        "&", "?", "@",
     ),
     *("Bearer ", "Basic ", "://", "https://u:", "@h", "/", ".", "true", "x", "hunter2", "a b", "\udcff", "\ud800", "é", "\r", "\x1b", "\t"),
     *(JWT, BOOTSTRAP, PEM64_KEY, PEM_KEY, "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", KEY_LINES),
     *(hidden("x"), "<masked sha256:", "0123abcd>"),
-]
+]  # fmt: skip
 odd_texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=25).map("".join)
 
 
@@ -504,12 +469,7 @@ def test_no_line_of_a_block_is_seen(values: list[tuple[str, str]]) -> None:
 
 FORMS = [
     *(
-        "--token={}",
-        "x --password={} --v=2",
-        "x --password '{}' --v=2",
-        'x --password "{}" --v=2',
-        "password: {}",
-        'password: "{}"',
+        "--token={}", "x --password={} --v=2", "x --password '{}' --v=2", 'x --password "{}" --v=2', "password: {}", 'password: "{}"',
         "api_key = {}",
     ),
     *(
@@ -520,7 +480,7 @@ FORMS = [
         'err="token=\\"{}\\" is bad"',
     ),
     *("    - --token={}", "    - --token\n    - {}\n", '["--token", "{}"]'),
-]
+]  # fmt: skip
 
 
 @given(st.sampled_from(FORMS), secrets(string.ascii_letters + string.digits + "+=.,:;!$%^*()_~@|-", first="Zabc019"))
