@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from roles.engine import table
 from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep
-from roles.engine.object_runs import ObjectRun, object_report
+from roles.engine.folding import counted
+from roles.engine.object_runs import ObjectRun
 from roles.engine.outage import CORDON, MOVES, Drainer, undo
 from roles.engine.transaction import RunInfo
 from roles.engine.voice import show
@@ -98,7 +99,7 @@ def _said(step: ClusterStep) -> str:
 def _row(steps: Sequence[ClusterStep]) -> list[str]:
     step = steps[0]
     seconds = max(one.seconds for one in steps)
-    name = step.name if len(steps) == 1 else f"{table.counted(len(steps), 'pod')}: {step.summary}"
+    name = step.name if len(steps) == 1 else f"{counted(len(steps), 'pod')}: {step.summary}"
     said = table.short(table.in_common([_said(one) for one in steps]))
     return [name, step.action, step.outcome, f"{seconds:.0f}" if seconds else "-", said or "-"]
 
@@ -113,4 +114,4 @@ def show_end(run: DrainRun) -> None:
     more = []
     if run.halted and names:
         more.append(f"Moved until then, and not coming back: {', '.join(names)}")
-    object_report.show_objects_end(run, kept, more, rows(run))
+    run.show_end(kept, more, rows(run))

@@ -7,11 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 
 from roles.engine import folding, screen
-from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.screen import columns
-
-__all__ = ["CELL", "NOT_PROVEN", "counted", "folded", "in_common", "render", "short", "wording"]
 
 CELL = 160
 # What may differ between hosts that share a row, in columns that vary: what is each host's own (addresses, checksums and IDs, times of a

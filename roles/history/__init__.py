@@ -10,6 +10,7 @@ from roles.engine import bridge, kubeadm_config, kubelet, table
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.commands import command
+from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.inputs import Changes, Declared, unmatched
 from roles.engine.inputs.registry import NoKeys
@@ -88,7 +89,7 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
         undo = f"; to undo the newest of those that are not undone: {command('rollback', run=latest[0])}"
     else:
         undo = f"; deploys/rollback.py would undo {' and '.join(latest)}. Name another run with --data run=NAME" if latest else ""
-    return Ended(f"{table.counted(len({change.run for change in listed}), 'run')} listed{undo}")
+    return Ended(f"{counted(len({change.run for change in listed}), 'run')} listed{undo}")
 
 
 def _as_text(listed: Sequence[Recorded], made: model.ChangesReport, none: str) -> Iterator[str]:
@@ -102,7 +103,7 @@ def _as_text(listed: Sequence[Recorded], made: model.ChangesReport, none: str) -
         yield "\n" + wrapped(one_line(f"{run}: {about}"))
     if made.not_listed:
         more = f"--data last={made.not_listed + len({change.run for change in listed})}"
-        yield "\n" + wrapped(f"{table.counted(made.not_listed, 'run')} not listed; to list more: {more}, --data since=7d, --data run=NAME")
+        yield "\n" + wrapped(f"{counted(made.not_listed, 'run')} not listed; to list more: {more}, --data since=7d, --data run=NAME")
     yield from ("\n" + wrapped(one_line(f"WARNING: {problem}")) for problem in made.warnings)
     if made.not_known:
         yield "\n" + wrapped(one_line(made.not_known))
@@ -454,14 +455,14 @@ def uninstall(fleet: Fleet, _: None) -> Turns:
     """Remove daytwo from the nodes: its records, its unit at boot. What it configured stays. Refuses a node with a change in flight."""
     history, failures = _ask(fleet, fleet.targets)
     bridge.stop(failures)
-    show(f"\nThis removes the records of {table.counted(sum(map(len, history.values())), 'change')}; they cannot be rolled back then.")
+    show(f"\nThis removes the records of {counted(sum(map(len, history.values())), 'change')}; they cannot be rolled back then.")
     remotes, removed = bridge.hosts_by_name(fleet.targets), dict[str, bool]()
 
     def turn(name: str) -> bool:
         removed[name] = _uninstall(remotes[name])
         if len(removed) == len(remotes):
             left = [name for name, done in removed.items() if not done]
-            line = f"HALTED: not removed from {', '.join(left)}" if left else f"DONE: removed from {table.counted(len(removed), 'node')}"
+            line = f"HALTED: not removed from {', '.join(left)}" if left else f"DONE: removed from {counted(len(removed), 'node')}"
             conclude(line, halted=bool(left))
         return removed[name]
 

@@ -11,7 +11,7 @@ from roles.engine.folding import counted
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import containers_of
 from roles.engine.kube.pods import is_alive, node_of
-from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report, read_objects
+from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, read_objects
 from roles.engine.objects import RollOuts, Session, workload_rollout
 from roles.engine.runs import Options, Turns, deploying
 from roles.engine.runs.options import read_options
@@ -227,7 +227,7 @@ def _show_plan(run: ObjectRun, plan: ResizePlan, goal: _Goal, template: Template
     for note in (*plan.notes, *(f"unknown: {one}" for one in unsure)):
         show(f"\n{note}")
     if not run.steps:
-        object_report.show_objects(run, _rest(plan))
+        run.show_objects(_rest(plan))
 
 
 def _keeps(workload: tuple[str, Object]) -> str:
@@ -243,7 +243,7 @@ def _finish(run: ObjectRun, plan: ResizePlan, workload: tuple[str, Object] | Non
         f"{counted(len(plan.steps), 'pod')} in {run.seconds:.0f} s; requests to the API: {calls['dry run']} dry runs, "
         f"{calls['patch']} changes, {calls['look']} reads of all of them, {calls['plan'] + calls['lease']} others"
     )
-    object_report.show_objects_end(run, _rest(plan), [counts])
+    run.show_end(_rest(plan), [counts])
     actions = {step.action for step in run.steps if step.outcome == run.success}
     if (
         workload is not None

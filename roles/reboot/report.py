@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from roles.engine.context import Stage
 from roles.engine.folding import counted
 from roles.engine.harmless import one_line
-from roles.engine.object_runs import ObjectRun, object_report
+from roles.engine.object_runs import ObjectRun
 from roles.engine.voice import show, show_lines
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import RebootPlan
@@ -41,7 +41,7 @@ def show_plan(
         for note in (*notes, NOT_CHECKED, "a reboot cannot be undone; a cordon that a halted run leaves can"):
             show(f"- {note}")
     if not run.steps:
-        object_report.show_objects(run, rows(plans))
+        run.show_objects(rows(plans))
 
 
 def _verb(plan: RebootPlan) -> str:
@@ -82,7 +82,7 @@ def rows(plans: Sequence[RebootPlan]) -> list[list[str]]:
 
 def show_end(run: ObjectRun, plans: Sequence[RebootPlan], wanted: RebootOptions) -> None:
     """The table, and what to do after a halt."""
-    object_report.show_objects(run, rows(plans))
+    run.show_objects(rows(plans))
     show(f"\nRecord of the run: {run.record.path}")
     if not run.halted:
         return

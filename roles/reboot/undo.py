@@ -12,7 +12,7 @@ from roles.engine.commands import command
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.inputs import Undo
 from roles.engine.kube import Object, uid
-from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, object_report
+from roles.engine.object_runs import Consents, ObjectRun, connect_cluster
 from roles.engine.objects import NotDone, Session
 from roles.engine.outage import Mark, node_fate, read_mark, undo
 from roles.engine.runs import Options
@@ -82,7 +82,7 @@ def uncordoning(fleet: Fleet, options: Options, session: Session, record: Object
         [Stage(tuple(map(step, left)))],
         fleet,
         options.take_over,
-        lambda run: object_report.show_objects_end(run, []),
+        lambda run: run.show_end([]),
         capability=CAPABILITY,
         leaving=lambda: "the nodes keep their cordons, or are uncordoned",
     )

@@ -17,7 +17,7 @@ from roles.engine.folding import counted
 from roles.engine.kube import uid
 from roles.engine.kube.fields import namespace_of
 from roles.engine.kube.pods import is_alive
-from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster, object_report
+from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster
 from roles.engine.objects import ChangedByOthers, WriteRefused
 from roles.engine.outage import cluster_view, read_drain
 from roles.engine.runs import Options
@@ -85,7 +85,7 @@ def _run(
     """`rest`: rows of what does not change."""
     run = ObjectRun(
         asked, [Stage((change.step(),)) for change in changes], fleet, common.take_over,
-        lambda run: object_report.show_objects_end(run, rest),
+        lambda run: run.show_end(rest),
         capability=CAPABILITY, leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
         warnings=resizer.rolling.warnings,
     )  # fmt: skip
@@ -258,7 +258,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
         for name, after in one.resize.template.after.items() if one.resize.template is not None else ():
             show(f"    its template: {name}: {resources_text(after)}, which recreates all its pods")
     if not run.steps:
-        object_report.show_objects(run, rest)
+        run.show_objects(rest)
     return run
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from roles.engine import scripts, table
+from roles.engine.folding import counted
 from roles.engine.screen import wrapped
 from roles.right_size.document import ContainerReport, RangeReport, RequestAndLimit, ResourceReport, RightSizeReport, WastedReport
 from roles.right_size.judged import JudgedContainer
@@ -40,11 +41,11 @@ def basis(one: JudgedContainer) -> str:
     parts = [
         f"CPU over {span_text(found.cpu_seconds)}",
         f"memory over {span_text(found.memory_seconds)}",
-        table.counted(found.reads, "read"),
-        table.counted(len(one.pods), "pod"),
+        counted(found.reads, "read"),
+        counted(len(one.pods), "pod"),
     ]
     if one.restarts:
-        parts.append(table.counted(one.restarts, "restart"))
+        parts.append(counted(one.restarts, "restart"))
     if found.images > 1:
         parts.append(f"{found.images} images")
     worst = {pod for pod in (found.cpu_worst, found.memory_worst) if pod}

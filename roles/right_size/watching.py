@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from roles.engine import table
+from roles.engine.folding import counted
 from roles.right_size.quantities import memory_text
 from roles.right_size.samples import LEAST_PERIODS, THROTTLED, Read
 from roles.right_size.workloads import ContainerNow
@@ -53,7 +53,7 @@ def worse(before: SoakLook, now: SoakLook, known: Mapping[str, UseBefore]) -> It
         where = f"{place[0]}, {place[1]}"
         if kills := [kill for kill in one.kills if kill.id not in {known.id for known in was.kills}]:
             at = f" at a limit of {memory_text(one.limits.memory)}" if one.limits.memory else ""
-            yield f"{where}: the kernel killed it for its memory{at}, {table.counted(len(kills), 'time')} since"
+            yield f"{where}: the kernel killed it for its memory{at}, {counted(len(kills), 'time')} since"
         elif one.restarts > was.restarts:
             yield f"{where}: it was restarted"
         yield from _counted(where, before.reads.get(place), now.reads.get(place), known.get(place[1], UseBefore()), one)

@@ -13,7 +13,8 @@ from roles.audit import text
 from roles.audit.model import Severity
 from roles.engine import bridge
 from roles.engine.bridge import Remote
-from roles.engine.object_runs import object_report
+from roles.engine.object_runs import ObjectRun
+from roles.engine.object_runs import run as object_run
 from roles.engine.runs.deploying import UNPROVEN
 from roles.right_size.quantities import memory_text
 
@@ -64,9 +65,9 @@ def test_a_full_disk_is_named_with_its_path() -> None:
 def test_an_accepted_doubt_about_an_object_is_no_exit_status_0(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(bridge, "end_with", ended.append)
-    monkeypatch.setattr(object_report, "show_lines", lambda lines: None)
+    monkeypatch.setattr(object_run, "show_lines", lambda lines: None)
     step = SimpleNamespace(name="x", action="create", outcome="done", seconds=1.0, how="read back; NOT PROVEN that it works: y", why="")
     for consents in ([], ["allow_problems=true"]):
         run: Any = SimpleNamespace(steps=[step], consents=consents)
-        object_report.show_objects(run, [])
+        ObjectRun.show_objects(run, [])
     assert ended == [UNPROVEN]

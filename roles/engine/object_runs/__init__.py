@@ -1,6 +1,5 @@
 """Runs on API objects from the operator's machine: how one reaches the API, begins, is recorded, and ends."""
 
-from roles.engine.object_runs import object_report
 from roles.engine.object_runs.begin import (
     TimeLimit,
     check_namespaces,
@@ -28,7 +27,6 @@ __all__ = [
     "desired_of_cluster",
     "desired_or_listing",
     "dry_run",
-    "object_report",
     "open_session",
     "planned_run",
     "read_objects",

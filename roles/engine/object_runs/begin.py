@@ -19,7 +19,6 @@ from roles.engine.folding import counted
 from roles.engine.inputs import Data, read_common, unmatched
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of
-from roles.engine.object_runs import object_report
 from roles.engine.object_runs.connect import connect_servers
 from roles.engine.object_runs.run import Asked, ObjectRun
 from roles.engine.objects import Kind, ObjectChange, ObjectPlan, ObjectWriter, Session
@@ -144,7 +143,7 @@ def planned_run(
         [Stage(writer.steps(plan.actions))],
         fleet,
         options.take_over,
-        lambda run: object_report.show_objects_end(run, plan.rest),
+        lambda run: run.show_end(plan.rest),
         capability=capability,
         about={limit.key: limit.given} if limit else {},
         leaving=leaving or (lambda: f"written {what} stay; {then or f'to undo them: {run.undo}'}"),
@@ -185,4 +184,4 @@ def show_plan(run: ObjectRun, plan: ObjectPlan) -> None:
     for name, why in plan.kept:
         show(f"    {name}: {why}")
     if not plan.actions:
-        object_report.show_objects(run, plan.rest)
+        run.show_objects(plan.rest)

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from roles.engine import table
 from roles.engine.bridge import Fleet
 from roles.engine.bridge.tasks import Lock, current_task
 from roles.engine.context import ClusterStep, Fields, Outcome, Stage
 from roles.engine.remote import RemoteError
-from roles.engine.runs import LockedRun
+from roles.engine.runs import LockedRun, end_by_consent
 from roles.engine.transaction import ObjectsRecord, RunInfo, change_id, new_run_id, object_record, this_run
 from roles.engine.transaction.record import OBJECTS_KIND, end_record
-from roles.engine.voice import show
+from roles.engine.voice import show, show_lines
 
 #: What a run is asked for: the data of the cluster or by host, or the record of the run that it undoes; or the run itself.
 Asked = BaseModel | Mapping[str, object] | ObjectsRecord | RunInfo
@@ -173,3 +174,30 @@ class ObjectRun(LockedRun):
         if self.success in begun:
             return "confirmed"
         return "reverted" if over and begun <= _AS_BEFORE else "staged"
+
+    # ---- the report
+
+    def show_objects(self, rest: Sequence[Sequence[str]], rows: Sequence[Sequence[str]] | None = None) -> None:
+        """The outcome of each object; `rest` are the rows of objects that the run does not change; `rows` replaces those of the steps."""
+        if rows is None:
+            rows = [
+                [one.name, one.action, one.outcome, f"{one.seconds:.0f}" if one.seconds else "-", table.short(one.how or one.why) or "-"]
+                for one in self.steps
+            ]
+        show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], [*rows, *rest]))
+        end_by_consent((step.how for step in self.steps), self.consents)
+
+    def show_end(self, rest: Sequence[Sequence[str]], more: Sequence[str] = (), rows: Sequence[Sequence[str]] | None = None) -> None:
+        """The table, then `more`, warnings, and why the run halted."""
+        self.show_objects(rest, rows)
+        for text in (*more, *(f"WARNING: {text}" for _, text in self.warnings)):
+            show(f"\n{text}")
+        show(f"\nRecord of the run: {self.record.path}")
+        done = [step.name for step in self.steps if step.outcome == self.success]
+        if not self.halted:
+            return
+        show(f"\nHALTED: {self.halted}")
+        if untouched := [step.name for step in self.steps if step.outcome == "not started"]:
+            show(f"Not touched: {', '.join(untouched)}.")
+        if done:
+            show(f"Done and proven: {', '.join(done)}.")

@@ -20,15 +20,13 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 """
 
 from roles.engine.outage import evicting, lint_places, undo
-from roles.engine.outage.consents import DrainConsents, ask_again
 from roles.engine.outage.cordon import node_fate, node_path
 from roles.engine.outage.drainer import CORDON, MOVES, Drainer
 from roles.engine.outage.mark import Mark, read_mark
-from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, Wanted
+from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate, Purpose, Wanted
 from roles.engine.outage.node import NodeOutage, end_outage
 from roles.engine.outage.places import cluster_view
-from roles.engine.outage.plan import plan_drain, plan_outages
-from roles.engine.outage.purpose import Purpose
+from roles.engine.outage.plan import ask_again, plan_drain, plan_outages
 from roles.engine.outage.reading import cluster_time, read_drain
 from roles.engine.outage.report import plan_text
 

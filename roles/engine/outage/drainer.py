@@ -8,20 +8,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
-from roles.engine import table
 from roles.engine.api import ApiFailure
 from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.disruption import budget_states, budgets_of, eviction_answer, read_disruption
+from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.pods import has_ended, is_static, node_of, pod_path
 from roles.engine.objects import ChangedByOthers, NotDone, ObjectChange, Session
-from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
 from roles.engine.outage.evicting import Evictor, NotEvicted, RunLimit, begin_move
 from roles.engine.outage.fates import is_cut
 from roles.engine.outage.mark import Mark
-from roles.engine.outage.model import DrainPlan, NodeFate, PodFate, PodWorkload
+from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.outage.plan import plan_drain
 from roles.engine.outage.reading import cluster_time, pods_on, read_drain
 from roles.engine.outage.surge import Surger
@@ -161,7 +160,7 @@ class Drainer:
             if not unmet:
                 self._check_cordon(node)
                 serving = len(self._workloads())
-                serve = f"{table.counted(serving, 'workload')} {'serves' if serving == 1 else 'serve'} elsewhere"
+                serve = f"{counted(serving, 'workload')} {'serves' if serving == 1 else 'serve'} elsewhere"
                 return "; ".join([left, serve, "budgets as before or better", *self._still_attached(node)])
             deadline.pause(LOOK_AGAIN, late=NotDone(f"{left}, but after {deadline.passed:.0f} s {'; '.join(unmet)}"))
 
@@ -200,7 +199,7 @@ class Drainer:
             arrived = [one for one in fates if one.leaves]
             if not arrived and not any(one.fate == "ending" for one in fates):
                 kinds = [_kind(one.pod) for one in fates]
-                named = [table.counted(kinds.count(kind), f"{kind} pod") for kind in ("static", "DaemonSet", "finished") if kind in kinds]
+                named = [counted(kinds.count(kind), f"{kind} pod") for kind in ("static", "DaemonSet", "finished") if kind in kinds]
                 return ", ".join(named) or "no pod is left"
             names = ", ".join(one.name for one in (arrived or fates) if one.fate != "stays")
             if deadline.over or (arrived and rounds == MOST_ROUNDS):

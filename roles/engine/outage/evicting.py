@@ -16,9 +16,8 @@ from roles.engine.kube import Object, controller, is_ending, namespace_and_name,
 from roles.engine.kube.fields import finalizers_of
 from roles.engine.kube.pods import has_ended, node_of, pod_path
 from roles.engine.objects import NotDone, Session, workload_rollout
-from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.fates import is_cut, kept_by
-from roles.engine.outage.model import PodFate, PodWorkload
+from roles.engine.outage.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.outage.places import waits_for_place
 from roles.engine.outage.reading import Look, cluster_time, read_drain
 from roles.engine.outage.volumes import not_detached

@@ -19,8 +19,7 @@ from roles.engine.kube.fields import ends_at, finalizers_of, name_of, volumes_of
 from roles.engine.kube.matching import CORDON, untolerated
 from roles.engine.kube.pods import broken, has_ended, is_over, is_static, left_by_drain, phase
 from roles.engine.objects import workload_rollout
-from roles.engine.outage.consents import DrainConsents
-from roles.engine.outage.model import MOST_SECONDS, Fate, PodFate, PodWorkload
+from roles.engine.outage.model import MOST_SECONDS, DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.outage.waves import has_storage
 from roles.engine.outage.workloads import Workloads
 

@@ -16,9 +16,8 @@ from roles.engine.findings import Finding, Severity
 from roles.engine.folding import shortened
 from roles.engine.kube.fields import volumes_of
 from roles.engine.kube.pods import node_of
-from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.fates import Judge
-from roles.engine.outage.model import PodFate
+from roles.engine.outage.model import DrainConsents, PodFate
 from roles.engine.outage.places import cluster_view, passing_taints, replacement
 from roles.engine.outage.reading import MORE_KINDS, with_schedulers
 from roles.engine.outage.waves import in_order

@@ -1,18 +1,23 @@
-"""What a drain is asked for, and what it decides: the consents, the fate of each pod, the waves. Pure data."""
+"""What a drain is asked for, and what it decides: the purpose, the consents, the fate of each pod, the waves. Pure data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.commands import command
 from roles.engine.disruption import Controller
+from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, names
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of, spec_of
+from roles.engine.kube.names import namespaced_name, workload_name
 from roles.engine.kube.workloads import COLLECTIONS, namespaced
+from roles.engine.objects import Session
 from roles.engine.outage.mark import Mark
 from roles.engine.placement import PodVolume
 
@@ -24,8 +29,102 @@ LEAVING: tuple[Fate, ...] = ("evicted", "surged", "deleted")
 
 #: The most seconds that a drain may wait for one pod.
 MOST_SECONDS = 86400
+DEFAULT_SECONDS = 600
 #: Kinds whose pods daytwo can count, and so waits for.
 COUNTED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
+
+
+def _named(key: str, value: Any) -> tuple[str, ...]:
+    """A list of NAMESPACE/NAME. Raises ValueError."""
+    found = []
+    for one in names(value) or ():
+        namespace, _, name = one.partition("/")
+        try:
+            found.append(_deployment(one) if key == "surge" else namespaced_name(namespace, name, "shop/web"))
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+    return tuple(found)
+
+
+def _deployment(text: str) -> str:
+    """NAMESPACE/NAME of a Deployment, which may be written with its kind. Raises ValueError."""
+    namespace, *_, name = workload_name(text, ("Deployment",)).split("/")
+    return f"{namespace}/{name}"
+
+
+def _surge(value: Any) -> bool | tuple[str, ...]:
+    """true, false, or names of Deployments. Raises ValueError."""
+    text = str(value).strip().lower()
+    if isinstance(value, bool) or text in ("true", "false"):
+        return text == "true"
+    return _named("surge", value)
+
+
+class DrainConsents(Frozen):
+    """The consents of a drain. `drain_timeout` in seconds, for each pod."""
+
+    allow_local_data: Annotated[
+        Boolean, Field(description="consent: a drain evicts pods with emptyDir volumes too, whose data is lost", examples=[True])
+    ] = False
+    allow_unmanaged: Annotated[Boolean, Field(description="consent: a drain evicts pods that nothing recreates too", examples=[True])] = (
+        False
+    )
+    allow_pending: Annotated[
+        Boolean,
+        Field(description="consent: a drain evicts pods too whose replacements no other node can take; they then wait", examples=[True]),
+    ] = False
+    surge: Annotated[
+        bool | tuple[str, ...],
+        BeforeValidator(_surge),
+        WithJsonSchema({"type": ["boolean", "array", "string"], "items": {"type": "string"}}),
+        Field(
+            description="consent: Deployments with one replica get a second pod before the first one leaves: all of them, or only"
+            " those named (NAMESPACE/deployment/NAME or NAMESPACE/NAME)",
+            examples=[True, "shop/web,shop/api"],
+        ),
+    ] = False
+    drain_timeout: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=MOST_SECONDS,
+            description="seconds for each pod of a drain, from its turn until it is gone and its replacement is Ready",
+            examples=[1800],
+        ),
+    ] = DEFAULT_SECONDS
+    max_grace: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=MOST_SECONDS,
+            description="consent: a drain gives pods that may take longer to end only so many seconds, whatever their"
+            " terminationGracePeriodSeconds; then they are killed",
+            examples=[300],
+        ),
+    ] = None
+    ignore_budgets: Annotated[
+        tuple[str, ...],
+        BeforeValidator(lambda value: _named("ignore_budgets", value)),
+        LIST_OR_TEXT,
+        Field(
+            description="consent: PodDisruptionBudgets (NAMESPACE/NAME) whose pods a drain deletes if the budget refuses their eviction;"
+            " it needs a second one, `confirm_ignore`",
+            examples=[["shop/web"], "shop/web,shop/db"],
+        ),
+    ] = ()
+    confirm_ignore: Annotated[
+        str,
+        Field(
+            pattern=r"^(pods-[0-9a-f]{8})?$",
+            description="consent: the second one to `ignore_budgets`, for exactly the pods of a plan, which says it",
+            examples=["pods-1f0c9a7e"],
+        ),
+    ] = ""
+
+    @property
+    def seconds(self) -> float:
+        """For each pod, as it counts."""
+        return self.limit("drain_timeout")
 
 
 @dataclass(frozen=True)
@@ -166,3 +265,25 @@ class Wanted:
     node: str
     why: tuple[str, ...]
     instead: str = ""
+
+
+def _as_it_is(session: Session, node: str) -> None:
+    """For a purpose that proves its node before it gives it back."""
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """Why a run takes a node out of service, and what follows for the node's cordon. `name`: in the mark on the node; `text`: what a node
+    is taken out for, in a plan. `back(session, node)` proves that a node which was given back serves again; raises NotDone, ApiFailure."""
+
+    name: str
+    text: str
+    back: Callable[[Session, str], None] = _as_it_is
+
+    def resumes(self, mark: Mark | None) -> bool:
+        """An earlier run's cordon with this mark ends with this outage; any other stays."""
+        return mark is not None and mark.purpose == self.name and not mark.keep
+
+    def seen(self, node: NodeFate) -> NodeFate:
+        """A node as this outage finds it: a run's cordon that it does not resume is as that of anybody else."""
+        return node if node.cordon != "ours" or self.resumes(node.mark) else replace(node, cordon="theirs")

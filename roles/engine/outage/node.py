@@ -9,14 +9,12 @@ from functools import partial
 from roles.engine.context import ClusterStep, Fields, StepContext
 from roles.engine.kube import uid
 from roles.engine.objects import NotDone, Session
-from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.cordon import CordonBack, give_back, node_path
 from roles.engine.outage.drainer import Drainer
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.outage.mark import Mark
-from roles.engine.outage.model import DrainPlan
+from roles.engine.outage.model import DrainConsents, DrainPlan, Purpose
 from roles.engine.outage.plan import narrowed, plan_drain
-from roles.engine.outage.purpose import Purpose
 from roles.engine.outage.reading import cluster_time, read_drain
 from roles.engine.outage.surge import end_surges
 

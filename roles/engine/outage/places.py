@@ -16,8 +16,7 @@ from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
 from roles.engine.kube.fields import labels_of, meta_of, name_of, pod_template, spec_of, status_of
-from roles.engine.outage.consents import DrainConsents
-from roles.engine.outage.model import PodFate
+from roles.engine.outage.model import DrainConsents, PodFate
 from roles.engine.outage.reading import SCHEDULERS
 from roles.engine.outage.volumes import no_place
 from roles.engine.outage.workloads import Workloads

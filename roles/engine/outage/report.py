@@ -8,8 +8,7 @@ from roles.engine import folding, table
 from roles.engine.folding import counted, shortened
 from roles.engine.harmless import one_line
 from roles.engine.outage.mark import OUTAGE
-from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate, Wanted
-from roles.engine.outage.purpose import Purpose
+from roles.engine.outage.model import BudgetShare, DrainPlan, NodeFate, PodFate, Purpose, Wanted
 from roles.engine.screen import wrapped
 
 _ALWAYS = 30
@@ -50,7 +49,7 @@ def _pods(plan: DrainPlan) -> str:
     kinds: dict[str, int] = {}
     for one in staying:
         kinds[one.why] = kinds.get(one.why, 0) + 1
-    return "\n".join([text, *(wrapped(f"{table.counted(count, 'pod')} stay: {why}") for why, count in kinds.items())])
+    return "\n".join([text, *(wrapped(f"{counted(count, 'pod')} stay: {why}") for why, count in kinds.items())])
 
 
 def _why(one: PodFate) -> str:
@@ -64,8 +63,8 @@ def _budget(one: BudgetShare) -> list[str]:
 
 
 def _waves(plan: DrainPlan) -> str:
-    leave = f"{table.counted(len(plan.leaving), 'pod')} {'leaves' if len(plan.leaving) == 1 else 'leave'}"
-    lines = [f"{leave} in {table.counted(len(plan.waves), 'wave')}; each waits until all replacements are Ready:"]
+    leave = f"{counted(len(plan.leaving), 'pod')} {'leaves' if len(plan.leaving) == 1 else 'leave'}"
+    lines = [f"{leave} in {counted(len(plan.waves), 'wave')}; each waits until all replacements are Ready:"]
     if plan.surges:
         lines.append(f"  first, with a second pod before they leave: {_names(plan.surges)}")
     lines += [f"  wave {number}: {_names(wave)}" for number, wave in enumerate(plan.waves, 1)]
@@ -81,7 +80,7 @@ def _answers(plan: DrainPlan, answers: Mapping[str, str] | None) -> list[str]:
         return []
     refused = [wrapped(f"  {one.name}: NOT NOW, the run waits: {answers[one.uid]}") for one in plan.leaving if answers.get(one.uid)]
     asked = len(answers)
-    return [f"\nDry run of {table.counted(asked, 'eviction')} on the API server: {asked - len(refused)} would be evicted now", *refused]
+    return [f"\nDry run of {counted(asked, 'eviction')} on the API server: {asked - len(refused)} would be evicted now", *refused]
 
 
 #: Of more pods than this, the plan shows counts and what is unusual.

@@ -22,10 +22,9 @@ from roles.engine.kube.fields import annotations_of, spec_of
 from roles.engine.kube.pods import is_alive, pod_path
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, Session, workload_rollout
-from roles.engine.outage.consents import DrainConsents
 from roles.engine.outage.evicting import Evictor, begin_move
 from roles.engine.outage.mark import run_of
-from roles.engine.outage.model import PodFate, PodWorkload
+from roles.engine.outage.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.outage.reading import Look, recorded_surges
 from roles.engine.outage.surge_marks import (
     MARK,
