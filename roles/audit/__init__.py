@@ -4,20 +4,37 @@ Read-only."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.audit import page
 from roles.audit.collect import API, collect
 from roles.audit.examine import Collected, report
 from roles.audit.model import Report
-from roles.audit.options import AuditOptions
 from roles.audit.text import as_text, verdict
+from roles.audit.versions import parse_target
 from roles.desired import OF_KUBELETS
 from roles.engine import bridge
 from roles.engine.bridge import Fleet
-from roles.engine.inputs import Declared
+from roles.engine.inputs import Declared, Frozen
 from roles.engine.inputs.registry import desired_state
+from roles.engine.inputs.values import Output, TextJsonOrHtml
 from roles.engine.runs import Ended, deploying, document, one, show_report
 from roles.feature_gates import load
+
+
+class AuditOptions(Frozen):
+    """The data keys of deploys/audit.py. `target_version` is the minor: 37 for v1.37."""
+
+    format: TextJsonOrHtml = "text"
+    output: Output = None
+    target_version: Annotated[
+        int | None,
+        BeforeValidator(lambda value: parse_target(value, load())),
+        WithJsonSchema({"type": ["string", "number"]}),
+        Field(description="also report what an upgrade to this minor removes or locks", examples=["v1.36"]),
+    ] = None
 
 
 @deploying("Audit", one(AuditOptions))

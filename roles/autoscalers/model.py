@@ -17,7 +17,7 @@ from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_c
 from roles.engine.inputs.entries import of_entries, only_absent
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.fields import spec_of
-from roles.engine.kube.names import RESOURCES_OF_KINDS, named_alike, object_name, whole_name, workload_name
+from roles.engine.kube.names import RESOURCES_OF_KINDS, is_chosen, object_name, whole_name, workload_name
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import Kind
 from roles.engine.transaction import ChangedObject
@@ -306,10 +306,7 @@ class DesiredAutoscalers(Frozen):
     @property
     def entries(self) -> tuple[HorizontalAutoscaler | VerticalAutoscaler, ...]:
         """The autoscalers of this run."""
-        return tuple(one for one in self.every if self._chosen(one.data_key))
-
-    def _chosen(self, key: str) -> bool:
-        return self.only_objects is None or any(named_alike(key, one) for one in self.only_objects)
+        return tuple(one for one in self.every if is_chosen(one.data_key, self.only_objects))
 
     def settled(self, exists: Exists) -> Self:
         """With the kinds of all targets. Raises ValueError."""

@@ -259,7 +259,7 @@ def _pods(found: Evidence, _: NodeDesired) -> Result:
     return _pass(f"each manifest defines a different pod: {len(by_pod(found.manifests))}")
 
 
-def _control_plane(found: Evidence, desired: NodeDesired) -> Result:
+def _control_plane(found: Evidence, _: NodeDesired) -> Result:
     if found.claim:
         return _fail(found.claim)
     if found.unclear and not any(one.rule is NodeRule.COMPONENT for one in found.wrong):

@@ -150,7 +150,7 @@ def _mounts(component: Component, path: str) -> bool:
         return False
 
 
-def _edits(component: Component, seen: Observation, files: Mapping[str, DesiredFile | None], hidden: set[str]) -> Iterator[FileEdit]:
+def _edits(seen: Observation, files: Mapping[str, DesiredFile | None], hidden: set[str]) -> Iterator[FileEdit]:
     """The files that change. Raises Refusal."""
     for path, file in files.items():
         now = seen.file(path)
@@ -183,7 +183,7 @@ def _component(
     naming = {path: naming_flags(future, path) for path in files}
     hidden = {path for path, file in files.items() if _is_hidden(file, naming[path])}
     _check_scheduler(component, future, files)
-    edits = tuple(_edits(component, found.seen, files, hidden))
+    edits = tuple(_edits(found.seen, files, hidden))
     mounts = {path: file is not None for path, file in files.items()}
     after = control_plane_plan.edit_parts(component, wanted, mounts)
     if edits and after == component.data:

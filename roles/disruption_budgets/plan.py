@@ -23,7 +23,7 @@ from roles.engine.disruption import (
 )
 from roles.engine.disruption.budgets import Budgets
 from roles.engine.findings import Finding
-from roles.engine.folding import shortened
+from roles.engine.folding import or_none, shortened
 from roles.engine.kube import Object, full_name
 from roles.engine.kube.fields import generation_of, status_of, with_meta
 from roles.engine.kube.names import RESOURCES_OF_KINDS, not_one_of
@@ -65,10 +65,6 @@ def _check_only(desired: DesiredBudgets, plan: ObjectPlan) -> None:
         plan.refusals += filter(None, [not_one_of(name, known, "not a budget")])
 
 
-def _list(names: Collection[str]) -> str:
-    return ", ".join(names) or "none"
-
-
 def budgets_by_key(live: DisruptionObjects) -> dict[str, Object]:
     """The budgets as they are, by NAMESPACE/NAME."""
     return {full_name(item): item for item in live.of(PDB)}
@@ -90,7 +86,7 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
         return ObjectChange(BUDGET, "create", item.namespace, item.name, None, manifest, f"create it, {rule}")
     drops = other_limit(item, found)
     if drops is not None and not desired.force:
-        owners = _list(BUDGET.others(found, drops))
+        owners = or_none(BUDGET.others(found, drops))
         plan.refusals.append(
             f"{name}: it has {drops[-1]} from {owners}, and a budget has either minAvailable or maxUnavailable; change it there, or "
             "take it over with --data force=true"
@@ -102,8 +98,8 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
     if not differ:
         plan.unchanged.append((name, BUDGET.as_wanted(found)))
         return None
-    also = f", which {_list(BUDGET.others(found, drops))} may set again" if drops is not None else ""
-    summary = f"set {_list(differ)}{also}"
+    also = f", which {or_none(BUDGET.others(found, drops))} may set again" if drops is not None else ""
+    summary = f"set {or_none(differ)}{also}"
     return ObjectChange(BUDGET, "update", item.namespace, item.name, found, manifest, summary, drops=(drops,) if drops else ())
 
 

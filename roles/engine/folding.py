@@ -60,6 +60,11 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
+def or_none(texts: Iterable[str]) -> str:
+    """`a, b`, or `none`."""
+    return ", ".join(texts) or "none"
+
+
 def once_each(parts: Iterable[str]) -> str:
     """The parts of one cell, each once, without empty ones: one cause may stop several checks, and each would name it."""
     return "; ".join(dict.fromkeys(filter(None, parts)))

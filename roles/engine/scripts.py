@@ -89,6 +89,11 @@ def page(template: str, /, **values: object) -> str:
     return pages().get_template(template).render(values)
 
 
+def percent(part: int, whole: int) -> float:
+    """Of a bar on a page: 0 to 100."""
+    return round(100 * min(max(part, 0), whole) / whole, 2) if whole > 0 else 0.0
+
+
 def _shown(value: object) -> object:
     # Markup comes from a macro, whose values have already been escaped here.
     return harmless(value) if type(value) is str else value

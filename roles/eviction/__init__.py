@@ -23,11 +23,7 @@ from roles.kubelet_config import FieldsRequest, KubeletFields, KubeletState, Set
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
 
 
-def _wanted(fleet: Fleet) -> KubeletFields:
-    return KubeletFields(from_data(fleet, _request, _NOTHING))
-
-
-@deploying("Eviction thresholds", _wanted)
+@deploying("Eviction thresholds", lambda fleet: KubeletFields(from_data(fleet, _request, _NOTHING)))
 def eviction(fleet: Fleet, thresholds: KubeletFields) -> Turns:
     """Set the eviction thresholds from the inventory's data (or --data eviction_hard=memory.available=500Mi).
 

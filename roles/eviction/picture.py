@@ -82,15 +82,11 @@ def _gauge(signal: str, reading: Reading, thresholds: Sequence[Threshold]) -> di
         "title": _GAUGES[signal],
         "available": amount(signal, reading.available),
         "capacity": amount(signal, reading.capacity),
-        "used": _percent(reading.capacity - reading.available, reading.capacity),
-        "limit": None if highest is None else _percent(highest, reading.capacity),
+        "used": scripts.percent(reading.capacity - reading.available, reading.capacity),
+        "limit": None if highest is None else scripts.percent(highest, reading.capacity),
         "met": met,
         "says": (f"under pressure: {says}" if met else says) or "no threshold",
     }
-
-
-def _percent(part: int, whole: int) -> float:
-    return round(100 * min(max(part, 0), whole) / whole, 2) if whole > 0 else 0.0
 
 
 def _row(row: OrderRow, own: Sequence[str], signals: Sequence[str], scale: dict[str, int]) -> dict[str, Any]:
@@ -130,9 +126,9 @@ def _bar(signal: str, row: OrderRow, scale: int) -> dict[str, Any]:
     return {
         "title": SIGNAL_TITLES[signal],
         "says": reason(signal, row),
-        "asked": _percent(use.requested, scale),
-        "used": _percent(min(used, use.requested), scale),
-        "above": _percent(used - use.requested, scale),
+        "asked": scripts.percent(use.requested, scale),
+        "used": scripts.percent(min(used, use.requested), scale),
+        "above": scripts.percent(used - use.requested, scale),
         "over": use.over,
         "text": "?" if use.used is None else amount(signal, used),
         "request": amount(signal, use.requested) if use.requested else "-",

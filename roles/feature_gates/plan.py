@@ -168,7 +168,7 @@ def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metr
             refusals.append(Refusal(plan.host, message, way_out, mistake=mistake, by=planned.component))
         warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
         warnings += _differences(planned, subject)
-    known_now = tuple(_with_static_pods(plan, _with_metrics(planned, metrics.get(planned.component))) for planned in plan.planned)
+    known_now = tuple(_with_static_pods(_with_metrics(planned, metrics.get(planned.component))) for planned in plan.planned)
     if any(planned.recreates_static_pods for planned in known_now):
         warnings.append(kubelet.static_pods.warning(plan.components))
     return replace(plan, planned=known_now, warnings=tuple(dict.fromkeys(warnings)), refusals=tuple(refusals))
@@ -224,7 +224,7 @@ def _differences(planned: GatePlan, subject: Subject | None) -> list[str]:
     return reported_gates.differences(planned.component, subject.minor, subject.live, planned.wanted, subject.emulated)
 
 
-def _with_static_pods(plan: NodeGates, planned: GatePlan) -> GatePlan:
+def _with_static_pods(planned: GatePlan) -> GatePlan:
     minor = planned.subject.minor if planned.component == KUBELET and planned.change is not None and planned.subject else None
     return replace(planned, recreates_static_pods=kubelet.static_pods.recreated_by(minor, planned.effective.gates))
 

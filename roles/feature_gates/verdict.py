@@ -118,7 +118,7 @@ def judge_gate(
     too.
     """
     table = catalogue or load()
-    found = [*_prefix(subject, wanted, sourced)]
+    found = [*_prefix(subject, wanted)]
     bare = {name.removeprefix(KUBE): value for name, value in wanted.items()}
     after = {name: value for name, value in sourced.items() if bare.get(name, value) is not None}
     after |= {name: value for name, value in bare.items() if value is not None}
@@ -142,7 +142,7 @@ def level(findings: Iterable[GateFinding]) -> Level:
     return max((finding.level for finding in findings), default=Level.ACCEPT)
 
 
-def _prefix(subject: Subject, wanted: Mapping[str, bool | None], sourced: Mapping[str, bool]) -> Iterator[GateFinding]:
+def _prefix(subject: Subject, wanted: Mapping[str, bool | None]) -> Iterator[GateFinding]:
     for name in wanted:
         if not name.startswith(KUBE):
             continue

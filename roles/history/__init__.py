@@ -345,7 +345,7 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
         elif not basis.options.persist:
             note = f"persist=false: {names}: not undone; the next `kubeadm upgrade` of a node restores what this run undoes"
         else:
-            return kubeadm_config.plan_undo(basis.found, fleet, records, self.options.force)
+            return kubeadm_config.plan_undo(basis.found, records, self.options.force)
         return kubeadm_config.ClusterWrites(notes=[note])
 
     def notes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> list[str]:

@@ -29,11 +29,7 @@ from roles.kubelet_config.plan import restart_limits
 _NOTHING = "no host has kubelet_config in its data; set it in group_data or with --data kubelet_config=maxPods=200"
 
 
-def _wanted(fleet: Fleet) -> KubeletFields:
-    return KubeletFields(from_data(fleet, _request, _NOTHING))
-
-
-@deploying("Kubelet configuration", _wanted)
+@deploying("Kubelet configuration", lambda fleet: KubeletFields(from_data(fleet, _request, _NOTHING)))
 def kubelet_config(fleet: Fleet, fields: KubeletFields) -> Turns:
     """Set the fields from the inventory's data (or --data kubelet_config=maxPods=200).
 

@@ -12,10 +12,10 @@ from roles.engine.bounds import digits
 from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, Names, did_you_mean, read_common, registry
 from roles.engine.kube.names import (
     RESOURCES_OF_KINDS,
+    is_chosen,
     is_subdomain,
     key_problem,
     kind_name,
-    named_alike,
     namespace_name,
     not_a_subdomain,
     object_name,
@@ -303,10 +303,7 @@ class DesiredClasses(Frozen):
 
     @property
     def chosen_workloads(self) -> tuple[Workload, ...]:
-        return tuple(item for item in self.workloads if self._chosen(item.key))
-
-    def _chosen(self, key: str) -> bool:
-        return self.only_objects is None or any(named_alike(key, one) for one in self.only_objects)
+        return tuple(item for item in self.workloads if is_chosen(item.key, self.only_objects))
 
     def settled(self, exists: Callable[[str, str, str], bool]) -> Self:
         """With the kinds of all workloads. Raises ValueError."""
@@ -341,7 +338,7 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
     key, *rest = [str(part) for part in item["loc"]]
     place = key
     if rest and (index := digits(rest[0])) is not None:
-        place += f": {_entry_name(key, values[key], index)}"
+        place += f": {_entry_name(values[key], index)}"
     field = rest[1] if len(rest) > 1 else ""
     shown = _SHOWN.get(field, field)
     inside = f"{shown}.{'.'.join(rest[2:])}" if len(rest) > 2 else shown
@@ -366,7 +363,7 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
     return f"{': '.join(part for part in (place, inside) if part)}: {item['msg']}, but the value is {item['input']!r}"
 
 
-def _entry_name(key: str, value: Any, number: int) -> str:
+def _entry_name(value: Any, number: int) -> str:
     entry = _named(value, "")[number]
     if isinstance(entry, tuple):
         return str(entry[0])

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from roles.engine import kube
+from roles.engine.folding import or_none
 from roles.engine.inputs import did_you_mean
 from roles.engine.kube import Object, workloads
 from roles.engine.kube.field_managers import managers
@@ -60,10 +61,6 @@ def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan
             plan.refusals += filter(None, [not_one_of(name, known, "no class or workload")])
 
 
-def _list(names: Collection[str]) -> str:
-    return ", ".join(names) or "none"
-
-
 # ---- classes
 
 
@@ -80,7 +77,7 @@ def _class(item: PriorityClass, desired: DesiredClasses, live: ObservedClasses, 
     if unmet is None:
         plan.unchanged.append((name, CLASS.as_wanted(found)))
         return None
-    return ObjectChange(CLASS, "update", "", item.name, found, item.manifest(), f"set {_list(unmet.fields)}", notes)
+    return ObjectChange(CLASS, "update", "", item.name, found, item.manifest(), f"set {or_none(unmet.fields)}", notes)
 
 
 def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]:
@@ -124,9 +121,9 @@ def _replace(
     keeps = f"running pods keep the old number until they are recreated ({value_of(found)}, {policy_of(found)})"
     effects = (
         "deleted and recreated; in between, pods that name it cannot be created",
-        f"{keeps}: {_list(usage.pods)}" if usage.pods else "no running pod has it",
-        *([f"fields of the old class that the data does not have are lost: {_list(lost)}"] if lost else []),
-        *([f"new pods of its workloads get the new number: {_list(usage.workloads)}"] if usage.workloads else []),
+        f"{keeps}: {or_none(usage.pods)}" if usage.pods else "no running pod has it",
+        *([f"fields of the old class that the data does not have are lost: {or_none(lost)}"] if lost else []),
+        *([f"new pods of its workloads get the new number: {or_none(usage.workloads)}"] if usage.workloads else []),
     )
     summary = f"replace it: {' and '.join(fixed)} in place"
     return ObjectChange(CLASS, "replace", "", item.name, found, item.manifest(), summary, (*effects, *notes))
@@ -141,7 +138,7 @@ def _one_default(desired: DesiredClasses, live: ObservedClasses, removed: Mappin
         found = live.classes[name]
         plan.refusals.append(
             f"PriorityClass {defaults[0]}: globalDefault is set on {name!r} in the cluster already (value {value_of(found)}, "
-            f"set by {_list(managers(found, 'f:globalDefault'))}), and a cluster has only one. Remove it from {name!r} first "
+            f"set by {or_none(managers(found, 'f:globalDefault'))}), and a cluster has only one. Remove it from {name!r} first "
             f"(add that class to the data with globalDefault false), or leave it out here"
         )
     if not others and len(defaults) > 1:
@@ -181,7 +178,7 @@ def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
     if now.any:
         notes.append(f"{now}; these get another class in this run, and daytwo checks again before it removes this one")
     if now.old_revisions:
-        notes.append(f"old revisions name it, and a roll-back to one of them could no longer create pods: {_list(now.old_revisions)}")
+        notes.append(f"old revisions name it, and a roll-back to one of them could no longer create pods: {or_none(now.old_revisions)}")
     if is_default(found):
         notes.append("it is the globalDefault: new pods without a class then get the priority 0, or that of the next globalDefault")
     return tuple(notes)
@@ -197,7 +194,7 @@ def _workload(
     found = live.find(item.kind, item.namespace, item.name)
     if found is None:
         there = [name_of(other) for other in live.of(item.kind) if namespace_of(other) == item.namespace]
-        near = did_you_mean(item.name, there) or f"; that namespace has {_list(sorted(there))}"
+        near = did_you_mean(item.name, there) or f"; that namespace has {or_none(sorted(there))}"
         plan.refusals.append(f"{name}: it does not exist{near}")
         return None
     wanted = next((other for other in desired.classes if other.name == item.priority_class), None)
@@ -206,7 +203,7 @@ def _workload(
     if item.priority_class in removed or (wanted is None and in_cluster is None):
         known = [*(other.name for other in desired.classes), *(key for key in live.classes if key not in removed)]
         why = "this run removes it" if item.priority_class in removed else f"it does not exist{did_you_mean(item.priority_class, known)}"
-        problems.append(f"PriorityClass {item.priority_class!r}: {why}; add it to priority_classes, or use one of {_list(sorted(known))}")
+        problems.append(f"PriorityClass {item.priority_class!r}: {why}; add it to priority_classes, or use one of {or_none(sorted(known))}")
     current = class_of(item.kind, found)
     if not problems and unmet_workload(item, live) is None:
         plan.unchanged.append((name, f"has {current}"))

@@ -132,7 +132,7 @@ class NodeReboots:
             prove = partial(self._prove, plan, before, expected, before.offset) if ending else None
             raise self._released(plan, error, context, prove) from error
         except Exception as error:
-            raise self._not_back(plan, error) from error
+            raise _not_back(error) from error
         finally:
             self.away.discard(plan.host)
         self._check_work(plan, remote, freed, context)
@@ -147,7 +147,7 @@ class NodeReboots:
             proof = self._prove(plan, boot, Expected(known=False), None)
             freed = self._free(plan, context)
         except Exception as error:
-            raise self._not_back(plan, error) from error
+            raise _not_back(error) from error
         self._check_work(plan, self._remotes[plan.host], freed, context)
         return f"{proof}; {freed}"
 
@@ -343,13 +343,6 @@ class NodeReboots:
         remote.ensure_connected()
         return facts.ask_facts(remote, plan.candidate.unit_name)
 
-    def _not_back(self, plan: RebootPlan, error: Exception) -> Exception:
-        why = str(error) or repr(error)
-        return NotBack(
-            f"{why}. It stays cordoned: the same command, run again, proves and uncordons it once it is well; see {RUNBOOK},"
-            " When a node does not come back"
-        )
-
     def _note_effect(self, plan: RebootPlan, text: str | None, context: StepContext) -> None:
         """Raises NotDone, RevertFailed, ApiFailure."""
         node = self._session.fetch(plan.path)
@@ -392,3 +385,10 @@ def _kubelet_problems(node: Object | None, plan: RebootPlan, boot: Boot) -> list
 def _proven(plan: RebootPlan, boot: Boot) -> str:
     own = "; API server and etcd well" if plan.candidate.is_control_plane else ""
     return f"boot {boot.id[:8]} by SSH and by its kubelet, lease renewed, pods Ready, clock {boot.offset:+.1f} s{own}"
+
+
+def _not_back(error: Exception) -> NotBack:
+    return NotBack(
+        f"{str(error) or repr(error)}. It stays cordoned: the same command, run again, proves and uncordons it once it is well; see"
+        f" {RUNBOOK}, When a node does not come back"
+    )

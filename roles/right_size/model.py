@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, choice, names
 from roles.engine.inputs.values import Output
-from roles.engine.kube.names import named_alike, namespace_name, workload_name
+from roles.engine.kube.names import is_chosen, namespace_name, workload_name
 from roles.engine.kube.times import parse_duration
 from roles.right_size.workloads import SizedWorkload
 
@@ -149,9 +149,7 @@ class RightSizeOptions(Frozen):
     def chosen(self, workload: SizedWorkload) -> bool:
         """Whether a workload is in this run."""
         named = f"{workload.namespace}/{workload.kind}/{workload.name}"
-        return (self.only_objects is None or any(named_alike(named, one) for one in self.only_objects)) and (
-            self.namespaces is None or workload.namespace in self.namespaces
-        )
+        return is_chosen(named, self.only_objects) and (self.namespaces is None or workload.namespace in self.namespaces)
 
     @property
     def min_span_seconds(self) -> float:

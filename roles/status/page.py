@@ -94,15 +94,11 @@ def _bar(one: ResourceReport) -> dict[str, Any]:
     used = "" if one.used is None else f", {amounts.shown(one.resource, one.used)} used"
     return {
         "resource": one.resource,
-        "requested": _percent(one.requested, one.allocatable),
-        "used": None if one.used is None else _percent(one.used, one.allocatable),
+        "requested": scripts.percent(one.requested, one.allocatable),
+        "used": None if one.used is None else scripts.percent(one.used, one.allocatable),
         "full": one.requested > one.allocatable or (one.used or 0) > one.allocatable,
         "text": f"{amounts.shown(one.resource, one.requested)} requested{used}, of {amounts.shown(one.resource, one.allocatable)}",
     }
-
-
-def _percent(part: int, whole: int) -> float:
-    return round(100 * min(max(part, 0), whole) / whole, 2) if whole > 0 else 0.0
 
 
 def _run(one: ChangeReport, now: float) -> dict[str, Any]:

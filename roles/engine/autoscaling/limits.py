@@ -46,12 +46,6 @@ class ScalingHistory:
     changes_since: datetime | None = None
     ceiling: int | None = None
 
-    @classmethod
-    def fresh(cls, now: datetime, current: int) -> ScalingHistory:
-        """Of an autoscaler that the controller sees for the first time (recordInitialRecommendation)."""
-        before = now - span(365 * 86400)
-        return cls((Past(now, current),), recommendations_since=before, changes_since=before)
-
     def has_recommendations(self, now: datetime, seconds: float) -> bool:
         """No recommendation of the last `seconds` is missing."""
         return _covers(self.recommendations_since, now, seconds)
@@ -67,10 +61,9 @@ def _covers(since: datetime | None, now: datetime, seconds: float) -> bool:
 
 @dataclass(frozen=True)
 class Limited:
-    """What is left of a recommendation. `stabilized`, `desired`: lowest and highest possible number; they are the same if enough of the
-    history is known. `conditions`: of the lowest number if it is recommended to have fewer pods, else of the highest."""
+    """What is left of a recommendation. `desired`: the lowest and the highest possible number; they are the same if enough of the history
+    is known. `conditions`: of the lowest number if it is recommended to have fewer pods, else of the highest."""
 
-    stabilized: tuple[int, int]
     desired: tuple[int, int]
     conditions: tuple[Condition, ...]
     unknown: tuple[str, ...] = ()
@@ -96,7 +89,7 @@ def _result(
         Condition(ABLE, True, able if changed else READY_FOR_SCALE, _ABLE_MESSAGES[able if changed else READY_FOR_SCALE]),
         Condition(LIMITED, count != stable[index], reason, message),
     )
-    return Limited(stable, (min(ends[0][0], ends[1][0]), max(ends[0][0], ends[1][0])), conditions, tuple(unknown))
+    return Limited((min(ends[0][0], ends[1][0]), max(ends[0][0], ends[1][0])), conditions, tuple(unknown))
 
 
 _ABLE_MESSAGES = {

@@ -20,9 +20,7 @@ _MESSAGE = re.compile(r"New size: ([0-9]{1,10}); reason: (.*)", re.DOTALL)
 _SECOND = span(1)
 
 
-def history_of(
-    autoscaler: Autoscaler, scale: LiveScale, controller: ScalingController, events: Sequence[Object], now: datetime
-) -> ScalingHistory:
+def history_of(autoscaler: Autoscaler, scale: LiveScale, controller: ScalingController, events: Sequence[Object]) -> ScalingHistory:
     """What is surely in the controller's memory, and since when nothing is missing. `events`: of the autoscaler, of reason EVENT. Raises
     nothing: an event that cannot be read counts for nothing."""
     status = autoscaler.status

@@ -144,7 +144,7 @@ class _Reader(Noting):
         except Invalid as error:
             problem = error.rule
         readings = tuple(self._reading(metric, autoscaler, scale) for metric in autoscaler.metrics)
-        history = history_of(autoscaler, scale, self._controller, self._rescales(autoscaler), self._now)
+        history = history_of(autoscaler, scale, self._controller, self._rescales(autoscaler))
         target = Target(path, self.known("", lambda: find_object(self._api, path)))
         return ScalingScene(autoscaler, scale, "", pods, readings, (), problem, history), target
 

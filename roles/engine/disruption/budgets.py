@@ -16,6 +16,7 @@ from typing import overload
 from roles.engine.bounds import EARLIEST, moment, span
 from roles.engine.disruption.keepers import Keeper, counters, keepers
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled
+from roles.engine.folding import or_none
 from roles.engine.kube import Object, condition, is_ending, is_ready, namespace_and_name, owner_ref
 from roles.engine.kube.amounts import scaled
 from roles.engine.kube.fields import generation_of, labels_of, spec_of, status_of
@@ -50,7 +51,7 @@ class Numbers:
         }
         found = [f"{name} {one}, not {two}" for name, (one, two) in pairs.items() if one != two]
         if set(self.disrupted) != set(other.disrupted):
-            found.append(f"disruptedPods {_names(self.disrupted)}, not {_names(other.disrupted)}")
+            found.append(f"disruptedPods {or_none(sorted(self.disrupted))}, not {or_none(sorted(other.disrupted))}")
         return found
 
 
@@ -154,7 +155,7 @@ class BudgetState:
         one = self.numbers
         text = f"{self.rule}: needs {one.desired_healthy} healthy pods of {one.expected_pods}, has {one.current_healthy}"
         if one.disrupted:
-            text += f"; evictions of {_names(one.disrupted)} are under way"
+            text += f"; evictions of {or_none(sorted(one.disrupted))} are under way"
         if one.expected_pods <= 0 and self.pods:
             text += "; it expects no pods, so it allows nothing"
         return text
@@ -406,7 +407,3 @@ def read_status(budget: Object) -> BudgetStatus:
         str(allowed_by.get("reason") or ""),
         str(allowed_by.get("message") or ""),
     )
-
-
-def _names(disrupted: Mapping[str, datetime]) -> str:
-    return ", ".join(sorted(disrupted)) or "none"

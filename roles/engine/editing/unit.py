@@ -648,7 +648,7 @@ def edit_flag(
         if path in sources.environment_files:
             for holder in {setting.origin.variable for setting in service.environment.values() if setting.origin.path == path}:
                 after = envfile.drop_empty(after, holder or "", sources.systemd) if after is not None else None
-        elif after is not None and _has_no_effect(after, sources, service, path):
+        elif after is not None and _has_no_effect(after, sources, path):
             after = None
         result[path] = after
     # Read the result again as systemd would.
@@ -753,7 +753,7 @@ def _for_units(splice: Splice, sources: Sources) -> Splice:
     return splice if splice.source in sources.environment_files else replace(splice, text=splice.text.replace(b"%", b"%%"))
 
 
-def _has_no_effect(dropin: bytes, sources: Sources, service: Service, path: str) -> bool:
+def _has_no_effect(dropin: bytes, sources: Sources, path: str) -> bool:
     """True for a drop-in created by daytwo whose new content changes nothing."""
     head = re.escape(MADE) + rb"\n(?:# Copied [^\n]*\n)?\[Service\]\n"
     if not re.fullmatch(head + rb'(Environment="[A-Za-z0-9_]+="|ExecStart=\nExecStart=.*)\n', dropin, re.DOTALL):

@@ -100,7 +100,6 @@ class Document:
     text: str
     root: YamlNode
     content: dict[str, Any]
-    is_json: bool
     end: int
 
     def node(self, path: Iterable[str]) -> YamlNode | None:
@@ -155,7 +154,7 @@ def _parse(data: bytes) -> Document:
         raise FormatError("is nested too deeply", way_out="remove some of its levels") from None
     if root.kind != "map":
         raise FormatError("has no mapping at its top", value=text.strip()[:60], way_out="write it as fields, NAME: VALUE")
-    return Document(text, root, content, text.lstrip().startswith("{"), end)
+    return Document(text, root, content, end)
 
 
 def load(data: bytes) -> dict[str, Any]:

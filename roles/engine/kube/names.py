@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from roles.engine.folding import or_none
 from roles.engine.inputs import did_you_mean
 
 # apimachinery/pkg/util/validation/validation.go
@@ -116,6 +117,11 @@ def named_alike(one: str, other: str) -> bool:
     return first == last and (kind == other_kind or not (kind and other_kind))
 
 
+def is_chosen(name: str, only: Collection[str] | None) -> bool:
+    """Whether `only_objects` has a name as operators write it; None: it has all."""
+    return only is None or any(named_alike(name, one) for one in only)
+
+
 def _parts(text: str) -> tuple[tuple[str, ...], str]:
     """Namespace and name, and the kind."""
     parts = text.split("/")
@@ -127,7 +133,7 @@ def not_one_of(name: str, known: Sequence[str], what: str) -> str:
     found = [one for one in known if named_alike(name, one)]
     if len(found) > 1:
         return f"only_objects: {name!r} is {' and '.join(found)}; write one of them, or both"
-    near = did_you_mean(name, known) or f"; the data has {', '.join(known) or 'none'}"
+    near = did_you_mean(name, known) or f"; the data has {or_none(known)}"
     return "" if found else f"only_objects: {name!r} is {what} of the data{near}"
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from roles.engine import bridge
 from roles.engine.api import ApiFailure
-from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep
 from roles.engine.editing import FormatError
 from roles.engine.harmless import one_line
@@ -61,7 +60,7 @@ class ClusterWrites:
         return rows
 
 
-def plan_writes(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired], options: Options) -> ClusterWrites:
+def plan_writes(found: Survey, members: Sequence[ComponentDesired], options: Options) -> ClusterWrites:
     """The writes that keep the settings of a run across upgrades. Raises DeployError, with the way out, if the ConfigMaps cannot be read or
     edited."""
     connect = found.cluster.api
@@ -156,9 +155,7 @@ def _step(name: str, edited: Edited, lasting: StoredSettings, carry_out: Callabl
     )
 
 
-def plan_undo(
-    found: Survey, fleet: Fleet, records: Mapping[str, Sequence[tuple[str, Sequence[Mapping[str, Any]]]]], force: bool
-) -> ClusterWrites:
+def plan_undo(found: Survey, records: Mapping[str, Sequence[tuple[str, Sequence[Mapping[str, Any]]]]], force: bool) -> ClusterWrites:
     """The steps that restore values of kubeadm's ConfigMaps, and notes on ConfigMaps that have them already. `records`: by ConfigMap the
     changes to undo, newest first, each with its fields. Raises DeployError if someone else changed a value since, unless `force`."""
     connect = found.cluster.api

@@ -15,11 +15,11 @@ from roles.engine.kubelet import (
     thresholds,
     values,
 )
-from roles.engine.kubelet.cgroups import container_of
 from roles.engine.kubelet.facts import Kubelet, UnsupportedNode, find, wanted
 from roles.engine.kubelet.idle import idle
+from roles.engine.kubelet.runtime import container_of
+from roles.engine.kubelet.schema import SHAPE
 from roles.engine.kubelet.settings import as_value
-from roles.engine.kubelet.shape import SHAPE
 from roles.engine.kubelet.state import KubeletState
 
 __all__ = [

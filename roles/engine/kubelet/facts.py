@@ -13,7 +13,6 @@ from roles.engine.bounds import misshaped
 from roles.engine.editing import FormatError, Mapped, flags, kubelet_config, line_of, unit
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import schema
-from roles.engine.kubelet.shape import SHAPE
 from roles.engine.node import Observation, Process
 from roles.engine.transaction import Refusal
 
@@ -289,7 +288,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
             raise error.in_file(configured) from None
     main = seen.data(config_path) if config_path else None
     configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])
-    if why := misshaped(configuration, SHAPE):
+    if why := misshaped(configuration, schema.SHAPE):
         files = [one for one in (config_path, *dropin_paths) if one]
         what = f"{' and '.join(files)}: {one_line(why)}; the kubelet would not start again"
         raise Refusal(seen.host, what, "correct it first", files[-1])

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,6 +20,7 @@ from typing import Any, Final
 from roles.engine.bounds import read_json
 from roles.engine.kube.amounts import parse_quantity
 from roles.engine.kube.times import parse_duration
+from roles.engine.kubelet.thresholds import parse_reclaim, parse_threshold
 
 OLDEST: Final = 21
 NEWEST: Final = 37
@@ -458,3 +459,25 @@ def needs_more(changed: Iterable[str]) -> list[More]:
 
 def _concerns(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
+
+
+#: For roles.engine.bounds.misshaped: what daytwo reads, in files and at /configz (k8s.io/kubelet/config/v1beta1/types.go). A kubelet does
+#: not start with a value of another type. Whoever is root on a node may write one all the same, and make a kubelet say it.
+SHAPE: Mapping[str, Any] = {
+    "featureGates": {"*": bool},
+    **{key: {"*": partial(parse_threshold, "the threshold")} for key in ("evictionHard", "evictionSoft")},
+    "evictionMinimumReclaim": {"*": partial(parse_reclaim, "the reclaim")},
+    "evictionSoftGracePeriod": {"*": parse_duration},
+    **{key: {"*": parse_quantity} for key in ("systemReserved", "kubeReserved")},
+    **{key: {"*": str} for key in ("qosReserved", "cpuManagerPolicyOptions")},
+    **dict.fromkeys(("maxPods", "podsPerCore", "port", "healthzPort"), int),
+    **{key: [str] for key in ("enforceNodeAllocatable", "allowedUnsafeSysctls", "clusterDNS", "tlsCipherSuites")},
+    **{key: {} for key in ("memorySwap", "logging", "crashLoopBackOff", "tracing")},
+    "authentication": {"anonymous": {"enabled": bool}, "webhook": {"enabled": bool}, "x509": {}},
+    "authorization": {"mode": str, "webhook": {}},
+    **dict.fromkeys(("staticPodPath", "healthzBindAddress", "address", "resolvConf", "reservedSystemCPUs"), str),
+    **dict.fromkeys(("containerRuntimeEndpoint", "tlsCertFile", "tlsPrivateKeyFile", "cpuManagerPolicy", "memoryManagerPolicy"), str),
+    "registerWithTaints": [{}],
+    "reservedMemory": [{"limits": {}}],
+    "shutdownGracePeriodByPodPriority": [{"shutdownGracePeriodSeconds": int}],
+}

@@ -182,7 +182,7 @@ class Capability(ABC, Generic[W, N]):
             for plan in plans
             for planned in plan.planned
         ]
-        return kubeadm_config.plan_writes(basis.found, basis.fleet, members, basis.options)
+        return kubeadm_config.plan_writes(basis.found, members, basis.options)
 
     def notes(self, basis: Basis, plans: Sequence[N]) -> list[str]:
         """Further notes for the plan."""

@@ -3,7 +3,6 @@ that it reads."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -79,17 +78,6 @@ NOT_PROVEN: Final = (
     NotProven((SCHEDULER,), "config|leader-elect.*|profiling", "how it places pods, and that it can lead"),
     NotProven(_ALL, "tls-cipher-suites|tls-curve-preferences|tls-sni-cert-key", "what a handshake gets"),
 )  # fmt: skip
-
-
-#: Fields that have no sign of their own: the process uses the value that /configz shows, and nothing else could be looked at.
-VALUES: Final = re.compile(
-    r"syncFrequency|fileCheckFrequency|httpCheckFrequency|staticPodURLHeader|nodeStatusUpdateFrequency|nodeStatusReportFrequency"
-    r"|authentication\.webhook\.cacheTTL|authorization\.webhook\.cache(?:Authorized|Unauthorized)TTL|eventRecordQPS|eventBurst"
-    r"|kubeAPIQPS|kubeAPIBurst|contentType|streamingConnectionIdleTimeout|volumeStatsAggPeriod|runtimeRequestTimeout|nodeStatusMaxImages"
-    r"|configMapAndSecretChangeDetectionStrategy|kernelMemcgNotification|showHiddenMetricsForVersion|containerLogMonitorInterval"
-    r"|logging\.(?!format).*|cpuManagerReconcilePeriod|cpuManagerPolicy|memoryManagerPolicy|cgroupDriver|failSwapOn|failCgroupV1"
-    r"|protectKernelDefaults|mergeDefaultEvictionSettings|featureGates"
-)
 
 
 def not_proven(program: str, names: Sequence[str] | Mapping[str, Any]) -> list[str]:

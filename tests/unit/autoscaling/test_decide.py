@@ -10,7 +10,21 @@ from roles.engine.autoscaling import Autoscaler, ScalingController
 from roles.engine.autoscaling.decide import ScalingScene, decide, shared
 from roles.engine.autoscaling.limits import Past, ScalingHistory
 from roles.engine.autoscaling.model import LiveScale, NoReading, Total
-from tests.unit.autoscaling.world import IN_ALL, KCM, NOW, ago, decided, external, hpa, object_metric, pod, pods, samples, utilization
+from tests.unit.autoscaling.world import (
+    IN_ALL,
+    KCM,
+    NOW,
+    ago,
+    decided,
+    external,
+    fresh,
+    hpa,
+    object_metric,
+    pod,
+    pods,
+    samples,
+    utilization,
+)
 
 GONE = NoReading("no metrics returned from resource metrics API")
 
@@ -115,7 +129,7 @@ def test_who_shares_pods() -> None:
 
 def test_a_recommendation_of_before_holds_the_count() -> None:
     """Ten seconds later the load is gone: the recommendation of 8 holds for 300 s."""
-    memory = replace(ScalingHistory.fresh(ago(3600), 1), recommendations=(Past(ago(15), 8),))
+    memory = replace(fresh(ago(3600), 1), recommendations=(Past(ago(15), 8),))
     assert decided(hpa(), 4, samples(5, 5, 5, 5), history=memory).desired == 8
 
 

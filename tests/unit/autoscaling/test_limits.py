@@ -106,10 +106,10 @@ def test_scaling_down_can_be_disabled() -> None:
 def test_a_window_up_takes_the_lowest_and_a_window_down_the_highest() -> None:
     behavior = {"scaleUp": {"stabilizationWindowSeconds": 60}, "scaleDown": {"stabilizationWindowSeconds": 120}}
     found = limited(8, 4, recommended((30, 6), (90, 2)), behavior=behavior)
-    assert (found.stabilized, found.conditions[0].reason) == ((6, 6), "ScaleUpStabilized")
+    assert (found.desired, found.conditions[0].reason) == ((6, 6), "ScaleUpStabilized")
     assert limited(8, 4, recommended((30, 3)), behavior=behavior).desired == (4, 4)
     found = limited(1, 4, recommended((90, 3), (121, 9)), behavior=behavior)
-    assert (found.stabilized, found.conditions[0].reason) == ((3, 3), "ScaleDownStabilized")
+    assert (found.desired, found.conditions[0].reason) == ((3, 3), "ScaleDownStabilized")
 
 
 def test_with_behavior_the_minimum_is_a_limit_only_when_scaling_down() -> None:

@@ -194,7 +194,7 @@ def event(size: int, seconds: float, reason: str = "cpu resource utilization (pe
 
 def remembered(found: Autoscaler, current: int, events: tuple[dict[str, Any], ...] = (), leads: float | None = 10000) -> Any:
     controller = ScalingController(36, leads_since=None if leads is None else ago(leads))
-    return history_of(found, LiveScale(current, current, "app=web"), controller, events, NOW)
+    return history_of(found, LiveScale(current, current, "app=web"), controller, events)
 
 
 def test_a_new_leader_remembers_the_count_that_it_found() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.engine.autoscaling import Autoscaler, ScalingController
 from roles.engine.autoscaling.decide import Decision, ScalingScene, decide
-from roles.engine.autoscaling.limits import ScalingHistory
+from roles.engine.autoscaling.limits import Past, ScalingHistory
 from roles.engine.autoscaling.model import LiveScale, PodSamples, Reading, Sample
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -110,6 +110,12 @@ def samples(*values: int | None, age: float = 15, window: float = 30) -> PodSamp
     return PodSamples({f"web-{number}": Sample(value, ago(age), window) for number, value in enumerate(values) if value is not None})
 
 
+def fresh(now: datetime, current: int) -> ScalingHistory:
+    """Of an autoscaler that the controller sees for the first time (recordInitialRecommendation)."""
+    before = now - timedelta(days=365)
+    return ScalingHistory((Past(now, current),), recommendations_since=before, changes_since=before)
+
+
 def decided(
     autoscaler: Mapping[str, Any],
     current: int,
@@ -125,6 +131,6 @@ def decided(
     ago."""
     found = pods(current) if of is None else of
     listed = [readings] if not isinstance(readings, Sequence) else readings
-    past = ScalingHistory.fresh(ago(3600), current) if history is None else history
+    past = fresh(ago(3600), current) if history is None else history
     scale = LiveScale(current, len(found) if existing is None else existing, "app=web")
     return decide(ScalingScene(Autoscaler.of(autoscaler), scale, "", found, listed, history=past, **more), controller, NOW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,20 @@ from roles.engine.named_paths import API_SERVER, KUBELET, MANAGER
 from roles.engine.node.logind import parse_inhibitor
 from roles.engine.proof import ChangedProcess, Proof, Prover, RequiredProof, node_signs
 from roles.engine.proof.node_signs import FileFacts, NodeSigns, Wanted
-from roles.engine.proof.not_proven import NOT_PROVEN, VALUES, not_proven
+from roles.engine.proof.not_proven import NOT_PROVEN, not_proven
 from roles.engine.proof.signs import SIGNS, Found, signs_of, value_of
 from roles.engine.transaction import Status
 from tests.unit.proof.world import APP, APPLIED, Node
+
+#: Fields that have no sign of their own: the process uses the value that /configz shows, and nothing else could be looked at.
+VALUES = re.compile(
+    r"syncFrequency|fileCheckFrequency|httpCheckFrequency|staticPodURLHeader|nodeStatusUpdateFrequency|nodeStatusReportFrequency"
+    r"|authentication\.webhook\.cacheTTL|authorization\.webhook\.cache(?:Authorized|Unauthorized)TTL|eventRecordQPS|eventBurst"
+    r"|kubeAPIQPS|kubeAPIBurst|contentType|streamingConnectionIdleTimeout|volumeStatsAggPeriod|runtimeRequestTimeout|nodeStatusMaxImages"
+    r"|configMapAndSecretChangeDetectionStrategy|kernelMemcgNotification|showHiddenMetricsForVersion|containerLogMonitorInterval"
+    r"|logging\.(?!format).*|cpuManagerReconcilePeriod|cpuManagerPolicy|memoryManagerPolicy|cgroupDriver|failSwapOn|failCgroupV1"
+    r"|protectKernelDefaults|mergeDefaultEvictionSettings|featureGates"
+)
 
 LOCK = parse_inhibitor("WHAT=shutdown\nWHO=kubelet\nWHY=x\nMODE=delay\nPID=2\n")
 LOG = "/var/log/audit/audit.log"
