@@ -126,42 +126,18 @@ def test_done() -> None:
     assert len(world.patches) == 1
 
 
-def test_an_accepted_request_proves_nothing() -> None:
-    world = World()
-    with pytest.raises(Undone, match=r"the API accepted the request, but it was not applied within 0\.5 s") as caught:
-        world.resize()
-    assert "reverted: app: cpu.shares 102" in str(caught.value) and asked(world) == SMALL
+def kernel_alone(world: World) -> None:
+    world.kernel = LARGE
 
 
-def test_a_status_alone_proves_nothing() -> None:
-    """The status says that it is done, but the kernel enforces the old limits."""
-    world = World(lambda one: one.report(LARGE), idle, lambda one: one.report(SMALL))
-    with pytest.raises((Undone, RevertFailed), match="its status says that it is done, but its cgroup on w1 differs") as caught:
-        world.resize()
-    assert "cpu.shares is 102, wanted 307" in str(caught.value) and asked(world) == SMALL
+def proposed(world: World) -> None:
+    world.pod["status"]["resize"] = "Proposed"
 
 
-def test_a_cgroup_alone_proves_nothing() -> None:
-    def half(world: World) -> None:
-        world.kernel = LARGE
-
-    world = World(half)
-    with pytest.raises(RevertFailed, match="not applied within"):
-        world.resize()
-
-
-def test_infeasible_is_reverted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def infeasible(world: World) -> None:
     """The kubelet reports which spec it has read."""
-    monkeypatch.setattr(write, "STAYS_SECONDS", 60)
-
-    def infeasible(world: World) -> None:
-        world.say("PodResizePending", "Infeasible")
-        world.pod["status"]["observedGeneration"] = world.pod["metadata"]["generation"]
-
-    world = World(infeasible, World.actuate)
-    with pytest.raises(Undone, match="Infeasible: in its words; reverted"):
-        world.resize(60)
-    assert asked(world) == SMALL and "shop/web-1: Infeasible: in its words" in world.shown
+    world.say("PodResizePending", "Infeasible")
+    world.pod["status"]["observedGeneration"] = world.pod["metadata"]["generation"]
 
 
 def old_infeasible(world: World) -> None:
@@ -169,116 +145,94 @@ def old_infeasible(world: World) -> None:
     world.pod["status"]["resize"] = "Infeasible"
 
 
+def infeasible_of_an_older_generation(world: World) -> None:
+    world.pod["metadata"]["generation"] = 3
+    world.say("PodResizePending", "Infeasible")
+    world.pod["status"]["conditions"][0]["observedGeneration"] = 2
+    world.pod["status"]["observedGeneration"] = 3
+
+
+def deferred(world: World) -> None:
+    world.say("PodResizePending", "Deferred")
+
+
+def in_error(world: World) -> None:
+    world.say("PodResizeInProgress", "Error")
+
+
 def done(world: World) -> None:
     world.pod["status"].pop("resize", None)
     world.actuate()
 
 
-def test_an_infeasible_without_a_spec_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "BACK_SECONDS", 60)
-    world = World(old_infeasible, *[idle] * 40, done)
-    with pytest.raises(Undone, match="Infeasible: node w1 can never have room for it; reverted"):
-        world.resize(60)
-    assert asked(world) == SMALL
+def restarted(world: World) -> None:
+    world.actuate()
+    world.pod["status"]["containerStatuses"][0]["restartCount"] = 1
 
 
-def test_an_infeasible_of_an_earlier_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server sets it to Proposed with each request, and a kubelet that has not seen the request yet writes it again."""
-    monkeypatch.setattr(write, "STAYS_SECONDS", 60)
-    assert World(old_infeasible, idle, done).resize(60)
+def restarted_in_the_revert(world: World) -> None:
+    if len(world.patches) == 2:
+        restarted(world)
 
 
-def test_an_infeasible_of_an_older_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "STAYS_SECONDS", 0)
-
-    def infeasible(world: World) -> None:
-        world.pod["metadata"]["generation"] = 3
-        world.say("PodResizePending", "Infeasible")
-        world.pod["status"]["conditions"][0]["observedGeneration"] = 2
-        world.pod["status"]["observedGeneration"] = 3
-
-    assert World(infeasible, idle, idle, World.actuate).resize(60)
+EITHER = (Undone, RevertFailed)
+STAYED = "Infeasible: node w1 can never have room for it; reverted: app: cpu.shares 102"
 
 
-def test_an_infeasible_that_outlives_the_revert_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is about the first request, and does not mean that the revert failed."""
-    monkeypatch.setattr(write, "BACK_SECONDS", 60)
-    monkeypatch.setattr(write, "STAYS_SECONDS", 0)
-    world = World(old_infeasible, *[idle] * 20, done)
-    with pytest.raises(Undone, match=r"Infeasible: node w1 can never have room for it; reverted: app: cpu\.shares 102"):
-        world.resize(60)
-    assert asked(world) == SMALL
+@pytest.mark.parametrize(
+    ("acts", "more", "ended", "words"),
+    [
+        ([], {}, Undone, "the API accepted the request, but it was not applied within 0.5 s|reverted: app: cpu.shares 102"),
+        ([lambda world: world.report(LARGE), idle, lambda world: world.report(SMALL)], {}, EITHER,
+         "its status says that it is done, but its cgroup on w1 differs|cpu.shares is 102, wanted 307"),
+        ([kernel_alone], {}, RevertFailed, "not applied within"),
+        ([infeasible, World.actuate], {"seconds": 60, "STAYS_SECONDS": 60}, Undone, "Infeasible: in its words; reverted"),
+        ([old_infeasible, *[idle] * 40, done], {"seconds": 60, "BACK_SECONDS": 60}, Undone, STAYED),
+        # It is about the first request, and does not mean that the revert failed.
+        ([old_infeasible, *[idle] * 20, done], {"seconds": 60, "BACK_SECONDS": 60, "STAYS_SECONDS": 0}, Undone, STAYED),
+        ([old_infeasible], {"seconds": 60}, RevertFailed, "that is not proven on w1: |not applied within 0.5 s (Infeasible; "),
+        # During the revert the pod has the resources, as its cgroup shows; during the resize, Proposed proves nothing.
+        ([proposed], {}, Undone, "not applied within 0.5 s (Proposed; |; reverted: app: cpu.shares 102"),
+        ([lambda world: (proposed(world), kernel_alone(world))], {}, RevertFailed,
+         "its status says that it is done, but its cgroup on w1 differs"),
+        ([deferred, idle, idle], {}, EITHER, "still Deferred after 0.5 s: in its words"),
+        ([in_error], {"seconds": 60}, RevertFailed,
+         "the kubelet fails to apply it: in its words; |that is not proven on w1: the API accepted the request|(Error: in its words; "),
+        ([restarted, World.actuate], {}, EITHER,
+         "its container app was restarted, which must not happen: it was aaaaaaaaaaaa, 0 restarts"),
+        ([restarted_in_the_revert] * 500, {}, RevertFailed,
+         "that is not proven on w1: its container app was restarted, which must not happen"),
+    ],
+    ids=["accepted", "status alone", "cgroup alone", "infeasible at once", "infeasible stays", "infeasible outlives", "infeasible in the revert",
+         "proposed", "proposed and not reverted", "deferred", "error", "restarted", "restarted in the revert"],
+)  # fmt: skip
+def test_what_is_not_proven_is_reverted(
+    acts: list[Callable[[World], None]], more: dict[str, float], ended: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in more.items():
+        monkeypatch.setattr(write, name, seconds) if name.isupper() else None
+    world = World(*acts)
+    with pytest.raises(ended) as caught:
+        world.resize(more.get("seconds", 0.5))
+    assert all(part in str(caught.value) for part in words.split("|")), caught.value
+    assert asked(world) == SMALL and ("shop/web-1: Infeasible: in its words" in world.shown) == (acts[:1] == [infeasible])
 
 
-def test_an_infeasible_that_stays_during_the_revert() -> None:
-    world = World(old_infeasible)
-    with pytest.raises(RevertFailed, match=r"that is not proven on w1: .* not applied within 0\.5 s \(Infeasible; "):
-        world.resize(60)
-    assert asked(world) == SMALL
-
-
-def test_a_kubelet_that_never_acts_and_an_api_that_says_proposed() -> None:
-    """During the revert the pod has the resources, as its cgroup shows; during the resize, Proposed proves nothing."""
-    world = World(lambda one: one.pod["status"].update(resize="Proposed"))
-    with pytest.raises(Undone, match=r"not applied within 0\.5 s \(Proposed; .*; reverted: app: cpu\.shares 102"):
-        world.resize()
-    assert asked(world) == SMALL
-
-
-def test_proposed_without_the_old_resources() -> None:
-    def half(world: World) -> None:
-        world.pod["status"]["resize"] = "Proposed"
-        world.kernel = LARGE
-
-    with pytest.raises(RevertFailed, match="its status says that it is done, but its cgroup on w1 differs"):
-        World(half).resize()
-
-
-def test_deferred_is_shown_waited_for_and_done() -> None:
-    world = World(lambda one: one.say("PodResizePending", "Deferred"), idle, idle, World.actuate)
-    assert world.resize(60)
-    assert world.shown == ["shop/web-1: Deferred: in its words", "shop/web-1: continues"]
-
-
-def test_deferred_for_too_long() -> None:
-    world = World(lambda one: one.say("PodResizePending", "Deferred"), *[idle] * 2)
-    with pytest.raises((Undone, RevertFailed), match=r"still Deferred after 0\.5 s: in its words"):
-        world.resize()
-    assert asked(world) == SMALL
-
-
-def test_an_error_that_stays() -> None:
-    world = World(lambda one: one.say("PodResizeInProgress", "Error"))
-    with pytest.raises(RevertFailed, match=r"the kubelet fails to apply it: in its words; .* \(Error: in its words; ") as caught:
-        world.resize(60)
-    assert "that is not proven on w1: the API accepted the request" in str(caught.value)
-
-
-def test_an_error_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "STAYS_SECONDS", 60)
-    world = World(lambda one: one.say("PodResizeInProgress", "Error"), idle, World.actuate)
-    assert world.resize(60)
-
-
-def test_an_unexpected_restart() -> None:
-    def restarted(world: World) -> None:
-        world.actuate()
-        world.pod["status"]["containerStatuses"][0]["restartCount"] = 1
-
-    with pytest.raises(
-        (Undone, RevertFailed), match="its container app was restarted, which must not happen: it was aaaaaaaaaaaa, 0 restarts"
-    ):
-        World(restarted, World.actuate).resize()
-
-
-def test_an_unexpected_restart_during_the_revert() -> None:
-    def restarted(world: World) -> None:
-        if len(world.patches) == 2:
-            world.actuate()
-            world.pod["status"]["containerStatuses"][0]["restartCount"] = 1
-
-    with pytest.raises(RevertFailed, match="that is not proven on w1: its container app was restarted, which must not happen"):
-        World(*[restarted] * 500).resize()
+@pytest.mark.parametrize(
+    ("acts", "stays", "shown"),
+    [
+        # The API server sets it to Proposed with each request, and a kubelet that has not seen the request yet writes it again.
+        ([old_infeasible, idle, done], 60, "Infeasible"),
+        ([infeasible_of_an_older_generation, idle, idle, World.actuate], 0, "Infeasible: in its words"),
+        ([deferred, idle, idle, World.actuate], 0.1, "Deferred: in its words"),
+        ([in_error, idle, World.actuate], 60, "Error: in its words"),
+    ],
+    ids=["infeasible of an earlier request", "infeasible of an older generation", "deferred", "error"],
+)
+def test_what_passes_is_waited_for(acts: list[Callable[[World], None]], stays: float, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "STAYS_SECONDS", stays)
+    world = World(*acts)
+    assert world.resize(60) and world.shown == [f"shop/web-1: {shown}", "shop/web-1: continues"]
 
 
 def test_a_missing_restart() -> None:
