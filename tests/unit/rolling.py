@@ -6,8 +6,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from tests.unit.apiserver import CLASSES, Server
 from tests.unit.disruption.world import pod, workload
-from tests.unit.priority_classes.apiserver import CLASSES, Server
 from tests.unit.priority_classes.world import priority_class
 
 PODS = "/api/v1/namespaces/shop/pods"

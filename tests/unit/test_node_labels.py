@@ -22,9 +22,9 @@ from roles.engine.objects import ObjectPlan, Session, undo_plan
 from roles.engine.transaction import ObjectsRecord, Refusal
 from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
+from tests.unit.apiserver import LOST, Server, first, lost_answers
 from tests.unit.hosts import object_run, own_record
 from tests.unit.labelled_nodes import PATH, TAINTS, labels_of, node, pod
-from tests.unit.priority_classes.apiserver import LOST, Server, first, lost_answers
 from tests.unit.priority_classes.world import entry
 
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.api import Conflict, Forbidden, NotFound
+from roles.engine.api import Forbidden
 from roles.engine.api.errors import Timeout
 from roles.engine.context import Fields
 from roles.engine.kubeadm_config import GATES, KEYS, KUBELET, plan
@@ -17,61 +16,45 @@ from roles.engine.kubeadm_config.write import NotWritten, write
 from roles.engine.objects import Session
 from roles.engine.objects.session import CONFLICTS, PAUSE
 from tests.context import context
+from tests.unit.apiserver import LOST, Server
 from tests.unit.clock import Clock
 from tests.unit.kubeadm_config.world import KUBELET_TEXT, item
-from tests.unit.priority_classes.apiserver import LOST
 
+PATH = "/api/v1/namespaces/kube-system/configmaps/kubelet-config"
 WANTED = {(GATES, "New"): True}
 
 
-class Server:
-    """One ConfigMap behind an API: versions, preconditions, managers. `before` is called before each write."""
-
-    host = "cp1"
+class Stored(Server):
+    """The kubelet's ConfigMap. `before` and `after` are called at each write."""
 
     def __init__(self) -> None:
-        self.item: dict[str, Any] | None = item(KUBELET, KUBELET_TEXT)
+        super().__init__({PATH: item(KUBELET, KUBELET_TEXT)})
+        self.versions = 7
         self.before: Callable[[], None] = lambda: None
         self.after: Callable[[], None] = lambda: None
-        self.writes = 0
+
+    @property
+    def writes(self) -> int:
+        return self.log.count(("APPLY", PATH))
 
     @property
     def text(self) -> str:
-        assert self.item is not None
-        return str(self.item["data"][KEYS[KUBELET]])
+        return str(self.objects[PATH]["data"][KEYS[KUBELET]])
 
     def change(self, text: str, manager: str = "somebody") -> None:
-        assert self.item is not None
-        meta = self.item["metadata"]
-        meta["resourceVersion"] = str(int(meta["resourceVersion"]) + 1)
-        meta.setdefault("managedFields", []).append({"manager": manager})
-        self.item["data"][KEYS[KUBELET]] = text
+        found = self.objects[PATH]
+        found["metadata"].setdefault("managedFields", []).append({"manager": manager})
+        found["data"][KEYS[KUBELET]] = text
+        self.put(PATH, found)
 
-    def get_raw(self, path: str, timeout: float = 1, *, wait: float = 0) -> bytes:
-        raise AssertionError(path)
+    def _turn(self, when: str, verb: str, path: str) -> None:
+        if verb == "APPLY":
+            self.before() if when == "before" else self.after()
 
-    def get_json(self, path: str, timeout: float = 1, *, wait: float = 0) -> dict[str, Any]:
-        assert path == "/api/v1/namespaces/kube-system/configmaps/kubelet-config"
-        if self.item is None:
-            raise NotFound(self.host, path, "404", "")
-        return copy.deepcopy(self.item)
-
-    def apply(
-        self, path: str, manifest: Mapping[str, Any], timeout: float = 1, *, force: bool = False, dry_run: bool = False, wait: float = 0
-    ) -> dict[str, Any]:
-        assert force and not dry_run and self.item is not None
-        self.writes += 1
-        self.before()
-        meta = manifest["metadata"]
-        if any(meta[key] != self.item["metadata"][key] for key in ("name", "uid", "resourceVersion")):
-            raise Conflict(self.host, path, "409", "run it again")
-        assert set(manifest["data"]) == {KEYS[KUBELET]}
+    def _merged(self, path: str, manifest: Mapping[str, Any], there: dict[str, Any] | None) -> dict[str, Any]:
+        assert self.forced and {"uid", "resourceVersion"} < manifest["metadata"].keys() and set(manifest["data"]) == {KEYS[KUBELET]}
         self.change(manifest["data"][KEYS[KUBELET]], "daytwo")
-        self.after()
-        return self.item
-
-    def delete(self, path: str, uid: str, timeout: float = 1, *, version: str = "", dry_run: bool = False) -> None:
-        raise AssertionError(path)
+        return self.objects[PATH]
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +68,8 @@ def edit(data: bytes) -> plan.Edited:
     return plan.edit(KUBELET, data, WANTED)
 
 
-def done(server: Server, noted: list[Fields]) -> str:
-    return write(Session(lambda: server), KUBELET, edit, context(noted.append))
+def done(server: Stored, noted: list[Fields]) -> str:
+    return write(Session(lambda: server.api), KUBELET, edit, context(noted.append))
 
 
 ADDED = [{"path": [GATES, "New"], "before": None, "after": True}]
@@ -94,7 +77,7 @@ WRITTEN = KUBELET_TEXT.replace("  A: true\n", "  A: true\n  New: true\n")
 
 
 def test_it_is_recorded_written_and_read_back() -> None:
-    server, noted = Server(), list[Fields]()
+    server, noted = Stored(), list[Fields]()
     server.before = lambda: noted.append(["about to write"])  # type: ignore[list-item]
     assert done(server, noted) == "read back: resourceVersion 8, field manager daytwo"
     assert server.text == WRITTEN and noted == [ADDED, ["about to write"]], "recorded before it was written"
@@ -104,7 +87,7 @@ def test_it_is_recorded_written_and_read_back() -> None:
 
 
 def test_what_others_wrote_meanwhile_stays() -> None:
-    server, noted = Server(), list[Fields]()
+    server, noted = Stored(), list[Fields]()
 
     def meanwhile() -> None:
         if server.writes < 3:
@@ -116,7 +99,7 @@ def test_what_others_wrote_meanwhile_stays() -> None:
 
 
 def test_the_record_has_the_values_from_right_before_the_write() -> None:
-    server, noted = Server(), list[Fields]()
+    server, noted = Stored(), list[Fields]()
     server.before = lambda: server.change(WRITTEN.replace("New: true", "New: false")) if server.writes == 1 else None
     done(server, noted)
     assert server.text == WRITTEN and noted == [ADDED, [{"path": [GATES, "New"], "before": False, "after": True}]]
@@ -125,7 +108,7 @@ def test_the_record_has_the_values_from_right_before_the_write() -> None:
 @pytest.mark.parametrize("error", LOST)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_answer_that_was_lost(error: Exception, when: str) -> None:
-    server, noted = Server(), list[Fields]()
+    server, noted = Stored(), list[Fields]()
 
     def lose() -> None:
         if server.writes == 1:
@@ -138,10 +121,10 @@ def test_an_answer_that_was_lost(error: Exception, when: str) -> None:
 
 
 def test_a_write_that_is_never_answered_is_unknown() -> None:
-    server = Server()
+    server = Stored()
 
     def lose() -> None:
-        raise Timeout(server.host, "/", "no answer", "-")
+        raise Timeout("cp1", "/", "no answer", "-")
 
     server.before = lose
     with pytest.raises(NotWritten, match=r"STATE UNKNOWN: .*kubectl get configmap -n kube-system kubelet-config"):
@@ -149,7 +132,7 @@ def test_a_write_that_is_never_answered_is_unknown() -> None:
 
 
 def test_others_that_keep_writing() -> None:
-    server = Server()
+    server = Stored()
     server.before = lambda: server.change(server.text)
     with pytest.raises(NotWritten, match="others keep changing it"):
         done(server, [])
@@ -160,7 +143,7 @@ def test_a_slow_cluster_gets_more_time_for_writes_of_others() -> None:
     tries = []
     for factor in (1, 4):
         timeouts.set_factor([factor])
-        server = Server()
+        server = Stored()
         server.before = lambda server=server: server.change(server.text)  # type: ignore[misc]
         with pytest.raises(NotWritten, match="others keep changing it"):
             done(server, [])
@@ -169,38 +152,38 @@ def test_a_slow_cluster_gets_more_time_for_writes_of_others() -> None:
 
 
 def test_a_value_that_is_changed_at_once_is_not_proven() -> None:
-    server = Server()
+    server = Stored()
     server.after = lambda: server.change(KUBELET_TEXT)
     with pytest.raises(NotWritten, match=r"featureGates\.New differs when read back"):
         done(server, [])
 
 
 def test_no_record_no_write() -> None:
-    server = Server()
+    server = Stored()
 
     def full(fields: Fields) -> None:
         raise OSError("no space")
 
     with pytest.raises(OSError, match="no space"):
-        write(Session(lambda: server), KUBELET, edit, context(full))
+        write(Session(lambda: server.api), KUBELET, edit, context(full))
     assert server.writes == 0 and server.text == KUBELET_TEXT
 
 
 def test_what_cannot_be_written_is_reported() -> None:
-    server = Server()
+    server = Stored()
 
     def refuse() -> None:
-        raise Forbidden(server.host, "/", "403 Forbidden: RBAC", "grant it")
+        raise Forbidden("cp1", "/", "403 Forbidden: RBAC", "grant it")
 
     server.before = refuse
     with pytest.raises(Forbidden, match="RBAC"):
         done(server, [])
-    server.item = None
+    del server.objects[PATH]
     with pytest.raises(NotWritten, match="kube-system/kubelet-config is gone"):
         done(server, [])
-    server.item = item(KUBELET, None)
+    server.objects[PATH] = item(KUBELET, None)
     with pytest.raises(NotWritten, match="no key kubelet"):
         done(server, [])
-    server.item = item(KUBELET, "kind: [")
+    server.objects[PATH] = item(KUBELET, "kind: [")
     with pytest.raises(NotWritten, match="ConfigMap kube-system/kubelet-config"):
         done(server, [])

@@ -18,9 +18,9 @@ from roles.pod_resize.templates import Template
 from roles.priority_classes import WORKLOADS, Writer
 from roles.restart import KINDS, Restarter
 from roles.restart.plan import RESTARTED_AT
+from tests.unit.apiserver import LOST
 from tests.unit.hosts import object_run
 from tests.unit.pod_resize.world import SMALL, container
-from tests.unit.priority_classes.apiserver import LOST
 from tests.unit.rolling import PODS, Cluster, merged
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}

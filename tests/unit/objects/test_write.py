@@ -45,8 +45,8 @@ from roles.priority_classes import CLASS
 from roles.reboot.plan import NOTED
 from roles.right_size.targets import METRICS_OF_OTHERS
 from tests.context import context
+from tests.unit.apiserver import lost_answers
 from tests.unit.clock import Clock
-from tests.unit.priority_classes.apiserver import lost_answers
 
 WHOLE = [BUDGET, *KINDS.values(), CLASS]
 #: Recorded as one field; roles/metrics_server has its plan and its undo.

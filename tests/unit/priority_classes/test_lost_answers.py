@@ -16,8 +16,8 @@ from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import Session
 from roles.engine.transaction.record import RunRecord, Unrecorded
 from roles.priority_classes import CAPABILITY, Writer, plan_classes
+from tests.unit.apiserver import LOST, Server, first
 from tests.unit.hosts import object_run
-from tests.unit.priority_classes.apiserver import LOST, Server, first
 from tests.unit.priority_classes.world import cluster, priority_class, wanted
 
 PATH = "/apis/scheduling.k8s.io/v1/priorityclasses/web"

@@ -13,8 +13,8 @@ from roles.engine.context import Stage
 from roles.engine.objects import ObjectPlan, Session
 from roles.engine.transaction import ObjectsRecord
 from roles.priority_classes import CAPABILITY, CLASS, Writer, plan_classes, plan_undo, read_live
+from tests.unit.apiserver import CLASSES, Server
 from tests.unit.hosts import object_run, own_record
-from tests.unit.priority_classes.apiserver import CLASSES, Server
 from tests.unit.priority_classes.world import entry, priority_class, wanted
 from tests.unit.rolling import Cluster
 

@@ -56,7 +56,7 @@ class Server:
         self.lose: Callable[[str, str, str], Exception | None] = lambda when, verb, path: None
         self.meddle: Callable[[str, str, str], None] = lambda when, verb, path: None
         self.refuse: Callable[[str, str, Mapping[str, Any]], Exception | None] = lambda verb, path, manifest: None
-        self.versions = 100
+        self.versions, self.forced = 100, False
 
     def _turn(self, when: str, verb: str, path: str) -> None:
         self.meddle(when, verb, path)
@@ -99,7 +99,7 @@ class Server:
     def apply(
         self, path: str, manifest: Mapping[str, Any], timeout: float = 0, *, force: bool = False, dry_run: bool = False, wait: float = 0
     ) -> dict[str, Any]:
-        there = self._checked("APPLY", path, manifest)
+        there, self.forced = self._checked("APPLY", path, manifest), force
         made = self._merged(path, manifest, there)
         self._turn("after", "APPLY", path)
         return made
