@@ -9,12 +9,10 @@ import pytest
 
 from roles import feature_gates
 from roles.engine import folding
-from roles.engine.api import NoApi
-from roles.engine.api.nodes import NodeUsage
 from roles.engine.node_changes import Verdicts
 from roles.engine.node_changes.capability import by_warning
-from roles.engine.proof import Cluster
 from roles.feature_gates import COMPONENTS, DesiredGates, NodeGates, judge_gates, plan_gates
+from tests.unit.kubelet_config.world import Now, state
 from tests.unit.node import node
 from tests.unit.node.node import parse
 from tests.unit.node.surveyed import surveyed
@@ -70,57 +68,24 @@ def test_equal_warnings_of_several_nodes_are_shown_once() -> None:
     assert [*by_warning(plans).values()] == [["n1", "n2"]]
 
 
-class Running(Cluster):
-    """A cluster that shows what the kubelet runs with, or is unreachable."""
-
-    def __init__(self, configuration: dict[str, Any] | None) -> None:
-        super().__init__()
-        self.shown = configuration
-
-    def configuration(self, node_name: str) -> dict[str, Any]:
-        if self.shown is None:
-            raise NoApi("gone")
-        return {"staticPodPath": "/etc/kubernetes/manifests", **self.shown}
-
-    def usage(self, node_name: str, wait: float = 0) -> NodeUsage:
-        amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
-        pods = [
-            {
-                "metadata": {"namespace": "default", "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
-                "spec": {"containers": [{"name": "c"}]},
-                "status": {"phase": "Running"},
-            }
-            for name in ("a", "b")
-        ]
-        stats = {"node": {"memory": {"availableBytes": 2**32, "workingSetBytes": 2**32}}, "pods": []}
-        return NodeUsage(
-            stats,
-            pods,
-            {
-                "metadata": {"name": "n1"},
-                "status": {"capacity": amounts, "allocatable": amounts, "nodeInfo": {"kubeletVersion": "v1.36.3"}},
-            },
-        )
-
-
 def test_a_restart_for_a_gate_applies_what_the_files_say_as_with_every_other_deploy() -> None:
     plan = made(
         DesiredGates(feature_gates={"A": True}),
         files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 20\nfeatureGates: {B: true}\n"},
     )
-    (one, two) = feature_gates._with_restart_warnings(Running({"maxPods": 110}), plan).warnings
+    (one, two) = feature_gates._with_restart_warnings(Now(state()), plan).warnings
     assert {one, two} == {
         "a restart also applies: maxPods is 20 in its files, but the kubelet runs with 110",
         'a restart also applies: featureGates is {"B": true} in its files, but the kubelet runs with (not set)',
     }
-    assert feature_gates._with_restart_warnings(Running({"maxPods": 20, "featureGates": {"B": True}}), plan).warnings == ()
-    assert "it is unknown whether a restart" in feature_gates._with_restart_warnings(Running(None), plan).warnings[0]
+    assert feature_gates._with_restart_warnings(Now(state(maxPods=20, featureGates={"B": True})), plan).warnings == ()
+    assert "it is unknown whether a restart" in feature_gates._with_restart_warnings(Now(None), plan).warnings[0]
 
 
 def test_a_node_without_a_change_is_not_restarted_and_applies_nothing() -> None:
     config = node.CONFIG + b"maxPods: 1\nfeatureGates: {A: true}\n"
     plan = made(DesiredGates(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": config})
-    assert feature_gates._with_restart_warnings(Running(None), plan).warnings == ()
+    assert feature_gates._with_restart_warnings(Now(None), plan).warnings == ()
 
 
 @pytest.mark.parametrize(

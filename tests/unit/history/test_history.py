@@ -13,13 +13,10 @@ from typing import Any
 import pytest
 
 from roles import history as history_role
-from roles.engine.api import NoApi
-from roles.engine.api.nodes import NodeUsage
 from roles.engine.kubelet import find
 from roles.engine.node import File, Observation
 from roles.engine.node_changes import NodePlan
 from roles.engine.node_changes.capability import by_warning
-from roles.engine.proof import Cluster
 from roles.engine.transaction import Effective, Refusal, RunInfo
 from roles.engine.transaction.model import ABSENT, cmdline_sha256
 from roles.engine.transaction.record import plan_record
@@ -27,6 +24,7 @@ from roles.history import Recorded, Sequenced, Undo, Unordered, changes_to_undo,
 from roles.history.facts import HistoryError, parse
 from tests.unit.history.world import NEW, OLD, answer, change, numbered, recorded
 from tests.unit.hosts import INFO
+from tests.unit.kubelet_config.world import GIB, RUNNING, Now, state
 from tests.unit.node import node
 from tests.unit.node.node import parse as parse_look
 
@@ -250,47 +248,21 @@ def test_a_setting_that_holds_a_secret_is_not_in_the_record() -> None:
     assert made.recorded()["settings"] == {"maxPods": {"before": 110, "after": 5}}
 
 
-class Asked(Cluster):
-    """One node as its API shows it; or the API's error."""
-
-    def __init__(self, running: dict[str, Any], error: Exception | None = None) -> None:
-        super().__init__()
-        self.running, self.error, self.reads = running, error, 0
-
-    def configuration(self, node_name: str) -> dict[str, Any]:
-        if self.error:
-            raise self.error
-        self.reads += 1
-        return self.running
-
-    def usage(self, node_name: str, wait: float = 0) -> NodeUsage:
-        amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
-        status = {"capacity": amounts, "allocatable": amounts, "nodeInfo": {"kubeletVersion": "v1.36.3"}}
-        memory = {"availableBytes": 2**30, "workingSetBytes": 7 * 2**30}
-        pod = {
-            "metadata": {"namespace": "default", "name": "app", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"containers": [{"name": "c"}]},
-            "status": {"phase": "Running", "qosClass": "BestEffort"},
-        }
-        return NodeUsage({"node": {"memory": memory}, "pods": []}, [pod], {"metadata": {"name": "w1"}, "status": status})
-
-
-def one_undo(before: dict[str, str], error: Exception | None = None, config: bytes = b"") -> tuple[Cluster, NodePlan[Undo]]:
-    """The undoing of one change of thresholds on a node whose file has `config`."""
-    running = {"evictionHard": {"memory.available": "100Mi"}, "maxPods": 110, "staticPodPath": "/etc/kubernetes/manifests"}
+def one_undo(before: dict[str, str], answers: bool = True, config: bytes = b"") -> tuple[Now, NodePlan[Undo]]:
+    """The undoing of one change of thresholds on a node whose file has `config`, and whose pods use 7 of 8 GiB; an API that `answers`."""
     made = change()
     info = RunInfo(made.id[: len(INFO.id)], INFO.who, "", INFO.command, INFO.data, INFO.at)
-    effective = Effective(settings={"evictionHard": {"before": before, "after": running["evictionHard"]}})
+    effective = Effective(settings={"evictionHard": {"before": before, "after": RUNNING["evictionHard"]}})
     plan = plan_record(info, 1, made, effective)
     undo = plan_undo("r2", replace(recorded(made), plan=plan), seen(), force=False)
     its_kubelet = find(parse_look("w1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + config})))
-    return Asked(running, error), NodePlan("w1", its_kubelet, {}, (undo,))
+    return Now(state(pods_use=7 * GIB) if answers else None), NodePlan("w1", its_kubelet, {}, (undo,))
 
 
 def predicted(
-    before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, error: Exception | None = None
+    before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, answers: bool = True
 ) -> NodePlan[Undo]:
-    return history_role._restarted(*one_undo(before, error), allow_evictions, allow_unproven)
+    return history_role._restarted(*one_undo(before, answers), allow_evictions, allow_unproven)
 
 
 def test_undoing_that_would_evict_needs_consent() -> None:
@@ -301,7 +273,7 @@ def test_undoing_that_would_evict_needs_consent() -> None:
     text = str(refused.value)
     assert "w1: undoing r20260101-000000-aaaa-w1-kubelet would evict: memory.available" in text and "allow_evictions=true" in text
     consented = predicted({"memory.available": "2Gi"}, allow_evictions=True)
-    assert consented.planned[0].may_be_evicted == {"default/app"} and "EVICTS" in consented.outlook
+    assert consented.planned[0].may_be_evicted == {"default/a", "default/bb"} and "EVICTS" in consented.outlook
 
 
 def test_undoing_reports_what_a_restart_applies_in_addition() -> None:
@@ -311,11 +283,11 @@ def test_undoing_reports_what_a_restart_applies_in_addition() -> None:
         "a restart also applies: podsPerCore is 5 in its files, but the kubelet runs with (not set)",
         ["w1"],
     )
-    assert isinstance(cluster, Asked) and cluster.reads == 1
+    assert cluster.reads == 1
 
 
 def test_undoing_without_a_prediction_needs_consent_too() -> None:
-    (why,) = predicted({"memory.available": "50Mi"}, error=NoApi("no API")).refusals
+    (why,) = predicted({"memory.available": "50Mi"}, answers=False).refusals
     assert re.search(r"cannot be read: no API.*allow_unproven=true", str(why))
-    blind = predicted({"memory.available": "50Mi"}, error=NoApi("no API"), allow_unproven=True)
+    blind = predicted({"memory.available": "50Mi"}, answers=False, allow_unproven=True)
     assert (blind.refusals, blind.outlook) == ((), "")

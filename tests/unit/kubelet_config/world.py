@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from roles.engine import control_plane
+from roles.engine.api import NoApi
 from roles.engine.api.nodes import NodeUsage
 from roles.engine.editing import ABSENT
 from roles.engine.kubelet import KubeletState, find
@@ -66,17 +67,23 @@ def plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool =
 
 
 class Now(Cluster):
-    """The node's state when its turn comes."""
+    """The node's state when its turn comes; or the API does not answer."""
 
-    def __init__(self, given: KubeletState) -> None:
+    def __init__(self, given: KubeletState | None) -> None:
         super().__init__()
-        self.given = given
+        self.given, self.reads = given, 0
+
+    def _answer(self) -> KubeletState:
+        if self.given is None:
+            raise NoApi("no API")
+        return self.given
 
     def configuration(self, node_name: str) -> dict[str, Any]:
-        return self.given.configuration
+        self.reads += 1
+        return self._answer().configuration
 
     def usage(self, node_name: str, wait: float = 0) -> NodeUsage:
-        return NodeUsage(self.given.summary, self.given.pods, self.given.node)
+        return NodeUsage(self._answer().summary, self._answer().pods, self._answer().node)
 
 
 def owned(name: str, kind: str, version: str = "apps/v1") -> dict[str, Any]:
