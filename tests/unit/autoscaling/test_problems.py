@@ -33,6 +33,7 @@ from tests.unit.autoscaling.world import (
     text,
     utilization,
 )
+from tests.unit.placement.cluster import node
 
 GONE = NoReading("no metrics returned from resource metrics API")
 SEEN = {"conditions": [{"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"}]}
@@ -422,21 +423,12 @@ def test_the_owner_is_a_problem_of_the_autoscaler() -> None:
 # ---- room, and what would change the count
 
 
-def node(cpu: str) -> dict[str, Any]:
-    allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
-    return {
-        "metadata": {"name": "w1", "labels": {}},
-        "spec": {},
-        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
-    }
-
-
 @pytest.mark.parametrize(("cpu", "fits"), [("2", True), ("500m", False)])
 def test_the_maximum_must_fit_the_nodes(cpu: str, fits: bool) -> None:
     there = [{**one, "spec": {**one["spec"], "nodeName": "w1"}} for one in pods(2)]
     scene = ScalingScene(Autoscaler.of(with_status(hpa())), LiveScale(2, 2, "app=web"), "", there, [samples(50, 50)])
     world = ScalingWorld((scene,), {"shop/web": target()})
-    (judged,) = judge(world, KCM, NOW, ClusterView([node(cpu)], there))
+    (judged,) = judge(world, KCM, NOW, ClusterView([node("w1", cpu=cpu)], there))
     rooms = [one for one in judged.problems if one.rule == "no-room"]
     assert (rooms == []) == fits and judged.works
     if rooms:
@@ -448,7 +440,7 @@ def test_the_way_out_of_a_maximum_without_room_names_who_writes_the_autoscaler()
     item = with_status(hpa())
     item["metadata"]["ownerReferences"] = [owner]
     scene = ScalingScene(Autoscaler.of(item), LiveScale(2, 2, "app=web"), "", pods(2), [samples(50, 50)])
-    (judged,) = judge(ScalingWorld((scene,), {"shop/web": target()}), KCM, NOW, ClusterView([node("300m")], []))
+    (judged,) = judge(ScalingWorld((scene,), {"shop/web": target()}), KCM, NOW, ClusterView([node("w1", cpu="300m")], []))
     (room,) = [one for one in judged.problems if one.rule == "no-room"]
     assert room.way_out.endswith("; change the autoscaler in ScaledObject shop/web, whose controller writes it")
 
@@ -460,9 +452,7 @@ def room(count: int, **spec: Any) -> list[str]:
     has = target()
     assert has.item is not None
     has.item["spec"]["template"]["spec"].update(spec)
-    named = [node("300m") for _ in range(count)]
-    for number, one in enumerate(named, 1):
-        one["metadata"] = {"name": f"w{number}", "labels": {"kubernetes.io/hostname": f"w{number}"}}
+    named = [node(f"w{number}", cpu="300m") for number in range(1, count + 1)]
     (judged,) = judge(ScalingWorld((scene,), {"shop/web": has}), KCM, NOW, ClusterView(named, there))
     return [one.why for one in judged.problems if one.rule == "no-room"]
 
@@ -502,7 +492,7 @@ def test_pods_without_a_node_need_room_too() -> None:
     world = ScalingWorld((scene,), {"shop/web": target()})
 
     def rules(cpu: str) -> dict[str, Finding]:
-        (judged,) = judge(world, KCM, NOW, ClusterView([node(cpu)], all_pods))
+        (judged,) = judge(world, KCM, NOW, ClusterView([node("w1", cpu=cpu)], all_pods))
         return {one.rule: one for one in judged.problems}
 
     full = rules("200m")

@@ -9,7 +9,8 @@ import pytest
 from roles.engine.disruption import DisruptionObjects, DisruptionRule, budget_states, lint
 from roles.engine.disruption.problem import HPA
 from roles.engine.findings import Finding
-from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, reference, workload, world
+from tests.unit.disruption.world import NOW, budget, deployment, hpa, of_status, pod, reference, workload, world
+from tests.unit.placement.cluster import node
 
 
 def problems(*items: dict[str, Any], **kinds: list[dict[str, Any]]) -> list[Finding]:
@@ -22,22 +23,6 @@ def rules(*items: dict[str, Any], **kinds: list[dict[str, Any]]) -> dict[str, st
     found = problems(*items, **kinds)
     assert {one.rule for one in found} <= set(DisruptionRule)
     return {one.rule: one.severity for one in found}
-
-
-def node(name: str, *, cordoned: bool = False, ready: bool = True, **spec: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "spec": {**({"unschedulable": True} if cordoned else {}), **spec},
-        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
-    }
-
-
-def hpa(minimum: int, maximum: int, name: str = "web") -> dict[str, Any]:
-    target = {"kind": "Deployment", "name": name}
-    return {
-        "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"scaleTargetRef": target, "minReplicas": minimum, "maxReplicas": maximum},
-    }
 
 
 def spread(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -198,7 +183,7 @@ def test_no_node_left() -> None:
     fine = budget(maxUnavailable=1, status=of_status(2, 1, 2, 1))
     assert rules(*items, fine, Node=[node("w1"), node("w2")]) == {"no-node-left": "warning"}
     assert rules(*items, fine, Node=[node("w1"), node("w2"), node("w3")]) == {}
-    tainted = node("w3", taints=[{"key": "dedicated", "effect": "NoSchedule"}])
+    tainted = node("w3", taints=[("dedicated", "", "NoSchedule")])
     for third in (node("w3", cordoned=True), node("w3", ready=False), tainted):
         assert rules(*items, fine, Node=[node("w1"), node("w2"), third]) == {"no-node-left": "warning"}
 

@@ -74,6 +74,11 @@ def budget(
     }
 
 
+def hpa(minimum: int, maximum: int, name: str = "web", target: str = "web") -> dict[str, Any]:
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": target}, "minReplicas": minimum, "maxReplicas": maximum}
+    return {"kind": "HorizontalPodAutoscaler", "metadata": {"name": name, "namespace": "shop", "uid": f"uid-hpa-{name}"}, "spec": spec}
+
+
 def of_status(expected: int, desired: int, current: int, allowed: int, observed: int = 1, **more: Any) -> dict[str, Any]:
     return {
         "expectedPods": expected, "desiredHealthy": desired, "currentHealthy": current, "disruptionsAllowed": allowed,

@@ -9,7 +9,7 @@ import pytest
 from roles.disruption_budgets import BUDGET, plan_budgets, plan_undo, read_budgets
 from roles.engine.objects import ObjectPlan, changed
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
-from tests.unit.disruption.world import NOW, budget, deployment, of_status, owned, pod, workload, world
+from tests.unit.disruption.world import NOW, budget, deployment, hpa, of_status, owned, pod, workload, world
 
 WEB = {"workload": "deployment/web", "max_unavailable": 1}
 
@@ -86,9 +86,7 @@ def test_warns_of_budgets_that_never_allow_an_eviction(fields: dict[str, Any], w
 
 
 def test_what_an_autoscaler_may_lift_blocks_only_now() -> None:
-    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 3, "maxReplicas": 5}
-    scaler = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "web", "namespace": "shop", "uid": "h"}, "spec": spec}
-    (one,) = plan({"shop/web": {"workload": "deployment/web", "min_available": 3}}, *shop(scaler)).actions
+    (one,) = plan({"shop/web": {"workload": "deployment/web", "min_available": 3}}, *shop(hpa(3, 5))).actions
     assert "blocks now the drain of w1 (3 of its pods)" in one.notes
 
 

@@ -18,8 +18,9 @@ from roles.engine.outage.evicting import eviction
 from roles.engine.outage.mark import OUTAGE
 from roles.engine.outage.reading import SCHEDULERS
 from roles.engine.outage.surge_marks import SURGED_BY, SURGES
-from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
+from tests.unit.disruption.world import NOW, budget, deployment, hpa, of_status, pod, workload, world
 from tests.unit.outage.world import NODES, NONE, asking, fates, node, of_template, plan, single, spread, waves
+from tests.unit.storage import claim, mounts, volume
 
 ALL = DrainConsents(allow_local_data=True, allow_unmanaged=True)
 
@@ -136,29 +137,13 @@ def test_without_a_budget_the_roll_out_of_the_workload_is_the_limit() -> None:
 
 
 def test_lowest_priority_first_and_storage_last() -> None:
-    claim = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
     low, high, stored = deployment(2, 2, "low"), deployment(2, 2, "high"), deployment(2, 2, "stored")
     for item in high[2:]:
         item["spec"]["priority"] = 1000
     for item in stored[2:]:
-        item["spec"] |= {**claim, "priority": -5}
-    claims = {
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": "shop", "uid": "u"},
-        "spec": {"accessModes": ["ReadWriteMany"], "volumeName": "v"},
-        "status": {"phase": "Bound"},
-    }
-    volume = {
-        "kind": "PersistentVolume",
-        "metadata": {"name": "v", "uid": "uv"},
-        "spec": {
-            "nfs": {"server": "x", "path": "/"},
-            "accessModes": ["ReadWriteMany"],
-            "claimRef": {"namespace": "shop", "name": "data", "uid": "u"},
-        },
-        "status": {"phase": "Bound"},
-    }
-    found = plan(*stored, *high, *low, claims, volume)
+        item["spec"] |= {**mounts("data"), "priority": -5}
+    claims, disk = claim("data", "ReadWriteMany"), volume("pv-data", "ReadWriteMany", nfs={"server": "x", "path": "/"})
+    found = plan(*stored, *high, *low, claims, disk)
     assert not found.refusals, found.refusals
     assert [name.partition("-")[0] for wave in waves(found) for name in wave] == ["low", "low", "high", "high", "stored", "stored"]
 
@@ -190,15 +175,10 @@ def test_a_pod_that_a_budget_selects_by_accident_is_named_with_its_owner() -> No
 def test_an_autoscaler_may_lift_what_a_budget_never_allows() -> None:
     """As the audit says: it is refused only if the autoscaler cannot scale out far enough."""
     items = [*deployment(2, 2), budget(minAvailable=2, status=of_status(2, 2, 2, 0))]
-
-    def scaler(most: int) -> dict[str, Any]:
-        spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2, "maxReplicas": most}
-        return {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "scaler", "namespace": "shop", "uid": "h"}, "spec": spec}
-
-    found = plan(*items, scaler(5))
+    found = plan(*items, hpa(2, 5, "scaler"))
     assert not found.refusals and set(fates(found).values()) == {"evicted"}
     assert all("only when HorizontalPodAutoscaler shop/scaler (2 to 5 pods) has scaled out" in one.blocked_now for one in found.pods)
-    assert "no eviction of it can ever succeed" in plan(*items, scaler(2)).refusals[0]
+    assert "no eviction of it can ever succeed" in plan(*items, hpa(2, 2, "scaler")).refusals[0]
 
 
 def test_two_budgets_never_let_a_pod_go() -> None:
@@ -360,13 +340,7 @@ def test_a_single_replica_can_be_surged_past_a_budget_that_never_allows_it() -> 
 def test_what_cannot_be_surged(what: str, words: str) -> None:
     items = single()
     if what == "hpa":
-        items.append(
-            {
-                "kind": "HorizontalPodAutoscaler",
-                "metadata": {"name": "scaler", "namespace": "shop", "uid": "h"},
-                "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}},
-            }
-        )
+        items.append(hpa(1, 3, "scaler"))
     elif what == "recreate":
         items[0]["spec"]["strategy"] = {"type": "Recreate"}
     elif what == "claim":

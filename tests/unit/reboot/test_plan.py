@@ -14,6 +14,8 @@ from roles.engine.runs import Pace
 from roles.reboot import RebootPlan, order, plan_node
 from roles.reboot.facts import BootUnit
 from roles.reboot.plan import WITHOUT_EFFECT, Expected, brought_back, clock_problem, expected_pods, unready_pods
+from tests.unit.disruption.world import pod as any_pod
+from tests.unit.disruption.world import workload
 from tests.unit.outage.world import node as cordoned
 from tests.unit.reboot.world import ASKS, AT_BOOT, K18, K20, NEW, OLD, RUN, candidate, node_object, plan
 
@@ -187,18 +189,10 @@ def test_a_reboot_that_another_one_took_over_without_its_cordon() -> None:
 def pod(
     name: str, *, ready: bool = True, daemon: str = "", static: bool = False, started: str = "1970-01-01T00:03:20Z", ending: bool = False
 ) -> dict[str, Any]:
-    owners = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "uid": daemon, "controller": True}] if daemon else []
-    return {
-        "metadata": {
-            "namespace": "ns", "name": name, "ownerReferences": owners,
-            "annotations": {"kubernetes.io/config.mirror": "x"} if static else {},
-            **({"deletionTimestamp": "x"} if ending else {}),
-        },
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-            "containerStatuses": [{"state": {"running": {"startedAt": started}}}],
-        },
-    }  # fmt: skip
+    annotations = {"kubernetes.io/config.mirror": "x"} if static else {}
+    status = {"containerStatuses": [{"state": {"running": {"startedAt": started}}}]}
+    owner = workload("DaemonSet", daemon) if daemon else None
+    return any_pod(name, owner, ready=ready, ending=ending, status=status, annotations=annotations)
 
 
 def missing(expected: Expected, *pods: dict[str, Any]) -> list[str]:
@@ -207,19 +201,19 @@ def missing(expected: Expected, *pods: dict[str, Any]) -> list[str]:
 
 def test_the_pods_that_must_be_back() -> None:
     expected = expected_pods([pod("api", static=True), pod("proxy-1", daemon="d1"), pod("bad", daemon="d2", ready=False), pod("app")])
-    assert expected.static == {"ns/api"} and set(expected.daemons or ()) == {"d1"}
+    assert expected.static == {"shop/api"} and set(expected.daemons or ()) == {"uid-DaemonSet-d1"}
     assert missing(expected, pod("api", static=True), pod("proxy-2", daemon="d1")) == []
     # A status from before the boot, which the kubelet has not written again yet, proves nothing.
     assert missing(expected, pod("api", static=True, started="1970-01-01T00:01:40Z"), pod("proxy-1", daemon="d1")) == [
-        "ns/api is not Ready"
+        "shop/api is not Ready"
     ]
-    assert missing(expected, pod("api", static=True, ready=False)) == ["ns/api is not Ready", "ns/proxy-1 is not Ready"]
-    assert missing(expected, pod("api", static=True), pod("proxy-1", daemon="d1", ending=True)) == ["ns/proxy-1 is not Ready"]
+    assert missing(expected, pod("api", static=True, ready=False)) == ["shop/api is not Ready", "shop/proxy-1 is not Ready"]
+    assert missing(expected, pod("api", static=True), pod("proxy-1", daemon="d1", ending=True)) == ["shop/proxy-1 is not Ready"]
 
 
 def test_without_a_look_before_all_that_is_there_must_be_ready() -> None:
     unknown = Expected(known=False)
-    assert missing(unknown, pod("api", static=True), pod("p", daemon="d", ready=False), pod("app", ready=False)) == ["ns/p is not Ready"]
+    assert missing(unknown, pod("api", static=True), pod("p", daemon="d", ready=False), pod("app", ready=False)) == ["shop/p is not Ready"]
     assert missing(unknown, pod("api", static=True)) == []
 
 
