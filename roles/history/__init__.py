@@ -44,7 +44,7 @@ from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded, Speaker
 from roles.history.model import ChangesOptions, RollbackOptions
-from roles.history.plan import Undo, age, changes_to_undo, chosen, newest, of_cluster, plan_undo, targets, unsure
+from roles.history.plan import Undo, age, changes_to_undo, chosen, newest, of_cluster, place, plan_undo, targets, undone_by, unsure
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet_config import cgroups, drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
 
@@ -73,7 +73,7 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     except Unordered as error:
         latest, unordered = (), _not_known(error)
     made = model.ChangesReport(
-        changes=tuple(map(change_report, listed)),
+        changes=tuple(change_reports(listed, believed)),
         not_listed=left_out,
         would_undo=latest,
         warnings=(*_disbelieved(history), *_unusable(listed), *_cut(listed)),
@@ -86,7 +86,7 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     if wanted.format == "json":
         return Ended("")
     if latest and unsure(history, latest, time.time()):
-        undo = f"; to undo the newest of those that are not undone: {command('rollback', run=latest[0])}"
+        undo = f"; to undo one: {command('rollback', run='NAME')}"
     else:
         undo = f"; deploys/rollback.py would undo {' and '.join(latest)}. Name another run with --data run=NAME" if latest else ""
     return Ended(f"{counted(len({change.run for change in listed}), 'run')} listed{undo}")
@@ -109,9 +109,17 @@ def _as_text(listed: Sequence[Recorded], made: model.ChangesReport, none: str) -
         yield "\n" + wrapped(one_line(made.not_known))
 
 
-def change_report(one: Recorded) -> ChangeReport:
+def change_reports(listed: Iterable[Recorded], recorded: Iterable[Recorded]) -> Iterator[ChangeReport]:
+    """`recorded`: all changes, also those that have undone the listed ones."""
+    undone = undone_by(recorded)
+    return (_change_report(one, undone.get(place(one))) for one in listed)
+
+
+def _change_report(one: Recorded, undone: str | None) -> ChangeReport:
     plan = one.plan
     return ChangeReport(
+        of_cluster=one.of_cluster,
+        undone_by=undone,
         run=one.run or "?",
         at=str(plan["at"]) if plan.get("at") else None,
         host=one.host,
@@ -181,7 +189,7 @@ def _ask(fleet: Fleet, remotes: list[Remote], runs: Sequence[str] = ()) -> tuple
 
 
 def _row(one: ChangeReport) -> list[str]:
-    return [one.run, _age(one.at or ""), one.host, one.component, one.outcome, one.who, one.what]
+    return [one.run, _age(one.at or ""), one.place, one.component, one.outcome, one.who, one.what]
 
 
 def _age(at: str) -> str:
@@ -218,7 +226,7 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
         if not runs:
             raise bridge.refuse("there is nothing to undo: no node has a confirmed change that is not undone")
         if why := unsure(history, runs, time.time()):
-            raise bridge.refuse(f"{why}: {command('rollback', run=runs[0])}")
+            raise bridge.refuse(f"{why}: {command('rollback', run='NAME')} ({command('changes')} lists them)")
         _show_chosen(history, runs)
     # Runs on objects are undone one by one.
     if (run := objects.to_undo(fleet, wanted, runs[0], {**history, **kept})) is not None:
@@ -489,7 +497,7 @@ __all__ = [
     "DATA_KEYS",
     "DOCUMENTS",
     "Recorded",
-    "change_report",
+    "change_reports",
     "changes",
     "recorded_changes",
     "rollback",

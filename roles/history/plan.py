@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.bounds import moment
 from roles.engine.node import Observation
 from roles.engine.node_changes import KUBELET, ComponentPlan
+from roles.engine.outage.undo import UNCORDON
 from roles.engine.transaction import Change, Effective, FileEdit, Refusal, change_id
 from roles.engine.transaction.model import ABSENT, cmdline_sha256
 from roles.engine.transaction.object_record import CANNOT_UNDO
@@ -35,14 +36,14 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     run that halted and was run again is undone as one. The newest first; runs that undo others, or cannot be undone, do not count. Raises
     Unordered if it is not known which is the newest."""
     changes = [change for recorded in history.values() for change in recorded]
-    undone = {(_speaks_of(change), str(change.plan.get("undoes"))) for change in changes if change.state == "confirmed"}
+    undone = undone_by(changes)
     not_undone = [
         change
         for change in changes
         if change.state == "confirmed"
         and change.run
         and not change.plan.get("undoes")
-        and (_speaks_of(change), change.id) not in undone
+        and place(change) not in undone
         and _can_undo(change)
     ]
     found: list[str] = []
@@ -63,6 +64,15 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
         found.append(run)
         touched |= parts
     return tuple(found)
+
+
+def undone_by(changes: Iterable[Recorded]) -> dict[tuple[str, str], str]:
+    """The runs that have undone changes, by the `place` of what they have undone."""
+    return {(_speaks_of(one), str(one.plan["undoes"])): one.run for one in changes if one.state == "confirmed" and one.plan.get("undoes")}
+
+
+def place(change: Recorded) -> tuple[str, str]:
+    return _speaks_of(change), change.id
 
 
 def _speaks_of(change: Recorded) -> str:
@@ -210,15 +220,18 @@ def _is_young(change: Recorded, wanted: ChangesOptions, now: float) -> bool:
 
 def unsure(history: Mapping[str, Sequence[Recorded]], runs: Sequence[str], now: float) -> str:
     """Why a roll-back without a name does not undo these runs (the newest first), and what to do; "" if it may: a second roll-back may be a
-    repeated first one. An undo that halted is continued by the same command."""
+    repeated first one. An undo that halted is continued by the same command, and nobody means a node that is back in service."""
     changes = [change for recorded in history.values() for change in recorded if change.state == "confirmed" and not change.disbelieved]
+    own = [change for change in changes if change.run == runs[0]]
+    if any(change.of_objects and change.component == UNCORDON for change in own):
+        return f"the newest run, {runs[0]}, uncordoned nodes, and undoing it would cordon them again; name the run to undo"
     last = Sequenced(history).sort({change.run for change in changes})[-1]
     undone = {str(change.plan.get("undoes")) for change in changes if change.run == last and change.plan.get("undoes")}
     if undone and not any(change.id in undone for change in changes if change.run in runs):
-        return f"the newest run, {last}, has undone another run already; to undo the one before that too, name it"
-    ages = [found for change in changes if change.run == runs[0] and (found := age(str(change.plan.get("at", "")), now)) is not None]
+        return f"the newest run, {last}, has undone another run already; name the run to undo"
+    ages = [found for change in own if (found := age(str(change.plan.get("at", "")), now)) is not None]
     if ages and max(ages) > _DAY:
-        return f"the newest run, {runs[0]}, is more than a day old; to undo it, name it"
+        return f"the newest run, {runs[0]}, is more than a day old; name the run to undo"
     return ""
 
 

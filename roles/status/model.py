@@ -50,9 +50,10 @@ class InFlightReport(Document):
 
 
 class NodeReport(Document):
-    """One node. What only the API says is null if it was not read."""
+    """One node. What only the API says is null if it was not read; what only the node says, if it did not answer."""
 
     host: str
+    answers: bool = Field(default=True, description="false: only the API speaks of it, as of a machine that is off")
     name: str | None = Field(default=None, description="of its Node")
     ready: bool | None = None
     why_not_ready: str | None = None

@@ -22,30 +22,19 @@ HEADERS = ("node", "ready", "cordoned", "pressure", "reboot", "last run", "run i
 
 @dataclass(frozen=True)
 class NodeGlance:
-    """A node of the run. `item`: its Node, None if the API was not read or has none; `for_change`: the run that cordoned it for its change,
-    or ""."""
+    """A node of the run. `seen`: its own answer, None if it has none, as a machine that is off; `item`: its Node, None if the API was not
+    read or has none; `for_change`: the run that cordoned it for its change, or ""."""
 
-    seen: Observation
+    host: str
+    seen: Observation | None
     item: Object | None
     fate: NodeFate | None
     for_change: str
 
-    @property
-    def host(self) -> str:
-        return self.seen.host
-
     def report(self) -> NodeReport:
-        seen, item = self.seen, self.item
-        reboot, why = seen.glance.reboot() if seen.glance else (None, "the node did not say")
-        changes = in_flight(seen.changes, seen.boot_id, seen.uptime)
-        own = NodeReport(
-            host=seen.host,
-            needs_reboot=reboot,
-            why_reboot=why,
-            last_run=_last_run(seen),
-            in_flight=tuple(InFlightReport(run=seen.changes[one.name].get("run", "?"), text=str(one)) for one in changes),
-        )
-        if item is None:
+        silent = NodeReport(host=self.host, why_reboot="the node did not answer", answers=False)
+        own = silent if self.seen is None else self._own(self.seen)
+        if (item := self.item) is None:
             return own
         ready = is_ready(item)
         return own.model_copy(
@@ -58,6 +47,17 @@ class NodeGlance:
                 "kubelet": str(kubelet_version(item) or "-"),
                 "runtime": str(node_info(item).get("containerRuntimeVersion") or "-"),
             }
+        )
+
+    def _own(self, seen: Observation) -> NodeReport:
+        reboot, why = seen.glance.reboot() if seen.glance else (None, "the node did not say")
+        changes = in_flight(seen.changes, seen.boot_id, seen.uptime)
+        return NodeReport(
+            host=self.host,
+            needs_reboot=reboot,
+            why_reboot=why,
+            last_run=_last_run(seen),
+            in_flight=tuple(InFlightReport(run=seen.changes[one.name].get("run", "?"), text=str(one)) for one in changes),
         )
 
     def _cordon(self) -> Cordon | None:
@@ -84,7 +84,7 @@ class NodeGlance:
 
     def _way_out(self, report: NodeReport) -> str:
         assert self.fate is not None
-        if self.fate.cordon == "theirs" or not self.for_change:
+        if self.fate.cordon == "theirs" or not self.for_change or self.seen is None:
             return self.fate.way_out
         return "its change is in flight" if report.in_flight else f"that change is not in flight; {self.fate.way_out}"
 
@@ -121,8 +121,8 @@ def row(one: NodeReport, now: float) -> list[str]:
         (cordon_text(one.cordoned, now) or "-") if known else unknown,
         (", ".join(one.pressures or ()) or "-") if known else unknown,
         unknown if one.needs_reboot is None else "NEEDED" if one.needs_reboot else "no",
-        last_run_text(one.last_run),
-        ", ".join(dict.fromkeys(change.run for change in one.in_flight)) or "-",
+        last_run_text(one.last_run) if one.answers else unknown,
+        (", ".join(dict.fromkeys(change.run for change in one.in_flight)) or "-") if one.answers else unknown,
         one.kubelet or unknown,
         one.runtime or unknown,
     ]

@@ -105,6 +105,7 @@ def _run(one: ChangeReport, now: float) -> dict[str, Any]:
     at = moment(one.at)
     return {
         **one.model_dump(),
+        "place": one.place,
         "state": one.outcome,
         "bad": one.state not in ("confirmed", "reverted", "staged", "refused"),
         "age": "?" if at is None else f"{brief_age(now - at.timestamp())} ago",

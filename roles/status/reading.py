@@ -91,7 +91,7 @@ def _effective(fleet: Fleet, nodes: Sequence[SurveyedNode], cluster: Cluster) ->
 def report(fleet: Fleet, found: Reading, made: str, now: float) -> StatusReport:
     """`made`: RFC 3339; `now`: the same in seconds since 1970."""
     nodes, warnings = [], list(found.warnings)
-    for glance in _glances(found):
+    for glance in _glances(fleet, found):
         nodes.append(one := glance.report())
         warnings += glance.attention(one, now)
     kubeadm, note = tables.differences(found.nodes, found.running, found.stored)
@@ -111,13 +111,18 @@ def report(fleet: Fleet, found: Reading, made: str, now: float) -> StatusReport:
     )
 
 
-def _glances(found: Reading) -> list[NodeGlance]:
-    """The nodes, as the versions were read."""
+def _glances(fleet: Fleet, found: Reading) -> list[NodeGlance]:
+    """The nodes of the run, as the versions were read. Of a host that does not answer, the API may know the Node of its name."""
     fates, made = fates_of(found.cluster), []
-    for node in found.own:
-        fate = fates.get(node.kubelet.node_name)
+    own = {node.remote.name: node for node in found.own}
+    taken = {node.kubelet.node_name for node in found.nodes}
+    silent = {remote.name for remote in fleet.unreachable} | {host for host, seen in found.seen.items() if isinstance(seen, Exception)}
+    for host in (remote.name for remote in fleet.inventory if remote.name in {*own, *silent}):
+        node = own.get(host)
+        name = node.kubelet.node_name if node is not None else host
+        fate = fates.get(name) if node is not None or name not in taken else None
         item, run = (fate.item, cordoned_for_change(fate)) if fate is not None else (None, "")
-        made.append(NodeGlance(node.seen, item, fate, run))
+        made.append(NodeGlance(host, node.seen if node is not None else None, item, fate, run))
     return made
 
 

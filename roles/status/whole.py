@@ -60,7 +60,7 @@ def read(fleet: Fleet, made: str, now: float) -> Whole:
         capacity=capacity,
         budgets=None if seen.budgets is None else tuple(map(_budget, seen.budgets)),
         autoscalers=None if seen.autoscalers is None else tuple(map(_autoscaler, seen.autoscalers)),
-        runs=tuple(map(history.change_report, recorded)),
+        runs=tuple(history.change_reports(recorded, recorded)),
         unread=tuple(unread),
     )
     found = reading.report(fleet, _reading(fleet, seen), made, now).model_copy(update={"whole": whole})

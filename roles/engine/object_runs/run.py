@@ -55,6 +55,7 @@ class ObjectRun(LockedRun):
     """
 
     success: ClassVar[Outcome] = "done"
+    without: ClassVar[tuple[str, str, str]] = ("NOT READ", "This run changes objects of the API alone.", "NOT ALL READ")
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from roles.engine import commands
 from roles.engine.context import ClusterStep
 from roles.engine.folding import counted
-from roles.engine.kube import Object, full_name, uid
+from roles.engine.kube import Object, full_name, is_ready, uid
 from roles.engine.kube.fields import name_of
 from roles.engine.kube.workloads import COLLECTIONS
 from roles.engine.objects import ObjectChange, ObjectPlan, ObjectWriter, Session, undo_plan
@@ -73,7 +73,8 @@ def plan_uncordon(
         elif (change := uncordon_change(node)) is None:
             plan.unchanged.append((f"Node {name}", "it is not cordoned"))
         else:
-            plan.actions.append(change)
+            late = () if is_ready(node) else ("it is not Ready: new pods can go there as soon as it answers",)
+            plan.actions.append(replace(change, notes=(*change.notes, *late)))
         runs |= fate.mark.runs if fate.mark is not None else set()
     elsewhere = {run for fate in map(node_fate, others) if fate.mark is not None for run in fate.mark.runs}
     left = [one for one in surges if (run := run_of(one["mark"])) in runs or (one["node"] in nodes and run not in elsewhere)]

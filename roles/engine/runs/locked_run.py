@@ -43,6 +43,12 @@ class LockedRun:
     success: ClassVar[Outcome] = "confirmed"
     #: How to continue after a halt.
     again: str = "repeat this command: it keeps what is done"
+    #: What skip_unreachable has done without: the label of each host, what it means, and the begin of the last line.
+    without: ClassVar[tuple[str, str, str]] = (
+        "LEFT OUT",
+        "It was not changed; run this command again once it answers.",
+        "NOT ALL DONE",
+    )
     #: What the first Ctrl-C says about a second one.
     at_once: ClassVar[str] = ""
 
@@ -129,8 +135,9 @@ class LockedRun:
         said = f"{counts or self._without_steps()} in {time.monotonic() - self._begun_at:.0f} s"
         if not self._all_done:
             return ". ".join([f"HALTED: {said}", f"Continue: fix the cause, then {self.again}", *self.next_commands()])
-        start = "NOT ALL DONE" if self.left_out else "NOT ALL PROVEN" if ending() else "DONE"
-        left = f"; {counted(len(self.left_out), 'host')} left out" if self.left_out else ""
+        label, _, without = self.without
+        start = without if self.left_out else "NOT ALL PROVEN" if ending() else "DONE"
+        left = f"; {counted(len(self.left_out), 'host')} {label.lower()}" if self.left_out else ""
         return ". ".join([f"{start}: {said}{left}", *self.next_commands()])
 
     def start(self) -> None:
@@ -155,7 +162,7 @@ class LockedRun:
     def show_left_out(self, then: str) -> None:
         """The hosts that this run leaves out, and a sentence."""
         for one in self.left_out:
-            show(f"\nLEFT OUT {one}. {then}")
+            show(f"\n{self.without[0]} {one}. {then}")
 
     def interrupt(self) -> None:
         """Ctrl-C: no other change begins, changes in progress finish. A second Ctrl-C quits at once."""
@@ -181,7 +188,7 @@ class LockedRun:
                 self._work()
                 self._note_done({"event": "end-of-run", "halted": self.halted, "outcomes": self._outcomes()})
             self._finish()
-            self.show_left_out("It was not changed; run the same command again once it answers.")
+            self.show_left_out(self.without[1])
         except Exception as error:
             said = unforeseen_error(error)
             self.broken, self.halted = True, self.halted or said

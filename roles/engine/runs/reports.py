@@ -39,10 +39,19 @@ class ChangeReport(Document):
     who: str
     what: str
     command: str
+    of_cluster: bool = Field(default=False, description="it changed objects of the API: its host only keeps the record")
+    undone_by: str | None = Field(default=None, description="the run that has undone it")
+
+    @property
+    def place(self) -> str:
+        """What it changed: its node, or the cluster."""
+        return "cluster" if self.of_cluster else self.host
 
     @property
     def outcome(self) -> str:
         """Its state, with the reason where that says more."""
+        if self.undone_by:
+            return "undone"
         return self.state + (f": {self.reason}" if self.state not in ("confirmed", "staged") and self.reason else "")
 
 

@@ -20,7 +20,7 @@ from roles.engine.node_changes.capability import by_warning
 from roles.engine.transaction import Effective, Refusal, RunInfo
 from roles.engine.transaction.model import ABSENT, cmdline_sha256
 from roles.engine.transaction.record import plan_record
-from roles.history import Recorded, Sequenced, Undo, Unordered, changes_to_undo, newest, plan_undo, targets, unsure
+from roles.history import Recorded, Sequenced, Undo, Unordered, change_reports, changes_to_undo, newest, plan_undo, targets, unsure
 from roles.history.facts import HistoryError, parse
 from tests.unit.history.world import NEW, OLD, answer, change, numbered, recorded
 from tests.unit.hosts import INFO
@@ -124,7 +124,7 @@ def test_a_roll_back_without_a_name_is_neither_a_second_one_nor_of_another_day()
     a, b = (replace(one, plan={**one.plan, "at": "2026-01-02T00:00:00Z", "data": one.run}) for one in (a, b))
     noon = datetime(2026, 1, 2, 12, tzinfo=UTC).timestamp()
     assert unsure(history(a, b), (second,), noon) == ""
-    assert "is more than a day old; to undo it" in unsure(history(a, b), (second,), noon + 86400)
+    assert "is more than a day old; name the run" in unsure(history(a, b), (second,), noon + 86400)
     undone = numbered(3, recorded(change("kubelet", run=third), undoes=b.id))
     assert f"{third}, has undone another run already" in unsure(history(a, b, undone), (first,), noon)
     more = replace(b, id=f"{second}-w1-kube-scheduler")
@@ -132,6 +132,17 @@ def test_a_roll_back_without_a_name_is_neither_a_second_one_nor_of_another_day()
     later = numbered(4, recorded(change("kubelet", run="r20260104-000000-dddd")))
     later = replace(later, plan={**later.plan, "at": "2026-01-02T11:00:00Z"})
     assert unsure(history(a, b, undone, later), (later.run,), noon) == ""
+    back = replace(later, plan={**later.plan, "kind": "objects", "component": "uncordon"})
+    assert "undoing it would cordon them again" in unsure(history(a, b, undone, back), (later.run,), noon)
+
+
+def test_a_change_that_is_undone_says_by_which_run() -> None:
+    first = numbered(1, recorded(change(run="r20260101-000000-aaaa")))
+    undoing = numbered(2, recorded(change(run="r20260102-000000-bbbb"), undoes=first.id))
+    old, new = change_reports((first, undoing), (first, undoing))
+    assert (old.outcome, old.undone_by, new.outcome, new.undone_by) == ("undone", undoing.run, "confirmed", None)
+    halted = replace(undoing, state="reverted")
+    assert [one.undone_by for one in change_reports((first,), (first, halted))] == [None]
 
 
 def test_the_last_change_of_a_run_comes_first() -> None:

@@ -9,7 +9,7 @@ import pytest
 from roles.engine.bounds import moment
 from roles.engine.inputs import read_host
 from roles.engine.transaction import Refusal
-from roles.history import ChangesOptions, Recorded, age, change_report, chosen, facts
+from roles.history import ChangesOptions, Recorded, age, change_reports, chosen, facts
 from roles.history.facts import HistoryError, parse
 from tests.unit.history.world import answer
 
@@ -48,12 +48,12 @@ def test_an_age_and_a_number_choose_runs_and_hide_nothing_that_is_not_over(given
 
 
 def test_a_change_for_a_program_has_what_the_record_says_and_nothing_that_it_does_not() -> None:
-    made = change_report(change("r4", "no time"))
+    made, bare = change_reports([change("r4", "no time"), Recorded("w1", "x", "applying", "", "", "", {}, None)], ())
     assert made.model_dump(mode="json") == {
         "run": "r4", "at": "no time", "host": "w1", "component": "?", "state": "confirmed", "reason": "",
-        "who": "?", "what": "?", "command": "?",
+        "who": "?", "what": "?", "command": "?", "of_cluster": False, "undone_by": None,
     }  # fmt: skip
-    assert change_report(Recorded("w1", "x", "applying", "", "", "", {}, None)).at is None
+    assert bare.at is None
 
 
 def test_one_run_alone() -> None:

@@ -31,7 +31,7 @@ def test_the_newest_change_is_the_one_with_the_highest_number(tmp_path: Path, sh
     for name, number in (
         ("r2-w1-kubelet", "10"),
         ("r9-w1-kubelet", "9"),
-        ("r7-cluster-objects", ""),
+        ("r20260101-000000-aaaa-cluster-objects", "77"),
         ("evil", "99999999999"),
         ("word", "x"),
     ):

@@ -36,7 +36,7 @@ def glance(item: dict[str, Any] | None, changing: str = "", at_glance: Glance | 
         "w1", 0, epoch=1000, changes={f"{changing}-w1-kubelet": {"run": changing, "state": "applied"}} if changing else {}, glance=at_glance
     )
     fate = node_fate(item) if item is not None else None
-    return NodeGlance(seen, item, fate, cordoned_for_change(fate) if fate is not None else "")
+    return NodeGlance("w1", seen, item, fate, cordoned_for_change(fate) if fate is not None else "")
 
 
 def cells(one: NodeGlance) -> dict[str, str]:
@@ -77,6 +77,16 @@ def test_a_reboot_that_is_needed_and_the_last_run(seen: Glance, reboot: str, las
     one = glance(node(), at_glance=seen)
     assert (cells(one)["reboot"], cells(one)["last run"]) == (reboot, last)
     assert sentence in " ".join(sentences(one)) and bool(sentences(one)) == bool(sentence)
+
+
+def test_of_a_machine_that_is_off_the_api_still_speaks() -> None:
+    item = node(ready="Unknown", manager="daytwo", mark=f'{{"run": "{RUN}", "purpose": "drain"}}')
+    one = NodeGlance("w1", None, item, node_fate(item), "")
+    assert [*cells(one).values()] == [
+        "w1", "NO (KubeletReady)", f"by run {RUN}, for 3h", "-", "not known", "not known", "not known", "v1.36.3", "containerd://2.0",
+    ]  # fmt: skip
+    assert ["not Ready" in sentences(one)[0], "uncordon.py --data nodes=node-1" in sentences(one)[1]] == [True, True]
+    assert not one.report().answers
 
 
 RUN = "r20260101-000000-aaaa"

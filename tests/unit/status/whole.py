@@ -40,7 +40,7 @@ def status(audited: Report, name: str = "w1", **whole: object) -> StatusReport:
         "capacity": (CapacityReport(name=name, resources=bars),),
         "budgets": (BudgetReport(namespace="shop", name=name, allowed=0, healthy=1, needed=1, why=name, never=name),),
         "autoscalers": (AutoscalerReport(name=name, target=name, now=name, why=name, works=False, problems=(name,)),),
-        "runs": (ChangeReport.model_validate(dict.fromkeys(ChangeReport.model_fields, name)),),
+        "runs": (ChangeReport.model_validate(dict.fromkeys(ChangeReport.model_fields, name) | {"of_cluster": False}),),
     }
     return StatusReport(
         made=MADE, cluster=ClusterReport(name=name, endpoint=name), nodes=(node,), warnings=(name,), not_known=(name,),
