@@ -1,4 +1,5 @@
-"""A shadow control plane: etcd, kube-apiserver and kube-scheduler on the loopback, with Nodes that are mere objects. No kubelet, no root."""
+"""A shadow control plane of the product (roles/engine/shadow), of processes of this machine: its own etcd, kube-apiserver and kube-scheduler,
+with Nodes that are mere objects. No kubelet, no root."""
 
 from __future__ import annotations
 
@@ -10,15 +11,18 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from roles.engine.api.kubeconfig import tls_context
+from roles.engine.kube import Object
+from roles.engine.shadow import ShadowControlPlane, credentials, programs
+from roles.engine.shadow.filling import contents
+from roles.engine.shadow.store import Store
 from tests.integration.operator import wait_for
-
-TOKEN = "shadow"
-# Nothing of the cluster's own is added to what the test creates.
-ADMISSION = "ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds,RuntimeClass,LimitRanger,StorageObjectInUseProtection"
+from tests.unit.api.world import SshServer
 
 
 def free_ports(count: int) -> list[int]:
@@ -32,14 +36,13 @@ def free_ports(count: int) -> list[int]:
 class Shadow:
     """Its API; `ask` returns the JSON of an answer."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
         self._url = f"https://127.0.0.1:{port}"
-        # Its certificate is its own, made a moment ago, on the loopback.
-        self._context = ssl._create_unverified_context()
+        self._context = context
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
         sent = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
+        headers = {"Content-Type": kind}
         request = urllib.request.Request(self._url + path, sent, headers, method=method)
         with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
             found: dict[str, Any] = json.loads(answer.read())
@@ -47,7 +50,7 @@ class Shadow:
 
     def ready(self) -> bool:
         try:
-            request = urllib.request.Request(f"{self._url}/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
+            request = urllib.request.Request(f"{self._url}/readyz")
             with urllib.request.urlopen(request, context=self._context, timeout=5) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):
@@ -67,51 +70,74 @@ class Shadow:
         self.ask("DELETE", f"{path}?gracePeriodSeconds=0", {"gracePeriodSeconds": 0})
 
 
+class Processes:
+    """The programs of a shadow on this machine, in the place of its unit on a node."""
+
+    def __init__(self, folder: Path, binaries: Path, made: programs.Programs) -> None:
+        self._folder, self._binaries, self._words = folder, binaries, made.words
+        self._running: list[subprocess.Popen[bytes]] = []
+        for name, data in made.files.items():
+            (folder / name).write_bytes(data)
+
+    def run(self, name: str, words: Sequence[str] = ()) -> None:
+        log = (self._folder / f"{name}.log").open("wb")
+        command = [str(self._binaries / name), *(words or self._words[name])]
+        self._running.append(subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "1"}))
+
+    def schedule(self) -> None:
+        self.run("kube-scheduler")
+
+    def check(self) -> None:
+        assert all(process.poll() is None for process in self._running)
+
+    def wait_until(self, true: Callable[[], bool], seconds: float, what: str) -> None:
+        wait_for(true, what, seconds, every=0.05)
+
+    def end(self) -> None:
+        for process in reversed(self._running):
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def asked(folder: Path, binaries: Path, objects: Mapping[str, Sequence[Object]]) -> Iterator[ShadowControlPlane]:
+    """A shadow control plane with a copy of these, through an SSH connection to this process."""
+    ports, own = programs.Ports(*free_ports(4)), credentials.new_credentials()
+    processes, ssh = Processes(folder, binaries, programs.programs(str(folder), ports, own)), SshServer()
+    try:
+        processes.run("etcd")
+        processes.run("kube-apiserver")
+        found = ShadowControlPlane(processes, Store(ssh.transport, "here", ports, own), contents(objects), ["default-scheduler"])
+        found.fill()
+        yield found
+    finally:
+        ssh.close()
+        processes.end()
+
+
 @contextlib.contextmanager
 def shadow(folder: Path, binaries: Path, controllers: str = "", *flags: str) -> Iterator[Shadow]:
     """Started in `folder`, with the binaries of one version. `controllers`: those of kube-controller-manager, with `flags`; without any
     there is none, but a scheduler."""
-    client, peer, port, scheduler = free_ports(4)
-    (folder / "tokens.csv").write_text(f'{TOKEN},shadow,1,"system:masters"\n')
-    subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
-    cluster = {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True}
-    kubeconfig = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "shadow", "cluster": cluster}],
-        "users": [{"name": "shadow", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "shadow", "context": {"cluster": "shadow", "user": "shadow"}}],
-        "current-context": "shadow",
-    }
-    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-    commands = [
-        ["etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{client}", f"--advertise-client-urls=http://127.0.0.1:{client}"]
-        + [f"--listen-peer-urls=http://127.0.0.1:{peer}", f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}", f"--initial-cluster=default=http://127.0.0.1:{peer}", "--unsafe-no-fsync"],
-        ["kube-apiserver", f"--etcd-servers=http://127.0.0.1:{client}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--secure-port={port}"]
-        + [f"--cert-dir={folder}/certs", f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=AlwaysAllow", "--service-cluster-ip-range=10.0.0.0/24"]
-        + [f"--service-account-key-file={folder}/sa.key", f"--service-account-signing-key-file={folder}/sa.key", "--service-account-issuer=https://shadow"]
-        + [f"--disable-admission-plugins={ADMISSION}"],
-        ["kube-scheduler", f"--kubeconfig={folder}/kubeconfig", "--bind-address=127.0.0.1", f"--secure-port={scheduler}", "--leader-elect=false"]
-        + [f"--authentication-kubeconfig={folder}/kubeconfig", f"--authorization-kubeconfig={folder}/kubeconfig", f"--cert-dir={folder}/certs"],
-    ]  # fmt: skip
-    if controllers:
-        commands[-1] = [
-            "kube-controller-manager", f"--kubeconfig={folder}/kubeconfig", "--bind-address=127.0.0.1", f"--secure-port={scheduler}",
-            f"--authentication-kubeconfig={folder}/kubeconfig", f"--authorization-kubeconfig={folder}/kubeconfig", f"--cert-dir={folder}/certs",
-            f"--controllers={controllers}", *flags,
-        ]  # fmt: skip
-    running: list[subprocess.Popen[bytes]] = []
-    api = Shadow(port)
+    ports, own = programs.Ports(*free_ports(4)), credentials.new_credentials()
+    made = programs.programs(str(folder), ports, own)
+    # Tests write as others too.
+    allowing = {name: tuple(each.replace("AlwaysDeny", "AlwaysAllow") for each in one) for name, one in made.words.items()}
+    processes = Processes(folder, binaries, replace(made, words=allowing))
+    api = Shadow(ports.api, tls_context(own.as_client))
     try:
-        for words in commands:
-            log = (folder / f"{words[0]}.log").open("wb")
-            running.append(
-                subprocess.Popen([str(binaries / words[0]), *words[1:]], stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "1"})
-            )
-            if words[0] == "kube-apiserver":
-                wait_for(api.ready, "the shadow's API server")
+        processes.run("etcd")
+        processes.run("kube-apiserver")
+        wait_for(api.ready, "the shadow's API server")
+        if controllers:
+            words = (
+                f"--kubeconfig={folder}/kubeconfig", "--bind-address=127.0.0.1", f"--secure-port={ports.scheduler}",
+                f"--authentication-kubeconfig={folder}/kubeconfig", f"--authorization-kubeconfig={folder}/kubeconfig",
+                f"--cert-dir={folder}/certs", f"--controllers={controllers}", *flags,
+            )  # fmt: skip
+            processes.run("kube-controller-manager", words)
+        else:
+            processes.schedule()
         yield api
     finally:
-        for process in reversed(running):
-            process.kill()
-            process.wait()
+        processes.end()

@@ -26,7 +26,7 @@ from roles.engine.proof.presented import Presented
 from roles.kubelet_certificates import approve
 from roles.kubelet_certificates.facts import REQUESTS
 from tests.integration.operator import wait_for
-from tests.integration.shadow import TOKEN, Shadow, free_ports, shadow
+from tests.integration.shadow import Shadow, free_ports, shadow
 from tests.lab import binaries
 from tests.unit.api.world import Authority
 from tests.unit.certificates.requests import pem, request
@@ -73,7 +73,6 @@ class Requests:
             "spec": {key: spec[key] for key in ("signerName", "usages", "request")},
         }
         headers = {
-            "Authorization": f"Bearer {TOKEN}",
             "Content-Type": "application/json",
             "Impersonate-User": user,
             "Impersonate-Group": "system:nodes",
@@ -108,14 +107,14 @@ class Requests:
 def requests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Requests]:
     folder, binary = tmp_path_factory.mktemp("shadow"), binaries.get(binaries.DEFAULT_VERSION)
     authority = Authority("kubernetes")
-    (folder / "ca.crt").write_bytes(authority.pem)
-    (folder / "ca.key").write_bytes(authority.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (folder / "signer.crt").write_bytes(authority.pem)
+    (folder / "signer.key").write_bytes(authority.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     with shadow(folder, binary) as api, (folder / "signer.log").open("wb") as log:
         (port,) = free_ports(1)
         words = [f"--kubeconfig={folder}/kubeconfig", "--controllers=csrsigning", "--leader-elect=false", f"--secure-port={port}"]
         words += [
-            f"--cluster-signing-cert-file={folder}/ca.crt",
-            f"--cluster-signing-key-file={folder}/ca.key",
+            f"--cluster-signing-cert-file={folder}/signer.crt",
+            f"--cluster-signing-key-file={folder}/signer.key",
             f"--cert-dir={folder}/certs",
         ]
         signer = subprocess.Popen([str(binary / "kube-controller-manager"), "--bind-address=127.0.0.1", *words], stdout=log, stderr=log)

@@ -21,7 +21,7 @@ from roles.metrics_server.manifests import DEPLOYMENT_PATH, WantedServer
 from roles.metrics_server.model import MetricsServer
 from roles.metrics_server.plan import ServerChange
 from tests.context import context
-from tests.integration.shadow import TOKEN, Shadow, shadow
+from tests.integration.shadow import Shadow, shadow
 from tests.lab import binaries
 
 pytestmark = [pytest.mark.slow, pytest.mark.binaries]
@@ -44,7 +44,7 @@ class ShadowApi(Api):
         return self._asked(verb, path, body, content)
 
     def _asked(self, verb: str, path: str, body: bytes | None, content: str) -> bytes:
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": content}
+        headers = {"Content-Type": content}
         try:
             sent = urllib.request.Request(self._api._url + path, body, headers, method=verb)
             with urllib.request.urlopen(sent, context=self._api._context, timeout=30) as answer:

@@ -6,13 +6,16 @@ import json
 import urllib.error
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roles.engine.kube.pods import node_of
 from roles.engine.placement import ClusterView, Placement, place_all
+from roles.engine.shadow import Move
 from tests.integration.operator import wait_for
-from tests.integration.shadow import Shadow, shadow
+from tests.integration.shadow import Shadow, asked, shadow
 from tests.lab import binaries
 from tests.unit.placement.cluster import Cluster, cluster_of
 
@@ -117,3 +120,31 @@ def test_every_pod_that_fits_is_scheduled(api: Shadow) -> None:
     print(f"placement and the scheduler, {CLUSTERS} clusters: {dict(told)}")
     assert not wrong, "\n".join(wrong)
     assert told["fits: scheduled"] > CLUSTERS / 4 and told["nowhere: left over"] > CLUSTERS / 4, told
+
+
+def test_no_question_changes_the_next_one(tmp_path: Path) -> None:
+    """Five nodes, each with seven pods and room for one more: of the pods of any node four find room, as often as one asks."""
+    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    nodes = [
+        {
+            "metadata": {"name": f"w{one}", "uid": f"w{one}", "labels": {"kubernetes.io/hostname": f"w{one}"}},
+            "status": {"allocatable": room},
+        }
+        for one in range(5)
+    ]
+    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "500m"}}}
+    pods = [
+        {
+            "metadata": {"name": f"p{one}", "uid": f"p{one}", "namespace": "x"},
+            "spec": {"nodeName": f"w{one % 5}", "containers": [container]},
+        }
+        for one in range(35)
+    ]
+    objects = {"Namespace": [{"metadata": {"name": "x"}}], "Node": nodes, "Pod": pods}
+    with asked(tmp_path, binaries.get(binaries.DEFAULT_VERSION), objects) as found:
+        for number in range(20):
+            node = f"w{number % 5}"
+            moves = [[Move(pod, pod) for pod in pods if node_of(pod) == node]]
+            verdict = found.ask(moves, cordon=[node]) if number % 2 else found.ask(moves, remove=[node])
+            assert (len(verdict.of("placed")), len(verdict.of("pending"))) == (4, 3), verdict.pods
+            assert node not in {one.node for one in verdict.pods} and not verdict.agrees

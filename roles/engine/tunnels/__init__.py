@@ -2,6 +2,6 @@
 and no key on the operator's disk."""
 
 from roles.engine.tunnels import etcd, served
-from roles.engine.tunnels.tunnel import TunnelApi
+from roles.engine.tunnels.tunnel import Peer, Tunnel, TunnelApi
 
-__all__ = ["TunnelApi", "etcd", "served"]
+__all__ = ["Peer", "Tunnel", "TunnelApi", "etcd", "served"]
