@@ -23,13 +23,17 @@ HOME = Path(__file__).resolve().parents[2]
 if str(HOME) not in sys.path:
     sys.path.insert(0, str(HOME))  # pyproject installs this file alone
 
-from roles.engine.commands import STARTED_AS  # noqa: E402
+from roles.engine.commands import STARTED_AS, inventories  # noqa: E402
 
 DEPLOYS = HOME / "deploys"
 INVENTORY = "DAYTWO_INVENTORY"
-#: The keys that a word without `=` is for, by the first one that a deploy reads. A deploy that reads none of them gets it as --limit; so
-#: does one that changes hosts: with --limit, a host that is down elsewhere does not count.
-_PLAIN = ("nodes", "run")
+#: The keys that a word without `=` is for, and how help names the word, by the first one that a deploy reads. A deploy that reads none of
+#: them gets it as --limit; so does one that changes hosts: with --limit, a host that is down elsewhere does not count.
+_PLAIN = {
+    "nodes": ("[NODE...]", "NODE is a node: nodes=NODE,NODE."),
+    "run": ("[RUN]", "RUN is the name of a run: run=RUN. `daytwo changes` lists them."),
+}
+_LIMIT = ("[HOST...]", "HOST is a host, a group or a pattern of the inventory: --limit HOST.")
 _READS = "Changes nothing"
 
 
@@ -58,17 +62,22 @@ def inventory(given: str | None) -> str:
     for folder in (Path.cwd(), HOME):
         if (mine := folder / "inventories/mine.py").exists():
             return str(mine)
-    there = ", ".join(f"inventories/{path.name}" for path in sorted((HOME / "inventories").glob("*.py")))
+    there = ", ".join(inventories())
     raise click.UsageError(f"no inventory: name one with -i or in {INVENTORY}, or write inventories/mine.py; there are: {there}")
+
+
+def plain_key(deploy: str) -> str | None:
+    """The key that gets the words without `=`; None: they are --limit."""
+    keys = keys_of(deploy)
+    return next((name for name in _PLAIN if name in keys and "only" not in keys), None)
 
 
 def arguments(deploy: str, words: Sequence[str]) -> list[str]:
     """The words as pyinfra has them."""
     values = [word for word in words if "=" in word]
     plain = [word for word in words if "=" not in word]
-    keys = keys_of(deploy)
+    key = plain_key(deploy)
     found = [part for value in values for part in ("--data", value)]
-    key = next((name for name in _PLAIN if name in keys and "only" not in keys), None)
     if plain and key is not None:
         found += ["--data", f"{key}={','.join(plain)}"]
     elif plain:
@@ -91,9 +100,39 @@ class Deploy(click.Command):
     """A deploy as a command."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Words"):
+            for line in _words(str(self.name)):
+                formatter.write_text(line)
+            if text := example(str(self.name)):
+                formatter.write(f"{'':{formatter.current_indent}}Example: {text}\n")
         super().format_options(ctx, formatter)
         with formatter.section("Data keys (docs/reference/data.md)"):
             formatter.write_dl([*_rows(str(self.name))])
+
+
+def _words(deploy: str) -> Iterator[str]:
+    """What a word without `=` is."""
+    from roles.engine.inputs import unknown_keys  # noqa: PLC0415 - only for help
+
+    key = plain_key(deploy)
+    yield _LIMIT[1] if key is None else _PLAIN[key][1]
+    if deploy in unknown_keys.OF_OBJECTS:
+        yield f"This deploy works on objects of the cluster: {unknown_keys.chosen_by(deploy)}."
+
+
+def example(deploy: str) -> str:
+    """A command with the key that a deploy is about; "" if it has none."""
+    from roles.engine.inputs import registry  # noqa: PLC0415 - only for help
+
+    dry = [] if _READS in summary(deploy) else ["--dry"]
+    if (key := plain_key(deploy)) is not None:
+        text = next(one for one in registry.examples(key) if isinstance(one, str))
+        return shlex.join(["daytwo", deploy, *text.split(","), *dry])
+    if not (main := registry.main_key(deploy)):
+        return ""
+    # One that only removes something shows little.
+    texts = [one for one in registry.examples(main) if isinstance(one, str) and ("=" not in one or one.count("=absent") < one.count("="))]
+    return shlex.join(["daytwo", deploy, f"{main}={(texts or [json.dumps(registry.examples(main)[0])])[0]}", *dry])
 
 
 def _rows(deploy: str) -> Iterator[tuple[str, str]]:
@@ -117,12 +156,18 @@ class Deploys(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = cmd_name.replace("-", "_")
         if not (DEPLOYS / f"{name}.py").exists():
-            return None
+            if ctx.resilient_parsing:
+                return None
+            from roles.engine.inputs import did_you_mean  # noqa: PLC0415 - only for a wrong name
+
+            near = did_you_mean(name, self.list_commands(ctx)) or "; `daytwo` lists all deploys"
+            raise click.UsageError(f"there is no deploy {cmd_name!r}{near}", ctx)
+        key = plain_key(name)
         return Deploy(
             name,
             callback=click.pass_context(start),
             params=[
-                click.Argument(["words"], nargs=-1, type=Words(), metavar="[HOST...] [KEY=VALUE...]"),
+                click.Argument(["words"], nargs=-1, type=Words(), metavar=f"{(_LIMIT if key is None else _PLAIN[key])[0]} [KEY=VALUE...]"),
                 click.Option(["--dry"], is_flag=True, help="Show the plan, write nothing."),
                 click.Option(["-y", "--yes"], is_flag=True, help="Carry out the plan without a question."),
                 click.Option(["--limit"], multiple=True, metavar="HOST", help="Only these hosts, groups or patterns."),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 #: The variable that says how the command `daytwo` (roles/cli/) was called.
 STARTED_AS = "DAYTWO_STARTED_AS"
 _inventory, _started_as = "INVENTORY", ""
+_HOME = Path(__file__).resolve().parents[2]
 
 
 def use_inventory(name: str, started_as: str = "") -> None:
@@ -21,3 +23,15 @@ def command(deploy: str, **data: str) -> str:
         return f"{_started_as} {shlex.join([deploy, *(f'{key}={value}' for key, value in data.items())])}"
     words = ["pyinfra", _inventory, f"deploys/{deploy}.py", *(word for key, value in data.items() for word in ("--data", f"{key}={value}"))]
     return shlex.join(words)
+
+
+def started_as() -> str:
+    """How the command `daytwo` was called; "" if pyinfra itself was."""
+    return _started_as
+
+
+def inventories() -> list[str]:
+    """The paths of the inventories of the working directory and of this checkout, as a command can name them."""
+    here = Path.cwd()
+    found = [path for folder in dict.fromkeys((here, _HOME)) for path in sorted((folder / "inventories").glob("*.py"))]
+    return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in found]

@@ -57,11 +57,13 @@ class Reading:
 
 
 def read(fleet: Fleet) -> Reading:
-    """What the text shows: each node once, and the API for the versions, the gates and kubeadm's ConfigMaps."""
-    seen = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted, glance=True), doing="read")
+    """What the text shows: each node once, and the API for the versions, the gates and kubeadm's ConfigMaps. Control-plane nodes that
+    --limit leaves out only serve the API."""
+    helpers = fleet.helpers()
+    seen = fleet.each([*fleet.targets, *helpers], lambda remote: look(remote, kubelet.wanted, glance=True), doing="read")
     found = Reading(seen, Cluster(), failures=[f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable])
-    looked = found.take(fleet.targets)
-    known = known_nodes([ObservedNode(one.remote, one.seen, one.kubelet, one.components) for one in looked], fleet.each, fleet.inventory)
+    looked, serving = found.take(fleet.targets), Reading(seen, Cluster()).take(helpers)
+    known = known_nodes([*map(_observed, looked)], fleet.each, fleet.inventory, [*map(_observed, serving)])
     found.cluster, found.nodes = known.cluster, [surveyed(one.remote, known.seen[one.remote.name]) for one in looked]
     found.warnings += map(str, known.not_theirs.values())
     found.own = [node for node in found.nodes if node.remote.name not in known.not_theirs]
@@ -72,6 +74,10 @@ def read(fleet: Fleet) -> Reading:
     except ApiFailure as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     return found
+
+
+def _observed(one: SurveyedNode) -> ObservedNode:
+    return ObservedNode(one.remote, one.seen, one.kubelet, one.components)
 
 
 def _effective(fleet: Fleet, nodes: Sequence[SurveyedNode], cluster: Cluster) -> tuple[Running, list[str]]:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -112,9 +113,11 @@ def test_the_node_is_shown_as_ever(lab: Lab) -> None:
         assert re.search(rf"{node} +\S+ +{component} +v{re.escape(lab.version)} ", told.out), told.out
 
 
-def test_where_no_api_is_asked_the_nodes_own_kubelet_tells_its_version_and_no_other(lab: Lab) -> None:
-    """Of a worker alone: the API is asked through control-plane nodes of the run."""
-    told = pyinfra("status", "-y", "--limit", "w1")
+def test_where_no_api_is_asked_the_nodes_own_kubelet_tells_its_version_and_no_other(lab: Lab, tmp_path: Path) -> None:
+    """The API is asked through control-plane nodes of the inventory."""
+    inventory = tmp_path / "workers.py"
+    inventory.write_text(operator.inventory_of_the_lab("control_plane = []"))
+    told = pyinfra("status", "-y", "--limit", "w1", inventory=str(inventory))
     assert re.search(rf"w1 +\S+ +kubelet +v{re.escape(lab.version)} ", told.out), told.all
     assert runs(lab, "w1") == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from roles.cli import daytwo
-from roles.engine.commands import command, use_inventory
+from roles.engine.commands import command, inventories, use_inventory
 from roles.engine.inputs import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +67,54 @@ def test_help_has_every_key_that_the_deploy_reads(name: str) -> None:
 )
 def test_words_are_hosts_or_keys(deploy: str, words: list[str], found: list[str]) -> None:
     assert daytwo.arguments(deploy, words) == found
+
+
+@pytest.mark.parametrize(
+    ("deploy", "usage", "meaning"),
+    [
+        ("drain", "[NODE...] [KEY=VALUE...]", "NODE is a node: nodes=NODE,NODE."),
+        ("rollback", "[RUN] [KEY=VALUE...]", "RUN is the name of a run: run=RUN."),
+        ("status", "[HOST...] [KEY=VALUE...]", "HOST is a host, a group or a pattern of the inventory: --limit HOST."),
+        ("autoscaler_status", "[HOST...] [KEY=VALUE...]", "choose them with namespaces=."),
+    ],
+)
+def test_help_says_what_a_word_is(deploy: str, usage: str, meaning: str) -> None:
+    shown = said(deploy, "--help")
+    assert usage in shown and meaning in shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_of_help_is_what_the_deploy_reads(name: str) -> None:
+    text = daytwo.example(name)
+    assert f"Example: {text}\n" in said(name, "--help") if text else registry.main_key(name) == "" == text
+    given = daytwo.arguments(name, [word for word in shlex.split(text)[2:] if word != "--dry"])
+    keys = [word.partition("=")[0] for word in given[1::2]]
+    assert {*given[::2]} <= {"--data"} and {*keys} <= {*daytwo.keys_of(name)} and (len(keys) == 1) is bool(text)
+
+
+def test_most_deploys_that_change_something_have_an_example() -> None:
+    assert {"feature_gates", "kubelet_config", "eviction", "drain", "rollback", "autoscalers"} <= {
+        name for name in NAMES if daytwo.example(name)
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("feature_gate", "did you mean 'feature_gates'?"), ("drian", "did you mean 'drain'?"), ("xyzzy", "; `daytwo` lists all deploys")],
+)
+def test_a_deploy_that_is_not_there_has_a_near_one(name: str, answer: str) -> None:
+    done = CliRunner().invoke(daytwo.main, [name, "--help"], prog_name="daytwo")
+    assert done.exit_code == 2 and f"there is no deploy {name!r}" in done.output and answer in done.output
+
+
+def test_inventories_are_those_of_this_folder_and_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.py").touch()
+    (tmp_path / "inventories").mkdir()
+    (tmp_path / "inventories/mine.py").touch()
+    assert inventories() == ["inventories/mine.py", *(str(path) for path in sorted((ROOT / "inventories").glob("*.py")))]
+    monkeypatch.chdir(ROOT)
+    assert "inventories/prod.py" in inventories()
 
 
 def test_the_inventory_is_named_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

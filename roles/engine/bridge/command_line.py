@@ -29,7 +29,7 @@ from roles.engine.bounds import once, read_json
 from roles.engine.bridge.unforeseen import RunRefused
 from roles.engine.inputs import did_you_mean, listing, registry, unmatched
 from roles.engine.inputs.broken_json import corrected, without_beginning
-from roles.engine.inputs.unknown_keys import OWN_PREFIX
+from roles.engine.inputs.unknown_keys import OF_OBJECTS, OWN_PREFIX, chosen_by
 from roles.engine.inputs.values import converted
 from roles.engine.transaction import mask_text
 
@@ -38,10 +38,11 @@ _HOME = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class _Command:
-    """What the command line of this process asks for. `quiet`: see `is_quiet`."""
+    """What the command line of this process asks for. `quiet`: see `is_quiet`; `deploys`: their names."""
 
     quiet: bool = False
     dry: bool = False
+    deploys: tuple[str, ...] = ()
 
 
 _command = _Command()
@@ -60,7 +61,7 @@ def guard() -> None:
     context, _ending = cli.click.get_current_context(silent=True), 0  # other greenlets have none
     if context is not None:
         options = context.params
-        _command = _Command(_leaves_pyinfra_out(options), bool(options["dry"]))
+        _command = _Command(_leaves_pyinfra_out(options), bool(options["dry"]), tuple(Path(word).stem for word in options["operations"]))
         commands.use_inventory(options["inventory"], os.environ.get(commands.STARTED_AS, ""))
     if hasattr(cli.make_inventory, "guarded"):
         return
@@ -135,13 +136,13 @@ def check_inventory(name: str, found: Inventory) -> Inventory:
     missing = name.endswith(".py") and not Path(name).exists()
     if not missing and len(found):
         return found
-    there = [
-        str(path)
-        for path in sorted((Path(name).parent if Path(name).parent.is_dir() else Path("inventories")).glob("*.py"))
-        if str(path) != name
-    ]
-    why = f"{name}: the inventory has no hosts" if Path(name).exists() else f"{name}: there is no such inventory"
-    raise RunRefused(f"{why}{did_you_mean(name, there) or ';'} there are: {listing(there)}")
+    there = [path for path in commands.inventories() if path != name]
+    beside = [str(path) for path in Path(name).parent.glob("*.py") if str(path) != name]
+    # `lab` may mean inventories/lab.py.
+    by_name = next((path for path in there if Path(path).stem == name), "")
+    near = f", did you mean {by_name!r}?" if by_name else did_you_mean(name, [*there, *beside])
+    why = f"there is no such inventory{near or ';'}" if not Path(name).exists() else "the inventory has no hosts;"
+    raise RunRefused(f"{name}: {why} there are: {listing(there)}")
 
 
 def _checking_inventory(make: Callable[..., Inventory]) -> Callable[..., Inventory]:
@@ -178,7 +179,11 @@ def _unmatched(inventory: Inventory, pattern: str, option: str) -> list[str]:
     groups = [name for name, members in inventory.groups.items() if members]
     if _matches(pattern, hosts, groups):
         return []
-    return [f"{option} {text}" for text in unmatched([pattern], [*hosts, *groups], "no host and no group with hosts in this inventory")]
+    # The command `daytwo` may have made the option from a plain word.
+    typed = "" if option == "--limit" and commands.started_as() else f"{option} "
+    objects = [f". deploys/{one}.py works on objects of the cluster: {chosen_by(one)}" for one in _command.deploys if one in OF_OBJECTS]
+    what = "no host and no group with hosts in this inventory"
+    return [f"{typed}{text}{''.join(objects)}" for text in unmatched([pattern], [*hosts, *groups], what)]
 
 
 def _matches(pattern: str, hosts: Sequence[str], groups: Sequence[str]) -> bool:

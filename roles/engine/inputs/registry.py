@@ -234,6 +234,29 @@ def may_be_json(name: str) -> bool:
         return False
 
 
+def examples(name: str) -> tuple[Any, ...]:
+    """The examples of a key, by the file SCHEMA; () if it cannot be read."""
+    try:
+        return tuple(_written()[name]["examples"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ()
+
+
+def main_key(deploy: str) -> str:
+    """The key that a deploy is about: the one with its name, or else the only one that takes a map or NAME=VALUE pairs; "" if there is
+    none. It has an example as --data has it."""
+    keys = [
+        name for name, deploys in written_readers().items() if deploy in deploys and any(isinstance(one, str) for one in examples(name))
+    ]
+    maps = [name for name in keys if takes_pairs(name)]
+    return deploy if deploy in keys else maps[0] if len(maps) == 1 else ""
+
+
+def takes_pairs(name: str) -> bool:
+    """--data takes NAME=VALUE pairs as the value of this key. By the file SCHEMA."""
+    return may_be_json(name) and "object" in _written()[name]["type"] and any(isinstance(one, str) and "=" in one for one in examples(name))
+
+
 def written_names() -> frozenset[str]:
     """The names of all keys, as `written_readers` has them."""
     return frozenset(written_readers())

@@ -39,6 +39,17 @@ def unknown(given: Iterable[str], known: Collection[str], pyinfra: Collection[st
     return found
 
 
+def as_pair(key: str, value: Any, of: str, known: Collection[str]) -> str:
+    """The message for an unknown key of --data that is the name in a pair of the key `of`, such as a gate; "" if it may be a typo of a
+    known key. A name with another letter than those of daytwo's keys is none of these, unless it is very similar."""
+    theirs = re.search("[^a-z_]", key)
+    if _meant(key, [*known], TYPO if theirs else NEAR):
+        return ""
+    # A text may be secret.
+    shown = str(value).lower() if isinstance(value, bool | int) else "..."
+    return f"{key} is not a key of daytwo's data; did you mean {of}={key}={shown}?"
+
+
 # Keys that choose nodes, now and before.
 _OF_NODES = ("nodes", "only")
 #: The deploys that work on objects of the cluster and not on nodes, and the keys by which each chooses objects.
@@ -101,9 +112,13 @@ def _instead(value: Any, deploy: str, read: Collection[str]) -> str:
         return f"there its name is nodes: write --data nodes={hosts}"
     if deploy not in OF_OBJECTS:
         return f"choose its hosts with --limit: write --limit {hosts}"
+    return f"it works on objects of the cluster, whichever nodes have their pods: {chosen_by(deploy)}"
+
+
+def chosen_by(deploy: str) -> str:
+    """How to choose the objects of a deploy that works on objects."""
     keys = OF_OBJECTS[deploy]
-    what = f"choose them with {' or '.join(f'{key}=' for key in keys)}" if keys else "leave it out"
-    return f"it works on objects of the cluster, whichever nodes have their pods: {what}"
+    return f"choose them with {' or '.join(f'{key}=' for key in keys)}" if keys else "name no host"
 
 
 def _meant(key: str, candidates: list[str], cutoff: float) -> str | None:

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from roles.engine.bridge import Fleet, Remote, pyinfra_keys
 from roles.engine.folding import shortened
 from roles.engine.inputs import names, registry
-from roles.engine.inputs.unknown_keys import WAY_OUT, chose_before, not_read, unknown
+from roles.engine.inputs.unknown_keys import WAY_OUT, as_pair, chose_before, not_read, unknown
 from roles.engine.transaction import Refusal
 
 
-def unknown_key_refusals(fleet: Fleet, of_cluster: bool) -> list[Refusal]:
+def unknown_key_refusals(fleet: Fleet, of_cluster: bool, deploy: str) -> list[Refusal]:
     """For the hosts of the run and the control plane, which is always read; `of_cluster`: for all hosts, since their data together are the
     desired state of the cluster."""
     remotes = [remote for remote in fleet.inventory if of_cluster or remote not in fleet.others or remote.is_control_plane]
-    return refused_keys(remotes, pyinfra_keys())
+    return refused_keys(remotes, pyinfra_keys(), registry.main_key(deploy))
 
 
 def unread_keys(fleet: Fleet, deploy: str) -> list[str]:
@@ -41,8 +41,10 @@ def wider_than_asked(fleet: Fleet, deploy: str) -> list[Refusal]:
     ]
 
 
-def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Refusal]:
-    """One refusal for each unknown key and place of definition, with the hosts that get the key from there."""
+def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str], main: str = "") -> list[Refusal]:
+    """One refusal for each unknown key and place of definition, with the hosts that get the key from there. `main`: the key that the deploy
+    is about."""
+    pairs = main if registry.takes_pairs(main) else ""
     found: dict[tuple[str, str], list[str]] = {}
     problems: list[Refusal] = []
     for remote in remotes:
@@ -52,6 +54,8 @@ def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Ref
             problems.append(Refusal(remote.name, f"own_keys: {error}"))
             continue
         for key, why in _unknown(remote.data_keys, pyinfra, own).items():
+            if pairs and remote.data_origin(key) == "--data":
+                why = as_pair(key, remote.data(key), pairs, {*registry.names(), *pyinfra}) or why
             found.setdefault((remote.data_origin(key), why), []).append(remote.name)
     return problems + [Refusal(_hosts(hosts), f"{where}: {why}", WAY_OUT) for (where, why), hosts in found.items()]
 

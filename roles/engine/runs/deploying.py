@@ -85,7 +85,7 @@ def deploying(
     def decorate(work: Callable[[Fleet, W], Continuation]) -> Callable[[], None]:
         def prepare(fleet: Fleet) -> Continuation:
             deploy = work.__name__
-            bridge.stop([*unknown_key_refusals(fleet, of_cluster), *unread_keys(fleet, deploy), *wider_than_asked(fleet, deploy)])
+            bridge.stop([*unknown_key_refusals(fleet, of_cluster, deploy), *unread_keys(fleet, deploy), *wider_than_asked(fleet, deploy)])
             bridge.stop(unreachable(fleet) if all_reachable else ())
             outcome = work(fleet, read(fleet))
             if line := outcome.line if isinstance(outcome, Ended) else "" if outcome.hosts else NOTHING_TO_DO:
