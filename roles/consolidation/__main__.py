@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(f"{given.cluster}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        print(f"{given.cluster}: an object is not as the API writes it: {type(error).__name__} {error}", file=sys.stderr)
+        return 2
     print(json.dumps(_shown(found), indent=1))
     return 0
 

@@ -10,6 +10,8 @@ from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of
 from roles.engine.placement import ClusterView
 
+HOSTNAME = "kubernetes.io/hostname"
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -77,8 +79,9 @@ class Cause(Enum):
 class Plan:
     """`stays`, `goes`, `woken`: names of nodes; only pods of nodes that go move. `cost`: of all nodes that are on afterwards.
 
-    `moves`: (namespace, name) of a pod -> its new node. `bound`: no plan for this problem costs less. `why`: of each node that was on and
-    stays, the smallest thing that keeps it, as `CAUSE: SUBJECT`.
+    `moves`: (namespace, name) of a pod -> its new node, in an order in which each can be placed before the next one leaves. `bound`: no
+    plan for this problem costs less. `why`: of each node that was on and stays, the smallest thing that keeps it, as `CAUSE: SUBJECT`,
+    several joined by "; ".
     """
 
     stays: tuple[str, ...]

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roles.engine.kube import Object
-from roles.engine.kube.fields import meta_of, name_of
-from roles.engine.packing.model import Machine, Problem
+from roles.engine.kube.fields import meta_of, name_of, status_of
+from roles.engine.packing.model import HOSTNAME, Machine, Problem
 
 _KEYS = ("nodes", "pods", "pdbs", "off", "cost", "policy")
-_HOSTNAME = "kubernetes.io/hostname"
+_READY = ({"type": "Ready", "status": "True"},)
 
 
 def read(document: Mapping[str, Any]) -> Problem:
@@ -20,7 +20,7 @@ def read(document: Mapping[str, Any]) -> Problem:
         raise ValueError(f"the document is not an object with the keys {', '.join(_KEYS)}")
     if unknown := sorted(str(key) for key in document if key not in _KEYS):
         raise ValueError(f"unknown key {unknown[0]}; the keys are {', '.join(_KEYS)}")
-    nodes, prices = _objects(document, "nodes"), document.get("cost") or {}
+    nodes, prices = [_with_conditions(one) for one in _objects(document, "nodes")], document.get("cost") or {}
     if not isinstance(prices, Mapping):
         raise ValueError("cost is not an object of nodes and prices")
     on = [Machine(name_of(one), _price(prices.get(name_of(one)), name_of(one)), one) for one in nodes]
@@ -45,6 +45,12 @@ def _objects(document: Mapping[str, Any], key: str) -> Sequence[Object]:
     return [one if "spec" in one else {**one, "spec": {}} for one in found]
 
 
+def _with_conditions(node: Object) -> Object:
+    """A node of which only the room is written is Ready."""
+    status = status_of(node)
+    return node if "conditions" in status else {**node, "status": {**status, "conditions": _READY}}
+
+
 def _price(price: Any, name: str) -> float:
     if isinstance(price, bool) or not isinstance(price, int | float):
         raise ValueError(f"cost of {name}: {'it is missing' if price is None else f'{price!r} is not a number'}")
@@ -58,7 +64,7 @@ def _sleeping(machine: Mapping[str, Any]) -> Machine:
     if not isinstance(capacity, Mapping) or not isinstance(labels, Mapping):
         raise ValueError(f"machine {name} of off: capacity and labels are objects")
     node = {
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {_HOSTNAME: name} | dict(labels)}, "spec": {},
-        "status": {"allocatable": capacity, "capacity": capacity, "conditions": [{"type": "Ready", "status": "True"}]},
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {HOSTNAME: name} | dict(labels)}, "spec": {},
+        "status": {"allocatable": capacity, "capacity": capacity, "conditions": _READY},
     }  # fmt: skip
     return Machine(name, _price(machine.get("cost"), name), node, off=True)

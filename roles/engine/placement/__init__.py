@@ -5,22 +5,26 @@ from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
 from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments, in_node_status, own_names
 from roles.engine.placement.taints import without_passing
-from roles.engine.placement.where import Outcome, Placement, place_all, where
-from roles.engine.placement.world import ClusterView, World, claims_of
+from roles.engine.placement.topology import constraints
+from roles.engine.placement.where import Outcome, Placement, Trial, place_all, where
+from roles.engine.placement.world import ClusterView, Held, World, claims_of, terms
 
 __all__ = [
     "Attachment",
     "ClusterView",
     "Forecast",
+    "Held",
     "Move",
     "Outcome",
     "Placement",
     "PodVolume",
     "Readmission",
     "Storage",
+    "Trial",
     "World",
     "attachments",
     "claims_of",
+    "constraints",
     "differs",
     "forecast",
     "in_node_status",
@@ -28,6 +32,7 @@ __all__ = [
     "place_all",
     "pressures_of",
     "rejected_under",
+    "terms",
     "where",
     "without_passing",
 ]

@@ -92,6 +92,32 @@ def place_all(of: Iterable[Object], view: ClusterView, without: Collection[str] 
     return _Run(list(of), view, without).results()
 
 
+class Trial:
+    """Pods on nodes that are named for them. Errors as `where`."""
+
+    def __init__(self, view: ClusterView, without: Collection[str] = ()) -> None:
+        self._world = World(view, without)
+
+    def moves(self, moves: Iterable[tuple[Object, str]], *, undo: bool = False) -> list[Verdict]:
+        """Whether each pod can run on its node, when they are recreated one after the other in this order, each placed before the next one
+        leaves its node. A pod that fits has its place then; `undo`: only until all are judged.
+
+        Each verdict is about that node alone: a scheduler may choose another one that fits, too.
+        """
+        found, before = [], list[Held]()
+        for pod, node in moves:
+            held = self._world.held.get(full_name(pod))
+            before += [held] if held is not None else []
+            self._world.take(pod)
+            verdict = assess(pod, self._world, (self._world.rooms[node],)).nodes[node]
+            if verdict.state == "fits":
+                self._world.put(Held(_recreated(pod), frozenset({node}), True))
+            found.append(verdict)
+        for held in before if undo else ():
+            self._world.put(held)
+        return found
+
+
 class _Run:
     """One sequence of pods."""
 
@@ -172,8 +198,7 @@ class _Run:
             return
         if not found.fits and _depends(pod):
             nodes = frozenset(self._world.rooms)  # while it waits, others can make any node possible
-        new = {"metadata": {key: value for key, value in meta_of(pod).items() if key != "deletionTimestamp"}, "spec": spec_of(pod)}
-        self._world.put(Held(new, nodes, found.fits and len(nodes) == 1 and not waits))
+        self._world.put(Held(_recreated(pod), nodes, found.fits and len(nodes) == 1 and not waits))
 
     def _preempted(self, number: int) -> Placement:
         """A pod that does not fit may preempt one that does, if its priority is higher."""
@@ -205,6 +230,10 @@ class _Run:
         return not same and not self._world.on_one_node(one.pod, other.pod)
 
 
+def _recreated(pod: Object) -> Object:
+    return {"metadata": {key: value for key, value in meta_of(pod).items() if key != "deletionTimestamp"}, "spec": spec_of(pod)}
+
+
 def _depends(pod: Object) -> bool:
     return bool(terms(pod, "podAffinity") or spec_of(pod).get("topologySpreadConstraints"))
 
@@ -212,17 +241,17 @@ def _depends(pod: Object) -> bool:
 # ---- one pod
 
 
-def assess(pod: Object, world: World) -> Placement:
-    """As `where`, in a world that the pod is not in."""
-    name = full_name(pod)
+def assess(pod: Object, world: World, rooms: Collection[Room] = ()) -> Placement:
+    """As `where`, in a world that the pod is not in; of these rooms only, if some are given."""
+    name, rooms = full_name(pod), rooms or world.rooms.values()
     if gates := [str(one.get("name")) for one in spec_of(pod).get("schedulingGates") or ()]:
-        return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, (f"scheduling gate {', '.join(gates)} holds it",))
+        return Placement(name, "nowhere", {room.name: Verdict("no") for room in rooms}, (f"scheduling gate {', '.join(gates)} holds it",))
     volumes, affinity = Volumes(pod, world), Affinity(pod, world)
     unknown = [*_unmodelled(pod, world.view), *volumes.unknown]
     if affinity.unknown:
         unknown.append("its affinity names namespaces by label, and they were not read")
     if volumes.no:
-        return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, tuple(volumes.no))
+        return Placement(name, "nowhere", {room.name: Verdict("no") for room in rooms}, tuple(volumes.no))
     spread = Spread(pod, world)
     requested, ports = resources.in_units(resources.requests(pod, View.SPEC)), pods.host_ports(pod)
     asked = [(resource, amount) for resource, amount in {"pods": 1, **requested}.items() if amount > 0]
@@ -231,7 +260,7 @@ def assess(pod: Object, world: World) -> Placement:
     nodes: dict[str, Verdict] = {}
     local: list[Room] = []
     only_room = not (unknown or judges or volumes.unsure or ports)
-    for room in world.rooms.values():
+    for room in rooms:
         if only_room and room.ready and suits[room.name] == SUITS and _has_room(asked, room):
             nodes[room.name] = _FITS
             continue
@@ -253,7 +282,7 @@ def assess(pod: Object, world: World) -> Placement:
 
 def _conclude(name: str, nodes: Mapping[str, Verdict], unknown: Sequence[str], world: World, free: bool) -> Placement:
     states = {room: verdict.state for room, verdict in nodes.items()}
-    returns = tuple(room.name for room in world.rooms.values() if room.out and states[room.name] != "no")
+    returns = tuple(room.name for room in world.rooms.values() if room.out and states.get(room.name, "no") != "no")
     elsewhere = {state for room, state in states.items() if not world.rooms[room].out}
     if not elsewhere - {"no", "waits"}:
         return Placement(name, "nowhere", nodes, returns=returns)
