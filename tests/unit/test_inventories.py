@@ -77,6 +77,12 @@ def uncommented(project: Path) -> None:
         path.write_text(text)
 
 
+def full(project: Path) -> Inventory:
+    """With all that it has as comments."""
+    uncommented(project)
+    return load(project, "prod")
+
+
 def eviction(inventory: Inventory, host: str) -> DesiredThresholds | None:
     data = inventory.get_host(host).data
     return read_thresholds(host, data.get)
@@ -110,8 +116,7 @@ def test_the_example_for_production(project: Path) -> None:
 
 
 def test_the_group_data_that_is_commented_out_can_be_used(project: Path) -> None:
-    uncommented(project)
-    inventory = load(project, "prod")
+    inventory = full(project)
     data = inventory.get_host("cp1.example.net").data
     assert (data.get("ssh_user"), data.get("_sudo"), data.get("ssh_hostname")) == ("ops", True, "10.20.0.11")
     wanted = {host.name: desired(inventory, host.name) for host in inventory}
@@ -128,8 +133,7 @@ def test_the_group_data_that_is_commented_out_can_be_used(project: Path) -> None
 
 
 def test_every_example_is_taken_by_the_model_that_reads_it(project: Path) -> None:
-    uncommented(project)
-    inventory = load(project, "prod")
+    inventory = full(project)
     named = set()
     for path in (ROOT / "inventories/group_data").glob("*.py"):
         named |= set(re.findall(r"^# (\w+) = ", path.read_text(), re.MULTILINE))
@@ -164,8 +168,7 @@ def test_the_jump_host_of_the_example_is_understood(project: Path, monkeypatch: 
     lines = re.findall(r"^#     (Host .*|    .*)$", text, re.MULTILINE)
     config = project / "inventories/ssh_config"
     config.write_text("\n".join(lines) + "\n")
-    uncommented(project)
-    inventory = load(project, "prod")
+    inventory = full(project)
     hops = []
 
     class Client(SSHClient):
@@ -185,8 +188,7 @@ def test_the_jump_host_of_the_example_is_understood(project: Path, monkeypatch: 
 
 
 def test_the_examples_of_eviction_can_be_used(project: Path) -> None:
-    uncommented(project)
-    inventory = load(project, "prod")
+    inventory = full(project)
     assert eviction(inventory, "cp1.example.net") is None, "they are the workers' alone"
     found = eviction(inventory, "w1.example.net")
     assert found is not None
@@ -205,8 +207,7 @@ def test_the_examples_of_eviction_can_be_used(project: Path) -> None:
 
 
 def test_the_examples_of_fields_can_be_used(project: Path) -> None:
-    uncommented(project)
-    inventory = load(project, "prod")
+    inventory = full(project)
     everywhere, workers = fields(inventory, "cp1.example.net"), fields(inventory, "w1.example.net")
     assert everywhere is not None and everywhere.kubelet_config == {"containerLogMaxSize": "50Mi", "containerLogMaxFiles": 3}
     assert workers is not None and "containerLogMaxFiles" not in workers.kubelet_config, "a group's value takes the place of the whole"

@@ -12,7 +12,6 @@ import pytest
 from roles.autoscaler_status import report
 from roles.autoscalers import (
     KINDS,
-    WORKLOADS,
     AutoscalerWriter,
     DesiredAutoscalers,
     check_only,
@@ -46,13 +45,11 @@ from roles.engine.autoscaling.owners import LAST_APPLIED
 from roles.engine.autoscaling.read import Target
 from roles.engine.autoscaling.vertical import Vertical, VerticalScene
 from roles.engine.kube import Object
-from roles.engine.objects import NotDone, ObjectChange, ObjectPlan, undo_plan
-from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
+from roles.engine.objects import NotDone, ObjectChange, ObjectPlan
 from tests.unit.autoscaling.world import KCM, NOW, hpa, pods, samples
 from tests.unit.clock import Clock
 
 KIND = KINDS[HPA]
-ALL = (*KINDS.values(), *WORKLOADS.values())
 WEB = {"min": 1, "max": 10, "cpu": "50%"}
 PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
 
@@ -84,6 +81,12 @@ def test_what_daytwo_has_patched_too_is_still_its_own() -> None:
 def action_of(data: DesiredAutoscalers, found: dict[str, Any] | None) -> tuple[ObjectChange | None, ObjectPlan]:
     plan = ObjectPlan()
     return planned(data.entries[0], found, data, plan), plan
+
+
+def created(entry: Any = WEB) -> tuple[ObjectChange, ObjectPlan]:
+    made, plan = action_of(desired(entry), None)
+    assert made is not None
+    return made, plan
 
 
 def test_a_new_one_is_created_and_the_same_one_is_left() -> None:
@@ -154,16 +157,14 @@ def judged(
 
 
 def test_a_plan_says_what_the_controller_would_do() -> None:
-    made, plan = action_of(desired(), None)
-    assert made is not None
+    made, plan = created()
     found = explain(made, judged(hpa()), KCM, plan, consent=False)
     assert not plan.refusals and not found.unproven
     assert found.notes[:2] == ("now: stays at 2", "cpu 50%/50%: asks for 2; up above 55%, down below 25%")
 
 
 def test_a_plan_names_budgets_that_block_at_the_minimum() -> None:
-    made, plan = action_of(desired(), None)
-    assert made is not None
+    made, plan = created()
     one = disruption.DisruptionRule.AUTOSCALER_MINIMUM.found(
         ("PodDisruptionBudget shop/web", "Deployment shop/web"), "it needs 1", "raise min"
     )
@@ -175,8 +176,7 @@ def test_a_plan_names_budgets_that_block_at_the_minimum() -> None:
 
 
 def test_a_plan_refuses_what_cannot_work_unless_there_is_consent() -> None:
-    made, plan = action_of(desired(), None)
-    assert made is not None
+    made, plan = created()
     broken = judged(hpa(), NoReading("no metrics returned from resource metrics API"))
     explain(made, broken, KCM, plan, consent=False)
     assert len(plan.refusals) == 1 and "no-metric" in plan.refusals[0] and "allow_problems=true" in plan.refusals[0]
@@ -241,12 +241,10 @@ def test_old_conditions_prove_nothing_while_nobody_leads() -> None:
     assert not found.proof and found.missing == "nobody leads"
     # The plan says it before anything is written, also for one that is new.
     for item in (seen(2), hpa()):
-        made, plan = action_of(desired(), None)
-        assert made is not None
+        made, plan = created()
         explain(made, judged(item, controller=idle), idle, plan, consent=False)
         assert len(plan.refusals) == 1 and "not-handled: nobody leads; start it" in plan.refusals[0]
-    made, plan = action_of(desired(), None)
-    assert made is not None
+    made, plan = created()
     explain(made, judged(hpa()), KCM, plan, consent=False)
     assert not plan.refusals
     shown = report.as_document(AutoscalerLook(NOW, idle, ScalingWorld(), ())).model_dump(mode="json")["controller"]
@@ -303,31 +301,6 @@ def test_settling_takes_only_replicas_out() -> None:
     (field,) = one.fields
     assert json.loads(field.before) == applied
     assert settling([("Deployment", {"metadata": {"namespace": "shop", "name": "web", "uid": "u"}})]) == []
-
-
-# ---- undo
-
-
-def record(action: str, *fields: ChangedField, path: str = PATH, kind: str = HPA, uid: str = "u1") -> ObjectsRecord:
-    about = {"path": path, "uid": uid, "kind": kind, "namespace": "shop", "name": "web"}
-    one = ChangedObject(name=f"{kind} shop/web", action=action, outcome="done", fields=tuple(fields), about=about)
-    return ObjectsRecord("r", "c", "autoscalers", {}, (one,))
-
-
-def back(one: ObjectsRecord, there: dict[str, Any], *, force: bool) -> ObjectPlan:
-    return undo_plan(one, ALL, there, force=force)
-
-
-def test_the_annotation_is_restored_if_it_is_as_written() -> None:
-    old, new = '{"spec":{"replicas":3}}', '{"spec":{}}'
-    field = ChangedField(("metadata", "annotations", LAST_APPLIED), old, new)
-    path = "/apis/apps/v1/namespaces/shop/deployments/web"
-    made = record("update", field, path=path, kind="Deployment")
-    item = {"metadata": {"namespace": "shop", "name": "web", "uid": "u1", "annotations": {LAST_APPLIED: new}}}
-    (one,) = back(made, {path: item}, force=False).actions
-    assert one.after == {("metadata", "annotations", LAST_APPLIED): old}
-    item["metadata"]["annotations"][LAST_APPLIED] = "applied again"
-    assert not back(made, {path: item}, force=False).actions
 
 
 # ---- the report

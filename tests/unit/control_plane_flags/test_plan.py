@@ -39,10 +39,15 @@ def test_one_flag_of_one_component() -> None:
     assert one.flags == {flag[2:-3]: ("2m",)} and one.lasting == {(ARGUMENTS, flag[2:-3]): ["2m"]}
 
 
-def test_a_scheduler_profile_is_placed_before_the_manifest_that_mounts_it() -> None:
-    (one,) = plan(PROFILE).planned
+def changed(found: Any) -> tuple[Any, Any, Any]:
+    """The one component that changes, its file, and its manifest."""
+    (one,) = found.changing
     assert one.change is not None
-    file, manifest = one.change.files
+    return one, *one.change.files
+
+
+def test_a_scheduler_profile_is_placed_before_the_manifest_that_mounts_it() -> None:
+    one, file, manifest = changed(plan(PROFILE))
     assert (file.path, file.before, file.after, file.mode) == (PATH, None, CONFIG.encode(), 0o600)
     assert manifest.after is not None and f"path: {PATH}\n      type: File".encode() in manifest.after
     assert one.lasting[VOLUMES, PATH] is True and one.flags == {"config": (PATH,)}
@@ -69,9 +74,7 @@ def replace_mode(looked: Observation, mode: int, mtime: int = 0) -> Observation:
 
 def test_another_content_gives_another_pod() -> None:
     has = replace_mode(with_profile(b"old\n"), 0o600)
-    (one,) = plan(PROFILE, has).changing
-    assert one.change is not None
-    file, manifest = one.change.files
+    one, file, manifest = changed(plan(PROFILE, has))
     assert (file.before, file.after) == (b"old\n", CONFIG.encode())
     assert manifest.after is not None and b"  annotations:\n    daytwo/files: " in manifest.after
     assert one.change.new_argv == one.change.old_argv and one.flags == {"config": (PATH,)}
@@ -114,9 +117,7 @@ def test_files_that_do_not_fit_the_flags(data: dict[str, Any], words: str) -> No
 
 def test_a_file_and_its_mount_are_taken_out_together() -> None:
     data = {"control_plane_flags": {SCHEDULER: {"config": "absent"}}, "control_plane_files": {PATH: "absent"}}
-    (one,) = plan(data, with_profile()).changing
-    assert one.change is not None
-    file, manifest = one.change.files
+    one, file, manifest = changed(plan(data, with_profile()))
     assert file.after is None and file.hidden and manifest.after == node.manifest(*ARGV[SCHEDULER])
     assert one.lasting == {(ARGUMENTS, "config"): None, (VOLUMES, PATH): None}
 
@@ -143,9 +144,7 @@ def test_a_file_that_is_in_the_pod_by_a_directory_is_removed_with_its_flag() -> 
     """The mount of the directory stays. Before the change the checks say that the file is there, after it that it is not."""
     data = {"control_plane_flags": {API: {"token-auth-file": "absent"}}, "control_plane_files": {TOKENS: "absent"}}
     looked = with_tokens("--authorization-mode=Node,RBAC")
-    (one,) = plan(data, looked).changing
-    assert one.change is not None
-    file, manifest = one.change.files
+    one, file, manifest = changed(plan(data, looked))
     assert (file.path, file.after) == (TOKENS, None) and b"token-auth-file" not in (manifest.after or b"")
     assert b"path: /etc/kubernetes/audit\n" in (manifest.after or b"") and f"file {TOKENS}" in one.change.summary
     assert str(unmet_files(looked, {}, wanted(data))[0]) == f"{TOKENS} exists, wanted absent" and not unmet_files(
@@ -176,9 +175,7 @@ def test_a_file_that_another_file_of_the_node_names_is_not_removed() -> None:
 
 def test_what_is_proven_in_the_container() -> None:
     """Also a change without a flag of its own; and in an undo, a file of somebody else that stays on the node and is no longer mounted."""
-    (one,) = plan(PROFILE).planned
-    assert one.change is not None
-    file, manifest = one.change.files
+    one, file, manifest = changed(plan(PROFILE))
     proven = {PATH: file.after_sha256, manifest.path: manifest.after_sha256}
     assert _pod_files(one) == proven == _pod_files(replace(one, flags={}))
     back = replace(manifest, before=manifest.after, after=manifest.before)

@@ -58,6 +58,13 @@ def made(shape: str | None = None) -> tuple[Stand, LaneLab]:
     return stand, LaneLab(stand, lambda: float(next(ticks)), lambda seconds: None)
 
 
+def begun() -> tuple[Stand, LaneLab]:
+    """With a small lab, for a first module."""
+    stand, lane = made()
+    lane.need("small", "one.py")
+    return stand, lane
+
+
 def test_a_lab_is_made_once_for_units_of_its_shape() -> None:
     stand, lane = made()
     for module in ("one.py", "two.py"):
@@ -74,8 +81,7 @@ def test_a_lab_that_is_found_is_not_trusted() -> None:
 
 
 def test_a_lab_that_tests_left_unwell_is_reset_once() -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     stand.wrong = "w1 is\nnot Ready"
     lane.need("small", "two.py")
     stand.wrong = ""
@@ -88,16 +94,14 @@ def test_a_lab_that_tests_left_unwell_is_reset_once() -> None:
 
 
 def test_a_lab_that_recovers_in_a_moment_is_not_reset() -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     stand.recovering = ["pod kube-scheduler-cp1 is not ready"] * 5
     lane.need("small", "two.py")
     assert stand.asked == ["become small"] and stand.recovering == []
 
 
 def test_a_failure_does_not_follow_into_another_lab() -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     lane.failed = lane.failed or "one.py::test_x"
     lane.need("wide", "two.py")
     lane.need("wide", "three.py")
@@ -105,8 +109,7 @@ def test_a_failure_does_not_follow_into_another_lab() -> None:
 
 
 def test_what_cannot_be_reset_is_made_again() -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     stand.wrong, stand.failing = "no API", {"pristine": "disk full"}
     lane.need("small", "two.py")
     assert stand.asked == ["become small", "pristine", "down", "become small"] and lane.reason == ""
@@ -134,8 +137,7 @@ def test_what_was_made_or_found_is_taken_down_and_nothing_else() -> None:
 
 
 def test_a_module_that_leaves_something_changed_is_named_and_the_lab_reset() -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     del stand.there["w1 /etc/static"]
     stand.there |= {"node w1": "a=b, c=e, cordoned", "namespace shop": "there"}
     lane.need("small", "two.py")
@@ -147,16 +149,14 @@ def test_a_module_that_leaves_something_changed_is_named_and_the_lab_reset() -> 
 
 
 def test_only_some_of_what_was_left_is_named() -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     stand.there |= {f"namespace n{number}": "there" for number in range(9)}
     lane.leave()
     assert lane.left == ["one.py: " + "; ".join(f"namespace n{number} is new" for number in range(5)) + "; and 4 more"]
 
 
 def test_what_goes_by_itself_in_a_moment_is_not_left() -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     stand.passing = [{"pod default/app": "there"}] * (LOOKS - 1)
     lane.need("small", "two.py")
     assert stand.asked == ["become small"] and lane.left == []
@@ -167,8 +167,7 @@ def test_what_goes_by_itself_in_a_moment_is_not_left() -> None:
 
 @pytest.mark.parametrize("then", ["another shape", "the end", "not well"])
 def test_what_was_left_is_named_whatever_comes_next(then: str) -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     stand.there["namespace shop"] = "there"
     match then:
         case "another shape":
@@ -184,8 +183,7 @@ def test_what_was_left_is_named_whatever_comes_next(then: str) -> None:
 
 def test_a_module_that_failed_is_not_blamed_for_what_it_left() -> None:
     """What failed could not clean up."""
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     stand.there["namespace shop"] = "there"
     lane.failed = lane.failed or "one.py::test_x"
     lane.need("small", "two.py")
@@ -193,8 +191,7 @@ def test_a_module_that_failed_is_not_blamed_for_what_it_left() -> None:
 
 
 def test_where_nothing_can_be_seen_the_lab_is_reset() -> None:
-    stand, lane = made()
-    lane.need("small", "one.py")
+    stand, lane = begun()
     stand.failing["fingerprint"] = "no answer"
     lane.need("small", "two.py")
     assert stand.asked == ["become small", "pristine"] and lane.left == [] and lane.reason == ""

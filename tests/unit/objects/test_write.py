@@ -63,6 +63,11 @@ written_whole = pytest.mark.parametrize("kind", [*WHOLE, SERVER], ids=lambda kin
 every_written = pytest.mark.parametrize("kind", [*WHOLE, SERVER, *PATCHED], ids=lambda kind: kind.name)
 
 
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roles.engine.timeouts.time", Clock())
+
+
 def where(kind: Kind) -> str:
     return "" if kind.of_cluster else kind.namespace or "shop"
 
@@ -251,8 +256,7 @@ def test_a_change_is_recorded_sent_and_read_back(kind: Kind) -> None:
 
 
 @patched
-def test_a_patch_is_of_the_version_that_was_read_and_is_tried_again(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+def test_a_patch_is_of_the_version_that_was_read_and_is_tried_again(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
     store.conflicts = 2
     proof, fields = carried_out(writer(store), change(kind, thing(kind, 1)))
@@ -339,8 +343,7 @@ def test_what_others_have_set_to_the_same_value_is_theirs(kind: Kind) -> None:
 
 
 @patched
-def test_what_others_have_set_to_the_same_value_in_between_is_theirs_too(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+def test_what_others_have_set_to_the_same_value_in_between_is_theirs_too(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
     store.conflicts, store.meddle = 1, lambda: setattr(store, "there", thing(kind, 5, manager="helm"))
     writing = writer(store)
@@ -368,11 +371,8 @@ def test_a_patch_that_is_not_in_effect_is_reverted_and_one_that_is_done_is_put_b
 
 
 @written_whole
-def test_what_daytwo_has_patched_itself_is_applied_by_force_in_the_version_that_was_read(
-    kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_daytwo_has_patched_itself_is_applied_by_force_in_the_version_that_was_read(kind: Kind) -> None:
     """For the API server, who applied and who patched are two managers, although both are daytwo."""
-    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
     store, one = Store(kind, thing(kind, 1)), change(kind, thing(kind, 1))
     store.owners, store.conflicts = ("daytwo",), 1
     assert writer(store).result(one, store) is not None  # type: ignore[arg-type]
@@ -483,10 +483,7 @@ class Lossy:
 @every_written
 @when
 @lost
-def test_after_a_lost_answer_the_object_shows_whether_it_was_written(
-    kind: Kind, when: str, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+def test_after_a_lost_answer_the_object_shows_whether_it_was_written(kind: Kind, when: str, error: Exception) -> None:
     made = [change(kind, thing(kind, 1)), *([] if kind in PATCHED else [removal(kind, thing(kind, 1)), change(kind, None)])]
     for one in made:
         store = Store(kind, one.before)
@@ -496,8 +493,7 @@ def test_after_a_lost_answer_the_object_shows_whether_it_was_written(
 
 
 @every_written
-def test_a_write_that_is_neither_answered_nor_read_back_is_unknown(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roles.engine.timeouts.time", Clock())
+def test_a_write_that_is_neither_answered_nor_read_back_is_unknown(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
     api: Any = Lossy(store, Timeout("cp1", "/", "no answer", "-"), "after", away=True)
     with pytest.raises(Unknown, match=rf"STATE UNKNOWN: .*Check it: kubectl get {kind.short or kind.name} .*web -o yaml"):
@@ -508,8 +504,7 @@ def test_a_write_that_is_neither_answered_nor_read_back_is_unknown(kind: Kind, m
 @patched
 @when
 @lost
-def test_the_answer_to_a_revert_may_be_lost_too(kind: Kind, when: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
+def test_the_answer_to_a_revert_may_be_lost_too(kind: Kind, when: str, error: Exception) -> None:
     store = Store(kind, thing(kind, 1))
     api: Any = Lossy(store, error, when, others=1)
     writing = Writer(Session(lambda: api), force=False)
@@ -520,8 +515,7 @@ def test_the_answer_to_a_revert_may_be_lost_too(kind: Kind, when: str, error: Ex
 
 
 @patched
-def test_a_refusal_after_a_lost_answer_wrote_nothing(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roles.engine.timeouts.time", Clock())
+def test_a_refusal_after_a_lost_answer_wrote_nothing(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
     store.refuses = True
     api: Any = Lossy(store, Timeout("cp1", "/", "no answer", "-"), "before")
@@ -532,11 +526,8 @@ def test_a_refusal_after_a_lost_answer_wrote_nothing(kind: Kind, monkeypatch: py
 
 @patched
 @pytest.mark.parametrize(("meddled", "ended", "after"), [(None, Undone, 1), (7, ChangedByOthers, 7)])
-def test_a_revert_is_of_the_version_that_was_read(
-    kind: Kind, meddled: int | None, ended: type, after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_revert_is_of_the_version_that_was_read(kind: Kind, meddled: int | None, ended: type, after: int) -> None:
     """A controller writes its status at the same moment; or someone else the same field."""
-    monkeypatch.setattr("roles.engine.timeouts.time.sleep", lambda seconds: None)
     store = Store(kind, thing(kind, 1))
     writing = writer(store)
     writing.problem, writing.meanwhile = NotDone("not proven"), lambda: setattr(store, "conflicts", 1)

@@ -69,11 +69,16 @@ class Node:
         return found
 
 
+def unified(folder: Path) -> Node:
+    node = Node(folder)
+    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    return node
+
+
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize("path", [SYSTEMD, CGROUPFS])
 def test_cgroup_v2(tmp_path: Path, shell: str, path: str) -> None:
-    node = Node(tmp_path)
-    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    node = unified(tmp_path)
     node.process(7, f"0::{path}")
     node.process(8, f"0::{path}/made-inside/{OTHER}")  # systemd in a container creates cgroups of its own
     node.process(9, "0::/system.slice/ssh.service")
@@ -103,8 +108,7 @@ def test_cgroup_v1_with_its_controllers_apart(tmp_path: Path, path: str) -> None
 
 
 def test_an_old_kernel_has_no_peak(tmp_path: Path) -> None:
-    node = Node(tmp_path)
-    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    node = unified(tmp_path)
     node.process(7, f"0::{CGROUPFS}")
     node.files(f"/sys/fs/cgroup{CGROUPFS}", {name: text for name, text in V2.items() if name != "memory.peak"} | {"memory.max": "4096\n"})
     found = node.look().containers[UID, ID]
@@ -112,8 +116,7 @@ def test_an_old_kernel_has_no_peak(tmp_path: Path) -> None:
 
 
 def test_names_that_a_container_gave_its_cgroups_cannot_pass_for_others(tmp_path: Path) -> None:
-    node = Node(tmp_path)
-    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    node = unified(tmp_path)
     node.process(7, f"0::{CGROUPFS}/kubepods/pod{UID.replace('0', '1')}/{OTHER}")
     node.process(8, f"0::/kubepods/pod{UID}/a b=c end {OTHER}")
     node.process(9, f"0::/kubepods/pod{UID}/$(touch {tmp_path}/ran);{OTHER}")
@@ -124,8 +127,7 @@ def test_names_that_a_container_gave_its_cgroups_cannot_pass_for_others(tmp_path
 
 def test_a_flood_of_containers_is_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "MOST", 2)
-    node = Node(tmp_path)
-    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    node = unified(tmp_path)
     for pid in range(3):
         node.process(100 + pid, f"0::/kubepods/pod{UID}/{pid}{ID[1:]}")
     found = node.look()
@@ -133,8 +135,7 @@ def test_a_flood_of_containers_is_cut_and_said(tmp_path: Path, monkeypatch: pyte
 
 
 def test_more_processes_than_one_command_line_has_room_for(tmp_path: Path) -> None:
-    node = Node(tmp_path)
-    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    node = unified(tmp_path)
     for pid in range(1000, 10_000, 3):
         node.process(pid, f"0::{CGROUPFS}")
     # The kernel allows a quarter of the stack for arguments, and 128 KiB at least.
@@ -142,8 +143,7 @@ def test_more_processes_than_one_command_line_has_room_for(tmp_path: Path) -> No
 
 
 def test_a_container_that_ended_meanwhile_has_no_values(tmp_path: Path) -> None:
-    node = Node(tmp_path)
-    node.mount("cgroup2", "nsdelegate", "/sys/fs/cgroup")
+    node = unified(tmp_path)
     node.process(7, f"0::{CGROUPFS}")
     assert node.look().containers == {(UID, ID): KernelUse(1234.5)}
 

@@ -279,6 +279,12 @@ def status(node: Scratch) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in node.output()[before:].splitlines())
 
 
+def ends(node: Scratch, code: int, state: str, *verb: str) -> None:
+    """The script exits with this code, and its change with this end."""
+    assert node.verb(*verb) == code, node.log
+    is_over(node, state)
+
+
 def is_over(node: Scratch, state: str) -> None:
     """The change has this end, nothing of it is in flight, and nothing waits beside a target."""
     said = f"{node.state}: {reason(node)}\n{node.log}\n{node.output()}"

@@ -15,9 +15,9 @@ from tests.unit.transaction.scratch import (
     BEFORE,
     MAIN,
     Scratch,
+    ends,
     full,
     in_private_mounts,
-    is_over,
     mount,
     reason,
     untouched,
@@ -81,8 +81,7 @@ def test_the_checkpoint_is_removed_and_created_again(remembers: Scratch) -> None
         *("check", "stage", "arm", "stop", "take 4", "place 1", "place 2", "place 3"),
         *("daemon-reload", "restart", "wait", "checkpoints", "applied"),
     ]
-    assert remembers.verb("confirm") == 0
-    is_over(remembers, "confirmed")
+    ends(remembers, 0, "confirmed", "confirm")
     assert checkpoint(remembers).read_bytes() == AFTER
     assert (remembers.here / "before/checkpoint.4").read_bytes() == ORIGINAL
 
@@ -97,23 +96,20 @@ def test_the_status_has_what_the_new_process_has_stored(remembers: Scratch) -> N
 def test_bytes_that_change_after_the_plan_are_restored_as_they_were_at_the_stop(fails: Scratch) -> None:
     later = BEFORE + b"another pod came meanwhile\n"
     fails.hook("stop", f'printf \'{later.decode()}\' >"$S/var/.x" && mv "$S/var/.x" "$S/var/cpu_manager_state"\n')
-    assert fails.verb("apply") == 1
-    is_over(fails, "reverted")
+    ends(fails, 1, "reverted", "apply")
     as_it_was(fails, later)
 
 
 def test_a_process_that_does_not_start_leaves_everything_as_it_was(fails: Scratch) -> None:
     mode = checkpoint(fails).stat().st_mode
-    assert fails.verb("apply") == 1
-    is_over(fails, "reverted")
+    ends(fails, 1, "reverted", "apply")
     as_it_was(fails)
     assert checkpoint(fails).stat().st_mode == mode
 
 
 def test_a_verdict_brings_it_back(remembers: Scratch) -> None:
     assert remembers.verb("apply") == 0
-    assert remembers.verb("revert", "not proven") == 0
-    is_over(remembers, "reverted")
+    ends(remembers, 0, "reverted", "revert", "not proven")
     as_it_was(remembers)
     assert "step: stop-new" in remembers.log and "step: restore 4" in remembers.log
 
@@ -124,8 +120,7 @@ def test_a_power_cut_brings_it_back_before_the_kubelet_starts(remembers: Scratch
     assert remembers.popen("sh", str(remembers.home / "recover.sh")).wait(timeout=600) == 0
     assert checkpoint(remembers).read_bytes() == ORIGINAL
     remembers.systemctl("start", remembers.change.unit)
-    assert remembers.verb("deadline") == 0
-    is_over(remembers, "reverted")
+    ends(remembers, 0, "reverted", "deadline")
     as_it_was(remembers)
     assert "step: stop-new" not in remembers.log
 
@@ -140,8 +135,7 @@ def test_a_power_cut_in_the_middle_of_a_rename_may_leave_both_names(remembers: S
     remembers.boot()
     assert remembers.popen("sh", str(remembers.home / "recover.sh")).wait(timeout=600) == 0
     remembers.systemctl("start", remembers.change.unit)
-    assert remembers.verb("deadline") == 0
-    is_over(remembers, "reverted")
+    ends(remembers, 0, "reverted", "deadline")
     as_it_was(remembers)
 
 
@@ -151,8 +145,7 @@ def test_a_kubelet_that_runs_at_boot_before_the_revert_is_stopped_first(remember
     remembers.systemctl("start", remembers.change.unit)
     assert remembers.popen("sh", str(remembers.home / "recover.sh")).wait(timeout=600) == 0
     assert checkpoint(remembers).read_bytes() == AFTER, "it was replaced under a running kubelet"
-    assert remembers.verb("deadline") == 0
-    is_over(remembers, "reverted")
+    ends(remembers, 0, "reverted", "deadline")
     as_it_was(remembers)
     assert "step: stop-new" in remembers.log
 
@@ -163,8 +156,7 @@ def test_no_checkpoint_before_is_none_after_the_revert(tmp_path: Path, url: str)
     try:
         assert node.verb("apply") == 0
         assert checkpoint(node).read_bytes() == AFTER
-        assert node.verb("revert", "asked") == 0
-        is_over(node, "reverted")
+        ends(node, 0, "reverted", "revert", "asked")
         as_it_was(node, BEFORE)
     finally:
         node.end()
@@ -173,8 +165,7 @@ def test_no_checkpoint_before_is_none_after_the_revert(tmp_path: Path, url: str)
 def test_a_link_is_refused_before_anything_is_stopped(remembers: Scratch) -> None:
     checkpoint(remembers).rename(remembers.root / "elsewhere")
     checkpoint(remembers).symlink_to(remembers.root / "elsewhere")
-    assert remembers.verb("apply") == 1
-    is_over(remembers, "refused")
+    ends(remembers, 1, "refused", "apply")
     assert "cpu_manager_state is a symbolic link" in reason(remembers)
     assert "step: stop" not in remembers.log
 
@@ -193,16 +184,14 @@ def test_a_checkpoint_whose_file_system_does_not_answer_is_waited_for(remembers:
     assert remembers.state == "revert-failed" and "cpu_manager_state: its file system has not answered" in reason(remembers)
     assert remembers.argv == remembers.change.new_argv and "step: stop-new" not in remembers.log
     (remembers.root / "dead").unlink()
-    assert remembers.verb("revert") == 0
-    is_over(remembers, "reverted")
+    ends(remembers, 0, "reverted", "revert")
     as_it_was(remembers)
 
 
 def test_what_would_stop_with_the_kubelet_and_not_start_again_is_named(remembers: Scratch) -> None:
     (remembers.root / "run/also.agent.service").touch()
     (remembers.root / "run/also.multi-user.target").touch()
-    assert remembers.verb("apply") == 1
-    is_over(remembers, "refused")
+    ends(remembers, 1, "refused", "apply")
     assert "and not start again: agent.service; nothing was changed" in reason(remembers)
     as_it_was(remembers)
 
@@ -217,8 +206,7 @@ def test_a_kubelet_that_does_not_stop_keeps_its_checkpoint(tmp_path: Path, url: 
     node.hook("stop", "case $* in *.timer) ;; *) exit 1 ;; esac\n")
     node.lay_down()
     try:
-        assert node.verb("apply") == 1
-        is_over(node, "reverted")
+        ends(node, 1, "reverted", "apply")
         assert "does not stop" in reason(node)
         as_it_was(node)
         assert "restart-old" not in node.log, "the old process was not touched, and was restarted"
@@ -245,8 +233,7 @@ def test_it_is_brought_back_across_a_file_system_of_its_own(tmp_path: Path, url:
         mount("-t", "tmpfs", "-o", "size=1m", "var", root / "var")
         node = remembering(root, url, BAD)
         try:
-            assert node.verb("apply") == 1
-            is_over(node, "reverted")
+            ends(node, 1, "reverted", "apply")
             as_it_was(node)
         finally:
             node.end()
@@ -286,8 +273,7 @@ def test_a_disk_that_fills_up_when_the_kubelet_is_stopped(tmp_path: Path, url: s
         without_fill(node)
         if original is None and not applied:
             # The old process could not create its own on the full disk: its revert is tried again.
-            assert node.verb("revert") == 0
-        is_over(node, "reverted")
+            ends(node, 0, "reverted", "revert")
         (node.root / "var/.new").unlink(missing_ok=True)  # of the stand-in, which had no space for its checkpoint
         as_it_was(node, original if original is not None else BEFORE)
 

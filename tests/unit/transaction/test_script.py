@@ -20,6 +20,7 @@ from tests.unit.transaction.scratch import (
     BEFORE,
     Scratch,
     after,
+    ends,
     fill,
     full,
     is_over,
@@ -40,8 +41,7 @@ FOREIGN = b"1000009\n"
 def test_a_file_that_was_edited_since_the_plan_is_left_alone(node: Scratch) -> None:
     (node.root / "etc/gone").write_bytes(FOREIGN)
     node.before = node.files()
-    assert node.verb("apply") == 1
-    is_over(node, "refused")
+    ends(node, 1, "refused", "apply")
     assert "etc/gone was edited since the plan" in reason(node) and "nothing was changed" in reason(node)
     untouched(node)
 
@@ -50,8 +50,7 @@ def test_a_file_that_was_edited_since_the_plan_is_left_alone(node: Scratch) -> N
 @pytest.mark.parametrize("name", ["first", "gone"])
 def test_a_file_that_was_edited_before_its_turn_is_left_alone(node: Scratch, name: str, how: str) -> None:
     node.hook("systemd-run", f'cd "$S"; printf 1000009\\\\n >other; {how} etc/{name}\n')
-    assert node.verb("apply") == 1
-    is_over(node, "reverted")
+    ends(node, 1, "reverted", "apply")
     assert f"etc/{name} was edited in mid-change" in reason(node)
     assert (node.root / "etc" / name).read_bytes() == FOREIGN
     others = set(node.before) - {f"etc/{name}"}
@@ -64,8 +63,7 @@ def test_a_file_that_was_edited_before_its_turn_is_left_alone(node: Scratch, nam
 @pytest.mark.parametrize("how", ["mv other", "cp other"], ids=["replaced", "written-to"])
 def test_a_file_that_was_edited_after_its_turn_is_put_back_and_theirs_is_kept(node: Scratch, how: str) -> None:
     node.hook("daemon-reload", f'cd "$S"; if mkdir once 2>/dev/null; then printf does-not-start\\\\n >other; {how} etc/first; fi\n')
-    assert node.verb("apply") == 1
-    is_over(node, "reverted")
+    ends(node, 1, "reverted", "apply")
     assert "their version is kept as" in reason(node)
     untouched(node)
     assert [path.read_bytes() for path in node.here.glob("foreign.*")] == [BAD]
@@ -75,8 +73,7 @@ def test_a_link_is_refused(node: Scratch) -> None:
     (node.root / "etc/gone").rename(node.root / "elsewhere")
     (node.root / "etc/gone").symlink_to(node.root / "elsewhere")
     node.before = node.files()
-    assert node.verb("apply") == 1
-    is_over(node, "refused")
+    ends(node, 1, "refused", "apply")
     assert "etc/gone is a symbolic link" in reason(node)
     untouched(node)
     assert (node.root / "etc/gone").is_symlink()
@@ -86,8 +83,7 @@ def test_a_link_is_refused(node: Scratch) -> None:
 def test_a_file_that_became_a_link_in_mid_change(node: Scratch, content: bytes) -> None:
     (node.root / "elsewhere").write_bytes(content)
     node.hook("systemd-run", 'ln -sf "$S/elsewhere" "$S/etc/gone"\n')
-    assert node.verb("apply") == 1
-    is_over(node, "reverted")
+    ends(node, 1, "reverted", "apply")
     assert "etc/gone became a symbolic link in mid-change" in reason(node)
     assert (node.root / "etc/gone").is_symlink() and (node.root / "elsewhere").read_bytes() == content
     (node.root / "etc/gone").unlink()
@@ -125,8 +121,7 @@ def test_the_newest_generation_goes_on_and_is_remembered(node: Scratch, seen: st
 def test_a_directory_that_is_read_only(tmp_path: Path, url: str) -> None:
     def body(node: Scratch) -> None:
         mount("-o", "remount,ro", node.root / "etc")
-        assert node.verb("apply") == 1
-        is_over(node, "refused")
+        ends(node, 1, "refused", "apply")
         assert "could not stage" in reason(node) and "nothing was changed" in reason(node)
         untouched(node)
 
@@ -138,8 +133,7 @@ def test_a_directory_that_is_mounted_from_the_same_disk(tmp_path: Path, url: str
 
     def body(node: Scratch) -> None:
         mount("--bind", node.root / "etc", node.root / "etc")
-        assert node.verb("apply") == 1
-        is_over(node, "refused")
+        ends(node, 1, "refused", "apply")
         assert "could not stage" in reason(node) and "nothing was changed" in reason(node)
         untouched(node)
 
@@ -286,8 +280,7 @@ def test_the_record_is_deleted_and_the_node_restarted(node: Scratch) -> None:
     assert node.popen("sh", str(node.home / "recover.sh")).wait(timeout=600) == 0
     assert node.files() == node.before
     node.systemctl("start", node.change.unit)
-    assert node.verb("deadline") == 0
-    is_over(node, "reverted")
+    ends(node, 0, "reverted", "deadline")
     untouched(node)
 
 
@@ -316,8 +309,7 @@ def test_two_at_the_same_moment(node: Scratch) -> None:
         names(loser, winner)
         assert not loser.work.exists()
         after(winner)
-        assert winner.verb("revert") == 0
-        is_over(winner, "reverted")
+        ends(winner, 0, "reverted", "revert")
         untouched(node)
 
 
@@ -330,8 +322,7 @@ def test_a_second_change_while_one_waits_to_be_confirmed(node: Scratch) -> None:
     names(second, node)
     after(node)
     assert node.armed
-    assert node.verb("confirm") == 0
-    is_over(node, "confirmed")
+    ends(node, 0, "confirmed", "confirm")
     third = node.next("r3", b"1000003\n", AFTER)
     third.lay_down()
     assert third.verb("apply") == 0
@@ -419,8 +410,7 @@ def test_a_restart_of_the_node_takes_the_chance_to_confirm(node: Scratch) -> Non
     assert (node.state, node.files()) == ("reverting", node.before)
     assert node.verb("confirm") == 1
     node.systemctl("start", node.change.unit)
-    assert node.verb("deadline") == 0
-    is_over(node, "reverted")
+    ends(node, 0, "reverted", "deadline")
     untouched(node)
 
 
@@ -443,8 +433,7 @@ def test_a_revert_is_killed_and_started_again(node: Scratch, moment: str) -> Non
     node.hook(moment, 'if mkdir "$S/once" 2>/dev/null; then kill -KILL 0; fi\n')
     assert node.verb("revert") == -9
     assert node.work.exists() and node.armed
-    assert node.verb("revert") == 0
-    is_over(node, "reverted")
+    ends(node, 0, "reverted", "revert")
     untouched(node)
 
 
@@ -530,8 +519,7 @@ def test_what_is_abandoned_makes_way(stuck: Scratch) -> None:
 def test_a_revert_that_failed_can_be_tried_again(stuck: Scratch) -> None:
     (stuck.root / "hooks/restart").unlink()
     (stuck.root / "broken").unlink()
-    assert stuck.verb("revert") == 0
-    is_over(stuck, "reverted")
+    ends(stuck, 0, "reverted", "revert")
     untouched(stuck)
 
 

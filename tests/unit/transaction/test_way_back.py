@@ -27,6 +27,7 @@ from tests.unit.transaction.scratch import (
     LATER,
     MAIN,
     Scratch,
+    ends,
     fill,
     in_private_mounts,
     is_over,
@@ -69,8 +70,7 @@ def files(node: Scratch) -> dict[str, tuple[int, bytes] | None]:
 def comes_back(node: Scratch, why: str = "the node was restarted before the change was confirmed") -> None:
     """After a boot whose recovery has put the files back."""
     node.systemctl("start", node.change.unit)
-    assert node.verb("deadline") == 0
-    is_over(node, "reverted")
+    ends(node, 0, "reverted", "deadline")
     assert reason(node) == why
     untouched(node)
 
@@ -157,8 +157,7 @@ def test_the_unit_at_boot_waits_for_the_mount_and_needs_it_not(tmp_path: Path, u
             wanted = set(lines[1].removeprefix("Wants=").split())
             assert wanted == set(lines[2].removeprefix("After=").split()) and name in wanted
             assert "Requires" not in dropin.read_text()
-            assert node.verb("revert") == 0
-            is_over(node, "reverted")
+            ends(node, 0, "reverted", "revert")
             assert not dropin.parent.exists()
 
     if shutil.which("systemd-escape") is None:
@@ -224,8 +223,7 @@ def test_a_kubelet_that_could_not_be_kept_waiting_is_restarted(tmp_path: Path, u
         mount("-o", "remount,rw", node.root / "etc")
         assert recover(node, "once") == 0
         assert node.armed and node.argv == node.change.new_argv
-        assert node.verb("deadline") == 0
-        is_over(node, "reverted")
+        ends(node, 0, "reverted", "deadline")
         untouched(node)
 
     walled(url, tmp_path, body, "etc")
@@ -465,14 +463,14 @@ LONG = b"1000009\n" + b"# theirs\n" * 1400
 
 
 def foreign_edit(node: Scratch) -> None:
-    """As config management writes: beside it, then by a rename."""
+    """In mid-change, as config management writes: beside it, then by a rename."""
+    assert node.verb("apply") == 0
     (node.root / "etc/other").write_bytes(LONG)
     (node.root / "etc/other").rename(node.root / "etc/first")
 
 
 def test_theirs_is_kept_whole_where_the_record_has_no_room(tmp_path: Path, url: str) -> None:
     def body(node: Scratch) -> None:
-        assert node.verb("apply") == 0
         foreign_edit(node)
         fill(node, "home")
         assert node.verb("revert") == 0
@@ -494,7 +492,6 @@ def test_what_cannot_be_kept_is_not_overwritten(tmp_path: Path, url: str) -> Non
         # As if the file had as many names as its file system allows.
         node.mutate = lambda text: text.replace("brief ln -P", "brief false")
         node.lay_down()
-        assert node.verb("apply") == 0
         foreign_edit(node)
         fill(node, "home")
         assert node.verb("revert") == 1
@@ -511,7 +508,6 @@ def test_what_cannot_be_kept_is_not_overwritten(tmp_path: Path, url: str) -> Non
 
 
 def test_the_reason_tells_of_it_after_a_boot_too(node: Scratch) -> None:
-    assert node.verb("apply") == 0
     foreign_edit(node)
     node.boot()
     assert recover(node, "once") == 0
@@ -522,14 +518,12 @@ def test_the_reason_tells_of_it_after_a_boot_too(node: Scratch) -> None:
 
 def test_a_second_edit_of_theirs_is_kept_beside_the_first(tmp_path: Path, url: str) -> None:
     def body(node: Scratch) -> None:
-        assert node.verb("apply") == 0
         foreign_edit(node)
         node.hook("daemon-reload", "kill -KILL 0\n")
         assert node.verb("revert") == -9
         node.hook("daemon-reload", "")
         (node.root / "etc/first").write_bytes(FOREIGN)
-        assert node.verb("deadline") == 0
-        is_over(node, "reverted")
+        ends(node, 0, "reverted", "deadline")
         assert sorted(path.read_bytes() for path in node.here.glob("foreign.*")) == sorted([LONG, FOREIGN])
         untouched(node)
 
@@ -543,7 +537,6 @@ def test_the_same_edit_is_kept_once_however_often_the_way_back_is_tried(tmp_path
         node.mutate = lambda text: text.replace('brief mv -f -T "$place', f'[ ! -e {stuck} ] && brief mv -f -T "$place')
         node.lay_down()
         stuck.touch()
-        assert node.verb("apply") == 0
         foreign_edit(node)
         assert node.verb("revert") == 1
         for _ in range(3):
@@ -664,8 +657,7 @@ def test_one_that_was_started_and_ended_at_once_is_judged_by_its_end(tmp_path: P
     try:
         node.lay_down()
         node.hook("job-restart", 'echo 12345 >"$S/run/began"\n')
-        assert node.verb("apply") == 1
-        is_over(node, "reverted")
+        ends(node, 1, "reverted", "apply")
         assert "systemctl restart" not in reason(node) and "failed" in reason(node)
         untouched(node)
     finally:
@@ -705,8 +697,7 @@ def test_what_started_before_the_files_were_back_again_is_restarted(tmp_path: Pa
         (node.root / "etc/first").write_bytes(AFTER)
         node.systemctl("restart", node.change.unit)
         assert node.argv == node.change.new_argv
-        assert node.verb("deadline") == 0
-        is_over(node, "reverted")
+        ends(node, 0, "reverted", "deadline")
         untouched(node)
     finally:
         node.end()
