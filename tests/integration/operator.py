@@ -39,6 +39,11 @@ class Outcome:
     def all(self) -> str:
         return self.out + self.err
 
+    def ended(self, code: int) -> Outcome:
+        """This, and it did end with that exit status."""
+        assert self.code == code, self.all
+        return self
+
     @property
     def plan(self) -> str:
         """The plan as it was shown, without the run's name."""

@@ -172,11 +172,9 @@ def the_whole_story(lab: Lab) -> None:
         make_workload(lab, 1, SMALL)
         refused(resize(deployment="default/t-web", cpu="300m"), f"the feature gate {GATE} is off", "cp1 kube-apiserver")
         lab.kubectl("delete", "deployment", "t-web", "--wait")
-        told = pyinfra("feature_gates", *data(feature_gates=f"{GATE}=true", **consent()), "-y")
-        assert told.code == 0, told.all
+        told = pyinfra("feature_gates", *data(feature_gates=f"{GATE}=true", **consent()), "-y").ended(0)
 
-    told = pyinfra("pod_resize_check", "-y")
-    assert told.code == 0, told.all
+    told = pyinfra("pod_resize_check", "-y").ended(0)
     for node in lab.nodes:
         for stage in ("keep, up", "keep, down", "restart, up", "restart, down"):
             assert re.search(rf"^{node} +{stage} +done  ", told.out, re.MULTILINE), told.all
@@ -185,8 +183,7 @@ def the_whole_story(lab: Lab) -> None:
     make_workload(lab, 3, SMALL)
     before = pods(lab)
     assert len(before) == 3 and has(lab, before, 100, 200)
-    told = resize(deployment="default/t-web", cpu="300m", memory="600Mi")
-    assert told.code == 0, told.all
+    told = resize(deployment="default/t-web", cpu="300m", memory="600Mi").ended(0)
     after = pods(lab)
     assert identities(after) == identities(before), "no container was restarted"
     assert has(lab, after, 300, 600) and all(map(no_resize_left, after))
@@ -197,16 +194,14 @@ def the_whole_story(lab: Lab) -> None:
     if newer:
         listed_as_drift(told_of=after)
 
-    told = resize(deployment="default/t-web", cpu="100m", memory="200Mi", max_in_flight="3")
-    assert told.code == 0, told.all
+    told = resize(deployment="default/t-web", cpu="100m", memory="200Mi", max_in_flight="3").ended(0)
     back = pods(lab)
     assert identities(back) == identities(before) and has(lab, back, 100, 200) and all(map(no_resize_left, back))
     if not newer:
         return
     assert drift().code == 0 and not resized(pyinfra("audit", *data(format="json"), "-y"))
 
-    told = resize(deployment="default/t-web", cpu="300m", memory="600Mi", template="update")
-    assert told.code == 0, told.all
+    told = resize(deployment="default/t-web", cpu="300m", memory="600Mi", template="update").ended(0)
     says(told, "recreates all its pods, 3 of them", "rolled out; its 3 pods have it, read back")
     new = pods(lab, ending=True)
     assert len(new) == 3 and not set(identities(new)) & set(identities(before)), "a new template makes new pods, and no old one is left"
@@ -214,8 +209,7 @@ def the_whole_story(lab: Lab) -> None:
 
 
 def listed_as_drift(told_of: list[dict[str, Any]]) -> None:
-    told = drift()
-    assert told.code == 2, told.all
+    told = drift().ended(2)
     says(told, "Deployment default/t-web", "cpu 100m/-, memory 200Mi/200Mi", "cpu 300m/-, memory 600Mi/600Mi")
     document = json.loads(drift("--data", "format=json").out)
     (found,) = document["drift"]
@@ -265,8 +259,7 @@ def an_infeasible_that_comes_late(lab: Lab) -> None:
             "patch", "pod", "t-one", "-n", "default", "--subresource=status", "--type=merge", "-p", '{"status":{"resize":"Infeasible"}}'
         )
         wait_for(lambda: "t-one: Infeasible\n" in started.out.partition(back)[2], "the run to have seen it")
-    told = started.end()
-    assert told.code == 1, told.all
+    told = started.end().ended(1)
     assert re.search(r"^pod default/t-one  +resize  +reverted  ", told.out, re.MULTILINE), told.all
     (after,) = pods(lab, "t-one")
     assert asked(after) == asked(before) and identities([after]) == identities([before])

@@ -53,8 +53,7 @@ def _configz(lab: Lab) -> dict[str, object]:
 
 def test_what_looks_sees_both(lab: Lab) -> None:
     before = {node: operator.files(lab, node) for node in (PLANE, WORKER)}
-    status = pyinfra("status", "-y")
-    assert status.code == 0, status.all
+    status = pyinfra("status", "-y").ended(0)
     assert re.search(rf"^{WORKER} +plain +kubelet .* {layouts.KUBESPRAY_CONFIG}$", status.out, re.MULTILINE), status.out
     assert re.search(rf"^{WORKER} +{layouts.KUBESPRAY_ENVIRONMENT} ", status.out, re.MULTILINE), status.out
     assert re.search(rf"^{PLANE}: {WARNING}", status.out, re.MULTILINE), status.out
@@ -83,8 +82,7 @@ def test_a_gate_is_changed_in_the_components_own_file_and_put_back(lab: Lab) -> 
     """Nobody is locked out by the company, and no file or container is touched but the component's own."""
     before, others = operator.files(lab, PLANE), _containers(lab)
     wish = data(feature_gates=f"{GATE}=true", only=PLANE, components="kube-scheduler")
-    on = pyinfra("feature_gates", "-y", *wish)
-    assert on.code == 0, on.all
+    on = pyinfra("feature_gates", "-y", *wish).ended(0)
     assert re.search(rf"^{PLANE} +kube-scheduler +{GATE} .* confirmed .*gates in /metrics", on.out, re.MULTILINE), on.out
     assert len(re.findall(WARNING, on.plan)) == 1, on.plan
     changed = operator.files(lab, PLANE)
@@ -93,8 +91,7 @@ def test_a_gate_is_changed_in_the_components_own_file_and_put_back(lab: Lab) -> 
     again = pyinfra("feature_gates", "-y", *wish)
     assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
 
-    back = pyinfra("rollback", "-y", brief=True)
-    assert back.code == 0, back.all
+    pyinfra("rollback", "-y", brief=True).ended(0)
     assert operator.files(lab, PLANE) == before
     now = _containers(lab)
     assert {name for name in {*others, *now} if others.get(name) != now.get(name)} == {f"kube-scheduler-{PLANE}"}
@@ -121,19 +118,16 @@ def test_a_backup_of_a_manifest_keeps_only_that_component_from_a_change(lab: Lab
 
 def test_its_pods_are_listed_resized_and_given_a_class(lab: Lab) -> None:
     """The deploys that are about pods and API objects, on the worker; what they made is gone at the end."""
-    told = pyinfra("pod_resize_check", "-y", "--limit", WORKER)
-    assert told.code == 0, told.all
+    told = pyinfra("pod_resize_check", "-y", "--limit", WORKER).ended(0)
     assert re.search(rf"^{WORKER} +restart, down +done  ", told.out, re.MULTILINE), told.all
     try:
         assert pyinfra("priority_classes", "-y", *data(priority_classes="t-found=7")).code == 0
         lab.kubectl("create", "-f", "-", input=json.dumps(_pod()))
         lab.kubectl("wait", "--for=condition=Ready", "pod/t-found", "--timeout=120s")
-        order = pyinfra("eviction_order", "-y", "--limit", WORKER, *data(format="json"))
-        assert order.code == 0, order.all
+        order = pyinfra("eviction_order", "-y", "--limit", WORKER, *data(format="json")).ended(0)
         (node,) = json.loads(order.out)["nodes"]
         assert node["node"] == WORKER and "t-found" in json.dumps(node["pods"]), order.out
-        resized = pyinfra("resize", "-y", *data(selector="default/app=t-found", cpu="60m"))
-        assert resized.code == 0, resized.all
+        resized = pyinfra("resize", "-y", *data(selector="default/app=t-found", cpu="60m")).ended(0)
         assert re.search(r"^pod default/t-found +resize +done  ", resized.out, re.MULTILINE), resized.all
         assert lab.kubectl("get", "pod", "t-found", "-o", "jsonpath={.status.containerStatuses[0].resources.requests.cpu}") == "60m"
         # A pod of no workload has no template to be unlike.
@@ -156,24 +150,20 @@ def _pod() -> dict[str, object]:
 
 def test_gates_fields_and_thresholds_of_the_worker_are_changed_undone_and_nothing_is_left(lab: Lab) -> None:
     before, files, kubelet = _configz(lab), operator.files(lab, WORKER), _kubelet(lab)[2:]
-    gate = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only=WORKER, components="kubelet"))
-    assert gate.code == 0, gate.all
+    gate = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only=WORKER, components="kubelet")).ended(0)
     assert re.search(rf"^{WORKER} +kubelet +{GATE} .* confirmed .*gates in /metrics", gate.out, re.MULTILINE), gate.out
     assert operator.gates_of(_kubelet(lab)) == f"{GATE}=true"
     gated = operator.files(lab, WORKER)
     # `webhook:` has no value in this file; the field goes into it.
-    fields = pyinfra("kubelet_config", "-y", *data(kubelet_config=f"{FIELD}=4m0s", only=WORKER))
-    assert fields.code == 0, fields.all
+    pyinfra("kubelet_config", "-y", *data(kubelet_config=f"{FIELD}=4m0s", only=WORKER)).ended(0)
     assert _configz(lab)["authorization"]["webhook"]["cacheAuthorizedTTL"] == "4m0s"  # type: ignore[index]
-    thresholds = pyinfra("eviction", "-y", *data(eviction_hard="memory.available<61Mi", only=WORKER))
-    assert thresholds.code == 0, thresholds.all
+    pyinfra("eviction", "-y", *data(eviction_hard="memory.available<61Mi", only=WORKER)).ended(0)
     changed = operator.files(lab, WORKER)
     assert {path for path in {*gated, *changed} if gated.get(path) != changed.get(path)} == {layouts.KUBESPRAY_CONFIG}
     runs = re.findall(rf"^(r\S+) .*{WORKER} +kubelet +confirmed", pyinfra("changes", "-y", "--limit", WORKER).out, re.MULTILINE)
     assert len(runs) >= 3, runs
     for run in list(dict.fromkeys(reversed(runs)))[:3]:
-        back = pyinfra("rollback", "-y", *data(run=run), "--limit", WORKER, brief=True)
-        assert back.code == 0, back.all
+        pyinfra("rollback", "-y", *data(run=run), "--limit", WORKER, brief=True).ended(0)
     assert _configz(lab) == before and operator.files(lab, WORKER) == files and _kubelet(lab)[2:] == kubelet
     gone = pyinfra("uninstall", "-y", "--limit", WORKER)
     assert gone.code == 0 and f"{WORKER}: removed" in gone.out, gone.all

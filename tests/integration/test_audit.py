@@ -185,8 +185,7 @@ def test_without_an_api_files_and_processes_are_told_and_a_foreign_kind_is_only_
 
 @pytest.mark.lab
 def test_what_cannot_be_looked_at_ends_with_1(clean: Lab, tmp_path: Path) -> None:
-    found = audit("--data", "format=json", "--limit", "w1", "--ssh-user", "ops", "--ssh-password", "ops")
-    assert found.code == 1, found.all
+    found = audit("--data", "format=json", "--limit", "w1", "--ssh-user", "ops", "--ssh-password", "ops").ended(1)
     assert "needs root" in document(found)["failures"][0] and "not all nodes could be read" in found.err
     inventory = tmp_path / "ghost.py"
     inventory.write_text(operator.inventory_of_the_lab('workers.append(("ghost", {"ssh_hostname": "127.0.0.1", "ssh_port": 1}))'))

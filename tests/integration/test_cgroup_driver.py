@@ -121,8 +121,7 @@ def test_kubelet_and_runtime_change_together_there_and_back(lab: Lab) -> None:
     assert f"{RUNTIME}:{line}: SystemdCgroup = true" in words and "the runtime first: `deploys/drain.py" in words, refused.all
     lab.run(NODE, f"touch -d @{since} {RUNTIME}")
 
-    done = change()
-    assert done.code == 0, done.all
+    done = change().ended(0)
     assert "the files are placed, systemctl restart containerd.service, systemctl start" in done.out, done.out
     assert f"containerd {version} has cgroupfs, processes of pods only in kubepods" in done.out and "1 pod created again" in done.out, (
         done.out
@@ -255,6 +254,5 @@ def test_fail_swap_on_there_and_back(lab: Lab) -> None:
         assert (configz(lab)["failSwapOn"], configz(lab)["memorySwap"]) == then
         runs.append(run_of(done))
     for run in reversed(runs):
-        undone = pyinfra("rollback", "-y", *data(run=run))
-        assert undone.code == 0, undone.all
+        pyinfra("rollback", "-y", *data(run=run)).ended(0)
     assert configz(lab) == before and operator.files(lab, NODE) == files

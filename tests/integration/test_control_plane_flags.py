@@ -100,8 +100,7 @@ def test_flags_files_and_a_profile_are_set_proven_and_kept(lab: Lab, before: Bef
         "control_plane_flags": {API: AUDITED, SCHEDULER: {"config": CONFIG}},
         "control_plane_files": {AUDIT: {"content": POLICY}, CONFIG: {"file": str(here), "mode": "0440", "owner": "65534:7"}},
     }
-    told = deploy(**values)
-    assert told.code == 0, told.all
+    told = deploy(**values).ended(0)
     assert told.out.index(f"cp1 {API}: confirmed") < told.out.rindex(f"[2/2] cp1: {SCHEDULER}"), told.out
     row = re.search(rf"^cp1 +{API} +--event-ttl +absent +2h +confirmed .*$", told.out, re.MULTILINE)
     assert row and f"--event-ttl=2h, --audit-policy-file={AUDIT}, --audit-log-path=- in /proc/PID/cmdline" in row.group(), told.out
@@ -235,8 +234,7 @@ def test_an_audit_log_grows_on_the_node(lab: Lab) -> None:
 def test_another_content_alone_reaches_the_container_and_is_undone(lab: Lab) -> None:
     now = lab.run("cp1", f"cat {CONFIG} {MANIFESTS}/{SCHEDULER}.yaml").stdout
     changed = PROFILE + "percentageOfNodesToScore: 50\n"
-    told = deploy(control_plane_files={CONFIG: {"content": changed}})
-    assert told.code == 0, told.all
+    told = deploy(control_plane_files={CONFIG: {"content": changed}}).ended(0)
     assert f"file {CONFIG}" in told.plan and "daytwo/files" in told.plan and "percentageOfNodesToScore: 0 -> 50" in told.out, told.out
     inside = f"cat /proc/$(pidof {SCHEDULER})/root{CONFIG}"
     assert lab.run("cp1", inside).stdout == changed

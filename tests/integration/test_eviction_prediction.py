@@ -561,8 +561,7 @@ def test_nobody_goes_without_consent_and_with_it_only_who_was_named(lab: Lab) ->
         assert f"in this order: {', '.join(victims)}" in refusal.all and "may refuse to re-admit" in refusal.all, refusal.all
         assert {pod["metadata"]["uid"] for pod in node.pods()} == pods and not EVICTED.search(node.log(cursor))
 
-        told = pyinfra("eviction", "-y", *data(**wish, allow_evictions="true"))
-        assert told.code == 0, told.all
+        told = pyinfra("eviction", "-y", *data(**wish, allow_evictions="true")).ended(0)
         named = set(re.findall(r"default/consent-\d", told.out.partition("[1/1] ")[2].rpartition("[1/1] ")[0]))
         wait_for(lambda: _ended(node) >= set(victims), "those to have gone that must")
         assert _ended(node) <= named, told.all
@@ -591,8 +590,7 @@ def test_the_order_of_a_real_node(lab: Lab, tmp_path: Path) -> None:
     try:
         wait_for(lambda: full(scenario, pods, node.summary(), ("",)), "the pods to use what they should")
         page = tmp_path / "order.html"
-        told = pyinfra("eviction_order", "-y", *data(format="json", picture=str(page)))
-        assert told.code == 0, told.all
+        told = pyinfra("eviction_order", "-y", *data(format="json", picture=str(page))).ended(0)
         found = json.loads(told.out[told.out.index("{") : told.out.rindex("}") + 1])
         assert found["problems"] == [] and sorted(one["node"] for one in found["nodes"]) == sorted(lab.nodes)
         mine = next(one for one in found["nodes"] if one["node"] == node.name)

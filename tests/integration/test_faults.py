@@ -64,8 +64,7 @@ def confirmed(told: Outcome, node: Node) -> None:
 def undo(*nodes: Node) -> None:
     """The gate taken out again: the proof that the next run works."""
     only = ",".join(node.name for node in nodes)
-    told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only=only), brief=True)
-    assert told.code == 0, told.all
+    told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only=only), brief=True).ended(0)
     for node in nodes:
         row(told, node, "confirmed")
 
@@ -127,8 +126,7 @@ def test_a_disk_that_fills_before_a_revert(node: Node, step: str) -> None:
         run = held(step, node, *bad(node))
         fill(node, HOME)
         node.go()
-        told = run.end()
-        assert told.code == 1, told.all
+        told = run.end().ended(1)
         row(told, node, "reverted")
         assert node.files() == files and node.kubelet()[2:] == old[2:]
         assert node.state(node.change()) == "reverted" and node.leftovers() == ""
@@ -139,8 +137,7 @@ def test_a_disk_that_fills_before_a_revert(node: Node, step: str) -> None:
 def not_staged(node: Node, why: str) -> None:
     """Refused for this reason, and nothing on the node is another than before."""
     old, files = node.kubelet(), node.files()
-    told = pyinfra("feature_gates", *gates(node))
-    assert told.code == 1, told.all
+    told = pyinfra("feature_gates", *gates(node)).ended(1)
     assert re.search(f"could not stage: {why}.*; nothing was changed", row(told, node, "refused"))
     assert node.kubelet() == old and node.files() == files and node.leftovers() == ""
 
@@ -194,8 +191,7 @@ def test_a_target_that_becomes_read_only_before_it_is_placed(node: Node) -> None
         run = held("place 1", node, *gates(node))
         remount(node, "ro")
         node.go()
-        told = run.end()
-        assert told.code == 1, told.all
+        told = run.end().ended(1)
         assert f"could not put the new {FLAGS_FILE} in place" in row(told, node, "reverted")
         assert node.kubelet() == old and node.files() == files
         remount(node, "rw")
@@ -212,8 +208,7 @@ def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> No
         run = held("wait", node, *wanted)
         remount(node, "ro")
         node.go()
-        told = run.end()
-        assert told.code == 1, told.all
+        told = run.end().ended(1)
         assert "a file could not be restored" in row(told, node, "revert-failed")
         assert f"REPAIR BY HAND on {node.name}" in told.out
         change = node.change()
@@ -267,8 +262,7 @@ def test_a_target_that_others_change(node: Node, config: str, step: str, spoil: 
     look = f"sha256sum <{config}; readlink {config}"
     theirs = node.run(look, check=False)
     node.go()
-    told = run.end()
-    assert told.code == 1, told.all
+    told = run.end().ended(1)
     assert words in row(told, node, outcome)
     assert node.kubelet() == old and node.leftovers() == ""
     assert node.run(look, check=False) == theirs, "what somebody else wrote, before this change had touched the file, is gone"
@@ -287,8 +281,7 @@ def test_a_target_that_others_change_after_it_was_placed(node: Node, config: str
     edit(node)
     theirs = node.run(f"cat {config}")
     node.go()
-    told = run.end()
-    assert told.code == 1, told.all
+    told = run.end().ended(1)
     kept = f"{HOME}/changes/{node.change()}/foreign.1"
     assert f"somebody else wrote {config} in mid-change, their version is kept as {kept}" in row(told, node, "reverted")
     assert node.run(f"cat {kept}") == theirs
@@ -307,8 +300,7 @@ def test_a_change_whose_directory_is_deleted(node: Node, applied: bool) -> None:
     change = node.change()
     node.run(f"rm -rf {HOME}/changes/{change}")
     node.go()
-    told = run.end()
-    assert told.code == 1, told.all
+    told = run.end().ended(1)
     row(told, node, "reverted")
     wait_for(lambda: not node.leftovers(), "the change to be over")
     assert node.files() == files and node.kubelet()[2:] == old[2:]
@@ -323,8 +315,7 @@ def test_a_kubelet_with_start_limits(node: Node) -> None:
     """It may be started once in ten minutes, which its failure uses up."""
     with dropin(node, "[Unit]\nStartLimitIntervalSec=600\nStartLimitBurst=1\n[Service]\nRestartSec=1\n"):
         old, files = node.kubelet(), node.files()
-        told = pyinfra("feature_gates", *bad(node))
-        assert told.code == 1, told.all
+        told = pyinfra("feature_gates", *bad(node)).ended(1)
         assert f"unrecognized feature gate: {UNKNOWN_GATE}" in row(told, node, "reverted")
         assert node.files() == files and node.kubelet()[2:] == old[2:]
         assert node.run("systemctl is-active kubelet").strip() == "active"
@@ -341,8 +332,7 @@ def test_a_kubelet_that_dies_after_ten_seconds(node: Node) -> None:
     )
     with dropin(node, kill):
         old, files = node.kubelet(), node.files()
-        told = pyinfra("feature_gates", *gates(node))
-        assert told.code == 1, told.all
+        told = pyinfra("feature_gates", *gates(node)).ended(1)
         assert "was healthy and ended again" in row(told, node, "reverted")
         assert "healthy: http" in told.out
         assert node.files() == files and node.kubelet()[2:] == old[2:]
@@ -358,8 +348,7 @@ def test_a_revert_that_is_killed_twice(node: Node) -> None:
     wait_for(lambda: "step: wait-old" in node.log(change), "the revert to be taken up")
     assert "the process that worked on the change is gone" in node.log(change)
     node.run(f"systemctl kill --signal=KILL {unit}")
-    told = run.end()
-    assert told.code == 1, told.all
+    told = run.end().ended(1)
     row(told, node, "reverted")
     assert node.files() == files and node.kubelet()[2:] == old[2:] and node.leftovers() == ""
     assert node.log(change).count("step: wait-old") == 2
@@ -392,8 +381,7 @@ def test_an_apiserver_that_is_slow_by_a_minute(lab: Lab) -> None:
     )
     node.run("rm -f /run/slow; cat >/run/slow.sh; systemd-run --collect --unit=slow-apiserver sh /run/slow.sh", input=watch)
     try:
-        told = pyinfra("feature_gates", *gates(node, components="kube-apiserver"))
-        assert told.code == 0, told.all
+        told = pyinfra("feature_gates", *gates(node, components="kube-apiserver")).ended(0)
         assert node.run("cat /run/slow").strip() == "done"
         row(told, node, "confirmed", "kube-apiserver")
     finally:
@@ -445,8 +433,7 @@ def test_two_operators_with_other_lock_hosts(node: Node, tmp_path: Path) -> None
     other = Started("feature_gates", *gates(node, allow_unproven="true"), inventory=str(inventory))
     wait_for(lambda: len(node.run(f"ls {HOME}/active").split()) == 2, f"the second change:\n{other.out}")
     node.go()
-    refused = other.end()
-    assert refused.code == 1, refused.all
+    refused = other.end().ended(1)
     told = row(refused, node, "refused")
     assert re.search(
         r"another change is in flight on this node: \S+ is appl\w+: .*; the node reverts it in \d+ s; nothing was changed", told
@@ -470,8 +457,7 @@ def test_a_dead_holder(lab: Lab, node: Node, second: Node) -> None:
     dead, change = run_of(run), node.change()
     wait_for(lambda: lab.run("cp1", f"flock -n {HOME}/cluster.lock true", check=False).returncode == 0, "the lock to be let go")
     for more in ({}, {"take_over": "r20260101-000000-0000"}):
-        refused = pyinfra("feature_gates", *gates(second, **more))
-        assert refused.code == 1, refused.all
+        refused = pyinfra("feature_gates", *gates(second, **more)).ended(1)
         assert (
             "its operator's side is gone: see with deploys/changes.py what it left, "
             f"then take its lock over by name: --data take_over={dead}" in refused.out
@@ -522,8 +508,7 @@ def test_a_lost_connection_to_the_node_of_the_lock_and_of_the_api(node: Node, se
     run = held_on_the_first(node, second, f"{GATE}=absent")
     keeper = lose_the_lock(node)
     node.go()
-    told = run.end()
-    assert told.code == 0, told.all
+    told = run.end().ended(0)
     for which in (node, second):
         row(told, which, "confirmed")
         assert not which.effective()
@@ -535,8 +520,7 @@ def test_a_run_whose_lock_was_taken_over_writes_nothing_more(node: Node, second:
     then, by two runs. The operator of the run that undoes them dies while its next change waits on its node: the
     first node is put back at its deadline, the second one was not touched, and the same command finishes it."""
     run = held_on_the_first(node, second)
-    refused = pyinfra("feature_gates", *gates(node))
-    assert refused.code == 1, refused.all
+    refused = pyinfra("feature_gates", *gates(node)).ended(1)
     assert re.search(rf"{node.name}: change \S+ is being applied, reverts in \d+ s", refused.all), refused.all
     holder(run, refused.all)
     lose_the_lock(node)
@@ -562,8 +546,7 @@ def test_a_run_whose_lock_was_taken_over_writes_nothing_more(node: Node, second:
     rows = [row for row in listed(pyinfra("changes", "-y")) if row.startswith(run_of(run))]
     assert len(rows) == 1 and "reverted: " in rows[0], rows
     both = ["-y", *data(feature_gates=f"{GATE}=absent", only=f"{node.name},{second.name}", take_over=run_of(run))]
-    finished = pyinfra("feature_gates", *both)
-    assert finished.code == 0, finished.all
+    finished = pyinfra("feature_gates", *both).ended(0)
     row(finished, node, "confirmed")
     row(finished, second, "confirmed")
 
@@ -653,8 +636,7 @@ def test_what_was_done_is_listed_and_undone(node: Node, second: Node) -> None:
     rows = [line for line in listed(pyinfra("changes", "-y")) if line.startswith(first)]
     for which, line in zip((node, second), rows, strict=True):
         assert re.search(rf"^{first}  \d+s +{which.name} +kubelet +confirmed +{re.escape(me())} +{ON}$", line), rows
-    newest = pyinfra("rollback", "-y")
-    assert newest.code == 0, newest.all
+    newest = pyinfra("rollback", "-y").ended(0)
     order = re.findall(r"^\[\d/2\] (\w+): kubelet: undo", newest.out, re.MULTILINE)
     assert order[:2] == [second.name, node.name], newest.out
     for which in (node, second):
@@ -670,14 +652,12 @@ def test_a_run_is_undone_by_its_name_but_not_over_another_hand(node: Node, confi
     edit(node)
     node.restart_kubelet()
     edited = node.files()
-    refused = pyinfra("rollback", "-y", *data(run=named))
-    assert refused.code == 1, refused.all
+    refused = pyinfra("rollback", "-y", *data(run=named)).ended(1)
     assert f"{config} was changed since" in refused.all and all(f"-{line}" in refused.all for line in ("# mine", f"  {GATE}: true")), (
         refused.all
     )
     assert node.files() == edited
-    forced = pyinfra("rollback", "-y", *data(run=named, force="true"))
-    assert forced.code == 0, forced.all
+    forced = pyinfra("rollback", "-y", *data(run=named, force="true")).ended(0)
     assert f"WARNING {node.name}: {config} was changed since" in forced.out
     assert node.files() == files and not node.effective()
 
@@ -713,8 +693,7 @@ def test_uninstall_leaves_nothing(node: Node) -> None:
 def test_the_error_shows_why_with_the_api_down_too(lab: Lab) -> None:
     node = Node(lab, lab.control_planes[-1])
     files = node.files()
-    told = pyinfra("feature_gates", *bad(node, components="kube-apiserver"))
-    assert told.code == 1, told.all
+    told = pyinfra("feature_gates", *bad(node, components="kube-apiserver")).ended(1)
     row(told, node, "reverted", "kube-apiserver")
     evidence = told.out.partition(f"Evidence from {node.name} ")[2]
     assert re.search(rf"\| kube-apiserver\[\d+\]: .*unrecognized feature gate: {UNKNOWN_GATE}", evidence), told.out
@@ -761,8 +740,7 @@ def test_the_reason_is_of_the_process_that_ended(second: Node) -> None:
         run.wait_for(f"{second.name} kubelet: held\n")
         second.run(f"rm -r {cert}")
         second.go()
-        told = run.end()
-        assert told.code == 1, told.all
+        told = run.end().ended(1)
         assert re.search(
             rf'^HALTED: {second.name}, kubelet: reverted: .* \["command failed" err=.*{cert}/kubelet.*no such file', told.out, re.M
         ), told.all
@@ -788,8 +766,7 @@ def test_by_hand_without_pyinfra(node: Node) -> None:
     here = f"{HOME}/changes/{change}"
     # Its undo is a later run of this cluster, and a node refuses a change of an earlier one: this node forgets that it saw any.
     stage = f"cd {here} && rm -rf before log reason && echo state=staged >state && rm -f {HOME}/fence"
-    undone = pyinfra("rollback", "-y", *data(run=run))
-    assert undone.code == 0, undone.all
+    undone = pyinfra("rollback", "-y", *data(run=run)).ended(0)
 
     def by_hand(verb: str) -> str:
         return node.run(f"cd {here} && dash change.sh {verb}")

@@ -102,14 +102,12 @@ def test_on_again_and_absent(lab: Lab, nodes: tuple[str, ...], parts: tuple[str,
     old = {node: running(lab, node, parts) for node in nodes}
     where = {"only": ",".join(nodes), "components": ",".join(parts)}
 
-    dry = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{GATE}=true", **where))
-    assert dry.code == 0, dry.all
+    dry = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{GATE}=true", **where)).ended(0)
     assert {node: operator.files(lab, node) for node in nodes} == before, "a dry run changed a file"
     assert {node: running(lab, node, parts) for node in nodes} == old, "a dry run restarted something"
 
     cursors = {node: operator.journal_cursor(lab, node) for node in nodes}
-    on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **where))
-    assert on.code == 0, on.all
+    on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **where)).ended(0)
     assert on.plan == dry.plan != "", "what was carried out is not the plan that was shown"
     new = {node: running(lab, node, parts) for node in nodes}
     for node in nodes:
@@ -129,8 +127,7 @@ def test_on_again_and_absent(lab: Lab, nodes: tuple[str, ...], parts: tuple[str,
 
     cursors = {node: operator.journal_cursor(lab, node) for node in nodes}
     settled = {node: operator.files(lab, node) for node in nodes}
-    again = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **where))
-    assert again.code == 0, again.all
+    again = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **where)).ended(0)
     for node in nodes:
         used = operator.ssh_uses(lab, node, cursors[node])
         print(f"{node}: finding all as wanted took {used} commands and transfers over SSH")
@@ -138,8 +135,7 @@ def test_on_again_and_absent(lab: Lab, nodes: tuple[str, ...], parts: tuple[str,
         assert running(lab, node, parts) == new[node] and operator.files(lab, node) == settled[node], "the second run changed something"
     assert "0 changes on 0 nodes" in again.out and "confirmed" not in again.out
 
-    absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", **where), brief=True)
-    assert absent.code == 0, absent.all
+    pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", **where), brief=True).ended(0)
     for node in nodes:
         assert operator.files(lab, node) == before[node], "the files are not as before the first run"
         assert not operator.effective(lab, node, GATE)
@@ -168,8 +164,7 @@ def test_originals_lie_elsewhere(lab: Lab) -> None:
 
 
 def test_status_tells_what_is_there(lab: Lab) -> None:
-    told = pyinfra("status", "-y")
-    assert told.code == 0, told.all
+    told = pyinfra("status", "-y").ended(0)
     for pattern in (
         r"^w2 +plain +kubelet +v1\.",
         r"^w1 +kubeadm +kubelet",
@@ -180,8 +175,7 @@ def test_status_tells_what_is_there(lab: Lab) -> None:
 
 
 def test_works_for_a_user_with_sudo_and_password(lab: Lab) -> None:
-    told = pyinfra("status", "-y", "--limit", "w1", *data(ssh_user="ops", _sudo="true", _sudo_password="ops"))
-    assert told.code == 0, told.all
+    told = pyinfra("status", "-y", "--limit", "w1", *data(ssh_user="ops", _sudo="true", _sudo_password="ops")).ended(0)
     assert re.search(r"^w1 +kubeadm +kubelet", told.out, re.MULTILINE)
 
 
@@ -272,14 +266,12 @@ def test_a_unit_that_reads_no_variable(lab: Lab, place: str) -> None:
     lab.run("w2", f"{'true' if own else f'mv {UNIT} {place}'} && systemctl daemon-reload && systemctl restart kubelet")
     try:
         before, old = operator.files(lab, "w2"), operator.processes(lab, "w2")
-        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2"))
-        assert on.code == 0, on.all
+        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2")).ended(0)
         now = operator.files(lab, "w2")
         assert {path for path in now if now[path] != before.get(path)} == {UNIT if own else dropin}
         assert (f"copies ExecStart= of {place}" in on.out) is not own, on.all
         assert operator.gates_of(operator.processes(lab, "w2")["kubelet"]) == f"{GATE}=true" and operator.effective(lab, "w2", GATE)
-        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"), brief=True)
-        assert absent.code == 0, absent.all
+        pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"), brief=True).ended(0)
         assert operator.files(lab, "w2") == before and operator.processes(lab, "w2")["kubelet"][2:] == old["kubelet"][2:]
     finally:
         lab.run(
@@ -306,8 +298,7 @@ def mtimes(lab: Lab) -> set[tuple[str, str]]:
 def refused(lab: Lab, *arguments: str, words: tuple[str, ...], inventory: str = "inventories/lab.py") -> None:
     """The run is refused in these words, with exit status 1, and no file on any node has changed."""
     before = mtimes(lab)
-    told = pyinfra("feature_gates", "-y", *arguments, inventory=inventory)
-    assert told.code == 1, told.all
+    told = pyinfra("feature_gates", "-y", *arguments, inventory=inventory).ended(1)
     for word in words:
         assert word in told.all, told.all
     assert "Traceback" not in told.all
@@ -413,8 +404,7 @@ def test_without_root_rights(lab: Lab) -> None:
 @pytest.mark.slow
 def test_a_kubelet_that_does_not_start_is_put_back(lab: Lab) -> None:
     before, old = operator.files(lab, "w2"), operator.processes(lab, "w2")
-    told = pyinfra("feature_gates", "-y", *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="w2"))
-    assert told.code == 1, told.all
+    told = pyinfra("feature_gates", "-y", *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="w2")).ended(1)
     assert re.search(r"^w2 +kubelet +NoSuchGate .* reverted .*unrecognized feature gate: NoSuchGate", told.out, re.MULTILINE), told.out
     assert operator.files(lab, "w2") == before
     new = operator.processes(lab, "w2")
@@ -429,8 +419,7 @@ def test_the_only_apiserver_that_does_not_start_is_put_back(lab: Lab) -> None:
     before, old = operator.files(lab, "cp1"), operator.processes(lab, "cp1")
     told = pyinfra(
         "feature_gates", "-y", *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="cp1", components="kube-apiserver")
-    )
-    assert told.code == 1, told.all
+    ).ended(1)
     assert re.search(r"^cp1 +kube-apiserver +NoSuchGate .* reverted .*unrecognized feature gate: NoSuchGate", told.out, re.MULTILINE), (
         told.out
     )

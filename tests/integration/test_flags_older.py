@@ -27,8 +27,7 @@ def test_flags_and_files_there_and_in_both_forms_of_kubeadm(lab: Lab, before: Be
             CONFIG: {"content": flag_files.PROFILE, "mode": "0440", "owner": "65534:7"},
         },
     }
-    told = flag_files.deploy(**values)
-    assert told.code == 0, told.all
+    told = flag_files.deploy(**values).ended(0)
     row = re.search(rf"^cp1 +{API} +--event-ttl +absent +2h +confirmed .*$", told.out, re.MULTILINE)
     assert row and f"{AUDIT} in its container; it tells no more" in row.group(), told.out
     assert f"{CONFIG} in its container" in told.out and "LeastAllocated -> MostAllocated" in told.out, told.out

@@ -64,8 +64,7 @@ def as_found(lab: Lab) -> Iterator[None]:
 
 
 def apply(lab: Lab, fields: str, **more: str) -> operator.Outcome:
-    done = pyinfra("kubelet_config", "-y", *data(kubelet_config=fields, only=NODE, **more))
-    assert done.code == 0, done.all
+    done = pyinfra("kubelet_config", "-y", *data(kubelet_config=fields, only=NODE, **more)).ended(0)
     return done
 
 
@@ -174,8 +173,7 @@ def test_topology_manager_and_reserved_cpus(lab: Lab) -> None:
     no_rests(lab)
 
     for run in (moved, on):
-        undone = pyinfra("rollback", "-y", *data(run=run_of(run)))
-        assert undone.code == 0, undone.all
+        pyinfra("rollback", "-y", *data(run=run_of(run))).ended(0)
     assert configz(lab, NODE) == before and stored(lab, NODE)["policyName"] == "none"
 
 

@@ -83,8 +83,7 @@ def one_signal_and_no_other(lab: Lab, node: str) -> tuple[operator.Outcome, oper
     assert dry.code == 0 and operator.files(lab, node) == files, dry.all
     assert "left of" in dry.out and "evicts below" in dry.out, "what the thresholds come to on this node was not told"
 
-    on = pyinfra("eviction", "-y", *wish)
-    assert on.code == 0, on.all
+    on = pyinfra("eviction", "-y", *wish).ended(0)
     was = before["evictionHard"]["memory.available"]
     assert re.search(rf"^{node} +evictionHard.memory.available +{was} +217Mi +confirmed .*/configz", on.out, re.MULTILINE), on.out
     now = eviction(lab, node)
@@ -97,8 +96,7 @@ def one_signal_and_no_other(lab: Lab, node: str) -> tuple[operator.Outcome, oper
     assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
     assert operator.processes(lab, node) == new, "the second run restarted something"
 
-    back = pyinfra("rollback", "-y", brief=True)
-    assert back.code == 0, back.all
+    back = pyinfra("rollback", "-y", brief=True).ended(0)
     assert eviction(lab, node) == before and operator.files(lab, node) == files
     assert operator.processes(lab, node)["kubelet"][2:] == old["kubelet"][2:]
     return on, back
@@ -121,7 +119,7 @@ def file_of_before(lab: Lab) -> Iterator[None]:
 
 def test_soft_thresholds_with_all_that_belongs_to_them(lab: Lab, file_of_before: None) -> None:
     before = eviction(lab, "w1")
-    on = pyinfra(
+    pyinfra(
         "eviction",
         "-y",
         *data(
@@ -132,13 +130,12 @@ def test_soft_thresholds_with_all_that_belongs_to_them(lab: Lab, file_of_before:
             eviction_max_pod_grace_period="30",
             eviction_pressure_transition_period="90s",
         ),
-    )
-    assert on.code == 0, on.all
+    ).ended(0)
     now = eviction(lab, "w1")
     assert now["evictionHard"] == before["evictionHard"]
     assert now["evictionSoft"] == {"memory.available": "300Mi", "nodefs.available": "11%"}
     assert now["evictionMaxPodGracePeriod"] == 30 and now["evictionPressureTransitionPeriod"] == "1m30s"
-    off = pyinfra(
+    pyinfra(
         "eviction",
         "-y",
         *data(
@@ -149,8 +146,7 @@ def test_soft_thresholds_with_all_that_belongs_to_them(lab: Lab, file_of_before:
             eviction_pressure_transition_period="absent",
         ),
         brief=True,
-    )
-    assert off.code == 0, off.all
+    ).ended(0)
     assert eviction(lab, "w1") == before
 
 
@@ -169,11 +165,9 @@ def test_one_signal_where_the_kubelet_adds_its_defaults(lab: Lab) -> None:
         wait_for(lambda: eviction(lab, "w2").get("evictionHard", {}).get("memory.available") == "51Mi", "the kubelet with its defaults")
         before, files = eviction(lab, "w2"), operator.files(lab, "w2")
         assert hard(before) == {**DEFAULT_HARD, "memory.available": "51Mi"}
-        on = pyinfra("eviction", "-y", *data(eviction_hard="nodefs.available=3%", only="w2"))
-        assert on.code == 0, on.all
+        pyinfra("eviction", "-y", *data(eviction_hard="nodefs.available=3%", only="w2")).ended(0)
         assert hard(eviction(lab, "w2")) == {**hard(before), "nodefs.available": "3%"}
-        back = pyinfra("rollback", "-y", brief=True)
-        assert back.code == 0, back.all
+        pyinfra("rollback", "-y", brief=True).ended(0)
         assert eviction(lab, "w2") == before and operator.files(lab, "w2") == files
     finally:
         lab.run("w2", f"mv /root/config {config}; systemctl restart kubelet")
@@ -184,15 +178,13 @@ def test_one_signal_where_the_kubelet_adds_its_defaults(lab: Lab) -> None:
 @pytest.mark.usefixtures("flagged")
 def test_a_flag_in_the_way(lab: Lab) -> None:
     files = operator.files(lab, "w1")
-    told = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1"))
-    assert told.code == 0, told.all
+    told = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1")).ended(0)
     assert "--eviction-hard" in told.out and "move_flags=true" in told.out, "the flag that beats the file was not told"
     assert hard(eviction(lab, "w1")) == {"memory.available": "217Mi", "nodefs.available": "7%"}
     assert "eviction-hard" in " ".join(operator.processes(lab, "w1")["kubelet"]), "it was moved without consent"
     assert pyinfra("rollback", "-y", brief=True).code == 0 and operator.files(lab, "w1") == files
 
-    moved = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1", move_flags="true"))
-    assert moved.code == 0, moved.all
+    pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1", move_flags="true")).ended(0)
     assert "eviction-hard" not in " ".join(operator.processes(lab, "w1")["kubelet"])
     assert hard(eviction(lab, "w1")) == {"memory.available": "217Mi", "nodefs.available": "7%"}
     assert pyinfra("rollback", "-y", brief=True).code == 0 and operator.files(lab, "w1") == files
@@ -207,16 +199,14 @@ def test_a_drop_in_directory(lab: Lab) -> None:
     try:
         with started_with(lab, "w2", f"--config-dir={folder}"):
             before, files = eviction(lab, "w2"), operator.files(lab, "w2")
-            on = pyinfra(
+            pyinfra(
                 "eviction", "-y", *data(eviction_hard="nodefs.available=2%", eviction_minimum_reclaim="nodefs.available=20Mi", only="w2")
-            )
-            assert on.code == 0, on.all
+            ).ended(0)
             now, changed = eviction(lab, "w2"), operator.files(lab, "w2")
             assert {path for path in changed if changed[path] != files.get(path)} == {f"{folder}/10-own.conf", f"{folder}/90-daytwo.conf"}
             assert hard(now) == {**hard(before), "nodefs.available": "2%"}
             assert now["evictionMinimumReclaim"] == {"nodefs.available": "20Mi"}
-            back = pyinfra("rollback", "-y", brief=True)
-            assert back.code == 0, back.all
+            pyinfra("rollback", "-y", brief=True).ended(0)
             assert eviction(lab, "w2") == before and operator.files(lab, "w2") == files
     finally:
         lab.run("w2", f"rm -rf {folder}; rmdir --ignore-fail-on-non-empty {os.path.dirname(folder)}")
@@ -226,8 +216,7 @@ def test_a_drop_in_directory(lab: Lab) -> None:
 def test_fields_of_the_configuration(lab: Lab, node: str) -> None:
     before, files = configz(lab, node), operator.files(lab, node)
     wish = data(kubelet_config="maxPods=77,systemReserved.cpu=120m,containerLogMaxSize=11Mi,serializeImagePulls=false", only=node)
-    on = pyinfra("kubelet_config", "-y", *wish)
-    assert on.code == 0, on.all
+    pyinfra("kubelet_config", "-y", *wish).ended(0)
     now = configz(lab, node)
     found = {name for name in {**before, **now} if before.get(name) != now.get(name)}
     assert now["maxPods"] == 77 and now["systemReserved"]["cpu"] == "120m" and now["containerLogMaxSize"] == "11Mi"
@@ -238,8 +227,7 @@ def test_fields_of_the_configuration(lab: Lab, node: str) -> None:
     wait_for(lambda: lab.kubectl(*allocatable) == "77", f"the API to have maxPods of {node}")
     again = pyinfra("kubelet_config", "-y", *wish)
     assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
-    back = pyinfra("rollback", "-y", brief=True)
-    assert back.code == 0, back.all
+    pyinfra("rollback", "-y", brief=True).ended(0)
     assert configz(lab, node) == before and operator.files(lab, node) == files
 
 
@@ -369,8 +357,7 @@ REFUSED = [
 @pytest.mark.parametrize(("deploy", "wish", "words"), REFUSED, ids=[next(iter(wish.values())) for _, wish, _ in REFUSED])
 def test_what_is_refused(lab: Lab, deploy: str, wish: dict[str, str], words: tuple[str, ...]) -> None:
     files, old = operator.files(lab, "w1"), operator.processes(lab, "w1")
-    told = pyinfra(deploy, "-y", *data(**wish, only="w1"))
-    assert told.code == 1, told.all
+    told = pyinfra(deploy, "-y", *data(**wish, only="w1")).ended(1)
     for word in words:
         assert word in told.all, told.all
     assert "Traceback" not in told.all and "REFUSED, nothing was written" in told.all

@@ -102,8 +102,7 @@ def world(lab: Lab) -> Iterator[World]:
         put(lab, name, text)
     assert kept(lab) == {CLUSTER: None, KUBELET: None}
     before, files = texts(lab), settings(lab)
-    dry = pyinfra("feature_gates", "--dry", *ON)
-    assert dry.code == 0, dry.all
+    dry = pyinfra("feature_gates", "--dry", *ON).ended(0)
     assert texts(lab) == before and "kubeadm-config" in dry.plan and f"+  {GATE}: true" in dry.plan
     made = World(before, files, pyinfra("feature_gates", "-y", *ON))
     try:
@@ -199,8 +198,7 @@ def test_a_node_that_joins_has_it(lab: Lab, in_both: World) -> None:
 
 
 def test_split_brain_is_shown_and_fixed(lab: Lab, in_none: World) -> None:
-    shown = pyinfra("status", "-y")
-    assert shown.code == 0, shown.all
+    shown = pyinfra("status", "-y").ended(0)
     for node, component, source in (("cp1", "kubelet", KUBELET), ("w1", "kubelet", KUBELET), ("cp1", SCHEDULER, CLUSTER)):
         assert re.search(rf"^{node} +{component} +{GATE} +{source} +\(not set\) +true +true$", shown.out, re.MULTILINE), shown.out
     told = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{operator.LOCKED}=absent"))
@@ -255,8 +253,7 @@ def test_the_shape_of_v1beta3(lab: Lab, in_none: World) -> None:
     """Clusters that an older kubeadm made, whose arguments are a map: kubeadm reads what daytwo wrote there."""
     old = kubeadm_pods.as_v1beta3(texts(lab)[CLUSTER]).replace("scheduler: {}", "scheduler:\n  extraArgs:\n    profiling: 'false' # why")
     put(lab, CLUSTER, old)
-    told = pyinfra("feature_gates", "-y", *ON)
-    assert told.code == 0, told.all
+    pyinfra("feature_gates", "-y", *ON).ended(0)
     text = texts(lab)[CLUSTER]
     assert text == old.replace("# why\n", f'# why\n    feature-gates: "{GATE}=true"\n')
     made = lab.run("cp1", f"{CONTROL_PLANE_PHASE} --dry-run", timeout=900).stdout
@@ -274,8 +271,7 @@ def test_a_conflict_is_tried_again(lab: Lab, in_none: World, tmp_path: Path) -> 
         run.wait_for(f"{KUBELET}: held")
         lab.kubectl(*annotate, "test=theirs")
         go.touch()
-        told = run.end()
-        assert told.code == 0, told.all
+        told = run.end().ended(0)
         assert told.out.count(f"{KUBELET}: it was changed since it was read; reading it again") == 1, told.out
         assert config_map(lab, KUBELET)["metadata"]["annotations"]["test"] == "theirs", "their write is lost"
     finally:
@@ -374,8 +370,7 @@ def test_what_is_per_node_comes_with_its_patch(lab: Lab, in_both: World, tmp_pat
     inventory = tmp_path / "inventory.py"
     with_fields = "{0} = [(_name, {{**_data, 'kubelet_config': {{'maxPods': {1}}}}}) for _name, _data in {0}]"
     inventory.write_text(operator.inventory_of_the_lab(with_fields.format("workers", 77), with_fields.format("control_plane", 78)))
-    told = pyinfra("kubelet_config", "--dry", inventory=str(inventory))
-    assert told.code == 0, told.all
+    told = pyinfra("kubelet_config", "--dry", inventory=str(inventory)).ended(0)
     found = re.search(r"w1 kubelet: maxPods=77 does not survive .*kubeletconfiguration\+merge\.yaml:\n((?:    .*\n)+)", told.out)
     assert found, told.out
     lab.run(
@@ -428,8 +423,7 @@ def test_the_way_back_begins_with_the_configmaps(lab: Lab, in_both: World) -> No
     assert halted.code == 1 and "hands off kubelet-config" in halted.out, halted.all
     assert untouched(lab) == old, "a node was touched before what is to be first"
 
-    back = pyinfra("rollback", "-y", *data(run=name))
-    assert back.code == 0, back.all
+    back = pyinfra("rollback", "-y", *data(run=name)).ended(0)
     assert back.out.index("kubelet-config: confirmed") < back.out.index(": applying"), "a node was changed first"
     assert texts(lab) == in_both.before
     assert settings(lab) == in_both.files

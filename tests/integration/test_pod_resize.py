@@ -94,8 +94,7 @@ def test_a_policy_that_restarts(lab: Lab) -> None:
     target = {"selector": "default/app=t-one", "cpu": "200m", "memory": "400Mi"}
     refused(resize(**target), "would be restarted, as its resizePolicy says", "allow_restarts=true")
     assert identities(pods(lab, "t-one")) == identities(before)
-    told = resize(**target, allow_restarts="true")
-    assert told.code == 0, told.all
+    told = resize(**target, allow_restarts="true").ended(0)
     says(told, "restarted, as its resizePolicy says", "1 restarts")
     after = pods(lab, "t-one")
     ((old, _, _),), ((new, restarts, _),) = identities(before).values(), identities(after).values()
@@ -114,12 +113,10 @@ def test_a_run_is_undone_by_its_name_and_not_over_a_later_one(lab: Lab, tmp_path
     refused(rollback(run=run_of(first)), "its resources were changed since that run", "undo the later run first", "force=true")
     assert has(lab, pods(lab, "t-one"), 300, 200)
 
-    newest = rollback()
-    assert newest.code == 0, newest.all
+    newest = rollback().ended(0)
     says(newest, f"Undoing run {run_of(later)}")
     assert has(lab, pods(lab, "t-one"), 200, 200)
-    undone = rollback(run=run_of(first))
-    assert undone.code == 0, undone.all
+    rollback(run=run_of(first)).ended(0)
     after = pods(lab, "t-one")
     assert has(lab, after, 100, 200) and identities(after) == identities(before) and all(map(no_resize_left, after))
 
@@ -151,8 +148,7 @@ def test_no_room_now(lab: Lab) -> None:
     make_pod(lab, "t-one", node, SMALL)
     before = pods(lab, "t-one")
     room_taken(lab, node)
-    told = resize(selector="default/app=t-one", cpu="800m", resize_timeout="10")
-    assert told.code == 1, told.all
+    told = resize(selector="default/app=t-one", cpu="800m", resize_timeout="10").ended(1)
     says(told, "still Deferred after 10 s", "; reverted: ")
     assert re.search(r"^pod default/t-one  +resize  +reverted  ", told.out, re.MULTILINE), told.all
     (after,) = pods(lab, "t-one")
@@ -161,8 +157,7 @@ def test_no_room_now(lab: Lab) -> None:
     started = Started("resize", *data(selector="default/app=t-one", cpu="800m", resize_timeout="180"), "-y")
     started.wait_for("t-one: Deferred")
     leave(lab, "t-filler")
-    told = started.end()
-    assert told.code == 0, told.all
+    told = started.end().ended(0)
     after = pods(lab, "t-one")
     assert identities(after) == identities(before) and has(lab, after, 800, 200) and no_resize_left(after[0])
 
@@ -183,8 +178,7 @@ def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
     started.wait_for("t-a: Deferred")
     lab.run(two, "systemctl stop kubelet")
     leave(lab, "t-filler")
-    told = started.end()
-    assert told.code == 1, told.all
+    told = started.end().ended(1)
     says(told, f"the API accepted the request, but it was not applied within {timeout} s", f"the kubelet of {two} does not run")
     rows = dict(re.findall(r"^pod default/(t-[ab])  +resize  +(\S+)  ", told.out, re.MULTILINE))
     assert rows == {"t-a": "done", "t-b": "reverted"}, told.all
@@ -194,8 +188,7 @@ def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
     first, second = pods(lab, "t-both")
     assert has(lab, [first], 800, 200) and asked(second) == asked(before[1]) and has(lab, [second], 100, 200)
 
-    undone = rollback(run=run_of(told))
-    assert undone.code == 0, undone.all
+    rollback(run=run_of(told)).ended(0)
     after = pods(lab, "t-both")
     assert identities(after) == identities(before) and has(lab, after, 100, 200) and all(map(no_resize_left, after))
 
@@ -209,8 +202,7 @@ def test_a_pod_that_goes_in_the_middle(lab: Lab) -> None:
     started = Started("resize", *data(selector="default/app=t-one", cpu="800m"), "-y")
     started.wait_for("t-one: Deferred")
     leave(lab, "t-one")
-    told = started.end()
-    assert told.code == 1, told.all
+    told = started.end().ended(1)
     says(told, "during its resize; its replacement has the template's resources", "HALTED")
     assert re.search(r"^pod default/t-one  +resize  +gone  ", told.out, re.MULTILINE), told.all
     assert not pods(lab, "t-one")
@@ -228,12 +220,10 @@ def test_an_api_that_goes_in_the_middle(lab: Lab) -> None:
     started.wait_for("t-one: Deferred")
     with lab.frozen(server, "kube-apiserver"):
         started.wait_for("; reverting")
-    told = started.end()
-    assert told.code == 1, told.all
+    told = started.end().ended(1)
     says(told, "HALTED", f"--data run={run_of(told)}" if "revert-failed" in told.out else "; reverted: ")
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")
-    undone = rollback(run=run_of(told))
-    assert undone.code == 0, undone.all
+    rollback(run=run_of(told)).ended(0)
     (after,) = pods(lab, "t-one")
     assert asked(after) == asked(before[0]) and no_resize_left(after) and has(lab, [after], 100, 200)
     assert identities([after]) == identities(before)
@@ -245,15 +235,12 @@ def test_other_workloads(lab: Lab, kind: str) -> None:
     can_resize(lab)
     make_workload(lab, 2, SMALL, kind)
     before = pods(lab)
-    told = resize(**{kind.lower(): "default/t-web", "cpu_request": "200m", "memory_limit": "400Mi", "max_in_flight": "2"})
-    assert told.code == 0, told.all
+    told = resize(**{kind.lower(): "default/t-web", "cpu_request": "200m", "memory_limit": "400Mi", "max_in_flight": "2"}).ended(0)
     after = pods(lab)
     assert len(after) == 2 and identities(after) == identities(before) and has(lab, after, 200, 400)
-    told = drift()
-    assert told.code == 2, told.all
+    told = drift().ended(2)
     says(told, f"{kind} default/t-web", "cpu 200m/-, memory 200Mi/400Mi")
-    told = resize(**{kind.lower(): "default/t-web", "cpu_request": "200m", "memory_limit": "400Mi", "template": "update"})
-    assert told.code == 0, told.all
+    told = resize(**{kind.lower(): "default/t-web", "cpu_request": "200m", "memory_limit": "400Mi", "template": "update"}).ended(0)
     says(told, "0 pods are resized in place", "rolled out; its 2 pods have it, read back")
     assert has(lab, pods(lab), 200, 400) and drift().code == 0
 
@@ -268,8 +255,7 @@ def test_what_a_killed_check_leaves_the_next_one_removes(lab: Lab) -> None:
     started.end()
     assert "daytwo-resize-" in lab.kubectl("get", "namespaces")
     lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
-    told = pyinfra("pod_resize_check", "--limit", lab.workers[0], "-y")
-    assert told.code == 0, told.all
+    told = pyinfra("pod_resize_check", "--limit", lab.workers[0], "-y").ended(0)
     assert re.search(rf"^{lab.workers[0]} +restart, down +done  ", told.out, re.MULTILINE), told.all
     assert "daytwo-resize-" not in lab.kubectl("get", "namespaces")
 
@@ -285,8 +271,7 @@ def test_ctrl_c_ends_what_is_in_hand(lab: Lab) -> None:
     started = Started("resize", *data(selector="default/app=t-both", cpu="800m", resize_timeout="20"), "-y")
     started.wait_for("t-a: Deferred")
     started.send(signal.SIGINT)
-    told = started.end()
-    assert told.code == 1, told.all
+    told = started.end().ended(1)
     rows = dict(re.findall(r"^pod default/(t-[ab])  +resize  +(\S+(?: started)?)  ", told.out, re.MULTILINE))
     assert rows == {"t-a": "reverted", "t-b": "not started"}, told.all
     after = pods(lab, "t-both")
@@ -298,19 +283,16 @@ def test_a_template_and_its_way_back(lab: Lab) -> None:
     """A run that changed the template is undone by a roll-out of its own; one whose roll-out fails is put back by itself."""
     can_resize(lab)
     make_workload(lab, 2, SMALL)
-    told = resize(deployment="default/t-web", cpu="200m", template="update")
-    assert told.code == 0, told.all
+    told = resize(deployment="default/t-web", cpu="200m", template="update").ended(0)
     assert has(lab, pods(lab), 200, 200)
-    undone = rollback(run=run_of(told))
-    assert undone.code == 0, undone.all
+    undone = rollback(run=run_of(told)).ended(0)
     says(undone, "is gone; its replacement has the template's resources", "rolled out; its 2 pods have it, read back")
     assert has(lab, pods(lab), 100, 200) and drift().code == 0
 
     # There is room for the pods as they are, and not for one more beside them.
     for node in lab.workers:
         room_taken(lab, node, f"t-filler-{node}")
-    told = resize(deployment="default/t-web", cpu="350m", template="update", rollout_timeout="15")
-    assert told.code == 1, told.all
+    told = resize(deployment="default/t-web", cpu="350m", template="update", rollout_timeout="15").ended(1)
     says(told, "not rolled out within 15 s", "Insufficient cpu", "reverted and rolled out", "HALTED")
     assert re.search(r"^Deployment default/t-web  +update template  +reverted  ", told.out, re.MULTILINE), told.all
     item = json.loads(lab.kubectl("get", "deployment", "t-web", "-o", "json"))

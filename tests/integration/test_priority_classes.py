@@ -120,8 +120,7 @@ def test_created_as_wanted_and_changed(lab: Lab) -> None:
     assert told.code == 0 and "+value: 1000" in told.out, told.all
     assert "t-high" not in classes(lab), "a dry run makes nothing"
 
-    told = run(priority_classes=wanted)
-    assert told.code == 0, told.all
+    told = run(priority_classes=wanted).ended(0)
     assert "field manager daytwo" in done(told, "PriorityClass t-high", "done")
     found = get(lab, "priorityclass", "t-high")
     assert (found["value"], found["description"], found["metadata"]["labels"]) == (1000, "first", {"team": "shop"})
@@ -164,8 +163,7 @@ def test_what_cannot_change_is_refused_with_its_users_and_replaced_with_consent(
     api_refuses(lab, "may not be changed in an update", "apply --server-side --force-conflicts", manifest=changed)
     assert classes(lab)["t-high"] == before
 
-    told = run(priority_classes="t-high=2000", replace="true")
-    assert told.code == 0, told.all
+    told = run(priority_classes="t-high=2000", replace="true").ended(0)
     assert "keep the old number" in told.out and all(name in told.out for name in names)
     done(told, "PriorityClass t-high", "done")
     uid, value, _ = classes(lab)["t-high"]
@@ -184,8 +182,7 @@ def test_a_foreign_default_is_named(lab: Lab) -> None:
 
 def test_the_default_is_handed_over(lab: Lab) -> None:
     assert run(priority_classes={"t-a": {"value": 1, "globalDefault": True}}).code == 0
-    told = run(priority_classes={"t-b": {"value": 2, "globalDefault": True}, "t-a": {"value": 1, "globalDefault": False}})
-    assert told.code == 0, told.all
+    run(priority_classes={"t-b": {"value": 2, "globalDefault": True}, "t-a": {"value": 1, "globalDefault": False}}).ended(0)
     found = classes(lab)
     assert not found["t-a"][2] and found["t-b"][2]
 
@@ -234,8 +231,7 @@ def test_dropped_classes_are_pruned_when_nobody_uses_them(lab: Lab) -> None:
     refused(run(priority_classes="t-low=1", prune="true"), "daytwo never removes a class in use", "Deployment default/t-web")
     assert {"t-high", "t-theirs"} <= set(classes(lab))
 
-    told = run(priority_classes="t-low=1", workloads=f"{key}=t-low", prune="true", force="true")
-    assert told.code == 0, told.all
+    told = run(priority_classes="t-low=1", workloads=f"{key}=t-low", prune="true", force="true").ended(0)
     done(told, "PriorityClass t-high", "done")
     found = classes(lab)
     assert "t-high" not in found and {"t-low", "t-theirs", "system-node-critical", "system-cluster-critical"} <= set(found)
@@ -251,8 +247,7 @@ def test_dropped_classes_are_pruned_when_nobody_uses_them(lab: Lab) -> None:
 def test_a_workload_gets_its_class(lab: Lab, kind: str) -> None:
     key = workload(lab, kind, "t-web")
     before = pods(lab, "t-web")
-    told = run(priority_classes="t-high=1000", workloads=f"{key}=t-high")
-    assert told.code == 0, told.all
+    told = run(priority_classes="t-high=1000", workloads=f"{key}=t-high").ended(0)
     assert f"recreates its pods, {len(before)} of them" in told.out
     assert "t-high (1000), read back" in done(told, f"{kind} default/t-web", "done")
     after = pods(lab, "t-web")
@@ -270,8 +265,7 @@ def test_an_old_pod_that_does_not_end_is_a_warning(lab: Lab) -> None:
     held = get(lab, "pods", "-n", "default", "-l", "app=t-web")["items"][0]["metadata"]["name"]
     lab.kubectl("patch", "pod", held, "-n", "default", "--type=merge", "-p", '{"metadata": {"finalizers": ["daytwo.test/held"]}}')
     try:
-        told = run(priority_classes="t-new=6", workloads=f"{key}=t-new", prune="true", force="true")
-        assert told.code == 0, told.all
+        told = run(priority_classes="t-new=6", workloads=f"{key}=t-new", prune="true", force="true").ended(0)
         assert "1 old pod STILL THERE" in done(told, "Deployment default/t-web", "done")
         done(told, "PriorityClass t-old", "done")
         warning = next(line for line in told.out.splitlines() if line.startswith("WARNING: "))
@@ -326,8 +320,7 @@ def test_a_class_that_somebody_else_sets_in_mid_roll_out_stays(lab: Lab) -> None
     started.wait_for("0 of 2 pods are new")
     theirs = {"spec": {"template": {"spec": {"priorityClassName": "t-theirs"}}}}
     lab.kubectl("patch", "deployment", "t-web", "-n", "default", "--type=merge", "-p", json.dumps(theirs))
-    told = started.end()
-    assert told.code == 1, told.all
+    told = started.end().ended(1)
     done(told, "Deployment default/t-web", "foreign")
     assert "someone else gave it the class t-theirs meanwhile" in " ".join(told.out.split()), told.all
     found = get(lab, "deployment", "t-web", "-n", "default")
@@ -372,8 +365,7 @@ def test_a_run_is_undone_by_its_name_from_another_machine(lab: Lab, tmp_path: Pa
     assert run(priority_classes={"t-low": {"value": 1, "description": "first"}}).code == 0
     key = workload(lab, "Deployment", "t-web", "t-low")
     wanted = {"t-low": {"value": 1, "description": "second"}, "t-high": {"value": 1000, "labels": {"team": "shop"}}}
-    told = run(priority_classes=wanted, workloads=f"{key}=t-high", force="true")
-    assert told.code == 0, told.all
+    told = run(priority_classes=wanted, workloads=f"{key}=t-high", force="true").ended(0)
     name = run_of(told)
     assert f"deploys/rollback.py --data run={name}" in told.out, told.all
     listed = pyinfra("changes", "-y")
@@ -385,8 +377,7 @@ def test_a_run_is_undone_by_its_name_from_another_machine(lab: Lab, tmp_path: Pa
     assert "-description: second" in dry.out and "+description: first" in dry.out, dry.all
     assert "t-high" in classes(lab) and description(lab, "t-low") == "second"
 
-    back = rollback(run=name)
-    assert back.code == 0, back.all
+    back = rollback(run=name).ended(0)
     for object_name in ("PriorityClass t-low", "PriorityClass t-high", "Deployment default/t-web"):
         done(back, object_name, "done")
     assert "t-high" not in classes(lab) and description(lab, "t-low") == "first"
@@ -394,8 +385,7 @@ def test_a_run_is_undone_by_its_name_from_another_machine(lab: Lab, tmp_path: Pa
     again = rollback(run=name)
     assert again.code == 0 and "0 changes of the cluster's objects" in again.out, again.all
 
-    redone = rollback(run=run_of(back))
-    assert redone.code == 0, redone.all
+    rollback(run=run_of(back)).ended(0)
     assert classes(lab)["t-high"][1] == 1000 and description(lab, "t-low") == "second"
     assert get(lab, "priorityclass", "t-high")["metadata"]["labels"] == {"team": "shop"}
     assert set(pods(lab, "t-web").values()) == {("t-high", 1000)}
@@ -403,8 +393,7 @@ def test_a_run_is_undone_by_its_name_from_another_machine(lab: Lab, tmp_path: Pa
 
 def test_what_others_have_set_since_is_not_undone(lab: Lab) -> None:
     assert run(priority_classes={"t-high": {"value": 5, "description": "first"}}).code == 0
-    told = run(priority_classes={"t-high": {"value": 5, "description": "second"}})
-    assert told.code == 0, told.all
+    told = run(priority_classes={"t-high": {"value": 5, "description": "second"}}).ended(0)
     lab.kubectl("patch", "priorityclass", "t-high", "--field-manager=someone", "-p", '{"description": "theirs"}')
     refused(
         rollback(run=run_of(told)), "foreign", "description is 'theirs', and that run set it to 'second'", "owned by someone", "force=true"
@@ -417,8 +406,7 @@ def test_what_others_have_set_since_is_not_undone(lab: Lab) -> None:
 def test_a_class_that_others_gave_a_workload_since_stays(lab: Lab) -> None:
     assert run(priority_classes="t-high=5,t-low=1,t-theirs=7").code == 0
     key = workload(lab, "Deployment", "t-web", "t-low")
-    told = run(workloads=f"{key}=t-high", force="true")
-    assert told.code == 0, told.all
+    told = run(workloads=f"{key}=t-high", force="true").ended(0)
     theirs = {"spec": {"template": {"spec": {"priorityClassName": "t-theirs"}}}}
     lab.kubectl("patch", "deployment", "t-web", "-n", "default", "--type=merge", "-p", json.dumps(theirs))
     lab.kubectl("rollout", "status", "deployment/t-web", "--timeout=280s")
@@ -432,15 +420,13 @@ def test_what_was_removed_or_replaced_comes_back_and_what_is_used_stays(lab: Lab
     assert removed.code == 0 and "t-old" not in classes(lab), removed.all
     replaced = run(priority_classes="t-high=2000", replace="true")
     assert replaced.code == 0 and classes(lab)["t-high"][1] == 2000, replaced.all
-    created = run(priority_classes="t-high=2000,t-new=3")
-    assert created.code == 0, created.all
+    created = run(priority_classes="t-high=2000,t-new=3").ended(0)
     workload(lab, "Deployment", "t-web", "t-new")
 
     refused(rollback(run=run_of(created)), "daytwo never removes a class in use", "Deployment default/t-web")
     back = rollback(run=run_of(replaced))
     assert back.code == 0 and classes(lab)["t-high"][1] == 1000, back.all
-    back = rollback(run=run_of(removed))
-    assert back.code == 0, back.all
+    back = rollback(run=run_of(removed)).ended(0)
     assert classes(lab)["t-old"][1] == 5 and description(lab, "t-old") == "kept" and "t-new" in classes(lab)
 
 
@@ -719,8 +705,7 @@ def test_forwarding_that_is_forbidden(lab: Lab, tmp_path: Path) -> None:
     kubeconfig = Authority(lab, lab.control_planes[0]).kubeconfig(tmp_path / "limited", "t-limited")
     with forwarding_forbidden(lab):
         key = workload(lab, "Deployment", "t-web")
-        told = run(priority_classes={"t-high": {"value": 5, "description": "by kubectl"}}, workloads=f"{key}=t-high")
-        assert told.code == 0, told.all
+        told = run(priority_classes={"t-high": {"value": 5, "description": "by kubectl"}}, workloads=f"{key}=t-high").ended(0)
         found = get(lab, "priorityclass", "t-high")
         assert found["description"] == "by kubectl" and found["metadata"]["managedFields"][0]["manager"] == "daytwo"
         assert set(pods(lab, "t-web").values()) == {("t-high", 5)}

@@ -117,8 +117,7 @@ def test_a_worker_that_needs_it(lab: Lab, pods: None) -> None:
     assert f"{NAMESPACE}/web-" in plan.out and "w2: no /run/reboot-required" in plan.out
     assert {node: lab.boot_id(node) for node in lab.nodes} == before and not any(cordon_of(lab, "w1"))
 
-    told = reboot()
-    assert told.code == 0, told.all
+    told = reboot().ended(0)
     assert re.search(r"reboot +done .*back after \d+ s; boot \w{8} by SSH and by its kubelet, lease renewed, pods Ready", row(told, "w1"))
     assert "no change" in row(told, "w2")
     lab.hang_up("w1")
@@ -344,8 +343,7 @@ def test_an_operator_that_dies_in_mid_drain(lab: Lab, pods: None) -> None:
 @pytest.mark.lab
 @pytest.mark.slow  # a reboot; that an administrator's cordon stays is shown above
 def test_the_cordon_of_an_earlier_drain_stays_with_its_mark(lab: Lab, pods: None) -> None:
-    drained = pyinfra("drain", *data(nodes="w1"), "-y")
-    assert drained.code == 0, drained.all
+    drained = pyinfra("drain", *data(nodes="w1"), "-y").ended(0)
     told = reboot(only="w1", allow_unneeded="true")
     assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w1"), told.all
     assert draining.cordon_of(lab, "w1") == (True, run_of(drained)) and cordon_of(lab, "w1") == (True, {OUTAGE})

@@ -289,8 +289,7 @@ def test_each_is_known_for_what_it_is(first: First) -> None:
 def test_later_runs_know_what_earlier_ones_saw(first: First, tmp_path: Path) -> None:
     """With one node left out: its kubelet answers for its containers, and the page is written too."""
     written = tmp_path / "page.html"
-    told = right_size("--limit", "cp1", watch="24", interval="12", format="html", output=str(written))
-    assert told.code == 0, told.all
+    told = right_size("--limit", "cp1", watch="24", interval="12", format="html", output=str(written)).ended(0)
     flat = " ".join(told.out.split())
     assert "w1: not read over SSH" in flat and "only the kubelet's rates are known" in flat
     assert "not lowered before 7 d were seen" in flat and "keep (later" in flat
@@ -350,8 +349,7 @@ def ask(lab: Lab, pod: dict[str, Any], **use: float) -> None:
 
 
 def undo(run: str) -> Outcome:
-    told = pyinfra("rollback", "-y", *data(run=run))
-    assert told.code == 0, told.all
+    told = pyinfra("rollback", "-y", *data(run=run)).ended(0)
     return told
 
 
@@ -384,8 +382,7 @@ def test_in_place_without_a_restart_and_back(hpa: Lab, first: First) -> None:
     assert "not lowered before 7 d were seen" in " ".join(refused.all.split()), refused.all
 
     pod = the_pod(hpa)
-    told = pyinfra("right_size", *apply(watch_resized=10, min_span="0", template="keep"))
-    assert told.code == 0, told.all
+    told = pyinfra("right_size", *apply(watch_resized=10, min_span="0", template="keep")).ended(0)
     flat = " ".join(told.out.split())
     assert "0 restarts" in flat and ": the same" in flat and "watched for 10 s" in flat, told.all
     after = the_pod(hpa)
@@ -471,8 +468,7 @@ def test_killed_in_the_middle_and_undone(hpa: Lab, first: First, at: str) -> Non
     assert percent(hpa) > 20 and told.code not in (0, 1), told.all
     found = re.search(r"Plan of run (\S+):", told.out)
     assert found, told.all
-    undone = pyinfra("rollback", "-y", *data(run=found.group(1), take_over=found.group(1)))
-    assert undone.code == 0, undone.all
+    pyinfra("rollback", "-y", *data(run=found.group(1), take_over=found.group(1))).ended(0)
     hpa.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/steady", "--timeout=280s")
     assert of_template(hpa) == BEFORE and percent(hpa) == 20
     back = the_pod(hpa)
@@ -488,8 +484,7 @@ def test_the_template_makes_it_last(hpa: Lab, first: First) -> None:
     run = Started("right_size", *apply(watch_resized=10, min_span="0"))
     run.wait_for("watching for")
     hpa.kubectl("scale", "-n", NAMESPACE, "deployment/steady", "--replicas=2")
-    told = run.end()
-    assert told.code == 0, told.all
+    told = run.end().ended(0)
     flat = " ".join(told.out.split())
     assert "which recreates all its pods" in flat and "its 2 pods have it, read back" in flat and ": the same" in flat, told.all
     after = the_pods(hpa)
@@ -581,8 +576,7 @@ def test_what_is_too_small_is_put_back(hpa: Lab, first: First) -> None:
     run = Started("right_size", *data(only_objects=both, apply="true", watch_resized="120", watch="0", min_span="0"), "-y")
     run.wait_for("watching for")
     ask(hpa, pod, memory=300)
-    told = run.end()
-    assert told.code == 1, told.all
+    told = run.end().ended(1)
     flat = " ".join(told.out.split())
     # The kernel's count may be there before the pod's status.
     assert "reverted" in flat and "HALTED" in flat and re.search(r"killed (it|a process of it) for its memory", flat), told.all
@@ -715,8 +709,7 @@ def test_an_autoscaler_in_equilibrium_never_removes_a_pod(lab: Lab, served_pods:
     with sampled(lab) as samples:
         told = pyinfra(
             "right_size", *data(only_objects=only, apply="true", watch="30", interval="2", min_span="0", watch_resized="35"), "-y"
-        )
-        assert told.code == 0, told.all
+        ).ended(0)
         has = the_pods(lab, "served", SCALED)[0]["spec"]["containers"][0]["resources"]["requests"]
         cpu, memory = int(has["cpu"].rstrip("m")), int(has["memory"].rstrip("Mi"))
         assert cpu < 50 and memory > 20, has

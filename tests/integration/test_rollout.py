@@ -104,8 +104,9 @@ def test_an_edit_that_breaks_the_first_apiserver_halts_there(lab: Lab, client: R
     before = {node: manifests(lab, node) for node in CONTROL_PLANES}
     running = {node: operator.processes(lab, node)["kube-apiserver"] for node in ("cp2", "cp3")}
     files = operator.files(lab, "cp1")
-    told = pyinfra("feature_gates", "-y", *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", components="kube-apiserver"))
-    assert told.code == 1, told.all
+    told = pyinfra(
+        "feature_gates", "-y", *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", components="kube-apiserver")
+    ).ended(1)
     assert re.search(r"^cp1 +kube-apiserver +NoSuchGate .* reverted .*unrecognized feature gate: NoSuchGate", told.out, re.MULTILINE), (
         told.out
     )
@@ -133,8 +134,7 @@ def test_a_member_of_etcd_that_is_down_halts_before_anything_is_touched(lab: Lab
     freeze = "while [ ! -e /run/thaw ]; do kill -STOP $(pidof etcd); sleep 0.5; done; kill -CONT $(pidof etcd)"
     lab.run("cp3", f"rm -f /run/thaw; setsid sh -c '{freeze}' >/dev/null 2>&1 </dev/null &")
     try:
-        told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="kube-scheduler", only="cp1,cp2"))
-        assert told.code == 1, told.all
+        told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="kube-scheduler", only="cp1,cp2")).ended(1)
         assert re.search(r"HALTED: cp1, kube-scheduler: not started: .*cp3", told.out), told.all
         assert {node: manifests(lab, node) for node in ("cp1", "cp2")} == before
     finally:
@@ -145,8 +145,7 @@ def test_a_member_of_etcd_that_is_down_halts_before_anything_is_touched(lab: Lab
 def test_five_workers_the_third_one_bad(lab: Lab) -> None:
     """Two at a time: the run halts at the third, the table is what is so; run again it finishes; rolled back all is as before."""
     # What other tests have left on record is no matter of this one.
-    forgotten = pyinfra("uninstall", "-y")
-    assert forgotten.code == 0, forgotten.all
+    pyinfra("uninstall", "-y").ended(0)
     before = {node: operator.files(lab, node) for node in WORKERS}
     lab.run(
         "w3",
@@ -168,15 +167,13 @@ def test_five_workers_the_third_one_bad(lab: Lab) -> None:
     for node in WORKERS:
         assert has_gate(lab, node) == (outcomes[(node, "kubelet")] == "confirmed"), f"{node} is not what the table says"
 
-    again = pyinfra("feature_gates", "-y", *wish)
-    assert again.code == 0, again.all
+    again = pyinfra("feature_gates", "-y", *wish).ended(0)
     assert all(outcome in ("confirmed", "no change") for outcome in rows(again.out).values()), again.out
     assert all(operator.effective(lab, node, GATE) for node in WORKERS)
 
     dry = pyinfra("rollback", "--dry")
     assert dry.code == 0 and all(has_gate(lab, node) for node in WORKERS), dry.all
-    undone = pyinfra("rollback", "-y", *data(max_unavailable="2"), brief=True)
-    assert undone.code == 0, undone.all
+    pyinfra("rollback", "-y", *data(max_unavailable="2"), brief=True).ended(0)
     for node in WORKERS:
         assert operator.files(lab, node) == before[node], f"{node} is not as before"
         assert not operator.effective(lab, node, GATE)
@@ -237,8 +234,7 @@ def test_flags_and_files_of_three_api_servers(lab: Lab, tmp_path: Path) -> None:
     assert cluster_configuration.read(kubeadm_pods.stored(lab).encode())["kube-apiserver"].files == {POLICY}
 
     for _ in range(2):
-        undone = pyinfra("rollback", "-y")
-        assert undone.code == 0, undone.all
+        pyinfra("rollback", "-y").ended(0)
     assert {node: operator.files(lab, node) for node in CONTROL_PLANES} == before and kubeadm_pods.stored(lab) == kept
     assert not any("audit" in word for node in CONTROL_PLANES for word in operator.processes(lab, node)["kube-apiserver"])
 
@@ -247,13 +243,11 @@ def test_flags_and_files_of_three_api_servers(lab: Lab, tmp_path: Path) -> None:
 def test_all_of_the_control_plane_one_at_a_time_and_back(lab: Lab, client: RoundRobin) -> None:
     """Every component of three nodes: never two API servers away at once, and after rolling back all files are as before."""
     before = {node: operator.files(lab, node) for node in CONTROL_PLANES}
-    on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="apiserver,scheduler"), timeout=3000)
-    assert on.code == 0, on.all
+    on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="apiserver,scheduler"), timeout=3000).ended(0)
     told = re.findall(r"^\[\d+/6\] (cp\d): (\S+):", on.out, re.MULTILINE)
     order = [(node, component) for component in ("kube-apiserver", "kube-scheduler") for node in CONTROL_PLANES]
     assert told == order * 2, f"it is to be planned and done in this order, and was in {told}"
     outages = sorted((times[0], times[-1]) for times in client.failed.values())
     assert all(first[1] < second[0] for first, second in itertools.pairwise(outages)), f"two were away at once: {outages}"
-    undone = pyinfra("rollback", "-y", timeout=3000)
-    assert undone.code == 0, undone.all
+    pyinfra("rollback", "-y", timeout=3000).ended(0)
     assert {node: operator.files(lab, node) for node in CONTROL_PLANES} == before

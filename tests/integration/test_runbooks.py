@@ -199,8 +199,7 @@ def test_change_a_control_plane_flag(desk: Desk) -> None:
 
 
 def test_roll_back(desk: Desk) -> None:
-    made = pyinfra("kubelet_config", "-y", *data(kubelet_config="maxPods=120", only="w1"), brief=True)
-    assert made.code == 0, made.all
+    pyinfra("kubelet_config", "-y", *data(kubelet_config="maxPods=120", only="w1"), brief=True).ended(0)
     open_book(desk, "roll-back").all()
 
 

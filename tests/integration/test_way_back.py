@@ -69,8 +69,7 @@ def test_a_target_that_is_mounted_late_at_boot(node: Node) -> None:
         assert node.run("ls -A /etc/default") == "", "written to what will be covered"
         assert node.state(change) == "revert-failed"
         node.run("touch /run/go")
-        told = run.end()
-        assert told.code == 1, told.all
+        told = run.end().ended(1)
         assert "the node was restarted before the change was confirmed" in row(told, node, "reverted")
         wait_for(lambda: not node.leftovers(), "the change to be over")
         assert node.files() == files and node.kubelet()[2:] == old[2:]
@@ -142,8 +141,7 @@ def test_a_start_that_hangs_is_put_back_in_time(node: Node) -> None:
     )
     with dropin(node, hangs):
         old, files = node.kubelet(), node.files()
-        told = pyinfra("feature_gates", *bad(node, confirm_timeout="45", soak="3600"))
-        assert told.code == 1, told.all
+        told = pyinfra("feature_gates", *bad(node, confirm_timeout="45", soak="3600")).ended(1)
         assert "not healthy after 35 s" in row(told, node, "reverted")
         assert "hangs in kubelet.service: killed" in node.log(node.change())
         assert node.files() == files and node.kubelet()[2:] == old[2:]
@@ -170,8 +168,7 @@ def hanging_journalctl(node: Node) -> Iterator[None]:
 def test_a_journal_that_hangs_comes_after_the_files(node: Node) -> None:
     with hanging_journalctl(node):
         old, files = node.kubelet(), node.files()
-        told = pyinfra("feature_gates", *bad(node))
-        assert told.code == 1, told.all
+        told = pyinfra("feature_gates", *bad(node)).ended(1)
         row(told, node, "reverted")
         assert node.run("ls /run/back") == "/run/back\n", "the files waited for the journal"
         assert node.files() == files and node.kubelet()[2:] == old[2:]
@@ -184,8 +181,7 @@ def test_the_old_file_in_the_soak_is_not_confirmed(node: Node) -> None:
     run = Started("feature_gates", *gates(node, soak="10", confirm_timeout=SHORT))
     run.wait_for("soaking")
     node.run(f"mv {node.config}.new {node.config}")
-    told = run.end()
-    assert told.code == 1, told.all
+    told = run.end().ended(1)
     assert f"foreign: {node.config} is " in row(told, node, "reverted")
     change = node.change()
     assert "state: confirmed" not in node.log(change) and "not confirmed: " in node.log(change)
@@ -202,8 +198,7 @@ def test_an_edit_in_mid_change_is_kept_whole_on_a_full_disk(node: Node) -> None:
         theirs = node.run(look.format(node.config))
         fill(node, HOME)
         node.go()
-        told = run.end()
-        assert told.code == 1, told.all
+        told = run.end().ended(1)
         change = node.change()
         kept = f"/var/lib/kubelet/.daytwo/{change}/1.theirs"
         assert f"somebody else wrote {node.config} in mid-change, their version is kept as {kept}" in row(told, node, "reverted")
