@@ -9,7 +9,8 @@ from roles.engine.bridge import Fleet
 from roles.engine.context import ClusterStep
 from roles.engine.folding import counted
 from roles.engine.object_runs import ObjectRun
-from roles.engine.outage import CORDON, MOVES, Drainer, undo
+from roles.engine.outage import Drainer, undo
+from roles.engine.outage.drainer import CORDON, MOVES
 from roles.engine.transaction import RunInfo
 from roles.engine.voice import show
 

@@ -19,7 +19,8 @@ from roles.engine.kube.fields import namespace_of
 from roles.engine.kube.pods import is_alive
 from roles.engine.object_runs import ConnectedCluster, Consents, ObjectRun, connect_cluster
 from roles.engine.objects import ChangedByOthers, WriteRefused
-from roles.engine.outage import cluster_view, read_drain
+from roles.engine.outage import read_drain
+from roles.engine.outage.places import cluster_view
 from roles.engine.runs import Options
 from roles.engine.transaction import ChangedObject, ObjectsRecord, Refusal, Writable
 from roles.engine.voice import show

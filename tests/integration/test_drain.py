@@ -57,6 +57,17 @@ def drain(*arguments: str, dry: bool = False, **values: str) -> Outcome:
     return pyinfra("drain", *data(**values), *arguments, "--dry" if dry else "-y")
 
 
+def consolidated() -> dict[str, dict[str, Any]]:
+    """What deploys/consolidate.py says of each node; it takes none out."""
+    wanted = data(format="json", watts="100", spare_nodes="0")
+    refused(pyinfra("consolidate", *wanted, "-y"), "this deploy only plans so far", "--dry")
+    done = pyinfra("consolidate", *wanted, "--dry")
+    assert done.code == 0, done.all
+    found = json.loads(done.out)
+    assert found["before"] == 300
+    return {one["node"]: one for one in found["nodes"]}
+
+
 def uncordon(**values: str) -> Outcome:
     return pyinfra("uncordon", *data(**values), "-y")
 
@@ -129,6 +140,13 @@ def test_every_pod_has_its_fate_and_deadlocks_are_refused(lab: Lab, session: Ses
     assert cordon_of(lab, "w1") == (False, "") and {name: uid(one) for name, one in pods(lab).items()} == {
         name: uid(one) for name, one in before.items()
     }
+
+    nodes = consolidated()
+    kept = {one["reason"]: " ".join(one["subjects"]) for one in nodes["w1"]["kept"]}
+    assert {"unmanaged", "empty-dir", "budget", "two-budgets"} <= kept.keys()
+    assert "t-drain/alone" in kept["unmanaged"] and "t-drain/frozen" in kept["budget"] and "t-drain/other" in kept["two-budgets"]
+    assert {one["reason"] for one in nodes["cp1"]["kept"]} >= {"control-plane", "etcd"}
+    assert {one["reason"] for one in nodes["ghost"]["kept"]} == {"not-in-inventory", "not-ready", "cordoned"}
 
     # The plan's own part: the machine may be busy while pyinfra starts.
     begun = time.monotonic()

@@ -4,7 +4,7 @@ If pyinfra moves to asyncio, only this package changes.
 """
 
 from roles.engine.bridge import channels, tasks
-from roles.engine.bridge.command_line import end_with, ending
+from roles.engine.bridge.command_line import end_with, ending, only_plans
 from roles.engine.bridge.hosts import (
     Feed,
     Fleet,
@@ -41,6 +41,7 @@ __all__ = [
     "exit_with",
     "hosts_by_name",
     "on_interrupt",
+    "only_plans",
     "pyinfra_keys",
     "refusals",
     "refuse",

@@ -296,6 +296,11 @@ def _asking(handle: Callable[..., tuple[bool, Any, Any]]) -> Callable[..., tuple
     return asked
 
 
+def only_plans() -> bool:
+    """The command has --dry."""
+    return _command.dry
+
+
 def is_quiet() -> bool:
     """Only daytwo speaks: the command runs deploy files, and neither -v nor an option for finding faults."""
     return _command.quiet

@@ -19,20 +19,17 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 (`plan_drain`) knows no host; `read_drain` reads what it needs.
 """
 
-from roles.engine.outage import evicting, lint_places, undo
+from roles.engine.outage import drainer, evicting, fates, lint_places, places, undo
 from roles.engine.outage.cordon import node_fate, node_path
-from roles.engine.outage.drainer import CORDON, MOVES, Drainer
+from roles.engine.outage.drainer import Drainer
 from roles.engine.outage.mark import Mark, read_mark
 from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate, Purpose, Wanted
 from roles.engine.outage.node import NodeOutage, end_outage
-from roles.engine.outage.places import cluster_view
 from roles.engine.outage.plan import ask_again, plan_drain, plan_outages
 from roles.engine.outage.reading import cluster_time, read_drain
 from roles.engine.outage.report import plan_text
 
 __all__ = [
-    "CORDON",
-    "MOVES",
     "DrainConsents",
     "DrainPlan",
     "Drainer",
@@ -44,12 +41,14 @@ __all__ = [
     "Wanted",
     "ask_again",
     "cluster_time",
-    "cluster_view",
+    "drainer",
     "end_outage",
     "evicting",
+    "fates",
     "lint_places",
     "node_fate",
     "node_path",
+    "places",
     "plan_drain",
     "plan_outages",
     "plan_text",

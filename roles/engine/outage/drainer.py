@@ -25,7 +25,7 @@ from roles.engine.outage.plan import plan_drain
 from roles.engine.outage.reading import cluster_time, pods_on, read_drain
 from roles.engine.outage.surge import Surger
 from roles.engine.outage.workloads import ready_elsewhere
-from roles.engine.placement import own_names
+from roles.engine.placement.storage import own_names
 from roles.engine.timeouts import LOOK_AGAIN, Deadline
 
 CORDON, SURGE, EVICT, DELETE, PROVE = "cordon", "surge", "evict", "delete", "prove"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from roles.engine.bounds import moment, span
-from roles.engine.disruption import BudgetState, budgets_of, eviction_answer, lifted_by
+from roles.engine.disruption import BudgetState, DisruptionObjects, budgets_of, eviction_answer, lifted_by
 from roles.engine.disruption.strays import strays_of, strays_text
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, uid
@@ -38,6 +38,11 @@ class Judge:
     consents: DrainConsents
     now: datetime
     surging: Collection[str] = ()
+
+    @classmethod
+    def of(cls, live: DisruptionObjects, states: Sequence[BudgetState], consents: DrainConsents, now: datetime) -> Judge:
+        """For the pods of `live`, of which none is replaced first."""
+        return cls(Workloads(live), states, consents, now)
 
     def fate(self, pod: Object, node: str) -> PodFate:
         workload = self.workloads.of(pod)

@@ -21,7 +21,6 @@ from roles.engine.outage.model import DrainConsents, PodFate
 from roles.engine.outage.places import cluster_view, passing_taints, replacement
 from roles.engine.outage.reading import MORE_KINDS, with_schedulers
 from roles.engine.outage.waves import in_order
-from roles.engine.outage.workloads import Workloads
 from roles.engine.placement import Outcome, Placement, place_all
 from roles.engine.timeouts import API_WAIT
 
@@ -90,7 +89,7 @@ def _judged(
     nodes: Sequence[str], live: DisruptionObjects, states: Sequence[BudgetState], now: datetime, said: set[str]
 ) -> tuple[dict[str, _Found], int]:
     """What was found, by budget, and how many of these nodes were judged. Raises ValueError."""
-    judge = Judge(Workloads(live), states, DrainConsents(allow_local_data=True, allow_unmanaged=True), now)
+    judge = Judge.of(live, states, DrainConsents(allow_local_data=True, allow_unmanaged=True), now)
     view = cluster_view(live)
     wanted = frozenset(nodes)
     there: dict[str, list[PodFate]] = {}

@@ -18,7 +18,7 @@ from roles.engine.outage.cordon import node_path
 from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.surge_marks import SURGES, mark_of, surges_in
-from roles.engine.placement import Attachment, attachments, in_node_status
+from roles.engine.placement.storage import Attachment, attachments, in_node_status
 from roles.engine.timeouts import LOOK_AGAIN
 
 #: The kinds that decide about a drain, in addition to those that decide about evictions.

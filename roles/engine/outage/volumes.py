@@ -14,7 +14,8 @@ from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.pods import is_over, node_of
 from roles.engine.outage.fates import kept_by, past_budgets_at_a_cost
 from roles.engine.outage.model import DrainConsents, PodFate
-from roles.engine.placement import Attachment, Move, Placement, PodVolume, Storage, claims_of
+from roles.engine.placement import Move, Placement, PodVolume, Storage, claims_of
+from roles.engine.placement.storage import Attachment
 
 #: What a volume means for a pod that leaves, by what it does then. docs/disruption.md has a row for each.
 EFFECTS: Mapping[Move, str] = {

@@ -2,6 +2,6 @@
 
 from roles.engine.packing.model import Cause, Machine, Plan, Problem
 from roles.engine.packing.planning import plan
-from roles.engine.packing.reading import read
+from roles.engine.packing.reading import SCALE_DOWN_DISABLED, read
 
-__all__ = ["Cause", "Machine", "Plan", "Problem", "plan", "read"]
+__all__ = ["SCALE_DOWN_DISABLED", "Cause", "Machine", "Plan", "Problem", "plan", "read"]

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roles.engine.kube import Object
-from roles.engine.kube.fields import meta_of, name_of, status_of
+from roles.engine.kube.fields import annotations_of, meta_of, name_of, status_of
 from roles.engine.packing.model import HOSTNAME, Machine, Problem
 
 _KEYS = ("nodes", "pods", "pdbs", "off", "cost", "policy")
 _READY = ({"type": "Ready", "status": "True"},)
+#: The annotation of a node that stays (cluster-autoscaler, FAQ.md).
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
 
 def read(document: Mapping[str, Any]) -> Problem:
@@ -25,7 +27,8 @@ def read(document: Mapping[str, Any]) -> Problem:
         raise ValueError("cost is not an object of nodes and prices")
     on = [Machine(name_of(one), _price(prices.get(name_of(one)), name_of(one)), one) for one in nodes]
     off = [_sleeping(one) for one in _listed(document, "off")]
-    return Problem((*on, *off), tuple(_objects(document, "pods")), tuple(_objects(document, "pdbs")))
+    keep = {one.name: SCALE_DOWN_DISABLED for one in on if annotations_of(one.node).get(SCALE_DOWN_DISABLED) == "true"}
+    return Problem((*on, *off), tuple(_objects(document, "pods")), tuple(_objects(document, "pdbs")), keep)
 
 
 def _listed(document: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:

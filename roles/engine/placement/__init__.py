@@ -1,16 +1,16 @@
 """Where pods can run: what a pod needs of a node, where a scheduler places it, and which pods a starting kubelet admits again. Pure."""
 
+from roles.engine.placement import storage
 from roles.engine.placement.admission import pressures_of, rejected_under
 from roles.engine.placement.profiles import differs
 from roles.engine.placement.readmission import Forecast, Readmission, forecast
-from roles.engine.placement.storage import Attachment, Move, PodVolume, Storage, attachments, in_node_status, own_names
+from roles.engine.placement.storage import Move, PodVolume, Storage
 from roles.engine.placement.taints import without_passing
 from roles.engine.placement.topology import constraints
 from roles.engine.placement.where import Outcome, Placement, Trial, place_all, where
 from roles.engine.placement.world import ClusterView, Held, World, claims_of, terms
 
 __all__ = [
-    "Attachment",
     "ClusterView",
     "Forecast",
     "Held",
@@ -22,16 +22,14 @@ __all__ = [
     "Storage",
     "Trial",
     "World",
-    "attachments",
     "claims_of",
     "constraints",
     "differs",
     "forecast",
-    "in_node_status",
-    "own_names",
     "place_all",
     "pressures_of",
     "rejected_under",
+    "storage",
     "terms",
     "where",
     "without_passing",

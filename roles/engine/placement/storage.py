@@ -150,6 +150,14 @@ class Storage:
         """The volumes of a pod that hold data beyond a container's life."""
         return list(self._volumes(pod))
 
+    def only_on(self) -> dict[str, list[str]]:
+        """By node, the PersistentVolumes whose data it has and no other node ever can: those that a claim has taken."""
+        found: dict[str, list[str]] = {}
+        for volume in self._of("PersistentVolume"):
+            if spec_of(volume).get("claimRef") and (node := self._own_node(volume)):
+                found.setdefault(node, []).append(name_of(volume))
+        return found
+
     def _volumes(self, pod: Object) -> Iterator[PodVolume]:
         namespace = pods.namespace(pod)
         for volume in volumes_of(pod):

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from roles.engine.objects import ChangedByOthers
-from roles.engine.outage import CORDON, DrainConsents, Drainer, Mark, node_fate, plan_drain, reading
+from roles.engine.outage import DrainConsents, Drainer, Mark, node_fate, plan_drain, reading
 from roles.engine.outage.cordon import CordonWriter, cordon_back, uncordon_change
+from roles.engine.outage.drainer import CORDON
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, parse_mark
 from roles.engine.outage.undo import plan_cordon_again, plan_uncordon, plan_undo
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord

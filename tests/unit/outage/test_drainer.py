@@ -11,8 +11,8 @@ import pytest
 from roles.engine.api import Forbidden
 from roles.engine.context import Fields
 from roles.engine.objects import NotDone
-from roles.engine.outage import CORDON, DrainConsents, evicting, plan_drain, plan_text, reading
-from roles.engine.outage.drainer import DELETE, EVICT, PROVE
+from roles.engine.outage import DrainConsents, evicting, plan_drain, plan_text, reading
+from roles.engine.outage.drainer import CORDON, DELETE, EVICT, PROVE
 from tests.context import context
 from tests.unit.clock import Clock
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload

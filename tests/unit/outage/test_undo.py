@@ -12,9 +12,9 @@ from roles.drain import DrainOptions, chosen_nodes
 from roles.engine.api import Denied, Forbidden, Speaker
 from roles.engine.api.errors import EvictionRefused, Unreachable, by_status
 from roles.engine.node_changes import ChangeDrains
-from roles.engine.outage import CORDON, DrainConsents, Mark, node_fate, read_mark
+from roles.engine.outage import DrainConsents, Mark, node_fate, read_mark
 from roles.engine.outage.cordon import cordon_back, cordon_change
-from roles.engine.outage.drainer import EVICT, PROVE, SURGE
+from roles.engine.outage.drainer import CORDON, EVICT, PROVE, SURGE
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, REBOOT
 from roles.engine.outage.surge_marks import SURGED_BY
 from roles.engine.outage.undo import plan_uncordon, plan_undo

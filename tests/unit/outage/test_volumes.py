@@ -11,7 +11,8 @@ import pytest
 from roles.engine.disruption import budget_states, lint
 from roles.engine.outage import DrainConsents, DrainPlan, Mark, drainer, plan_text
 from roles.engine.outage.volumes import EFFECTS, not_detached
-from roles.engine.placement import Move, attachments
+from roles.engine.placement import Move
+from roles.engine.placement.storage import attachments
 from tests.context import context
 from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
 from tests.unit.outage.cluster import LiveCluster

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.placement import ClusterView, Move, Placement, Storage, attachments, place_all, where
+from roles.engine.placement import ClusterView, Move, Placement, Storage, place_all, where
+from roles.engine.placement.storage import attachments
 from tests.unit.placement.cluster import HOST, ZONE, affinity, node, pod
 from tests.unit.storage import attachment, claim, csi_node, driver, mounts, volume
 

@@ -1,0 +1,144 @@
+"""The plan: which nodes go, by the planner (roles/engine/packing/), and only as far as placement is sure of each pod that moves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from roles.consolidation.kept import Keep, Keeper, KeepReason, sentence
+from roles.consolidation.model import Machines
+from roles.engine.disruption import PDB
+from roles.engine.harmless import one_line
+from roles.engine.kube import Object
+from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
+from roles.engine.kube.matching import UNSCHEDULABLE
+from roles.engine.kube.pods import is_over, priority
+from roles.engine.outage import PodFate
+from roles.engine.outage.places import cluster_view, replacement
+from roles.engine.packing import Machine, Plan, Problem, plan
+from roles.engine.placement import ClusterView, place_all, without_passing
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+# Of a pod's reasons.
+_FEW = 2
+_INT32 = 2**31
+
+
+@dataclass(frozen=True)
+class Consolidation:
+    """The result. `kept`: by node, why it must stay; `bound`: what the nodes cost at least, whatever placement is sure of."""
+
+    keeper: Keeper
+    machines: Machines
+    hosts: Mapping[str, str]
+    problem: Problem
+    plan: Plan
+    bound: float
+    kept: Mapping[str, tuple[Keep, ...]]
+
+    @cached_property
+    def goes(self) -> list[str]:
+        """Those with the most savings for the least disruption first (karpenter, pkg/controllers/disruption)."""
+        return sorted(self.plan.goes, key=lambda node: (-self.worth(node), node))
+
+    def worth(self, node: str) -> float:
+        return self.cost(node) / (1 + sum(max(0.0, disruption(one.pod)) for one in self.keeper.leaving(node)))
+
+    def cost(self, node: str) -> float:
+        """0 for a node that is in no inventory."""
+        return self.machines.cost.get(self.hosts.get(node, ""), 0.0)
+
+
+def disruption(pod: Object) -> float:
+    """What a move of the pod counts, from -10 to 10 (karpenter, pkg/utils/disruption: EvictionCost)."""
+    try:
+        text = annotations_of(pod).get(DELETION_COST, "0")
+        deletion = int(text) if len(text) <= len(str(-_INT32)) else 0
+    except (ValueError, TypeError):
+        deletion = 0
+    return min(10.0, max(-10.0, 1 + deletion / 2**27 + priority(pod) / 2**25))
+
+
+def consolidate(keeper: Keeper, machines: Machines, hosts: Mapping[str, str], spare: int, max_moves: int | None) -> Consolidation:
+    """Plan, and plan again without the nodes whose pods placement is not sure of. `hosts`: the inventory's name of each Node. Raises
+    ValueError if an object cannot be read."""
+    kept = dict(keeper.kept)
+    bound: float | None = None
+    while True:
+        problem = _problem(keeper, machines, hosts, kept, spare, max_moves)
+        found = plan(problem)
+        bound = found.bound if bound is None else bound
+        result = Consolidation(keeper, machines, hosts, problem, found, bound, kept)
+        more = _without_zone(result) or _not_sure(result)
+        if not more:
+            return result
+        for node, keeps in more.items():
+            kept[node] = (*kept.get(node, ()), *keeps)
+
+
+def _problem(
+    keeper: Keeper, machines: Machines, hosts: Mapping[str, str], kept: Mapping[str, Sequence[Keep]], spare: int, max_moves: int | None
+) -> Problem:
+    live = keeper.live
+    listed = tuple(
+        Machine(
+            name_of(node),
+            machines.cost.get(hosts.get(name_of(node), ""), 0.0),
+            awake(node) if name_of(node) in keeper.asleep else node,
+            name_of(node) in keeper.asleep,
+            hosts.get(name_of(node), "") in machines.reclaimable,
+        )
+        for node in live.of("Node")
+    )
+    there = tuple(pod for pod in live.of("Pod") if not is_over(pod))
+    why = {node: sentence(keeps) for node, keeps in kept.items()}
+    return Problem(listed, there, tuple(live.of(PDB)), why, spare, max_moves, cluster_view(live))
+
+
+def awake(node: Object) -> dict[str, Any]:
+    """The node as it is when its machine runs and it is uncordoned."""
+    (bare,), _ = without_passing([node])
+    spec = {key: value for key, value in spec_of(bare).items() if key != "unschedulable"}
+    taints = [one for one in spec.get("taints") or () if one.get("key") != UNSCHEDULABLE]
+    conditions = [{"type": "Ready", "status": "True"}]
+    return {**bare, "spec": {**spec, "taints": taints}, "status": {**status_of(bare), "conditions": conditions}}
+
+
+def _without_zone(found: Consolidation) -> dict[str, list[Keep]]:
+    """Of a zone that would have no node left, the one that is worth least stays."""
+    lost = found.keeper.lost_zones(found.plan.goes) if found.plan.goes else {}
+    return {node: lost[node] for node in sorted(lost, key=found.worth)[:1]}
+
+
+def _not_sure(found: Consolidation) -> dict[str, list[Keep]]:
+    """The nodes that stay because it is not sure that each of their pods has a place: of several, the half that is worth less."""
+    moving = [one for node in found.goes for one in found.keeper.leaving(node)]
+    keeps: dict[str, list[Keep]] = {}
+    for one, keep in zip(moving, _places(found, moving), strict=True):
+        if keep is not None:
+            keeps.setdefault(one.node, []).append(keep)
+    least = sorted(keeps, key=found.worth)
+    return {node: keeps[node] for node in least[: (len(least) + 1) // 2]}
+
+
+def _places(found: Consolidation, moving: Sequence[PodFate]) -> list[Keep | None]:
+    """For each pod why its place is not sure; None if it is."""
+    workloads = found.keeper.judge.workloads
+    view = _with_awake(cluster_view(found.keeper.live), found.plan.woken)
+    places = place_all([replacement(one.pod, workloads)[0] for one in moving], view, found.plan.goes)
+    return [
+        None
+        if place.fits
+        else Keep(
+            KeepReason.NO_PLACE if place.outcome == "nowhere" else KeepReason.UNSURE,
+            one_line(one.name),
+            one_line("; ".join(place.reasons[:_FEW])),
+        )
+        for one, place in zip(moving, places, strict=True)
+    ]
+
+
+def _with_awake(view: ClusterView, woken: Collection[str]) -> ClusterView:
+    return replace(view, nodes=[awake(node) if name_of(node) in woken else node for node in view.nodes])
