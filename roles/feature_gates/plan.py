@@ -50,6 +50,7 @@ def plan_gates(run_id: str, node: SurveyedNode, desired: DesiredGates) -> NodeGa
     planned: list[GatePlan] = []
     warnings: list[str] = []
     left_out: list[LeftOut] = []
+    outlook = ""
     warnings += control.warnings
     for name in desired.components:
         if name != KUBELET:
@@ -72,6 +73,7 @@ def plan_gates(run_id: str, node: SurveyedNode, desired: DesiredGates) -> NodeGa
             question = "\n".join([ask.ask_kubelet(found, edit.argv, edit.files), ask.list_kubelet(found.process)])
             present = ask.ask_kubelet(found, kubelet_plan.KubeletEdit(found, {}).argv, {})
             warnings += [*kubelet_plan.warnings(found), *edit.copies()]
+            outlook = f"    {edit.why_there}" if edit.why_there else ""
         else:
             change, question, present = _component(run_id, components[name], found, wanted)
             warnings += control_plane_plan.warnings(components[name])
@@ -90,7 +92,7 @@ def plan_gates(run_id: str, node: SurveyedNode, desired: DesiredGates) -> NodeGa
             subject=_subject(name, process),
         )
         planned.append(one)
-    return NodeGates(seen.host, found, components, tuple(planned), tuple(warnings), left_out=tuple(left_out))
+    return NodeGates(seen.host, found, components, tuple(planned), tuple(warnings), outlook, left_out=tuple(left_out))
 
 
 def _check_known(control: ControlPlane, name: str, desired: DesiredGates) -> None:

@@ -478,7 +478,7 @@ def test_a_change_that_would_lose_a_pod_is_refused_and_names_it(lab: Lab) -> Non
         lab.kubectl("wait", "--for=condition=Ready", "pod/re-needs-label", "--timeout=280s")
         wish = data(feature_gates=f"{GATE}=true", components="kubelet", only="w1", drain="never")
         stays = pyinfra("feature_gates", "--dry", *wish)
-        assert stays.code == 0 and "Re-admission: all pods of the node stay" in stays.out, stays.all
+        assert stays.code == 0 and "After the restart the kubelet takes all its pods back" in stays.out, stays.all
         lab.kubectl("label", "node", "w1", f"{LABEL}-")
         told = pyinfra("feature_gates", "-y", *wish)
         assert told.code == 1 and f"default/re-needs-label (NodeAffinity: nodeSelector {LABEL}=ssd does not match)" in told.all, told.all
@@ -493,7 +493,7 @@ def test_a_change_that_would_lose_a_pod_is_refused_and_names_it(lab: Lab) -> Non
         log = lab.run("w1", "journalctl -u kubelet --output cat --no-pager").stdout
         assert re.search(r'"Pod admission denied".* pod="default/re-needs-label" reason="NodeAffinity"', log)
         back = pyinfra("rollback", "-y")
-        assert back.code == 0 and "Re-admission: all pods of the node stay" in back.out, back.all
+        assert back.code == 0 and "After the restart the kubelet takes all its pods back" in back.out, back.all
     finally:
         removed(lab, "on=w1")
         lab.kubectl("label", "node", "w1", f"{LABEL}-")

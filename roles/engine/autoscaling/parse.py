@@ -15,6 +15,8 @@ from roles.engine.kube.fields import name_of
 from roles.engine.kube.times import parse_duration, time_of
 
 RESOURCE, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
+#: Why a metrics API without an APIService does not serve.
+NOT_REGISTERED = "it is not registered: there is no APIService for it"
 _NAMES = {RESOURCE: "resource", CUSTOM: "custom", EXTERNAL: "external"}
 #: The API that a metric comes from, by its type.
 API_OF = {"Resource": RESOURCE, "ContainerResource": RESOURCE, "Pods": CUSTOM, "Object": CUSTOM, "External": EXTERNAL}

@@ -15,7 +15,7 @@ from roles.engine.autoscaling.calculator import has_pod_level_requests, is_runni
 from roles.engine.autoscaling.decide import Decision, ScalingScene
 from roles.engine.autoscaling.model import ODD, Autoscaler, MetricSpec, NoReading, ScalingController
 from roles.engine.autoscaling.owners import INJECTED, replicas_owner, sleeper, strays
-from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, RESOURCE
+from roles.engine.autoscaling.parse import API_OF, CUSTOM, EXTERNAL, NOT_REGISTERED, RESOURCE
 from roles.engine.autoscaling.read import ScalingWorld, Target
 from roles.engine.autoscaling.room import alive, limit_problems, quota_problems, room_problem
 from roles.engine.autoscaling.rules import IN_THE_AUTOSCALER, ScalingRule
@@ -31,11 +31,17 @@ from roles.engine.placement import ClusterView
 _FEW = 4
 #: Characters of what a scheduler says.
 _LONGEST = 300
-_WHAT = {
-    RESOURCE: "install metrics-server, and see why it does not serve: kubectl get apiservice v1beta1.metrics.k8s.io -o yaml",
-    CUSTOM: "install an adapter for custom metrics, such as prometheus-adapter, and see its APIService",
-    EXTERNAL: "install an adapter for external metrics, such as KEDA or prometheus-adapter, and see its APIService",
+_MISSING = {
+    RESOURCE: "install metrics-server: deploys/metrics_server.py",
+    CUSTOM: "install an adapter for custom metrics, such as prometheus-adapter",
+    EXTERNAL: "install an adapter for external metrics, such as KEDA or prometheus-adapter",
 }
+_NOT_SERVING = {
+    RESOURCE: "see why: kubectl get apiservice v1beta1.metrics.k8s.io -o yaml",
+    **dict.fromkeys((CUSTOM, EXTERNAL), "see the adapter, its Service and its pods: kubectl get apiservices"),
+}
+# A kind that `kubectl set resources` changes.
+_RESOURCES = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 
 
 @dataclass(frozen=True)
@@ -208,7 +214,8 @@ def _metrics(look: _Look) -> Iterator[Finding]:
     for group, why in broken.items():
         names = _few([one.title for one in look.item.metrics if API_OF.get(one.type) == group])
         yield ScalingRule.METRICS_API.found(
-            look.objects(), f"the metrics API {group} does not serve, which {names} needs: {why}", _WHAT[group],
+            look.objects(), f"the metrics API {group} does not serve, which {names} needs: {why}",
+            _MISSING[group] if why == NOT_REGISTERED else _NOT_SERVING[group],
         )  # fmt: skip
     for metric, reading in zip(look.item.metrics, look.scene.readings, strict=False):
         if metric.is_resource:
@@ -271,10 +278,19 @@ def _requests(look: _Look, metric: MetricSpec) -> Iterator[Finding]:
 def _where_to_request(look: _Look, resource: str, container: str) -> str:
     template = _template(look.target.item)
     if template is None or container in [one.get("name") for one in lasting_containers(template)]:
-        return f"set requests.{resource} of container {container} in {look.template}"
+        return f"set requests.{resource} of container {container} in {look.template}{_set_resources(look, resource, container)}"
     mark = INJECTED.get(container, {}).get(resource)
     how = f"set its request by the annotation {mark} in {look.template}" if mark else "set its request in the configuration of that webhook"
     return f"{look.template} has no such container: an admission webhook adds it to new pods, or an earlier template had it; {how}"
+
+
+def _set_resources(look: _Look, resource: str, container: str) -> str:
+    """The command, where no other controller would revert it."""
+    target = look.item.target
+    if target.kind not in _RESOURCES or (look.target.item and owner_ref(look.target.item)):
+        return ""
+    where = f"{target.kind.lower()}/{target.name} -n {look.item.namespace}"
+    return f": kubectl set resources {where} --containers={container} --requests={resource}=..."
 
 
 def _without_container(

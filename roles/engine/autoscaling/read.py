@@ -16,6 +16,7 @@ from roles.engine.autoscaling.parse import (
     API_OF,
     CUSTOM,
     EXTERNAL,
+    NOT_REGISTERED,
     RESOURCE,
     custom_samples,
     custom_total,
@@ -197,7 +198,7 @@ class _Reader(Noting):
         return {group: self._metrics_api(group) for group in sorted(groups)}
 
     def _metrics_api(self, group: str) -> str:
-        why = "it is not registered: there is no APIService for it"
+        why = NOT_REGISTERED
         for version in _VERSIONS[group]:
             try:
                 item = find_object(self._api, f"{APISERVICES_PATH}/{version}.{group}")

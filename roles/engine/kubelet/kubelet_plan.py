@@ -122,6 +122,14 @@ class KubeletEdit:
             daemon_reload=any(path not in self.kubelet.sources.environment_files for path in self._units),
         )
 
+    @property
+    def why_there(self) -> str:
+        """Why files of its command line change, and not its configuration file; "" if none of them does, or if it has no such file."""
+        own, units = self.kubelet, sorted(self._units)
+        if not units or own.config_path is None:
+            return ""
+        return f"{' and '.join(units)}: flags of this kubelet are set there, and a flag overrides {own.config_path}"
+
     def copies(self) -> list[str]:
         """Warnings about commands that the files copy from a file that is not the operator's, and so mask."""
         return [

@@ -48,7 +48,7 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None, *
         return replace(plan, warnings=(*plan.warnings, warning))
     names = frozenset(one.pod for one in losers) if consent else frozenset()
     known = replace(planned, state=state, may_be_evicted=planned.may_be_evicted | names)
-    lines = [f"    LOSES: {one_line(text)}" for text in _listed(losers)] or ["    Re-admission: all pods of the node stay"]
+    lines = [f"    LOSES: {one_line(text)}" for text in _listed(losers)] or ["    After the restart the kubelet takes all its pods back"]
     refused = [] if consent or not left else [refusal(plan, left, consent, _NO_HELP if may_drain else "")]
     if losers and not left:
         # With that consent no other reason for a drain must be left.

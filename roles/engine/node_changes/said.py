@@ -10,8 +10,10 @@ import re
 from roles.engine.transaction import Change
 from roles.engine.transaction.model import STABLE_SECONDS
 
-#: The node says once a process has started, and again once it has stayed healthy for as long as it must.
-HEALTHY, SETTLED = "healthy: ", re.compile(r"settled: ([0-9.]+) s after the first file was placed")
+#: The node says once a process has started, with the reason if it was healthy before and then was not, and again once it has stayed healthy
+#: for as long as it must.
+HEALTHY, AGAIN = "healthy: ", re.compile(r"healthy: \S+ again: (.*)")
+SETTLED = re.compile(r"settled: ([0-9.]+) s after the first file was placed")
 # "": the line before or after it says the same.
 _STEPS = {
     **dict.fromkeys(("check", "stage", "arm", "applied", "confirm", "revert", "finish", "clean"), ""),
@@ -46,6 +48,8 @@ def in_words(text: str, change: Change) -> str:
     if found := re.fullmatch(r"step: (\S+)|state: (\S+)(?: \(.*\))?", text):
         known = _STEPS.get(found[1]) if found[1] else _STATES.get(found[2])
         return text if known is None else known.format(component=change.component, seconds=change.confirm_timeout)
+    if found := AGAIN.fullmatch(text):
+        return f"healthy again; the {STABLE_SECONDS} s begin again, since in between: {found[1]}"
     if text.startswith(HEALTHY):
         return f"{text}; it must stay so for {STABLE_SECONDS} s"
     if found := SETTLED.fullmatch(text):

@@ -33,7 +33,7 @@ def _node(node: NodeFate) -> str:
     elif node.cordon == "ours":
         text = f"cordoned already by run {node.by}: this run takes it over and continues"
     else:
-        text = f"cordon it ({OUTAGE})"
+        text = f"cordon it, with the mark {OUTAGE}"
     return wrapped(f"Node {node.name}: {text}")
 
 

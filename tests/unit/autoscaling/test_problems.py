@@ -13,6 +13,7 @@ from roles.engine.autoscaling import Autoscaler, ScalingController, ScalingRule,
 from roles.engine.autoscaling.decide import ScalingScene, decide
 from roles.engine.autoscaling.model import Idle, LiveScale, NoReading, Reading
 from roles.engine.autoscaling.owners import LAST_APPLIED, replicas_owner, without_replicas
+from roles.engine.autoscaling.parse import NOT_REGISTERED
 from roles.engine.autoscaling.problems import problems
 from roles.engine.autoscaling.read import Target
 from roles.engine.findings import Finding
@@ -100,9 +101,13 @@ def test_an_empty_selector() -> None:
     [(hpa(), "metrics.k8s.io", "cpu"), (hpa(external(IN_ALL)), "external.metrics.k8s.io", "external metric queue")],
 )
 def test_a_metrics_api_that_does_not_serve_is_named_once(item: dict[str, Any], group: str, name: str) -> None:
-    listed = found(with_status(item), [GONE], world={"metrics_apis": {group: "it is not registered"}})
+    listed = found(with_status(item), [GONE], world={"metrics_apis": {group: "not available"}})
     assert set(listed) == {"metrics-api"}
     assert group in listed["metrics-api"].why and name in listed["metrics-api"].why and listed["metrics-api"].severity == "critical"
+    assert "kubectl get apiservice" in listed["metrics-api"].way_out
+    (missing,) = found(with_status(item), [GONE], world={"metrics_apis": {group: NOT_REGISTERED}}).values()
+    assert missing.way_out.startswith("install ") and "kubectl" not in missing.way_out
+    assert ("metrics_server" in missing.way_out) is (group == "metrics.k8s.io")
 
 
 def test_a_metric_that_nobody_has() -> None:
@@ -116,6 +121,7 @@ def test_a_container_without_the_request() -> None:
     one = listed["missing-request"]
     assert one.severity == "critical"
     assert "container proxy of pod web-0, pod web-1, the template has no cpu request" in one.why
+    assert ": kubectl set resources deployment/web -n shop --containers=proxy --requests=cpu=..., or" in one.way_out
     # Each way out works: another target, another kind of metric.
     assert "missing-request" not in found(with_status(hpa(average())), of=pods(2, container(), bare))
     assert "missing-request" not in found(with_status(hpa(utilization(container="app"))), of=pods(2, container(), bare))
@@ -204,7 +210,7 @@ def test_an_autoscaler_with_an_owner_is_changed_there() -> None:
     bare = container("app", cpu=None)
     of_operator = target(bare, ownerReferences=[owned_by("Shop", "main", "shop.example/v1")])
     one = found(of=pods(2, bare), of_target=of_operator)["missing-request"]
-    assert "of container app in Shop shop/main, whose controller writes Deployment shop/web" in one.way_out
+    assert "of container app in Shop shop/main, whose controller writes Deployment shop/web" in one.way_out and "kubectl" not in one.way_out
 
 
 JOB = ("Job", "web-migrate")

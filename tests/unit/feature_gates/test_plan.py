@@ -91,6 +91,11 @@ def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
     assert edits(made) == {"/etc/default/kubelet": b'# This file was made by daytwo\nKUBELET_EXTRA_ARGS="--feature-gates=A=true"\n'}
     change = made.planned[0].change
     assert change is not None and not change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
+    assert (
+        made.outlook
+        == "    /etc/default/kubelet: flags of this kubelet are set there, and a flag overrides /etc/kubernetes-node/kubelet.yaml"
+    )
+    assert plan(ON).outlook == ""
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def plan(
 
 def test_all_pods_stay() -> None:
     made = lost_pods.with_forecast(Api({"maxPods": 110}), plan(), None)
-    assert made.refusals == () and made.outlook == "    before\n    Re-admission: all pods of the node stay"
+    assert made.refusals == () and made.outlook == "    before\n    After the restart the kubelet takes all its pods back"
 
 
 def test_a_pod_that_is_lost_refuses_the_plan_and_names_the_way_out() -> None:

@@ -698,6 +698,16 @@ def test_a_process_that_systemd_starts_over_and_over_is_not_waited_for(watched: 
     untouched(watched)
 
 
+def test_a_count_that_begins_again_says_why(node: Scratch) -> None:
+    node.tuned["stable_seconds"] = 1
+    asked = node.root / "asked"
+    node.spare(f"http_status() {{ echo x >>{asked}; [ $(wc -l <{asked}) = 3 ] && echo 503 || echo 200; }}\n")
+    node.lay_down()
+    assert node.verb("apply") == 0, node.output()
+    url = node.change.health_url
+    assert re.findall("healthy: .*", node.log) == [f"healthy: {url}", f"healthy: {url} again: {url} does not answer 200"]
+
+
 def test_a_unit_that_failed_is_not_waited_for(watched: Scratch) -> None:
     # In the moment after the start was done.
     dies = 'case $* in *NRestarts*) ;; *) false ;; esac && if [ -e "$S/etc/made" ] && alive; then kill -KILL "$(cat "$S/run/pid")"; : >"$S/run/pid"; echo failed >"$S/run/active"; fi\n'
