@@ -199,4 +199,6 @@ __all__ = [
     "DATA_KEYS",
     "DOCUMENTS",
     "checks",
+    "gather",
+    "judge",
 ]

@@ -17,7 +17,7 @@ from roles.engine.inputs import Changes, Declared
 from roles.engine.kube import Object
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan
 from roles.engine.kubelet.pending import pending_settings, restarted
-from roles.engine.node_changes import KUBELET, JudgedVersions, judge_versions, refusal, unfit_at_start, warning
+from roles.engine.node_changes import KUBELET, judge_versions, refusal, unfit_at_start, warning
 from roles.engine.object_runs import ConnectedCluster, ObjectRun, connect_cluster
 from roles.engine.objects import Session
 from roles.engine.outage import cluster_time, read_drain
@@ -28,13 +28,14 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 from roles.engine.transaction.object_record import CANNOT_UNDO
 from roles.engine.voice import show
-from roles.reboot import report
+from roles.reboot import facts, report
 from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
 from roles.reboot.next_boot import KubeletNeeds
-from roles.reboot.plan import Candidate, RebootPlan, order, plan_drains, plan_node
-from roles.reboot.rebooting import NodeReboots
+from roles.reboot.plan import Booted, Candidate, Expected, RebootPlan, order, plan_drains, plan_node
+from roles.reboot.proving import BootProof, NotBack
+from roles.reboot.rebooting import NodeReboots, free
 from roles.reboot.undo import CAPABILITY, UNDO
 
 
@@ -48,10 +49,9 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | Ended:
     options, wanted = asked
     bridge.stop(no_such_host(fleet.targets, wanted.chosen_nodes))
     reached = connect_cluster(fleet, wanted.kubeconfig)
-    plans = _plans(fleet, reached, options, wanted)
-    versions = _versions(reached, plans, options)
-    unfit, unread = _files(fleet, reached, plans, options.allow_pairs or ())
-    bridge.stop([*versions.refusals, *unfit, *(refusal for plan in plans for refusal in plan.refusals)])
+    plans = boot_plans(fleet, reached, options, wanted)
+    refused, notes = boot_problems(fleet, reached, plans, options)
+    bridge.stop([*refused, *(refusal for plan in plans for refusal in plan.refusals)])
     session = reached.session
     stages = order(plans, options.pace, fleet.lock_host.name)
     drains = _drains(session, wanted, stages)
@@ -69,7 +69,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns | Ended:
     )
     run.again = "repeat this command: it proves what has rebooted"
     controls = any(plan.candidate.is_control_plane and plan.what == "reboot" for plan in plans)
-    report.show_plan(run, stages, plans, [*versions.notes, *unread, *([reached.found.cluster.etcd_summary()] if controls else [])], drains)
+    report.show_plan(run, stages, plans, [*notes, *([reached.found.cluster.etcd_summary()] if controls else [])], drains)
     turns = Turns.of(run, fleet, "drain, reboot, prove, uncordon")
     unknown = {plan.host for plan in plans if not plan.known and not options.allow_unproven}
     if not unknown:
@@ -93,9 +93,11 @@ def _drains(session: Session, wanted: RebootOptions, stages: Sequence[Stage[Rebo
     return texts
 
 
-def _versions(reached: ConnectedCluster, plans: Sequence[RebootPlan], options: Options) -> JudgedVersions:
-    """What the boots start, against the skew policy. The nodes were read before."""
-    return judge_versions(reached.found.observed, reached.found.reading.nodes(), _restarting(reached, plans), options)
+def boot_problems(fleet: Fleet, reached: ConnectedCluster, plans: Sequence[RebootPlan], options: Options) -> tuple[list[object], list[str]]:
+    """What the boots start, against the skew policy and the files that they read: refusals, and notes. The nodes were read before."""
+    versions = judge_versions(reached.found.observed, reached.found.reading.nodes(), _restarting(reached, plans), options)
+    unfit, unread = _files(fleet, reached, plans, options.allow_pairs or ())
+    return [*versions.refusals, *unfit], [*versions.notes, *unread]
 
 
 def _files(fleet: Fleet, reached: ConnectedCluster, plans: Sequence[RebootPlan], allowed: Collection[str]) -> tuple[list[str], list[str]]:
@@ -120,7 +122,7 @@ def servers(fleet: Fleet) -> dict[str, Remote]:
     return {remote.name: remote for remote in fleet.inventory if remote.is_control_plane}
 
 
-def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: RebootOptions) -> list[RebootPlan]:
+def boot_plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: RebootOptions) -> list[RebootPlan]:
     """The plans of all hosts of the run. Raises DeployError."""
     targets = [remote for remote in fleet.targets if remote.name in reached.names]
     with bridge.refusing(ApiFailure, "the nodes cannot be read: "):
@@ -205,4 +207,19 @@ def _needs(kubelet: Kubelet, configuration: Mapping[str, Any]) -> KubeletNeeds:
 
 DATA_KEYS = (Declared(RebootOptions, ("reboot",), changes=Changes.BOOTS, undo=UNDO),)
 
-__all__ = ["DATA_KEYS", "reboot"]
+__all__ = [
+    "DATA_KEYS",
+    "BootProof",
+    "Booted",
+    "Expected",
+    "NotBack",
+    "RebootOptions",
+    "RebootPlan",
+    "boot_plans",
+    "boot_problems",
+    "facts",
+    "free",
+    "order",
+    "reboot",
+    "servers",
+]

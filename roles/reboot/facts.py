@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 from roles.engine.node.logind import MOST_LOCKS, parse_inhibitor
 from roles.engine.remote import RemoteError, Shell
@@ -141,9 +142,10 @@ def facts_script(kubelet_unit: str, root_directory: str = "/var/lib/kubelet") ->
     )
 
 
-def reboot_script(boot_id: str, run: str, ending: Ending | None = None) -> str:
-    """Orders the reboot, unless the node has the order already, or runs in another boot by now."""
-    return filled("boot.sh.j2", boot=boot_id, unit=UNIT, run=run, ending=ending)
+def reboot_script(boot_id: str, run: str, ending: Ending | None = None, verb: Literal["reboot", "poweroff"] = "reboot") -> str:
+    """Orders the reboot, or the end without a new boot, unless the node has the order already, or runs in another boot by now. `ending` is
+    for a reboot."""
+    return filled("boot.sh.j2", boot=boot_id, unit=UNIT, run=run, ending=ending, verb=verb)
 
 
 def state_script() -> str:

@@ -77,6 +77,17 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Booted:
+    """A node to prove: a host, and the name and UID of its Node."""
+
+    host: str
+    name: str
+    uid: str
+    is_control_plane: bool = False
+    has_apiserver: bool = False
+
+
+@dataclass(frozen=True)
 class RebootPlan:
     """What becomes of one node, and why. `newest`: the kernel that it should run afterwards, "" for any. `known`: False if it may need a
     reboot that nothing on the node could ask for. `refusals` stop the run."""
@@ -103,6 +114,11 @@ class RebootPlan:
         return node_path(self.name)
 
     @property
+    def booted(self) -> Booted:
+        """For the proof of its boot."""
+        return Booted(self.host, self.name, self.uid, self.candidate.is_control_plane, self.candidate.has_apiserver)
+
+    @property
     def cordon(self) -> NodeFate:
         """Whether it is cordoned, and by whom: `ours` is the cordon of an earlier run of this deploy, which this one ends."""
         return REBOOT.seen(node_fate(self.candidate.node))
@@ -115,7 +131,7 @@ class RebootPlan:
 def plan_node(one: Candidate, *, unneeded: bool, allow_unproven: bool) -> RebootPlan:
     """The plan of one node."""
     mark = read_mark(one.node)
-    mark = mark if mark is not None and mark.boot else None
+    mark = mark if mark is not None and mark.boot and mark.purpose == REBOOT.name else None
     kernels = judge_kernels(one.facts.boot.kernel, one.facts.installed or (), one.facts.family)
     if not one.chosen:
         return RebootPlan(one, "none", "the data key only does not include it", mark)

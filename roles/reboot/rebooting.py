@@ -5,17 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from typing import Any
 
 from roles.engine import folding
-from roles.engine.api import ApiFailure
-from roles.engine.api.nodes import node_lease
 from roles.engine.bridge import Remote
 from roles.engine.context import ClusterStep, StepContext
-from roles.engine.kube import Object, is_ready, uid
-from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
+from roles.engine.kube import Object, uid
+from roles.engine.kube.fields import annotations_of, name_of, spec_of
 from roles.engine.node import judge_kernels
 from roles.engine.objects import NotDone, ObjectChange, ObjectWriter, RevertFailed, Session, Undone
 from roles.engine.outage import Mark, NodeOutage, end_outage
@@ -34,25 +30,18 @@ from roles.reboot.plan import (
     WITHOUT_EFFECT,
     Expected,
     RebootPlan,
-    clock_problem,
     effect_text,
     expected_pods,
     plan_node,
     reasons,
-    unready_pods,
 )
+from roles.reboot.proving import STATE_SECONDS, BootProof, NotBack
 
 RUNBOOK = "docs/runbooks/reboot.md"
 # Seconds. The other API servers and etcd must be well within this time before a control-plane node reboots.
 SETTLE_SECONDS = 90
-# One question during the reboot: a node that is ending may take it and never answer.
-STATE_SECONDS = 15
 TELL_AGAIN = 30.0
 KEPT_SECONDS = 60.0
-
-
-class NotBack(NotDone):
-    """The node has the order to reboot, and it is not proven that it is back: it stays cordoned. Says what is missing, and what to do."""
 
 
 class NotWorked(NotDone):
@@ -71,8 +60,9 @@ class NodeReboots:
         options: Options,
         wanted: RebootOptions,
     ) -> None:
-        self._session, self._cluster, self._remotes, self._servers = session, cluster, remotes, servers
+        self._session, self._cluster, self._remotes = session, cluster, remotes
         self._options, self._wanted, self._limit_of_pods = options, wanted, RunLimit(session)
+        self._proof = BootProof(session, cluster, remotes, servers, self._limit, allow_unproven=options.allow_unproven)
         #: Hosts that have the order to reboot and are not proven yet, for an operator who quits.
         self.away: set[str] = set()
 
@@ -107,7 +97,7 @@ class NodeReboots:
         try:
             moved = outage.take(context)
             self._others_well(plan)
-            pods = self._pods(plan)
+            pods = self._proof.pods(plan.booted)
             expected = expected_pods(pods)
             before = facts.ask_state(remote, facts.SECONDS).boot
             self._hold(plan, before, context)
@@ -123,13 +113,13 @@ class NodeReboots:
             state = self._await_boot(plan, remote, before, clock, order, known, context)
             back = clock.passed
             context.say(f"  {plan.host}: answers again after {back:.0f} s, with kernel {state.boot.kernel}; proving")
-            proof = self._prove(plan, state.boot, expected, before.offset)
+            proof = self._proof.prove(plan.booted, state.boot, expected, before.offset)
             if soak:
                 proof = self._soaked(plan, soak, state.boot, expected, before.offset, context)
             kept = self._kept(plan, remote)
             freed = self._free(plan, context)
         except _Refused as error:
-            prove = partial(self._prove, plan, before, expected, before.offset) if ending else None
+            prove = partial(self._proof.prove, plan.booted, before, expected, before.offset) if ending else None
             raise self._released(plan, error, context, prove) from error
         except Exception as error:
             raise _not_back(error) from error
@@ -144,7 +134,7 @@ class NodeReboots:
         context.begin(plan.mark.fields(comes=False))
         try:
             boot = facts.ask_state(self._remotes[plan.host], facts.SECONDS).boot
-            proof = self._prove(plan, boot, Expected(known=False), None)
+            proof = self._proof.prove(plan.booted, boot, Expected(known=False), None)
             freed = self._free(plan, context)
         except Exception as error:
             raise _not_back(error) from error
@@ -239,81 +229,18 @@ class NodeReboots:
                 context.say(f"  {plan.host}: not back yet ({shown:.0f} of {deadline.seconds:.0f} s): {last}")
             deadline.pause(LOOK_AGAIN)
 
-    def _prove(self, plan: RebootPlan, boot: Boot, expected: Expected, offset: float | None) -> str:
-        """How it is proven that the node serves again. Waits; raises NotBack with what is missing."""
-        deadline, first = self._limit(), None
-        others = self._other_clocks(plan)
-        while True:
-            missing: list[str] = []
-            passing: list[str] = []
-            try:
-                node, renewed, pods = self._look(plan)
-                first = first or renewed
-                missing += _kubelet_problems(node, plan, boot)
-                missing += ["its kubelet has not renewed its lease since"] if renewed == first else []
-                passing += unready_pods(expected, pods, boot.began)
-                if problem := self._clock(plan, boot.id, offset, others):
-                    passing.append(problem)
-                missing += self._control_plane_problems(plan)
-            except (ApiFailure, RemoteError) as error:
-                missing.append(str(error))
-            if not missing and not passing:
-                return _proven(plan, boot)
-            if deadline.over:
-                if self._options.allow_unproven and not missing:
-                    return f"{_proven(plan, boot)}; NOT PROVEN: {folding.once_each(passing)}"
-                raise NotBack(f"not proven after {deadline.passed:.0f} s: {folding.once_each([*missing, *passing])}")
-            deadline.pause(LOOK_AGAIN)
-
-    def _look(self, plan: RebootPlan) -> tuple[Object | None, datetime | None, list[dict[str, Any]]]:
-        """The node, when its lease was renewed, and its pods. Raises ApiFailure."""
-        node = self._session.fetch(plan.path)
-        renewed = self._session.asked(lambda api: node_lease(api, plan.name)).renewed
-        return node, renewed, self._pods(plan)
-
-    def _pods(self, plan: RebootPlan) -> list[dict[str, Any]]:
-        return self._session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={plan.name}")
-
-    def _other_clocks(self, plan: RebootPlan) -> dict[str, float]:
-        """The clocks of the other control-plane nodes that answer, against the operator's."""
-        found = {}
-        for host, remote in self._servers.items():
-            if host != plan.host:
-                try:
-                    remote.ensure_connected()
-                    found[host] = facts.ask_clock(remote)
-                except RemoteError:
-                    continue
-        return found
-
-    def _clock(self, plan: RebootPlan, boot_id: str, before: float | None, others: Mapping[str, float]) -> str:
-        remote = self._remotes[plan.host]
-        remote.ensure_connected()
-        now = facts.ask_state(remote, STATE_SECONDS).boot
-        if now.id != boot_id:
-            raise NotBack("it rebooted once more, by itself")
-        return clock_problem(before, now.offset, others)
-
-    def _control_plane_problems(self, plan: RebootPlan) -> list[str]:
-        if not plan.candidate.is_control_plane:
-            return []
-        if plan.host in self._servers and plan.candidate.has_apiserver:
-            self._cluster.ready(plan.host)
-        problem = self._cluster.control_plane_ready("", 0, allow_unproven=self._options.allow_unproven)
-        return [problem] if problem else []
-
     def _soaked(self, plan: RebootPlan, soak: int, boot: Boot, expected: Expected, offset: float, context: StepContext) -> str:
         context.say(f"  {plan.host}: proven; soaking for {soak} s")
         deadline = Deadline(soak, as_given=True)
         while not deadline.over and not context.interrupted():
             deadline.pause(min(LOOK_AGAIN, deadline.left))
-        return f"{self._prove(plan, boot, expected, offset)}; soaked {min(deadline.passed, soak):.0f} s"
+        return f"{self._proof.prove(plan.booted, boot, expected, offset)}; soaked {min(deadline.passed, soak):.0f} s"
 
     def _kept(self, plan: RebootPlan, remote: Remote) -> str:
         """Compare what pods need of the kernel with what it was before the boot. Waits, since agents of the pod network may set it later.
         Raises NotBack with what is lost."""
         deadline = Deadline(KEPT_SECONDS)
-        with_pods = any(not spec_of(pod).get("hostNetwork") for pod in self._pods(plan))
+        with_pods = any(not spec_of(pod).get("hostNetwork") for pod in self._proof.pods(plan.booted))
         while lost := next_boot.lost(plan.candidate.facts.next, self._facts(plan, remote).next, with_pods=with_pods):
             if deadline.over and self._options.allow_unproven:
                 return f"; NOT PROVEN: {folding.once_each(lost)}"
@@ -371,20 +298,6 @@ def free(session: Session, node: Object, runs: Collection[str], mark: Mark | Non
 
 class _Refused(NotDone):
     """The node did not take the order to reboot: it goes on as before."""
-
-
-def _kubelet_problems(node: Object | None, plan: RebootPlan, boot: Boot) -> list[str]:
-    if node is None or uid(node) != plan.uid:
-        return ["its Node object was deleted or recreated"]
-    reported = str((status_of(node).get("nodeInfo") or {}).get("bootID", ""))
-    if reported != boot.id:
-        return ["its kubelet has not reported the new boot"]
-    return [] if is_ready(node) else ["its node is not Ready"]
-
-
-def _proven(plan: RebootPlan, boot: Boot) -> str:
-    own = "; API server and etcd well" if plan.candidate.is_control_plane else ""
-    return f"boot {boot.id[:8]} by SSH and by its kubelet, lease renewed, pods Ready, clock {boot.offset:+.1f} s{own}"
 
 
 def _not_back(error: Exception) -> NotBack:

@@ -1,5 +1,5 @@
 """python -m tests.lab up | down [--all] | list | fetch [VERSION...] | reset [NODE...] | start, stop, kill, reboot NODE |
-ssh NODE [COMMAND...] | status"""
+power NODE status|on|off | ssh NODE [COMMAND...] | status"""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ def parser() -> argparse.ArgumentParser:
         ("reboot", "reboot a node in order and wait until it is back"),
     ):
         verbs.add_parser(verb, help=text).add_argument("node")
+    power = verbs.add_parser("power", help="a node's power as its BMC has it: prints on or off, presses the button, pulls the plug")
+    power.add_argument("node")
+    power.add_argument("what", choices=("status", "on", "off"))
     ssh = verbs.add_parser("ssh", help="a shell on a node as root, or one command")
     ssh.add_argument("node")
     ssh.add_argument("command", nargs=argparse.REMAINDER)
@@ -78,6 +81,8 @@ def main() -> int:
                 lab.kill(given.node)
             case "reboot":
                 lab.reboot(given.node)
+            case "power":
+                print("on" if lab.powered(given.node, given.what) else "off")
             case "ssh":
                 lab.machine(given.node)  # an unknown name is told as such, not by ssh
                 os.execvp("ssh", ["ssh", "-F", str(lab.ssh_config), given.node, *given.command])

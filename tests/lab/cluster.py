@@ -349,6 +349,16 @@ class Lab:
         machine.kill()  # what is left of it: its cable, its disk's mount
         self.hang_up(name)
 
+    def powered(self, name: str, what: str = "status") -> bool:
+        """What a BMC does: `on` and `off` do not wait for the node's system. True while the node has power."""
+        machine = self.machine(name)
+        if what == "on" and machine.supervisor is None:
+            machine.kill()  # what is left of it: its disk's mount
+            machine.start()
+        elif what == "off":
+            machine.kill()
+        return machine.supervisor is not None
+
     def reboot(self, name: str) -> None:
         """Reboot a node in order; returns when it answers ssh under a new boot id."""
         before = self.boot_id(name)

@@ -42,6 +42,9 @@ def main() -> int:
                         continue
         if status != REBOOT:
             break
+    if not stopping:
+        # It has powered off by itself: nothing of it answers on the network any more.
+        subprocess.run(["ip", "netns", "del", f"{lab}-{name}"], check=False)
     return 0
 
 

@@ -395,6 +395,12 @@ class Fleet:
         """The control plane that --limit excludes, for a deploy that only reads: the API is there."""
         return [remote for remote in self.others if remote.is_control_plane and (remote.connected or remote.connect())]
 
+    def expect_away(self, remote: Remote) -> None:
+        """That this host could not be connected to is no failure of the run: it is off, as asked, or the run turns it on."""
+        if remote in self.unreachable:
+            self.unreachable.remove(remote)
+            remote._host.state.failed_hosts.discard(remote._host)
+
     @property
     def keeper(self) -> Remote | None:
         """The host whose records may speak of the cluster: that of the lock, if it is a control-plane node. Root there can write to the

@@ -11,7 +11,7 @@ from roles.engine.object_runs.begin import (
     read_objects,
     recorded_objects,
 )
-from roles.engine.object_runs.connect import ConnectedCluster, KeptRecords, connect_cluster, connect_servers, open_session
+from roles.engine.object_runs.connect import ConnectedCluster, KeptRecords, connect_cluster, connect_servers, connect_some, open_session
 from roles.engine.object_runs.run import Consents, ObjectRun
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "cluster_session",
     "connect_cluster",
     "connect_servers",
+    "connect_some",
     "desired_of_cluster",
     "desired_or_listing",
     "dry_run",

@@ -79,7 +79,13 @@ def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
     skipped = {remote.name for remote in fleet.unreachable}
-    found = survey(fleet, [remote for remote in fleet.inventory if remote.name not in skipped and (remote.connected or remote.connect())])
+    answering = [remote for remote in fleet.inventory if remote.name not in skipped and (remote.connected or remote.connect())]
+    return connect_some(fleet, answering, kubeconfig, wait)
+
+
+def connect_some(fleet: Fleet, remotes: Sequence[Remote], kubeconfig: str | None, wait: float = API_WAIT) -> ConnectedCluster:
+    """The same for a run that reads only these hosts, and the control plane. Raises DeployError."""
+    found = survey(fleet, remotes)
     bridge.stop(found.refusals)
     for why in found.left_out:
         show(f"WARNING --limit leaves this host out, and nothing that it says counts in this run: {why}")

@@ -189,7 +189,7 @@ class Node:
 def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     clock = Clock()
     monkeypatch.setattr(timeouts, "time", clock)
-    monkeypatch.setattr("roles.reboot.rebooting.node_lease", lambda api, name: None)
+    monkeypatch.setattr("roles.reboot.proving.node_lease", lambda api, name: None)
     # The session of these tests is the node itself.
     monkeypatch.setattr("roles.reboot.rebooting.RunLimit", lambda session: object())
     monkeypatch.setattr("roles.reboot.rebooting.NodeOutage", lambda session, *args, **more: session.outage(session, *args, **more))
