@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.api import Forbidden
-from roles.engine.api.errors import Timeout
+from roles.engine.api import Forbidden, NoApi
 from roles.engine.context import Fields
 from roles.engine.kubeadm_config import GATES, KEYS, KUBELET, plan
 from roles.engine.kubeadm_config.write import NotWritten, write
@@ -124,7 +123,7 @@ def test_a_write_that_is_never_answered_is_unknown() -> None:
     server = Stored()
 
     def lose() -> None:
-        raise Timeout("cp1", "/", "no answer", "-")
+        raise NoApi("no answer")
 
     server.before = lose
     with pytest.raises(NotWritten, match=r"STATE UNKNOWN: .*kubectl get configmap -n kube-system kubelet-config"):

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from roles.engine.api import Forbidden
-from roles.engine.api.errors import Timeout
+from roles.engine.api import Forbidden, NoApi
 from roles.engine.context import ClusterStep, Stage
 from roles.engine.objects import ObjectChange, RollOuts, Session
 from roles.pod_resize import resize_run
@@ -158,9 +157,7 @@ def test_the_answer_to_a_write_or_to_its_revert_is_lost(form: Form, error: Excep
 @forms
 def test_a_write_that_is_never_applied_needs_no_revert(form: Form) -> None:
     world = World(form)
-    world.lose = lambda when, verb, path: (
-        Timeout("cp1", path, "no answer", "-") if (when, path) == ("before", world.path) and verb != "GET" else None
-    )
+    world.lose = lambda when, verb, path: NoApi("no answer") if (when, path) == ("before", world.path) and verb != "GET" else None
     step = world.run()
     assert step.outcome == "reverted" and world.has(form.first) and "no answer" in step.why and form.back in step.why, step.why
 

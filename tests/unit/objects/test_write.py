@@ -12,8 +12,8 @@ import pytest
 
 from roles.autoscalers import KINDS, WORKLOADS
 from roles.disruption_budgets import BUDGET
-from roles.engine.api import Conflict, Forbidden, NotFound
-from roles.engine.api.errors import Owner, Timeout, Unusable
+from roles.engine.api import Conflict, Forbidden, NoApi, NotFound
+from roles.engine.api.errors import Owner, Unusable
 from roles.engine.kube.fields import at
 from roles.engine.objects import (
     ChangedByOthers,
@@ -454,7 +454,7 @@ class Lossy:
 
     def get_json(self, path: str, timeout: float = 0, **more: Any) -> dict[str, Any]:
         if self._away and not self._left:
-            raise Timeout("cp1", path, "no answer", "-")
+            raise NoApi("no answer")
         if (found := self._store.fetch(path)) is None:
             raise NotFound("cp1", path, "404", "-")
         return found
@@ -495,7 +495,7 @@ def test_after_a_lost_answer_the_object_shows_whether_it_was_written(kind: Kind,
 @every_written
 def test_a_write_that_is_neither_answered_nor_read_back_is_unknown(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
-    api: Any = Lossy(store, Timeout("cp1", "/", "no answer", "-"), "after", away=True)
+    api: Any = Lossy(store, NoApi("no answer"), "after", away=True)
     with pytest.raises(Unknown, match=rf"STATE UNKNOWN: .*Check it: kubectl get {kind.short or kind.name} .*web -o yaml"):
         carried_out(Writer(Session(lambda: api), force=False), change(kind, thing(kind, 1)))
     assert len(store.sent) == 1
@@ -518,7 +518,7 @@ def test_the_answer_to_a_revert_may_be_lost_too(kind: Kind, when: str, error: Ex
 def test_a_refusal_after_a_lost_answer_wrote_nothing(kind: Kind) -> None:
     store = Store(kind, thing(kind, 1))
     store.refuses = True
-    api: Any = Lossy(store, Timeout("cp1", "/", "no answer", "-"), "before")
+    api: Any = Lossy(store, NoApi("no answer"), "before")
     with pytest.raises(Undone, match=r"403.*; it has nothing that this run wrote, read back"):
         carried_out(Writer(Session(lambda: api), force=False), change(kind, thing(kind, 1)))
     assert store.there == thing(kind, 1)

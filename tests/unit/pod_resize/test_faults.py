@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from roles.engine import timeouts
-from roles.engine.api import Api, Conflict, NotFound
-from roles.engine.api.errors import Timeout
+from roles.engine.api import Api, Conflict, NoApi, NotFound
 from roles.engine.bridge import Remote
 from roles.engine.objects import ChangedByOthers, Gone, RevertFailed, Session, Undone
 from roles.engine.remote import Answer, RemoteError
@@ -52,7 +51,7 @@ class World:
 
     def get_json(self, path: str, timeout: float = 0, *, wait: float = 0) -> dict[str, Any]:
         if self.away:
-            raise Timeout("cp1", path, "no answer", "-")
+            raise NoApi("no answer")
         if path.endswith("/pods/web-1") and self.pod:
             return copy.deepcopy(self.pod)
         if "/pods?" not in path:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.api import Forbidden
-from roles.engine.api.errors import Invalid, Timeout
+from roles.engine.api import Forbidden, NoApi
+from roles.engine.api.errors import Invalid
 from roles.engine.context import Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import Session
@@ -163,7 +163,7 @@ def test_a_class_of_others_with_the_same_value_is_not_ours() -> None:
 
 def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> None:
     server = Server({PATH: old()})
-    server.lose = first(Timeout("cp1", "/", "no answer", "-"), "before", "DELETE")
+    server.lose = first(NoApi("no answer"), "before", "DELETE")
 
     def meddle(when: str, verb: str, path: str) -> None:
         if (when, verb) == ("before", "DELETE"):
@@ -176,7 +176,7 @@ def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> No
 
 def test_an_update_after_a_faster_change_by_others() -> None:
     server = Server({PATH: old()})
-    server.lose = first(Timeout("cp1", "/", "no answer", "-"), "before", "APPLY")
+    server.lose = first(NoApi("no answer"), "before", "APPLY")
 
     def meddle(when: str, verb: str, path: str) -> None:
         if (when, verb) == ("before", "APPLY"):
@@ -193,7 +193,7 @@ def test_a_removal_that_is_never_answered_is_unknown() -> None:
 
     def lose(when: str, verb: str, path: str) -> Exception | None:
         gone.extend([1] if verb == "DELETE" else [])
-        return Timeout("cp1", "/", "no answer", "-") if gone else None
+        return NoApi("no answer") if gone else None
 
     server.lose = lose
     step = run(server, priority_classes={}, prune=True).steps[0]
@@ -209,7 +209,7 @@ def test_a_refused_request_is_not_repeated() -> None:
 
 def test_a_403_of_a_restarted_server_is_temporary() -> None:
     server = Server({PATH: old()})
-    answers: list[Exception] = [Forbidden("cp1", PATH, "403", "-"), Timeout("cp1", PATH, "no answer", "-")]
+    answers: list[Exception] = [Forbidden("cp1", PATH, "403", "-"), NoApi("no answer")]
     server.lose = lambda when, verb, path: answers.pop() if (when, verb) == ("before", "DELETE") and answers else None
     assert replacing(server).steps[0].outcome == "done"
 
