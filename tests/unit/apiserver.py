@@ -63,6 +63,15 @@ class Server:
         if (error := self.lose(when, verb, path)) is not None:
             raise error
 
+    def at(self, when: str, verb: str, act: Callable[[], object]) -> None:
+        """Others act before or after each request of that verb is applied."""
+
+        def meddle(moment: str, what: str, path: str) -> None:
+            if (moment, what) == (when, verb):
+                act()
+
+        self.meddle = meddle
+
     def put(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
         self.versions += 1
         item["metadata"]["resourceVersion"] = str(self.versions)

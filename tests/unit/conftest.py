@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyinfra.api import output
 
 from roles.engine import timeouts, voice
 from roles.engine.runs import locked_run
@@ -26,6 +27,14 @@ def operator(alone: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(timeouts, "time", Clock())
     monkeypatch.setattr(voice, "_out", shown.append)
     return shown
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What pyinfra shows."""
+    said: list[str] = []
+    monkeypatch.setattr(output, "_echo", lambda text="", **_: said.append(text))
+    return said
 
 
 @pytest.fixture

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from roles.engine.bridge import Feed, Fleet
 from roles.engine.context import ClusterStep, Stage
@@ -16,6 +18,7 @@ from roles.engine.remote import Answer
 from roles.engine.transaction import ObjectsRecord, RunInfo
 from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.object_record import parse
+from roles.engine.transaction.record import RunRecord, Unrecorded
 from roles.history import facts
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
@@ -95,6 +98,18 @@ def object_run(
     run.undoes = undoes
     run.result("cp1")
     return run
+
+
+def unrecorded(patch: pytest.MonkeyPatch, event: str) -> None:
+    """The record has no room for this event."""
+    original = RunRecord.write
+
+    def write(self: RunRecord, told: Mapping[str, Any]) -> None:
+        if told["event"] == event:
+            raise Unrecorded("the record could not be written (No space left on device)")
+        original(self, told)
+
+    patch.setattr(RunRecord, "write", write)
 
 
 def own_record(run: ObjectRun) -> ObjectsRecord | None:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
 from pyinfra.api import output
 
 from roles.engine import table, voice
@@ -21,13 +20,6 @@ from roles.engine.voice import show, show_lines
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "w1\x1b]52;c;YQ==\x07\u202e\nHALTED: w2"
 SHOWN = "w1\\x1b]52;c;YQ==\\x07\\u202e\\nHALTED: w2"
-
-
-@pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    said: list[str] = []
-    monkeypatch.setattr(output, "_echo", lambda text="", **_: said.append(text))
-    return said
 
 
 def test_a_line_stays_one_line(printed: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ from roles.engine.context import ClusterStep, Stage, StepContext
 from roles.engine.node_changes import NodeStep
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.proof import Proof
-from roles.engine.transaction import Change, FileEdit
-from roles.engine.transaction.record import RunRecord, Unrecorded
-from tests.unit.hosts import COUNT, INFO
-from tests.unit.node_changes.world import events, fleet
+from tests.unit.hosts import COUNT, INFO, unrecorded
+from tests.unit.node_changes.world import change, events, fleet
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -41,11 +38,7 @@ def on_node(host: str, log: list[str]) -> NodeStep:
         log.append(host)
         return "not now"
 
-    change = Change(
-        id=f"{INFO.id}-{host}-kubelet", node=host, component="kubelet", kind="kubelet", unit="kubelet.service", summary="A=true",
-        files=(FileEdit("/etc/a", b"1", b"2"),), health_url="http://127.0.0.1/", old_argv=None, new_argv=None,
-    )  # fmt: skip
-    return NodeStep(change, ready, lambda status: Proof("seen"))
+    return NodeStep(change(host), ready, lambda status: Proof("seen"))
 
 
 def drive(hosts: Fleet, steps: list[NodeStep], **more: list[ClusterStep]) -> tuple[NodeRun, dict[str, bool]]:
@@ -141,27 +134,13 @@ def test_a_record_that_cannot_be_written_stops_the_run_before_it_begins(tmp_path
 
 def test_a_record_that_cannot_be_written_any_more_stops_the_run_before_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
-    original = RunRecord.write
-
-    def write(self: RunRecord, event: Mapping[str, Any]) -> None:
-        if event["event"] == "end":
-            raise Unrecorded("the record could not be written (No space left on device)")
-        original(self, event)
-
-    monkeypatch.setattr(RunRecord, "write", write)
+    unrecorded(monkeypatch, "end")
     run, _ = drive(fleet("cp1", "w1"), [on_node("w1", log)], first=[writes("kubelet-config", log), writes("kubeadm-config", log)])
     assert log == ["kubelet-config"] and "No space left on device" in run.halted and run.steps[0].outcome == "not started"
 
 
 def test_no_node_is_touched_whose_plan_could_not_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = RunRecord.write
-
-    def write(self: RunRecord, event: Mapping[str, Any]) -> None:
-        if event["event"] == "plan":
-            raise Unrecorded("the record could not be written (No space left on device)")
-        original(self, event)
-
-    monkeypatch.setattr(RunRecord, "write", write)
+    unrecorded(monkeypatch, "plan")
     hosts = fleet("cp1", "w1")
     step = on_node("w1", [])
     step.ready = lambda: None

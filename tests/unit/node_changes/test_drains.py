@@ -16,11 +16,10 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.objects import NotDone
 from roles.engine.outage import DrainConsents, Mark, NodeOutage, Wanted, read_mark
 from roles.engine.proof import Proof
-from roles.engine.transaction import Change, FileEdit
 from tests.context import context
 from tests.unit.disruption.world import deployment
 from tests.unit.hosts import INFO
-from tests.unit.node_changes.world import events, fleet
+from tests.unit.node_changes.world import change, events, fleet
 from tests.unit.outage.cluster import LiveCluster
 from tests.unit.outage.world import node, of_change, spread
 
@@ -107,11 +106,7 @@ def step(host: str, log: list[str], drain: Drained, outcome: str = "", why: str 
         log.append(f"ready {host}")
         return why
 
-    change = Change(
-        id=f"{INFO.id}-{host}-kubelet", node=host, component="kubelet", kind="kubelet", unit="kubelet.service", summary="A=true",
-        files=(FileEdit("/etc/a", b"1", b"2"),), health_url="http://127.0.0.1/", old_argv=None, new_argv=None,
-    )  # fmt: skip
-    return NodeStep(change, ready, lambda status: Proof("seen"), drain=cast(NodeOutage, drain))
+    return NodeStep(change(host), ready, lambda status: Proof("seen"), drain=cast(NodeOutage, drain))
 
 
 def drive(*steps: NodeStep, outcomes: Mapping[str, str] | None = None, leftovers: list[Leftover] | None = None) -> NodeRun:

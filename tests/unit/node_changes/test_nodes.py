@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from pyinfra.api import output
 from pyinfra.api.exceptions import DeployError
 
 from roles.engine.bridge import Fleet
@@ -133,13 +132,6 @@ class First(Texts):
     writes_first = True
 
 
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    said: list[str] = []
-    monkeypatch.setattr(output, "_echo", lambda text="", **_: said.append(text))
-    return said
-
-
 def fleet(*hosts: Any, unreachable: Sequence[Any] = ()) -> Fleet:
     return Fleet([*hosts], [], [*unreachable], [*hosts, *unreachable])
 
@@ -180,7 +172,7 @@ def test_a_capability_may_prove_more(monkeypatch: pytest.MonkeyPatch, text: str,
     assert run.steps[0].prove(Status("applied")) == proof
 
 
-def test_from_data_to_steps(shown: list[str]) -> None:
+def test_from_data_to_steps(printed: list[str]) -> None:
     hosts = [Host("w1", text="1"), Host("w2", text="2"), Host("w3", text="done"), Host("w4")]
     for host in hosts:
         known, host.data = host.data, {"soak": 7, "max_unavailable": 2, "confirm_timeout": 99}.get
@@ -193,7 +185,7 @@ def test_from_data_to_steps(shown: list[str]) -> None:
     assert prover._owed.settings == {"text": "2"} and not prover._process.apiserver_changes
     assert run.info.data == this_run("r", {f"w{text}": {"text": text} for text in "12"} | {"w3": {"text": "done"}}).data
     assert [len(host.asked) for host in hosts] == [1, 1, 0, 0], "nobody is asked of what is as wanted"
-    told = "\n".join(shown)
+    told = "\n".join(printed)
     assert "WARNING w1, w2, w3: beware\n" in told and "w1:\n    1 is near" in told
 
 
@@ -284,18 +276,18 @@ def test_what_comes_before_any_node_is_touched() -> None:
 
 
 @pytest.mark.parametrize("kind", [Texts, First])
-def test_what_is_the_cluster_s_stands_in_the_table_where_it_is_done(kind: type[Texts], shown: list[str]) -> None:
+def test_what_is_the_cluster_s_stands_in_the_table_where_it_is_done(kind: type[Texts], printed: list[str]) -> None:
     step = ClusterStep(
         "kubelet-config", "summary", "", lambda begin: "", "", undoes="r1-x", outcome="confirmed", how="read back", seconds=1.0
     )
     run = prepare(fleet(Host("w1", text="1")), texts(kind, made=ClusterWrites([step], ["a note"])))
     assert (run.first, run.last) == (([step], []) if kind is First else ([], [step]))
-    assert "a note" in "\n".join(shown)
+    assert "a note" in "\n".join(printed)
     (of_node,) = run.steps
     of_node.outcome, of_node.why, of_node.seconds = "reverted", "it was not well", 3.2
-    shown.clear()
+    printed.clear()
     run._finish()
-    lines = shown[0].splitlines()[3:]
+    lines = printed[0].splitlines()[3:]
     rows = [
         ["w1", "kubelet", "1", "reverted", "3", "it was not well"],
         ["cluster", "kubelet-config", "r1-x", "confirmed", "1", "read back"],
@@ -303,7 +295,7 @@ def test_what_is_the_cluster_s_stands_in_the_table_where_it_is_done(kind: type[T
     assert [line.split(None, 5) for line in lines] == (rows[::-1] if kind is First else rows)
 
 
-def test_with_nothing_to_do_the_results_are_the_plan_s_end(shown: list[str]) -> None:
+def test_with_nothing_to_do_the_results_are_the_plan_s_end(printed: list[str]) -> None:
     run = prepare(fleet(Host("w1", text="done")), texts())
     assert run.steps == [] and not run.involves("w1")
-    assert shown[-1].splitlines()[-1].split() == ["w1", "kubelet", "done", "no", "change", "0", "seen"]
+    assert printed[-1].splitlines()[-1].split() == ["w1", "kubelet", "done", "no", "change", "0", "seen"]

@@ -9,7 +9,8 @@ from typing import Any
 from roles.engine.bridge import Feed, Fleet
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.remote import Answer
-from tests.unit.hosts import LockHost
+from roles.engine.transaction import Change, FileEdit
+from tests.unit.hosts import INFO, LockHost
 
 
 class Host(LockHost):
@@ -38,6 +39,14 @@ class Host(LockHost):
 def fleet(*names: str) -> Fleet:
     hosts: list[Any] = [Host(name) for name in names]
     return Fleet(hosts, [], [], hosts)
+
+
+def change(host: str) -> Change:
+    """Of a kubelet."""
+    return Change(
+        id=f"{INFO.id}-{host}-kubelet", node=host, component="kubelet", kind="kubelet", unit="kubelet.service", summary="A=true",
+        files=(FileEdit("/etc/a", b"1", b"2"),), health_url="http://127.0.0.1/", old_argv=None, new_argv=None,
+    )  # fmt: skip
 
 
 def events(run: NodeRun) -> list[dict[str, Any]]:

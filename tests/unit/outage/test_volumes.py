@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from roles.engine.context import ClusterStep
 from roles.engine.disruption import budget_states, lint
 from roles.engine.outage import DrainConsents, DrainPlan, Mark, drainer, plan_text
 from roles.engine.outage.volumes import EFFECTS, not_detached
@@ -211,17 +212,19 @@ def test_what_a_replacement_waits_for() -> None:
     assert not_detached(one, new, taken, [other]) == f"{DISK} is not detached from w3 yet: shop/b-1-0 uses it there"
 
 
-def test_the_run_moves_them_together_and_says_what_is_still_attached(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = LiveCluster(monkeypatch, *NODES[:2], *SHARERS, *DATA)
-    found = plan(*SHARERS, *DATA, nodes=TWO)
-    run = drainer.Drainer(cluster.session, found, DrainConsents(), Mark("r1"))
-    (wave,) = found.waves
-    moved = [step for stage in run.stages() for step in stage.steps if step.action == drainer.EVICT]
-    assert len(moved) == len(wave) == 2
+def drained(patch: pytest.MonkeyPatch, *items: dict[str, Any]) -> tuple[LiveCluster, drainer.Drainer, ClusterStep]:
+    """With what is on w1 evicted, and the step that proves it."""
+    cluster = LiveCluster(patch, *NODES[:2], *items)
+    run = drainer.Drainer(cluster.session, plan(*items, nodes=TWO), DrainConsents(), Mark("r1"))
     cluster.node("w1")["spec"]["unschedulable"] = True
-    for step in moved:
+    for step in [step for stage in run.stages() for step in stage.steps if step.action == drainer.EVICT]:
         step.write(context())
-    (proof,) = run.stages()[-1].steps
+    return cluster, run, run.stages()[-1].steps[0]
+
+
+def test_the_run_moves_them_together_and_says_what_is_still_attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, run, proof = drained(monkeypatch, *SHARERS, *DATA)
+    assert len(cluster.evictions) == 2 and len(run.plan.waves) == 1
     told = proof.write(context())
     assert "STILL ATTACHED to w1 after" in told and "pv-data (the kubelet there unmounts it)" in told and "out-of-service" in told
     assert run.warnings == [("Node w1 drained", told[told.index("STILL") :])]
@@ -237,23 +240,9 @@ def test_what_has_no_volume_attachment_is_in_the_status_of_its_node(monkeypatch:
     """iSCSI, Fibre Channel and FlexVolume: kube-controller-manager attaches them, and makes no object of it."""
     daemons = workload("DaemonSet", "logs")
     staying = pod("logs-1", daemons, spec={"volumes": [{"name": "x", "iscsi": ISCSI}, *mounts("kept")["volumes"]]})
-    items = (
-        *app("a", "data"),
-        claim("data"),
-        volume("pv-data", fc=FC),
-        daemons,
-        staying,
-        claim("kept"),
-        volume("pv-kept", flexVolume={"driver": "v/d"}),
-    )
-    found = plan(*items, nodes=TWO)
-    cluster = LiveCluster(monkeypatch, *NODES[:2], *items)
-    run = drainer.Drainer(cluster.session, found, DrainConsents(), Mark("r1"))
-    moved = [step for stage in run.stages() for step in stage.steps if step.action == drainer.EVICT]
-    cluster.node("w1")["spec"]["unschedulable"] = True
-    for step in moved:
-        step.write(context())
-    (proof,) = run.stages()[-1].steps
+    items = [*app("a", "data"), claim("data"), volume("pv-data", fc=FC), daemons, staying]
+    items += [claim("kept"), volume("pv-kept", flexVolume={"driver": "v/d"})]
+    cluster, _, proof = drained(monkeypatch, *items)
     status = cluster.node("w1")["status"]
     kept = ["kubernetes.io/iscsi/192.0.2.9:3260:iqn.2026-01.example:disk:1", "v/d/pv-kept"]
     left = "kubernetes.io/fc/[50060e801049cfd1 50060e801049cfd2]:2"

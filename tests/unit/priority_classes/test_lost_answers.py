@@ -14,10 +14,9 @@ from roles.engine.api.errors import Invalid
 from roles.engine.context import Stage
 from roles.engine.object_runs import ObjectRun
 from roles.engine.objects import Session
-from roles.engine.transaction.record import RunRecord, Unrecorded
 from roles.priority_classes import CAPABILITY, Writer, plan_classes
 from tests.unit.apiserver import LOST, Server, first
-from tests.unit.hosts import object_run
+from tests.unit.hosts import object_run, unrecorded
 from tests.unit.priority_classes.world import cluster, priority_class, wanted
 
 PATH = "/apis/scheduling.k8s.io/v1/priorityclasses/web"
@@ -135,11 +134,7 @@ def test_an_error_of_our_own_in_the_deletion_leaves_no_class_deleted() -> None:
 def test_what_others_created_meanwhile_is_not_deleted() -> None:
     server = Server({PATH: old()})
 
-    def meddle(when: str, verb: str, path: str) -> None:
-        if (when, verb) == ("after", "DELETE"):
-            server.put(PATH, theirs(5))
-
-    server.meddle = meddle
+    server.at("after", "DELETE", lambda: server.put(PATH, theirs(5)))
     step = replacing(server).steps[0]
     assert step.outcome == "foreign" and "argocd created a class of that name meanwhile (value 5" in step.why
     assert server.objects[PATH]["value"] == 5 and server.log.count(("DELETE", PATH)) == 1
@@ -165,11 +160,7 @@ def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> No
     server = Server({PATH: old()})
     server.lose = first(NoApi("no answer"), "before", "DELETE")
 
-    def meddle(when: str, verb: str, path: str) -> None:
-        if (when, verb) == ("before", "DELETE"):
-            server.put(PATH, {**server.objects[PATH], "description": "theirs"})
-
-    server.meddle = meddle
+    server.at("before", "DELETE", lambda: server.put(PATH, {**server.objects[PATH], "description": "theirs"}))
     step = replacing(server).steps[0]
     assert step.outcome == "failed" and "changed after daytwo read it" in step.why and server.objects[PATH]["description"] == "theirs"
 
@@ -178,11 +169,7 @@ def test_an_update_after_a_faster_change_by_others() -> None:
     server = Server({PATH: old()})
     server.lose = first(NoApi("no answer"), "before", "APPLY")
 
-    def meddle(when: str, verb: str, path: str) -> None:
-        if (when, verb) == ("before", "APPLY"):
-            server.put(PATH, {**server.objects[PATH], "description": "theirs"})
-
-    server.meddle = meddle
+    server.at("before", "APPLY", lambda: server.put(PATH, {**server.objects[PATH], "description": "theirs"}))
     step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
     assert step.outcome == "foreign" and "left as it is now" in step.why and server.objects[PATH]["description"] == "theirs"
 
@@ -231,13 +218,6 @@ def test_quitting_during_a_replacement_says_how_to_recreate_the_class(monkeypatc
 
 def test_a_record_that_fails_later_stops_the_run_before_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server({PATH: old()})
-    original = RunRecord.write
-
-    def write(self: RunRecord, event: Any) -> None:
-        if event["event"] == "plan":
-            raise Unrecorded("no space left")
-        original(self, event)
-
-    monkeypatch.setattr(RunRecord, "write", write)
+    unrecorded(monkeypatch, "plan")
     made = replacing(server)
-    assert server.log == [] and made.steps[0].outcome == "failed" and "no space left" in made.halted
+    assert server.log == [] and made.steps[0].outcome == "failed" and "No space left" in made.halted

@@ -18,6 +18,7 @@ from roles.right_size.targets import Recommended
 from roles.right_size.wanted import WantedResources, changed_since, new_resources, use_before, wanted
 from roles.right_size.watching import SoakLook, UseBefore, worse
 from roles.right_size.workloads import Amounts, ContainerNow
+from tests.unit.autoscaling.world import utilization
 from tests.unit.right_size.world import MI, ONE_BY_ONE, START, container, judged, reads, rolling, running, step
 
 BIG = Amounts(None, 400 * MI)
@@ -70,22 +71,17 @@ def autoscaler(*metrics: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": "h", "namespace": "shop", "uid": "u"}, "spec": {"scaleTargetRef": target, "metrics": list(metrics)}}
 
 
-def utilization(percent: int, name: str = "cpu", container: str = "") -> dict[str, Any]:
-    target = {"type": "Utilization", "averageUtilization": percent}
-    if container:
-        return {"type": "ContainerResource", "containerResource": {"name": name, "container": container, "target": target}}
-    return {"type": "Resource", "resource": {"name": name, "target": target}}
-
-
 def test_utilization_targets_follow_the_request() -> None:
     found = one(55)
     change = WantedResources(found.workload, {"app": new_resources(found)}, [found])
     value = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "50m"}}}
-    item = autoscaler(utilization(60), value, utilization(70, container="other"), utilization(80, container="app"))
+    item = autoscaler(utilization("cpu", 60), value, utilization("cpu", 70, "other"), utilization("cpu", 80, "app"))
     [target] = change.targets([item])
     assert target.path == "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/h"
-    assert list(target.after) == [utilization(30), value, utilization(70, container="other"), utilization(40, container="app")]
-    assert target.text == "cpu 60 % -> 30 %, cpu 80 % -> 40 %" and item["spec"]["metrics"][0] == utilization(60), "the old one is as it was"
+    assert list(target.after) == [utilization("cpu", 30), value, utilization("cpu", 70, "other"), utilization("cpu", 40, "app")]
+    assert target.text == "cpu 60 % -> 30 %, cpu 80 % -> 40 %" and item["spec"]["metrics"][0] == utilization("cpu", 60), (
+        "the old one is as it was"
+    )
     assert target.meanwhile == list(target.after) and not target.rises, "all fall"
     assert target.window == 300.0
     item["spec"]["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -98,17 +94,19 @@ def test_utilization_targets_follow_the_request() -> None:
 def test_all_containers_of_the_pod_count() -> None:
     found, proxy = one(55), replace(one(110, 112 * MI), container="proxy")
     change = WantedResources(found.workload, {"app": new_resources(found)}, [found, proxy])
-    [target] = change.targets([autoscaler(utilization(60))])
-    assert target.after[0] == utilization(45), "from 165m to 220m"
+    [target] = change.targets([autoscaler(utilization("cpu", 60))])
+    assert target.after[0] == utilization("cpu", 45), "from 165m to 220m"
     unknown = replace(proxy, now=replace(proxy.now, requests=Amounts()))
-    assert replace(change, judged=[found, unknown]).targets([autoscaler(utilization(60))]) == [], "it does not work without a request"
+    assert replace(change, judged=[found, unknown]).targets([autoscaler(utilization("cpu", 60))]) == [], (
+        "it does not work without a request"
+    )
 
 
 def test_others_stay() -> None:
     found = one(110)
     change = WantedResources(found.workload, {"app": new_resources(found)}, [found])
-    assert change.targets([autoscaler(utilization(60)), {"metadata": {}, "spec": {}}]) == [], "only memory changes"
-    assert len(change.targets([autoscaler(utilization(60, "memory"))])) == 1
+    assert change.targets([autoscaler(utilization("cpu", 60)), {"metadata": {}, "spec": {}}]) == [], "only memory changes"
+    assert len(change.targets([autoscaler(utilization("memory", 60))])) == 1
 
 
 # ---- what was planned, and how it is now
