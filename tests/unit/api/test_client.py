@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -401,11 +399,3 @@ def test_no_json(api: Api, server: ApiServer) -> None:
         server.answer = lambda path, who, body=body: (200, body)
         with pytest.raises(Unusable):
             api.get_json("/")
-
-
-@pytest.mark.skipif("gevent.monkey" in sys.modules, reason="it is this very run")
-def test_all_of_it_under_gevent_as_pyinfra_patches_it() -> None:
-    code = "from gevent import monkey; monkey.patch_all(); import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
-    command = [sys.executable, "-W", "ignore", "-c", code, __file__, "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

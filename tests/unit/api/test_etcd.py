@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -310,11 +309,3 @@ def test_the_look_at_a_node_brings_the_files_its_apiserver_names(tmp_path: Path)
     assert {name: seen.data(str(tmp_path / name)) for name in ("cafile", "certfile", "keyfile")} == {
         name: f"{name} of {tmp_path}".encode() for name in ("cafile", "certfile", "keyfile")
     }
-
-
-@pytest.mark.skipif("gevent.monkey" in sys.modules, reason="it is this very run")
-def test_all_of_it_under_gevent_as_pyinfra_patches_it() -> None:
-    code = "from gevent import monkey; monkey.patch_all(); import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
-    command = [sys.executable, "-W", "ignore", "-c", code, __file__, "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

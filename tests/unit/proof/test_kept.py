@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -187,11 +185,3 @@ def test_handshakes_of_a_report(planes: tuple[Cluster, list[ApiServer]], nodes: 
     for _ in range(2):
         cluster.effective("cp1", APISERVER, "cp1")
     assert len(servers[0].handshakes) == seen + 2, "each proof has its own new connection"
-
-
-@pytest.mark.skipif(PATCHED, reason="it is this very run")
-def test_all_of_it_under_gevent_as_pyinfra_patches_it() -> None:
-    code = "from gevent import monkey; monkey.patch_all(); import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
-    command = [sys.executable, "-W", "ignore", "-c", code, __file__, "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
