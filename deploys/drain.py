@@ -2,6 +2,7 @@
 
 pyinfra inventories/prod.py deploys/drain.py --data nodes=w1,w2 --dry
 pyinfra inventories/prod.py deploys/drain.py --data nodes=w1,w2 -y
+pyinfra inventories/prod.py deploys/drain.py --data nodes=w1,w2 --data verify=scheduler --dry
 pyinfra inventories/prod.py deploys/drain.py --data nodes=w1 --data allow_local_data=true --data surge=shop/web -y
 """
 

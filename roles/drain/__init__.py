@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roles.drain import verify
 from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
 from roles.drain.run import DrainRun
 from roles.drain.undo import UNDO_DRAIN, UNDO_UNCORDON, plan_uncordon, uncordon_run
@@ -9,6 +10,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
 from roles.engine.bridge.tasks import Pool
+from roles.engine.disruption import DisruptionObjects
 from roles.engine.folding import counted
 from roles.engine.inputs import Changes, Declared
 from roles.engine.kube.fields import name_of
@@ -17,11 +19,13 @@ from roles.engine.objects import Session
 from roles.engine.outage import DrainConsents, Drainer, DrainPlan, Mark, PodFate, ask_again, cluster_time, plan_drain, plan_text, read_drain
 from roles.engine.outage.evicting import try_eviction
 from roles.engine.runs import Options, Turns, deploying, with_options
+from roles.engine.shadow import KINDS_OF_SHADOW
 from roles.engine.transaction import new_run_id, this_run
 from roles.engine.voice import show, show_lines
 
 # Dry runs of evictions at the same time.
 _ASKED_AT_ONCE = 8
+_UNREAD = "the cluster's objects cannot be read: "
 
 
 @deploying("Drain", with_options(DrainOptions))
@@ -34,7 +38,9 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
     options, wanted = asked
     reached = connect_cluster(fleet, wanted.kubeconfig)
     consents, session = wanted, reached.session
-    plan = _plan(session, _nodes(fleet, reached, wanted.nodes), consents)
+    names = _nodes(fleet, reached, wanted.nodes)
+    live = _read(session, wanted)
+    plan = _plan(session, live, names, consents)
     info = this_run(new_run_id(), {"cluster": wanted.model_dump()})
     drainer = Drainer(session, plan, consents, Mark(info.id))
     show(f"\nPlan of run {info.id}: {counted(len(plan.nodes), 'node')} to drain: {', '.join(node.name for node in plan.nodes)}")
@@ -43,6 +49,10 @@ def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
         bridge.stop(refusals)
     answers = _preflight(session, plan)
     show_lines(plan_text(plan, answers))
+    if wanted.verify == "scheduler":
+        verdict = verify.ask_scheduler(reached.found, live, plan)
+        show_lines(verify.text(verdict))
+        bridge.stop(verify.refusals(verdict, consents))
     dry_run(drainer.cordon_changes(), session, drainer.cordons.tried)
     run = DrainRun(info, drainer, fleet, options.take_over, keep_cordon=wanted.keep_cordon)
     return Turns.of(run, fleet, "cordon, evict, and prove")
@@ -74,9 +84,14 @@ def _nodes(fleet: Fleet, reached: ConnectedCluster, asked: tuple[str, ...] | Non
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 
 
-def _plan(session: Session, nodes: tuple[str, ...], consents: DrainConsents) -> DrainPlan:
-    with bridge.refusing(ApiFailure, "the cluster's objects cannot be read: "):
-        return plan_drain(read_drain(session), nodes, consents, cluster_time(session))
+def _read(session: Session, wanted: DrainOptions) -> DisruptionObjects:
+    with bridge.refusing(ApiFailure, _UNREAD):
+        return read_drain(session, KINDS_OF_SHADOW if wanted.verify == "scheduler" else None)
+
+
+def _plan(session: Session, live: DisruptionObjects, nodes: tuple[str, ...], consents: DrainConsents) -> DrainPlan:
+    with bridge.refusing(ApiFailure, _UNREAD):
+        return plan_drain(live, nodes, consents, cluster_time(session))
 
 
 def _preflight(session: Session, plan: DrainPlan) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -27,6 +27,14 @@ class DrainOptions(DrainConsents):
     keep_cordon: Annotated[
         Boolean, Field(description="if the drain halts, the nodes stay cordoned, so that the same command continues later", examples=[True])
     ] = False
+    verify: Annotated[
+        Literal["off", "scheduler"],
+        Field(
+            description="`scheduler`: the cluster's own kube-scheduler first places the replacements in a copy of the cluster (a shadow"
+            " control plane); the drain is refused if one finds no node",
+            examples=["scheduler"],
+        ),
+    ] = "off"
     kubeconfig: Kubeconfig = None
 
 

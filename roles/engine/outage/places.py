@@ -16,7 +16,7 @@ from roles.engine.disruption import DisruptionObjects
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object
 from roles.engine.kube.fields import labels_of, meta_of, name_of, pod_template, spec_of, status_of
-from roles.engine.outage.model import DrainConsents, PodFate
+from roles.engine.outage.model import DrainConsents, DrainPlan, PodFate
 from roles.engine.outage.reading import SCHEDULERS
 from roles.engine.outage.volumes import no_place
 from roles.engine.outage.workloads import Workloads
@@ -52,6 +52,17 @@ def passing_taints(pods: Sequence[Object], places: Sequence[Placement], view: Cl
     text = ", ".join(f"taint {taint} (removed by {who})" for taint, who in removed.items())
     later = place_all(pods, replace(view, nodes=bare), nodes)
     return [text if now.outcome == "nowhere" and then.outcome != "nowhere" else "" for now, then in zip(places, later, strict=True)]
+
+
+def replacements(plan: DrainPlan, live: DisruptionObjects) -> list[list[tuple[PodFate, Object | None]]]:
+    """The pods that leave, wave by wave, each with the pod that is created for it: None if nothing creates one, or if it waits for a place
+    anyway. The first wave has those that are replaced before they leave."""
+    workloads = Workloads(live)
+
+    def made(one: PodFate) -> Object | None:
+        return None if one.workload is None or one.waits else replacement(one.pod, workloads)[0]
+
+    return [[(one, made(one)) for one in wave] for wave in (plan.surges, *plan.waves) if wave]
 
 
 def waits_for_place(one: PodFate, live: DisruptionObjects, nodes: Collection[str]) -> str:

@@ -23,7 +23,7 @@ from roles.engine.shadow.credentials import new_credentials
 from roles.engine.shadow.programs import extenders, programs
 from roles.engine.shadow.question import Move, PlacedPod, Verdict, queues, refused, settled
 from roles.engine.shadow.store import ShadowError, Store
-from roles.engine.shadow.unit import FOLDER, Own, Unit, ports
+from roles.engine.shadow.unit import Own, Unit, ports
 
 # Seconds: until etcd and the API server serve, until the scheduler places its first pod, and for the pods of one wave.
 START_SECONDS, SCHEDULER_SECONDS, WAVE_SECONDS = 60, 60, 60
@@ -220,7 +220,7 @@ def _started(node: SurveyedNode, unit: Unit, contents: Mapping[str, dict[str, An
             )
         schedulers = _schedulers(host, node, own, found.configuration, found.written)
         its_ports, credentials = ports(found.ports), new_credentials()
-        made = programs(FOLDER, its_ports, credentials, own.api.process.argv, own.scheduler.process.argv, found.configuration)
+        made = programs(unit.folder, its_ports, credentials, own.api.process.argv, own.scheduler.process.argv, found.configuration)
         unit.start({**made.files, **{f"{name}.words": "".join(f"{one}\n" for one in words).encode() for name, words in made.words.items()}})
         transport = node.remote.transport
         if transport is None:

@@ -18,8 +18,6 @@ from roles.engine.shadow.programs import Ports
 from roles.engine.shadow.store import ShadowError
 from roles.engine.timeouts import Deadline, patient
 
-#: Its folder: a file system of the unit alone, in memory.
-FOLDER = "/run/daytwo-shadow"
 # Seconds: from one heartbeat to the next, without any until the unit ends, and that it may live at most.
 BEAT_SECONDS, LIFE_SECONDS, MOST_SECONDS = 10, 60, 3600
 # Until it says what it has found on the node.
@@ -61,16 +59,20 @@ class Unit:
     remote: Remote
     own: Own
     limit: int
-    name: str = ""
+    name: str = field(default_factory=lambda: f"daytwo-shadow-{random.SystemRandom().randrange(16**8):08x}")
     found: Found = field(default_factory=Found)
     why: str = ""
     _feed: Feed = field(default_factory=Feed)
     _said: Event = field(default_factory=Event)
     _over: Event = field(default_factory=Event)
 
+    @property
+    def folder(self) -> str:
+        """A file system of the unit alone, in memory."""
+        return folder_of(self.name)
+
     def open(self) -> Found:
         """Start it, without any program yet. Raises ShadowError and RemoteError."""
-        self.name = f"daytwo-shadow-{random.SystemRandom().randrange(16**8):08x}"
         self._feed.put(base64.b64encode(self._script().encode()).decode() + "\n")
         spawn(self._hold)
         if not self._said.wait(patient(FOUND_SECONDS)):
@@ -144,7 +146,7 @@ class Unit:
     def _script(self) -> str:
         return filled(
             "shadow.sh.j2",
-            folder=FOLDER,
+            folder=self.folder,
             api=self.own.api.process,
             api_pod=self.own.api.log_name,
             scheduler=self.own.scheduler.process,
@@ -163,7 +165,7 @@ _REFUSED = {
     },
     "etcd": "no process can be proven to be the etcd of the node's own static pod",
     "configuration": "the scheduler's configuration cannot be read",
-    "folder": f"{FOLDER} cannot be used",
+    "folder": "its folder cannot be used",
 }
 
 
@@ -172,6 +174,11 @@ def ports(found: Sequence[int]) -> Ports:
     if len(found) < len(Ports.__dataclass_fields__):
         raise ValueError("no free ports on the loopback")
     return Ports(*found[:4])
+
+
+def folder_of(name: str) -> str:
+    # systemd mounts what is RuntimeDirectory over a file system of the same place.
+    return f"/run/{name}/own"
 
 
 def command(name: str, limit: int) -> str:
@@ -189,9 +196,12 @@ def command(name: str, limit: int) -> str:
         "PrivateTmp": "yes",
         "ProtectHome": "yes",
         "ProtectSystem": "strict",
+        # The place of the folder, which systemd removes at the end.
+        "RuntimeDirectory": name,
+        "RuntimeDirectoryMode": "0700",
         "RuntimeMaxSec": MOST_SECONDS,
         "TasksMax": 500,
-        "TemporaryFileSystem": f"{FOLDER}:mode=0700,size={limit // 2}",
+        "TemporaryFileSystem": f"{folder_of(name)}:mode=0700,size={limit // 2}",
     }
     # systemd makes one dollar sign of two. The first line of the standard input is the script.
     first = 'IFS= read -r script && eval "$$(printf %s "$$script" | base64 -d)"'
