@@ -10,7 +10,7 @@ from functools import partial
 
 from roles.autoscaler_status import list_autoscalers
 from roles.autoscalers.compliance import unmet_autoscaler
-from roles.autoscalers.model import CLI_EXAMPLE, KINDS, WORKLOADS, DesiredAutoscalers, read_desired
+from roles.autoscalers.model import DATA_EXAMPLE, KINDS, WORKLOADS, DesiredAutoscalers, read_desired
 from roles.autoscalers.plan import Entry, check_only, explain, explain_vertical, kind_of, planned, settling, with_result
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
@@ -28,6 +28,7 @@ from roles.engine.autoscaling import (
 from roles.engine.autoscaling.look import managers_of, see_controller
 from roles.engine.autoscaling.vertical import IN_PLACE, VPA
 from roles.engine.bridge import Fleet
+from roles.engine.commands import command
 from roles.engine.findings import Finding
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.kube import Object, full_name, namespace_and_name
@@ -74,7 +75,7 @@ def autoscalers(fleet: Fleet, asked: tuple[Options, DesiredAutoscalers]) -> Turn
     """
     if not asked[1].asks:
         line = list_autoscalers(fleet, asked[1].kubeconfig)
-        return Ended(f"{line}. To set one: --data '{CLI_EXAMPLE}' (docs/autoscaling.md)")
+        return Ended(f"{line}. To set one: {command('autoscalers', autoscalers=DATA_EXAMPLE)}")
     return Turns.of(_prepare(fleet, *asked), fleet, "apply, and compare the counts")
 
 

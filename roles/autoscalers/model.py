@@ -70,7 +70,7 @@ WORKLOADS = {
 Exists = Callable[[str, str, str], bool]
 ABSENT = "absent"
 EXAMPLE = "NAMESPACE/KIND/NAME, such as shop/deployment/web"
-CLI_EXAMPLE = 'autoscalers={"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}'
+DATA_EXAMPLE = '{"shop/deployment/web": {"min": 2, "max": 10, "cpu": "60%"}}'
 DEFAULT_PROOF_SECONDS = 120
 _MOST_REPLICAS = 2**31 - 1
 _MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto")
@@ -208,7 +208,7 @@ class VerticalAutoscaler(_Entry):
 
 def _entries(value: Any, kinds: Iterable[str], fields: Any) -> Any:
     if isinstance(value, str):
-        value = only_absent(value, "NAMESPACE/KIND/NAME", "autoscalers", CLI_EXAMPLE)
+        value = only_absent(value, "NAMESPACE/KIND/NAME", "autoscalers", f"autoscalers={DATA_EXAMPLE}")
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a mapping of {EXAMPLE}, to its fields")
     entries = []

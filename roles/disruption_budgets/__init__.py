@@ -6,10 +6,11 @@ from functools import partial
 
 from roles.disruption_budgets.compliance import unmet_budget
 from roles.disruption_budgets.listing import HEADERS, findings, rows
-from roles.disruption_budgets.model import BUDGET, CLI_EXAMPLE, DesiredBudgets, read_budgets
+from roles.disruption_budgets.model import BUDGET, DATA_EXAMPLE, DesiredBudgets, read_budgets
 from roles.disruption_budgets.plan import plan_budgets, plan_undo
 from roles.disruption_budgets.write import BudgetWriter, read_live
 from roles.engine.bridge import Fleet
+from roles.engine.commands import command
 from roles.engine.disruption import DisruptionObjects, budget_states, cluster_time, read_lint
 from roles.engine.findings import render
 from roles.engine.folding import counted
@@ -54,7 +55,7 @@ def _listed(api: Session) -> Ended:
     for key, found in findings(live, states, now):
         lines += render.beside(key, found)
     show_lines("\n".join([*lines, *render.not_known(not_read)]))
-    return Ended(f"{counted(len(states), 'budget')}. To set one: --data '{CLI_EXAMPLE}' (docs/disruption.md)")
+    return Ended(f"{counted(len(states), 'budget')}. To set one: {command('disruption_budgets', disruption_budgets=DATA_EXAMPLE)}")
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:

@@ -18,7 +18,7 @@ from roles.engine.objects import Kind
 
 ABSENT = "absent"
 EXAMPLE = "NAMESPACE/NAME, such as shop/web"
-CLI_EXAMPLE = 'disruption_budgets={"shop/web": {"workload": "deployment/web", "max_unavailable": 1}}'
+DATA_EXAMPLE = '{"shop/web": {"workload": "deployment/web", "max_unavailable": 1}}'
 DEFAULT_PROOF_SECONDS = 60
 #: The selector is one field: the API server replaces it as a whole (LabelSelector is atomic).
 SELECTOR, MAX, MIN, POLICY = (
@@ -159,7 +159,7 @@ class Budget(BaseModel):
 
 def _budgets(value: Any) -> Any:
     if isinstance(value, str):
-        value = only_absent(value, "NAMESPACE/NAME", "budgets", CLI_EXAMPLE)
+        value = only_absent(value, "NAMESPACE/NAME", "budgets", f"disruption_budgets={DATA_EXAMPLE}")
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a mapping of {EXAMPLE}, to its fields")
     entries = []

@@ -79,7 +79,7 @@ def _nodes(fleet: Fleet, reached: ConnectedCluster, asked: tuple[str, ...] | Non
         known = [name_of(node) for node in reached.session.fetch_all("/api/v1/nodes")]
         return chosen_nodes(asked, limited, reached.names, known)
     except ValueError as error:
-        raise bridge.refuse(str(error)) from None
+        raise bridge.refusals([error]) from None
     except ApiFailure as error:
         raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
 

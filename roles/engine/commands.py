@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
 #: The variable that says how the command `daytwo` (roles/cli/) was called.
 STARTED_AS = "DAYTWO_STARTED_AS"
+# A deploy in a sentence; with what stands before it where it is a whole command already.
+_NAMED = re.compile(r"(?<![\w./-])(\S*pyinfra \S+ )?deploys/([a-z_]+)\.py((?: --data \S+| --dry\b)*)")
 _inventory, _started_as = "INVENTORY", ""
 _HOME = Path(__file__).resolve().parents[2]
 
@@ -35,3 +38,12 @@ def inventories() -> list[str]:
     here = Path.cwd()
     found = [path for folder in dict.fromkeys((here, _HOME)) for path in sorted((folder / "inventories").glob("*.py"))]
     return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in found]
+
+
+def whole(text: str) -> str:
+    """A sentence in which each `deploys/NAME.py`, with the options behind it, is a command for the inventory of this run."""
+    return _NAMED.sub(lambda found: found[0] if found[1] else _whole(found[2], found[3]), text)
+
+
+def _whole(deploy: str, options: str) -> str:
+    return command(deploy) + (options.replace(" --data ", " ") if _started_as else options)

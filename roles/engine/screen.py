@@ -67,14 +67,14 @@ def _columns(character: str) -> int:
 
 # ---- words
 
-_OPTION = r"--(?:data|limit|chdir) \S+|--?[a-z][\w-]*"
+_OPTION = r"--(?:data|limit|chdir) (?:'[^']*'|\S+)|--?[a-z][\w-]*"
 _OPTIONS = rf"(?: (?:{_OPTION}))*"
 # What stays in one line: an amount and its unit; and what is pasted into a shell: text in backticks; a command of daytwo with its options;
 # another one after a colon or `see`, to the end of its clause.
 _WHOLE = re.compile(
     r"NOT (?:PROVEN|KNOWN|NOW)|(?<![\w.])[0-9.]+ s\b|`[^`]+`"
     rf"|(?:(?<!\S)\S*pyinfra \S+ )?\bdeploys/\w+\.py{_OPTIONS}"
-    r"|(?<!\S)daytwo(?: -i \S+)? [a-z_]+(?: '?[a-z_]+=\S+)*"
+    r"|(?<!\S)daytwo(?: -i \S+)? [a-z_]+(?: (?:'[a-z_]+=[^']*'|[a-z_]+=\S+))*"
     rf"|(?<!\S)(?:{_OPTION}){_OPTIONS}"
     r"|(?:(?<=: )|(?<=see ))(?:kubectl|kubeadm|systemctl|journalctl|etcdctl|crictl) (?:(?![;,.] |[()]).)+"
 )

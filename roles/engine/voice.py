@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from roles.engine.commands import whole
 from roles.engine.harmless import harmless
 from roles.engine.screen import has_colours, painted, painted_diff, wrapped
 
@@ -19,9 +20,9 @@ def speak_by(out: Callable[[str], object]) -> None:
 
 def show(text: str = "") -> None:
     """Print one sentence on standard output, which wraps at words on a terminal; line feeds at the beginning of `text` become empty lines
-    before it. Any other line feed is part of a value, and shown as `\\n`."""
+    before it. Any other line feed is part of a value, and shown as `\\n`. A deploy that it names becomes a whole command."""
     line = text.lstrip("\n")
-    _print("\n" * (len(text) - len(line)) + wrapped(line))
+    _print("\n" * (len(text) - len(line)) + wrapped(whole(line)))
 
 
 def conclude(line: str, *, halted: bool = False) -> None:

@@ -25,6 +25,7 @@ from roles.engine.node_changes import (
 )
 from roles.engine.proof import Cluster, SurveyedNode
 from roles.engine.runs import Turns, deploying
+from roles.engine.screen import wrapped
 from roles.engine.transaction import Refusal
 from roles.eviction import eviction_impact
 from roles.feature_gates import model
@@ -179,7 +180,7 @@ def _left_out(plans: Sequence[NodeGates]) -> list[str]:
     way_out = "to restart these too: --data all_components=true, or name them with components="
     if folding.folds() and len(lines) == 1:
         return [f"{lines[0]}; {way_out}"]
-    return ["\n".join([*lines, f"T{way_out[1:]}."])]
+    return ["\n".join(map(wrapped, [*lines, f"T{way_out[1:]}."]))]
 
 
 def _other_differences(lasting: kubeadm_config.StoredSettings, plans: Sequence[NodeGates]) -> list[kubeadm_config.Difference]:

@@ -131,6 +131,7 @@ def _ask_component(component: Component, gates: dict[str, bool]) -> str:
 
 
 UNKNOWN = "unrecognized feature gate"
+_LOCKED = "cannot set feature gate"
 # Rules that the binary does not judge: daytwo's own, and the prefix, which daytwo writes as the manifest has it.
 _ALWAYS = verdict.OWN | {"prefix"}
 
@@ -166,7 +167,7 @@ def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metr
             known = "; ".join(str(finding) for finding in against)
             way_out = known or "remove it from the data, or exclude this component with components="
             message = f"{version} refuses {flags.changed(planned.wanted)}: {objection}"
-            mistake = against[0].mistake if len(against) == 1 and UNKNOWN in objection else ""
+            mistake = against[0].mistake if len(against) == 1 and any(words in objection for words in (UNKNOWN, _LOCKED)) else ""
             refusals.append(Refusal(plan.host, message, way_out, mistake=mistake, by=planned.component))
         warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
         warnings += _differences(planned, subject)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
+from roles.engine import folding
 from roles.engine.editing import KUBE
 from roles.engine.kubelet.values import shown
 from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, GateStage, load
@@ -165,8 +166,9 @@ def _one(subject: Subject, name: str, value: bool, table: Catalogue, remove: str
         yield _unknown(subject, name, table, remove)
     elif stage.locked and value != stage.default:
         since = _since(table.gate(name), stage, subject)
-        message = f"{written}: in {subject.label} it is locked to {shown(stage.default)} ({stage.stage}{since})"
-        yield GateFinding(Level.REFUSE, "locked", name, message, remove)
+        locked = f"it is locked to {shown(stage.default)} ({stage.stage}{since})"
+        mistake = f"{_first(remove, name)}: in 1.{subject.effective_minor} {locked}"
+        yield GateFinding(Level.REFUSE, "locked", name, f"{written}: in {subject.label} {locked}", remove, mistake)
     elif already or name in SPECIAL:
         return
     elif stage.stage == "Deprecated":
@@ -190,13 +192,15 @@ def _unknown(subject: Subject, name: str, table: Catalogue, remove: str) -> Gate
     gate = table.gate(name)
     if gate is not None and gate.removed_in is not None and subject.minor >= gate.removed_in:
         last = gate.at(gate.removed_in - 1) or gate.steps[-1][1]
-        message = f"{name}: {subject.label} no longer knows it: it was removed in 1.{gate.removed_in}, as {last.stage}"
-        return GateFinding(Level.REFUSE, "removed", name, f"{message} and {shown(last.default)} by default", remove)
+        removed = f"it was removed in 1.{gate.removed_in}, as {last.stage} and {shown(last.default)} by default"
+        message = f"{name}: {subject.label} no longer knows it: {removed}"
+        return GateFinding(Level.REFUSE, "removed", name, message, remove, f"{_first(remove, name)}: {removed}")
     if gate is not None and (subject.minor < gate.added or gate.at(subject.minor, subject.emulated) is None):
         since = gate.added if subject.minor < gate.added else gate.steps[0][0]
         expected = " (expected: not released yet)" if since > table.newest else ""
         message = f"{name}: {subject.label} does not know it yet: it came with 1.{since}{expected}"
-        return GateFinding(Level.REFUSE, "not yet there", name, message, f"{remove}, or upgrade first")
+        mistake = f"{_first(remove, name)}, or upgrade first: it came with 1.{since}{expected}"
+        return GateFinding(Level.REFUSE, "not yet there", name, message, f"{remove}, or upgrade first", mistake)
     if gate is not None:
         return GateFinding(Level.REFUSE, "unknown", name, f"{name}: {subject.label} does not know it, though other components do", remove)
     if name in KUBEADM:
@@ -212,6 +216,11 @@ def _unknown(subject: Subject, name: str, table: Catalogue, remove: str) -> Gate
     message = f"{name}: {subject.label} does not know it, and no other minor does"
     mistake = f"{' or '.join(near)}? You wrote {name}" if near else f"Remove {name} from the data: no version of any component knows it"
     return GateFinding(Level.REFUSE, "unknown", name, message, meant + remove, mistake)
+
+
+def _first(remove: str, name: str) -> str:
+    """The way out where nothing has named the gate before."""
+    return remove.replace("remove it", f"Remove {name}", 1)
 
 
 def alike(name: str, subject: Subject, catalogue: Catalogue | None = None) -> list[str]:
@@ -253,8 +262,9 @@ def _hazards(
             and not stage.locked
         )
         if changed:
-            turns = "on" if value else "off"
-            reasons.append(("all of a stage", f"it turns {turns} {len(changed)} gates of {subject.label}: {', '.join(changed)}"))
+            # A plan names all of them: whoever consents can read them there.
+            names = ", ".join(changed) if name in consent or folding.verbose() else folding.shortened(changed)
+            reasons.append(("all of a stage", f"it turns {'on' if value else 'off'} {len(changed)} gates of {subject.label}: {names}"))
     stage = subject.stage(name, table)
     if stage is not None and not stage.locked:
         reasons += [("hazard", hazard.why) for hazard in HAZARDS if hazard.gate == name and hazard.applies(subject.effective_minor, value)]

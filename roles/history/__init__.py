@@ -88,7 +88,7 @@ def changes(fleet: Fleet, wanted: ChangesOptions) -> Ended:
     if latest and unsure(history, latest, time.time()):
         undo = f"; to undo one: {command('rollback', run='NAME')}"
     else:
-        undo = f"; deploys/rollback.py would undo {' and '.join(latest)}. Name another run with --data run=NAME" if latest else ""
+        undo = f"; to undo {' and '.join(latest)}: {command('rollback')}" if latest else ""
     return Ended(f"{counted(len({change.run for change in listed}), 'run')} listed{undo}")
 
 

@@ -79,7 +79,8 @@ def _settle(state: KubeletState) -> Settled:
             "remove both from its configuration first, or leave the host out with --limit",
         )
     if (state.configuration.get("featureGates") or {}).get("RotateKubeletServerCertificate") is False:
-        raise Refusal(state.host, "its feature gate RotateKubeletServerCertificate is off", "turn it on with deploys/feature_gates.py")
+        way_out = "turn it on: deploys/feature_gates.py --data feature_gates=RotateKubeletServerCertificate=true"
+        raise Refusal(state.host, "its feature gate RotateKubeletServerCertificate is off", way_out)
     return Settled({_FIELD: True}, {_FIELD: True}, f"{_FIELD}=true", named={(_FIELD,): True})
 
 

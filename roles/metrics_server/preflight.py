@@ -35,6 +35,7 @@ _NEEDED_FLAGS = {
 _FLAGS_WAY_OUT = (
     "kubeadm sets it, with certificates from `kubeadm init phase certs front-proxy-client`; set it with deploys/control_plane_flags.py"
 )
+_ROUTE = "deploys/control_plane_flags.py --data control_plane_flags=kube-apiserver:enable-aggregator-routing=true"
 
 
 @dataclass(frozen=True)
@@ -173,8 +174,8 @@ def unspread(servers: Sequence[ApiServer], replicas: int) -> list[str]:
     if replicas < 2 or not hosts:
         return []
     return [
-        f"the kube-apiserver of {', '.join(hosts)} uses one replica, and another one only when that connection has broken; with"
-        " enable-aggregator-routing=true (deploys/control_plane_flags.py) it spreads its requests over all of them"
+        f"the kube-apiserver of {', '.join(hosts)} uses one replica, and another one only when that connection has broken; to"
+        f" spread its requests over all: {_ROUTE}"
     ]
 
 
@@ -182,8 +183,8 @@ def _routing(servers: Sequence[ApiServer]) -> Iterator[str]:
     for server in servers:
         if not _routes(server) and not server.reaches_services:
             yield (
-                f"{server.host}: its kube-apiserver cannot reach Services (no kube-proxy there), and does not route to pods itself; set"
-                " enable-aggregator-routing=true with deploys/control_plane_flags.py"
+                f"{server.host}: its kube-apiserver cannot reach Services (no kube-proxy there), and does not route to pods itself; let it:"
+                f" {_ROUTE}"
             )
 
 
@@ -215,7 +216,7 @@ def _serving(kubelets: Sequence[KubeletFacts]) -> Iterator[str]:
         assert first is not None
         yield (
             f"the kubelets of {_names(bad)} serve certificates that the cluster's CA does not prove"
-            f" ({one_line(first.problem) or 'none is presented'}); give them some with deploys/kubelet_certificates.py"
+            f" ({one_line(first.problem) or 'none is presented'}); give them some: deploys/kubelet_certificates.py"
         )
     if unknown := [one for one in kubelets if one.presented is None and one.configuration is not None]:
         yield f"the certificates of {_names(unknown)} are not known: {one_line(unknown[0].problem)}; correct that first"

@@ -156,7 +156,9 @@ class CheckRun(ObjectRun):
         show_lines("\n" + table.render(["node", "resized", "outcome", "proof"], rows))
         if self.halted:
             show(f"\nHALTED: {self.halted}")
-        show(f"\nThe namespace {self.namespace} is {f'STILL THERE: {self._left}' if self._left else 'gone'}.")
+        able = [node.name for node, step in zip(self.nodes, self.steps, strict=True) if step.outcome == self.success]
+        show(f"\n{len(able)} of {counted(len(self.nodes), 'node')} can resize pods in place{': ' if able else ''}{', '.join(able)}")
+        show(f"The namespace {self.namespace} is {f'STILL THERE: {self._left}' if self._left else 'gone'}.")
         show(f"Record of the run: {self.record.path}")
 
     # ---- namespaces
@@ -192,7 +194,7 @@ class CheckRun(ObjectRun):
         for stage, step in probe.stages(started, self._ability.minor):
             if self.interrupted:
                 raise NotDone("interrupted by the operator")
-            show(f"\n{node.name}: {stage}: {step.summary}")
+            show(f"  {node.name}: {stage}: resizing")
             before = self._allocated(node.name)
             try:
                 proof = self._writer.carry_out(self._writer.change(step), context.beginning())
@@ -201,7 +203,7 @@ class CheckRun(ObjectRun):
                 raise
             change = self._allocation_change(node.name, before, step.after)
             node.stages.append((stage, "done", f"{proof}; {change}"))
-            show(f"  {node.name}: {stage}: done: {proof}; {change}")
+            show(f"  {node.name}: {stage}: done")
         return f"{len(node.stages)} resizes, each proven"
 
     def _start(self, node: NodeCheck) -> Object:

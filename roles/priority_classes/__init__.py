@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from roles.engine.bridge import Fleet
+from roles.engine.commands import command
 from roles.engine.findings import render
 from roles.engine.inputs import Changes, Declared, Undo
 from roles.engine.object_runs import Consents, ObjectRun, TimeLimit, cluster_session, desired_or_listing, planned_run, read_objects
@@ -48,7 +49,7 @@ def _listed(api: Session) -> Ended:
     listed = rows(read_objects(api, read_live))
     show_lines(render.section("PriorityClasses", HEADERS, listed))
     classes = f"{len(listed)} {'PriorityClass' if len(listed) == 1 else 'PriorityClasses'}"
-    return Ended(f"{classes}. To set one: --data priority_classes=web=1000 (docs/priority-classes.md)")
+    return Ended(f"{classes}. To set one: {command('priority_classes', priority_classes='web=1000')}")
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:

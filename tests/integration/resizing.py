@@ -174,11 +174,17 @@ def the_whole_story(lab: Lab) -> None:
         lab.kubectl("delete", "deployment", "t-web", "--wait")
         told = pyinfra("feature_gates", *data(feature_gates=f"{GATE}=true", **consent()), "-y").ended(0)
 
-    told = pyinfra("pod_resize_check", "-y").ended(0)
+    told = pyinfra("pod_resize_check", *data(verbose="true"), "-y").ended(0)
     for node in lab.nodes:
         for stage in ("keep, up", "keep, down", "restart, up", "restart, down"):
             assert re.search(rf"^{node} +{stage} +done  ", told.out, re.MULTILINE), told.all
-    says(told, "0 restarts", "restarted, as its resizePolicy says", "allocated on the node: cpu")
+    says(
+        told,
+        "0 restarts",
+        "restarted, as its resizePolicy says",
+        "allocated on the node: cpu",
+        f"{len(lab.nodes)} of {len(lab.nodes)} nodes can resize",
+    )
 
     make_workload(lab, 3, SMALL)
     before = pods(lab)

@@ -83,6 +83,8 @@ def test_a_controller_that_is_left_out_is_named(lab: Lab, metrics: MetricsApi) -
     lab.kubectl("rollout", "status", "-n", SPACE, "deployment/other", "--timeout=280s")
     words = "kube-controller-manager does not handle autoscalers: --controllers="
     named(lab, words, "other", "web")
+    listed = pyinfra("autoscalers", "-y")
+    assert listed.code == 0 and "not work: " in listed.out and "To set one: pyinfra " in listed.out, "a listing is no judgement"
     plan = autoscalers({f"{SPACE}/deployment/web": {"max": 5, "cpu": "60%"}}, *data(force="true"), "--dry")
     assert plan.code == 1 and "not-handled" in plan.all and words in " ".join(plan.all.split()), plan.all
     assert pyinfra("rollback", "-y").code == 0

@@ -311,7 +311,7 @@ def refused(lab: Lab, *arguments: str, words: tuple[str, ...], inventory: str = 
     [
         ("NoSuchGate=true", ("Remove NoSuchGate from the data", "Refused by kube-apiserver, ", "kubelet on cp1, w1, w2")),
         (f"{GATE}=yes", ("=yes is not a boolean; write true, false or absent",)),
-        (f"{LOCKED}=false", (f"cannot set feature gate {LOCKED} to false, feature is locked to true",)),
+        (f"{LOCKED}=false", (f"Remove {LOCKED} from the data: in 1.", "it is locked to true", "Refused by kube-apiserver, ")),
         (GATE, ("has no value",)),
     ],
 )

@@ -49,7 +49,9 @@ def ready(lab: Lab) -> Outcome:
 
 def test_what_is_missing_is_named_with_the_way_out(ready: Outcome) -> None:
     assert ready.code == 1
-    assert re.search(r"cp1: .*set enable-aggregator-routing=true with deploys/control_plane_flags.py", ready.err), ready.all
+    assert re.search(r"cp1: .*let it: pyinfra .*--data control_plane_flags=kube-apiserver:enable-aggregator-routing=true", ready.err), (
+        ready.all
+    )
     named = r"the kubelets of cp1, w1, w2 serve certificates that the cluster's CA does not prove .*deploys/kubelet_certificates.py"
     assert re.search(named, ready.err), ready.all
 

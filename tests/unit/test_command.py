@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from roles.cli import daytwo
-from roles.engine.commands import command, inventories, use_inventory
+from roles.engine.commands import command, inventories, use_inventory, whole
 from roles.engine.inputs import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,5 +164,25 @@ def test_commands_in_hints_are_as_the_operator_has_begun() -> None:
         assert command("uncordon", nodes="w1") == "pyinfra inventories/prod.py deploys/uncordon.py --data nodes=w1"
         use_inventory("/x/prod.py", "daytwo -i prod.py")
         assert command("uncordon", nodes="a b") == "daytwo -i prod.py uncordon 'nodes=a b'"
+    finally:
+        use_inventory("INVENTORY")
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "started"),
+    [
+        ("deploys/changes.py lists them", "pyinfra my.py deploys/changes.py lists them", "daytwo changes lists them"),
+        ("(deploys/a.py --data b=c); d", "(pyinfra my.py deploys/a.py --data b=c); d", "(daytwo a b=c); d"),
+        ("deploys/drain.py --dry shows", "pyinfra my.py deploys/drain.py --dry shows", "daytwo drain --dry shows"),
+        ("pyinfra prod.py deploys/a.py -y", "pyinfra prod.py deploys/a.py -y", "pyinfra prod.py deploys/a.py -y"),
+        ("/srv/deploys/a.py, mydeploys/a.py", "/srv/deploys/a.py, mydeploys/a.py", "/srv/deploys/a.py, mydeploys/a.py"),
+    ],
+)
+def test_a_deploy_in_a_sentence_becomes_a_command(text: str, typed: str, started: str) -> None:
+    try:
+        use_inventory("my.py")
+        assert whole(text) == typed == whole(whole(text))
+        use_inventory("my.py", "daytwo")
+        assert whole(text) == started
     finally:
         use_inventory("INVENTORY")

@@ -89,7 +89,7 @@ class ReplicasOwner:
             parts.append("let the autoscaler change the count once, so that it owns the field")
         return (
             ", then ".join([*parts, "remove replicas from the manifest"])
-            + "; deploys/autoscalers.py does the first step with settle_replicas=true"
+            + "; deploys/autoscalers.py --data settle_replicas=true does the first step"
         )
 
 

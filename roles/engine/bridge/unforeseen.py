@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyinfra.api.exceptions import DeployError
 
+from roles.engine.commands import whole
 from roles.engine.files import FILE_MODE, create_private, keep_newest, state_folder, write_whole
 from roles.engine.harmless import harmless, one_line
 from roles.engine.screen import width, wrap
@@ -35,8 +36,9 @@ class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
     more than the sentence `what`; `verdict`: the last line without them, if it is not FAILED and `what`."""
 
     def __init__(self, what: str, reasons: Sequence[str] = (), verdict: str = "") -> None:
+        what, reasons = whole(what), tuple(map(whole, reasons))
         super().__init__("\n".join([what, *(f"  - {reason}" for reason in reasons)]))
-        self.reasons = tuple(reasons)
+        self.reasons = reasons
         self._verdict = verdict or (f"FAILED: {what.removesuffix(':')}" if what else "")
 
     @property

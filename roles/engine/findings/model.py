@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Self
 
+from roles.engine.commands import whole
+
 
 class Severity(StrEnum):
     """`critical`: the next restart or upgrade breaks something, or the last one did; a drain can never end, an autoscaler does nothing,
@@ -38,7 +40,7 @@ class Rule(StrEnum):
         return row
 
     def found(self, subject: Subject, why: str, way_out: str = "", severity: Severity | None = None) -> Finding:
-        return Finding(self, severity or self.severity, subject, why, way_out or self.way_out)
+        return Finding(self, severity or self.severity, subject, whole(why), whole(way_out or self.way_out))
 
 
 @dataclass(frozen=True)

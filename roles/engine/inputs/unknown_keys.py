@@ -92,13 +92,13 @@ def not_read(given: Mapping[str, Any], deploy: str, readers: Mapping[str, Collec
 
 def _not_read(key: str, value: Any, deploy: str, read: Collection[str], theirs: Collection[str]) -> str:
     if key in _OF_NODES and (deploy, key) not in _RENAMED:
-        return f"--data {key}: deploys/{deploy}.py does not read it; {_instead(value, deploy, read)}"
+        return f"--data {key}: {deploy}.py does not read it; {_instead(value, deploy, read)}"
     if (now := _RENAMED.get((deploy, key))) is not None:
-        return f"--data {key}: deploys/{deploy}.py does not read it: there its name is {now}"
+        return f"--data {key}: {deploy}.py does not read it: there its name is {now}"
     choosing = [name for name in _CHOOSING if name in read] if key in _CHOOSING else []
     near = did_you_mean(key, read) or (f", did you mean {' or '.join(map(repr, choosing))}?" if choosing else ";")
     others = ", ".join(sorted(theirs))
-    return f"--data {key}: deploys/{deploy}.py does not read it (but {others}){near} it reads: {listing(read, len(read))}"
+    return f"--data {key}: {deploy}.py does not read it (but {others}){near} it reads: {listing(read, len(read))}"
 
 
 def _instead(value: Any, deploy: str, read: Collection[str]) -> str:

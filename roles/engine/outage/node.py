@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from roles.engine.commands import command
 from roles.engine.context import ClusterStep, Fields, StepContext
 from roles.engine.kube import uid
 from roles.engine.objects import NotDone, Session
@@ -111,7 +112,7 @@ class NodeOutage:
             ended = self._end(context, over=False) if self._drainer is not None and self._drainer.cordon_changes() else said
             return ended if was else said
         except Exception as error:
-            return f"STILL CORDONED: {error}; uncordon it with deploys/uncordon.py"
+            return f"STILL CORDONED: {error}; {command('uncordon', nodes=self.node)}"
 
 
 def _noted(context: StepContext, step: ClusterStep, fields: Fields) -> None:

@@ -145,5 +145,10 @@ class EndWriter(ObjectWriter):
         self._cordons, self._surges = CordonWriter(session, force=True), EndingWriter(session, force=True)
 
     def steps(self, changes: Sequence[ObjectChange], action: str = "") -> tuple[ClusterStep, ...]:
-        made = (self._cordons.steps([one], UNCORDON) if _of_node(one) else self._surges.steps([one], "end surge") for one in changes)
+        made = (
+            self._cordons.steps([one], CORDON if one.sets.get(UNSCHEDULABLE) is True else UNCORDON)
+            if _of_node(one)
+            else self._surges.steps([one], "end surge")
+            for one in changes
+        )
         return tuple(step for steps in made for step in steps)

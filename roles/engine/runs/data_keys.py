@@ -33,7 +33,7 @@ def wider_than_asked(fleet: Fleet, deploy: str) -> list[Refusal]:
     for key, now in chose_before(deploy).items():
         for remote in fleet.inventory if key not in fleet.given else ():
             if key in remote.data_keys:
-                why = f"{remote.data_origin(key)}: {key}: deploys/{deploy}.py does not read it: there its name is {now}"
+                why = f"{remote.data_origin(key)}: {key}: {deploy}.py does not read it: there its name is {now}"
                 found.setdefault((why, key), []).append(remote.name)
     return [
         Refusal(_hosts(hosts), why, f"rename it; one that chooses hosts for other deploys belongs into their --data {key}=...")

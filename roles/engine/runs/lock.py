@@ -168,7 +168,7 @@ def _sentence(host: str, said: Mapping[str, str]) -> str:
     who = f"run {run} of {said.get('who', '')} holds this cluster (`{said.get('command', '')}`, lock on {host})"
     if said.get("left") == "gone":
         return (
-            f"{who}, and its operator's side is gone: see with deploys/changes.py what it left, "
+            f"{who}, and its operator's side is gone: deploys/changes.py shows what it left; "
             f"then take its lock over by name: --data take_over={run}"
         )
     return f"{who}, and it is {said.get('left')}: wait until it ends"

@@ -427,6 +427,26 @@ def test_a_refusal_has_the_way_out_of_its_rule() -> None:
     assert "did you mean PodAndContainerStatsFromCRI?" in judged(plan(slip), {"kubelet": "unrecognized feature gate: x"}, slip)[1][0]
 
 
+@pytest.mark.parametrize(
+    ("gate", "value", "said", "first"),
+    [
+        (
+            "InPlacePodVerticalScaling",
+            False,
+            "cannot set feature gate x to false",
+            "from the data: in 1.36 it is locked to true (GA since 1.35)",
+        ),
+        ("JobPodFailurePolicy", True, "unrecognized feature gate: x", "from the data: it was removed in 1.33, as GA and true by default"),
+    ],
+)
+def test_a_gate_that_all_refuse_for_one_cause_is_one_line_with_its_way_out_first(gate: str, value: bool, said: str, first: str) -> None:
+    wanted = DesiredGates(feature_gates={gate: value})
+    made = plan(wanted, manifests=MANIFESTS, components=CONTROL_PLANE)
+    judged_plan = judge_gates(made, Verdicts(dict.fromkeys(COMPONENTS, said)), wanted, {})
+    [text] = Refusal.texts(judged_plan.refusals)
+    assert text.startswith(f"Remove {gate} {first}. Refused by kube-") and text.endswith("kubelet on n1")
+
+
 def test_a_hazard_is_refused_although_the_binary_accepts_it() -> None:
     assert "allow_hazards=AllAlpha" in judged(plan(HAZARD), {"kubelet": ""}, HAZARD)[1][0]
     consented = HAZARD.model_copy(update={"allow_hazards": ("AllAlpha",)})

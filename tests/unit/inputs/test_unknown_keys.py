@@ -114,7 +114,7 @@ def test_an_old_name_in_the_inventory_that_chose_a_part_of_the_work_is_refused()
     of_hosts: Any = SimpleNamespace(inventory=[remote("w1", only="shop/b"), remote("w2", only="shop/b"), remote("w3")], given=frozenset())
     (refusal,) = wider_than_asked(of_hosts, "disruption_budgets")
     assert str(refusal) == (
-        "w1, w2: group_data/all.py: only: deploys/disruption_budgets.py does not read it: there its name is only_objects; rename it; one that"
+        "w1, w2: group_data/all.py: only: disruption_budgets.py does not read it: there its name is only_objects; rename it; one that"
         " chooses hosts for other deploys belongs into their --data only=..."
     )
     assert wider_than_asked(of_hosts, "kubelet_config") == [], "there it chooses hosts"

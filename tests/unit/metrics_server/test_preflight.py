@@ -52,7 +52,10 @@ def test_a_cluster_that_has_all() -> None:
         ({"servers": [server({**FLAGS, "proxy-client-cert-file": None})]}, "no --proxy-client-cert-file"),
         ({"published": None}, "does not publish the CA"),
         ({"published": {"data": {"client-ca-file": "x"}}}, "does not publish the CA"),
-        ({"servers": [server(reaches=False)]}, "set enable-aggregator-routing=true with deploys/control_plane_flags.py"),
+        (
+            {"servers": [server(reaches=False)]},
+            "let it: deploys/control_plane_flags.py --data control_plane_flags=kube-apiserver:enable-agg",
+        ),
         ({"servers": [server({**FLAGS, "enable-aggregator-routing": "false"}, reaches=False)]}, "cannot reach Services"),
         ({"kubelets": [kubelet(authentication={"webhook": {"enabled": False}})]}, "no webhook authentication"),
         ({"kubelets": [kubelet(problem="self-signed certificate")]}, r"certificates that the cluster's CA does not prove (self-signed"),

@@ -13,7 +13,7 @@ from roles.engine.outage import DrainConsents, Drainer, Mark, node_fate, plan_dr
 from roles.engine.outage.cordon import CordonWriter, cordon_back, uncordon_change
 from roles.engine.outage.drainer import CORDON
 from roles.engine.outage.mark import CORDONED_BY, OUTAGE, parse_mark
-from roles.engine.outage.undo import plan_cordon_again, plan_uncordon, plan_undo
+from roles.engine.outage.undo import EndWriter, plan_cordon_again, plan_uncordon, plan_undo
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from tests.context import context
 from tests.unit.disruption.world import NOW
@@ -192,6 +192,7 @@ def test_uncordon_and_its_undo_leave_what_others_have_set() -> None:
     done = ObjectsRecord(RUN, "c", "uncordon", {}, (ChangedObject("Node w1", "uncordon", fields, {"path": W1, "uid": "uid-w1"}, "done"),))
     again = plan_cordon_again(done, {W1: node("w1")}, force=False)
     assert {one.path[-1]: one.after for one in again.actions[0].fields} == {"unschedulable": True, CORDONED_BY: OLD}
+    assert [step.action for step in EndWriter(ClusterApi().session).steps(again.actions)] == ["cordon"]
     since = plan_cordon_again(done, {W1: there("an administrator")}, force=True)
     assert not since.actions and "that cordon stays" in since.unchanged[0][1]
 

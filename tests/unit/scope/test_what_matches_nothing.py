@@ -38,7 +38,7 @@ def test_a_key_of_another_deploy_has_the_nearest_one_and_the_list() -> None:
     assert not_read(dict.fromkeys(["only_objects", "force", "verbose", "mine"], "x"), "autoscalers", readers, "all") == []
     (said,) = not_read({"namespaces": "shop"}, "autoscalers", readers, "all")
     assert said == (
-        "--data namespaces: deploys/autoscalers.py does not read it (but right_size), did you mean 'only_objects'?"
+        "--data namespaces: autoscalers.py does not read it (but right_size), did you mean 'only_objects'?"
         " it reads: force, only_objects, verbose"
     )
 
@@ -63,7 +63,7 @@ def test_each_deploy_reads_nodes_or_says_how_to_choose(deploy: str, key: str) ->
 def test_a_key_that_has_another_name_now() -> None:
     readers = {"only": {"drain"}, "only_objects": {"autoscalers"}}
     assert not_read({"only": "x"}, "autoscalers", readers, "all") == [
-        "--data only: deploys/autoscalers.py does not read it: there its name is only_objects"
+        "--data only: autoscalers.py does not read it: there its name is only_objects"
     ]
 
 

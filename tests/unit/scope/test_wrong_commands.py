@@ -58,7 +58,7 @@ def keys_of_others() -> list[Wrong]:
     found = []
     for deploy in DEPLOYS:
         others = sorted(set(registry.names()) - reads(deploy) - {"own_keys"})
-        answer = tuple(f"--data {key}: deploys/{deploy}.py does not read it" for key in others)
+        answer = tuple(f"--data {key}: {deploy}.py does not read it" for key in others)
         found.append(Wrong(f"{deploy}: keys of others", (deploy, "-y", *data(**{key: example(key) for key in others})), answer))
     return found
 
