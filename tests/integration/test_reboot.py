@@ -361,7 +361,7 @@ def test_the_single_control_plane_which_has_the_lock(lab: Lab, pods: None) -> No
     # The record and the lock survived: the next run starts, and knows the last one. No roll-back begins with a reboot.
     listed = pyinfra("changes", "-y")
     assert listed.code == 0 and re.search(rf"{run_of(told)}  .*  reboot +confirmed", listed.out), listed.all
-    assert f"would undo {run_of(told)}" not in listed.out, listed.all
+    assert f"to undo {run_of(told)}" not in listed.out, listed.all
     assert "0 nodes to reboot" in reboot().out
     back = pyinfra("rollback", *data(run=run_of(told)), "-y")
     assert back.code == 1 and "a reboot cannot be undone" in " ".join(back.all.split()), back.all
