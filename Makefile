@@ -26,7 +26,7 @@ RUNS ?= 5
 # 1: nodes answer reading jobs as recorded, so that they need little of the shared processor.
 REPLAY ?= 1
 
-.PHONY: help install demo picture test fetch tools test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down bench
+.PHONY: help install demo picture test fetch tools test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-metrics lab-down wide-lab vagrant-up vagrant-test vagrant-down bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -88,6 +88,9 @@ wide-lab: $(READY)
 
 lab: $(READY) ## a running cluster on this machine: cp1, w1, w2 (more: CONTROL_PLANES=3 WORKERS=5)
 	@$(PYTHON) -m tests.lab up
+
+lab-metrics: lab ## the lab with what metrics-server needs: its image, built once, and a network between pods
+	@$(PYTHON) -m tests.lab metrics
 
 lab-down: $(READY) ## remove everything that the labs of this checkout made
 	@$(PYTHON) -m tests.lab down --all

@@ -1,4 +1,4 @@
-"""python -m tests.lab up | down [--all] | list | fetch [VERSION...] | reset [NODE...] | start, stop, kill, reboot NODE |
+"""python -m tests.lab up | down [--all] | metrics | list | fetch [VERSION...] | reset [NODE...] | start, stop, kill, reboot NODE |
 power NODE status|on|off | ssh NODE [COMMAND...] | status"""
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def parser() -> argparse.ArgumentParser:
     down = verbs.add_parser("down", help="remove everything the lab made")
     down.add_argument("--all", action="store_true", help="every lab of this checkout, and what is left of broken ones")
     down.add_argument("--checkout", type=Path, default=REPOSITORY_ROOT, help="of another checkout of the project")
+    verbs.add_parser("metrics", help="what metrics-server needs here: an image of it on all nodes, and pods that reach nodes, until a boot")
     verbs.add_parser("list", help="the labs of this machine")
     verbs.add_parser("status", help="which nodes run")
     fetch = verbs.add_parser("fetch", help="have Kubernetes' binaries in the cache (of the two minors that tests ask, when none is named)")
@@ -46,6 +47,16 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def how_to_use(name: str) -> list[str]:
+    """The commands for a shell in this checkout, which has daytwo in any folder then."""
+    inventory = REPOSITORY_ROOT / "inventories/lab.py"
+    return [
+        f". {REPOSITORY_ROOT / '.venv/bin/activate'}",
+        f"export DAYTWO_INVENTORY={inventory}" + (f" LAB={name}" if name else ""),
+        "daytwo status",
+    ]
+
+
 def main() -> int:
     given = parser().parse_args()
     begun = time.monotonic()
@@ -57,11 +68,15 @@ def main() -> int:
                 say(f"Kubernetes {lab.version} runs on {', '.join(lab.nodes)} ({time.monotonic() - begun:.1f} s)")
                 ssh, kubectl = (path.relative_to(REPOSITORY_ROOT) for path in (lab.ssh_config, lab.kubeconfig))
                 say(f"ssh -F {ssh} {lab.nodes[0]}; kubectl --kubeconfig {kubectl} get nodes")
+                print("\n".join(how_to_use(lab.name)))
             case "down":
                 gone = [f"{lab}"] if not given.all else down_all(given.checkout.resolve())
                 if not given.all:
                     Lab(None, given.checkout.resolve()).down()
                 say(f"gone: {', '.join(gone) or 'nothing, there was no lab'} ({time.monotonic() - begun:.1f} s)")
+            case "metrics":
+                lab.connect_pods()
+                print(f"next: daytwo metrics_server metrics_server={lab.load_extra('metrics-server')} --dry")
             case "list":
                 for entry in registry.entries():
                     made = Lab(entry.name, Path(entry.checkout))

@@ -74,6 +74,7 @@ def guard() -> None:
     cli._do_confirm = _confirmed
     cli._handle_commands = _asking(cli._handle_commands)
     cli._exit = _exiting(cli._exit)
+    cli.getpass = _asking_password(cli.getpass)
     cli._set_fail_prompts = lambda state, config: None  # a run that has failed asks nothing; config.py says that it ends
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
@@ -117,9 +118,14 @@ def _exiting(leave: Callable[[], None]) -> Callable[[], None]:
 
 def _leave(number: int, _: Any) -> None:
     """Until a run has its own handler (hosts.on_interrupt)."""
+    leave_by(number, "\nstopped before anything was changed\n")
+
+
+def leave_by(number: int, said: str = "") -> None:
+    """End this process as if by a signal, with a last word on standard error. Nothing was changed yet."""
 
     def leave() -> None:
-        sys.stderr.write("\nstopped before anything was changed\n")
+        sys.stderr.write(said)
         raise SystemExit(SIGNALLED + number)
 
     # In the main greenlet, which waits in a question to the operator, no other would run. Any other one might ignore SystemExit.
@@ -299,6 +305,21 @@ def _asking(handle: Callable[..., tuple[bool, Any, Any]]) -> Callable[..., tuple
 def only_plans() -> bool:
     """The command has --dry."""
     return _command.dry
+
+
+def _asking_password(ask: Callable[[str], str]) -> Callable[[str], str]:
+    @functools.wraps(ask)
+    def asked(prompt: str = "") -> str:
+        try:
+            return ask(prompt)
+        except EOFError:
+            what = prompt.strip(": ")
+            raise RunRefused(
+                f"the {what} cannot be asked for: there is no terminal, and standard input is at its end. Type it on a terminal; or leave"
+                " that option out, and set _sudo_password or ssh_password in the inventory from a variable or a vault"
+            ) from None
+
+    return asked
 
 
 def is_quiet() -> bool:

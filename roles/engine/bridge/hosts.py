@@ -575,6 +575,7 @@ def on_interrupt(handle: Callable[[], None]) -> None:
     `handle` must not wait; it may raise SystemExit. It runs in its own greenlet, from which gevent's hub passes SystemExit to pyinfra's
     main greenlet. A signal interrupts any running greenlet, and one of paramiko's would ignore SystemExit (as threading does).
     """
+    terminal.keep_on()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: spawn(handle))
 

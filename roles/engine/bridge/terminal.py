@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import re
+import signal
 import sys
 from typing import Any
 
@@ -87,6 +89,19 @@ def _refusing(show: Any) -> Any:
     return refusing
 
 
+def _unread(broken: Any) -> None:
+    """The reader of a pipe has ended, as `head` does. What follows is written to nowhere (docs.python.org, signal, Note on SIGPIPE), and a
+    process that has changed nothing ends as by SIGPIPE."""
+    pipe = os.fstat(broken.fileno())
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if os.path.samestat(os.fstat(stream.fileno()), pipe):
+            os.dup2(null, stream.fileno())
+    os.close(null)
+    if not _keeps_on:
+        command_line.leave_by(signal.SIGPIPE)
+
+
 def _counted(init: Any) -> Any:
     """State.init, which then says how many hosts the run has."""
 
@@ -101,9 +116,21 @@ def _counted(init: Any) -> Any:
     return counted
 
 
+_keeps_on = False
+
+
+def keep_on() -> None:
+    """From now on something may have been changed: if nobody reads the output any more, the run goes on without it. Its record has it."""
+    global _keeps_on  # noqa: PLW0603 - one process is one run
+    _keeps_on = True
+
+
 def _guarded(echo: Any) -> Any:
     def guarded(message: Any = None, **options: Any) -> None:
-        echo(coloured(message) if isinstance(message, str) else message, **options)
+        try:
+            echo(coloured(message) if isinstance(message, str) else message, **options)
+        except BrokenPipeError:
+            _unread(sys.stderr if options.get("err") else sys.stdout)
 
     guarded.guarded = True  # type: ignore[attr-defined]
     return guarded

@@ -103,6 +103,7 @@ SINGLE = [
     Wrong("a key in camel case", ("kubelet_config", "-y", *data(maxUnavailable="2")), ("did you mean max_unavailable?",)),
     Wrong("a workload as a host", ("autoscaler_status", "-y", "--limit", "web"), ("choose them with namespaces=",)),
     Wrong("the name of an inventory", ("checks", "-y"), ("did you mean 'inventories/prod.py'?",), "prod"),
+    Wrong("a password without a terminal", ("status", "--same-sudo-password"), ("the sudo password cannot be asked for",)),
     Wrong("no such inventory", ("checks", "-y"), ("there is no such inventory, did you mean", "hosts.py"), "host.py"),
     Wrong("an inventory that is empty", ("checks", "-y"), ("the inventory has no hosts; there are: inventories/lab.py",), "none.py"),
     Wrong("a name that nobody knows", ("checks", "-y"), ("there is no such inventory",), "nobody-knows-this-host.invalid"),
