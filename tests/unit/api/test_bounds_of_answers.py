@@ -10,9 +10,8 @@ import pytest
 
 from roles.engine.api import Api, errors, list_objects
 from roles.engine.transaction import mask_text
-from roles.engine.tunnels import tunnel
+from roles.engine.tunnels import Tunnel, tunnel
 from roles.engine.tunnels.etcd import _object
-from roles.engine.tunnels.tunnel import Tunnel
 
 
 class Answering(Api):

@@ -16,8 +16,8 @@ from roles.engine import timeouts
 from roles.engine.api import Api, ApiConnectionLost, ApiError, Forbidden, KubectlApi, NotFound, client
 from roles.engine.api.errors import TLS, ForwardingForbidden, Timeout, Unauthorized, Unreachable, Unusable
 from roles.engine.api.kubeconfig import parse_kubeconfig
-from roles.engine.tunnels import TunnelApi, tunnel
-from roles.engine.tunnels.tunnel import KEPT, MOST_KEPT, Tunnel
+from roles.engine.tunnels import Tunnel, TunnelApi, tunnel
+from roles.engine.tunnels.tunnel import KEPT, MOST_KEPT
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 from tests.unit.clock import Clock
 

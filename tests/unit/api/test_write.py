@@ -16,7 +16,7 @@ from roles.engine.api import Api, ApiError, Conflict, Forbidden, KubectlApi, Not
 from roles.engine.api.client import tls_way_out
 from roles.engine.api.errors import TLS, Expired, ForwardingForbidden, Invalid, Owner, Timeout, Unreachable, Unusable, owners
 from roles.engine.api.speakers import RbacRefusal, rbac_refusal
-from roles.engine.tunnels.tunnel import Tunnel
+from roles.engine.tunnels import Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 
 CLASS = "/apis/scheduling.k8s.io/v1/priorityclasses/high"

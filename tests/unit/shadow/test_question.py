@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.engine.shadow import Verdict
-from roles.engine.shadow.question import PlacedPod, Queues, queues, refused, settled
+from roles.engine.shadow import PlacedPod, Verdict
+from roles.engine.shadow.question import Queues, queues, refused, settled
 
 
 def pod(node: str = "", message: str = "") -> dict[str, Any]:
