@@ -12,9 +12,10 @@ from roles.engine.api import ApiFailure
 from roles.engine.bridge import Fleet
 from roles.engine.inputs import Undo
 from roles.engine.kube import Object
+from roles.engine.kube.workloads import node_path
 from roles.engine.object_runs import Consents, ObjectRun, connect_cluster, planned_run
 from roles.engine.objects import ObjectPlan, Session
-from roles.engine.outage import node_path, undo
+from roles.engine.outage import undo
 from roles.engine.runs import Options
 from roles.engine.transaction import ObjectsRecord
 

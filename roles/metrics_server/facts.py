@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from roles.engine.api import ApiError, ApiFailure, NoApi
 from roles.engine.bridge import at_once
+from roles.engine.disruption import BUDGETS_PATH
 from roles.engine.editing import last_flag
 from roles.engine.kube import Object, field_managers, is_ready
 from roles.engine.kube.fields import labels_of, meta_of, name_of, namespace_of, pod_template, spec_of
 from roles.engine.kube.selectors import label_selector
+from roles.engine.kube.workloads import COLLECTIONS, namespaced, object_path
 from roles.engine.node.named_files import read_files
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.objects import Session
@@ -109,12 +110,11 @@ def read_installed(session: Session) -> Installed | None:
 
 def _deployment(session: Session, namespace: str, name: str) -> Object | None:
     """The Deployment whose pods the Service selects."""
-    part = quote(namespace, safe="")
-    found = session.fetch(f"/api/v1/namespaces/{part}/services/{quote(name, safe='')}")
+    found = session.fetch(object_path("/api/v1/services", namespace, name))
     selector = spec_of(found or {}).get("selector")
     if not selector:
         return None
-    for one in session.fetch_all(f"/apis/apps/v1/namespaces/{part}/deployments"):
+    for one in session.fetch_all(namespaced(COLLECTIONS["Deployment"], namespace)):
         labels = labels_of(pod_template(one))
         if label_selector({"matchLabels": selector}).matches(labels):
             return one
@@ -130,7 +130,6 @@ def pod_of(deployment: Object) -> Object:
 
 def has_budget(session: Session, deployment: Object) -> bool:
     """Whether a budget covers the pods of a Deployment. Raises ApiFailure."""
-    namespace = quote(namespace_of(deployment), safe="")
     labels = labels_of(pod_template(deployment))
-    budgets = session.fetch_all(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
+    budgets = session.fetch_all(namespaced(BUDGETS_PATH, namespace_of(deployment)))
     return any(label_selector(spec_of(one).get("selector")).matches(labels) for one in budgets)

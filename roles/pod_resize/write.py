@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from roles.engine.api import ApiFailure, list_objects
 from roles.engine.api.nodes import node_lease
@@ -15,6 +14,7 @@ from roles.engine.context import Say
 from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.fields import containers_of, status_of
 from roles.engine.kube.pods import is_over
+from roles.engine.kube.workloads import COLLECTIONS, namespaced
 from roles.engine.objects import Gone, NotDone, ObjectChange, ObjectWriter, RevertFailed, Session
 from roles.engine.remote import RemoteError
 from roles.engine.timeouts import LOOK_AGAIN, Deadline, patient
@@ -42,7 +42,7 @@ class Watcher:
 
     def __init__(self, session: Session, namespace: str, labels: str) -> None:
         self._session = session
-        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        self._path = namespaced(COLLECTIONS["Pod"], namespace)
         self._labels = labels
         self._turn = Lock()
         self._clock = Deadline(0.0)

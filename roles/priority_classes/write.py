@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 
 from roles.engine import kube
 from roles.engine.api import Api, list_objects
@@ -15,7 +14,7 @@ from roles.engine.context import StepContext
 from roles.engine.kube import Object, is_ending
 from roles.engine.kube.field_managers import FIELD_MANAGER, managers
 from roles.engine.kube.fields import bare, name_of
-from roles.engine.kube.workloads import COLLECTIONS
+from roles.engine.kube.workloads import COLLECTIONS, object_path
 from roles.engine.objects import (
     REFUSED,
     ChangedByOthers,
@@ -165,7 +164,7 @@ class Writer(TemplateWriter):
 
     def _value(self, name: str) -> int:
         """The value of a class. Raises NotDone if the class is gone."""
-        found = self.session.fetch(f"{CLASSES_PATH}/{quote(name, safe='')}")
+        found = self.session.fetch(object_path(CLASSES_PATH, "", name))
         if found is None:
             raise NotDone(f"PriorityClass {name} is gone")
         return value_of(found)

@@ -14,9 +14,10 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import Object, full_name, is_ending, is_ready, uid
 from roles.engine.kube.fields import annotations_of, name_of, status_of
 from roles.engine.kube.pods import daemon_set, is_static
+from roles.engine.kube.workloads import node_path
 from roles.engine.node import judge_kernels, judge_signs
 from roles.engine.objects import Kind
-from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, node_fate, node_path, plan_outages, read_mark
+from roles.engine.outage import DrainConsents, Mark, NodeFate, Purpose, Wanted, node_fate, plan_outages, read_mark
 from roles.engine.runs import Pace, stages_of_workers
 from roles.reboot import next_boot
 from roles.reboot.ending import API_SERVER

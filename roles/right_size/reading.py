@@ -6,14 +6,13 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from roles.engine.api import Api, ApiFailure, NotFound, list_objects
 from roles.engine.autoscaling import HPAS_PATH, VPAS_PATH
 from roles.engine.bridge import Fleet, Remote, doing, whole
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of, namespace_of
-from roles.engine.kube.workloads import COLLECTIONS
+from roles.engine.kube.workloads import COLLECTIONS, node_path
 from roles.engine.node import ObservationError
 from roles.engine.objects import Session
 from roles.engine.remote import RemoteError
@@ -134,7 +133,7 @@ def _round(fleet: Fleet, session: Session, nodes: Mapping[str, Remote], others: 
             kernels[node] = answer
     kubelets = {}
     for node in others:
-        path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/metrics/resource"
+        path = f"{node_path(node)}/proxy/metrics/resource"
         try:
             text = session.asked(lambda api, path=path: api.get_raw(path))  # type: ignore[misc]
             kubelets[node] = resource_metrics.parse(text.decode("utf-8", "replace"))

@@ -18,6 +18,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kube import condition, is_ending, owner_ref
 from roles.engine.kube.fields import annotations_of, meta_of, spec_of, status_of
 from roles.engine.kube.pods import CONFIG_HASH, is_static
+from roles.engine.kube.workloads import node_path, object_path
 from roles.engine.kubelet import SHAPE
 
 # What a kubelet says of itself, as far as daytwo reads it (k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go). Root on its node can make it
@@ -117,12 +118,12 @@ def component_metrics(api: Api, timeout: float = TIMEOUT, *, wait: float = 0.0) 
 
 def kubelet_metrics(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> ProcessMetrics:
     """Of a node's kubelet, through the API."""
-    return _metrics(api, f"/api/v1/nodes/{_part(node)}/proxy/metrics", timeout, wait)
+    return _metrics(api, f"{node_path(node)}/proxy/metrics", timeout, wait)
 
 
 def kubelet_path(node: str, path: str) -> str:
     """A path of a node's kubelet, as the API serves it."""
-    return f"/api/v1/nodes/{_part(node)}/proxy{path}"
+    return f"{node_path(node)}/proxy{path}"
 
 
 def _metrics(api: Api, path: str, timeout: float, wait: float) -> ProcessMetrics:
@@ -135,7 +136,7 @@ def _metrics(api: Api, path: str, timeout: float, wait: float) -> ProcessMetrics
 
 def kubelet_config(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
     """The running kubelet's whole configuration (KubeletConfiguration, v1beta1). Its gates are only those set by name."""
-    path = f"/api/v1/nodes/{_part(node)}/proxy/configz"
+    path = f"{node_path(node)}/proxy/configz"
     found = api.get_json(path, timeout, wait=wait).get("kubeletconfig")
     if not isinstance(found, dict):
         raise Unusable(api.host, path, "the answer has no kubeletconfig", "is enableDebuggingHandlers false on the node?")
@@ -144,7 +145,7 @@ def kubelet_config(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float
 
 def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeLease:
     """The node's lease in kube-node-lease. A renewal by the new process proves that it reaches the API."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"
+    path = object_path("/apis/coordination.k8s.io/v1/leases", "kube-node-lease", node)
     found = api.get_json(path, timeout, wait=wait)
     try:
         spec = found["spec"]
@@ -169,12 +170,12 @@ def node_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.
 def node_with_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A node and all pods on it, as the API has them."""
     pods = list_objects(api, "/api/v1/pods", fields=f"spec.nodeName={node}", timeout=timeout, wait=wait)
-    return api.get_json(f"/api/v1/nodes/{_part(node)}", timeout, wait=wait), pods
+    return api.get_json(node_path(node), timeout, wait=wait), pods
 
 
 def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeUsage:
     """Reads the summary first: then all its pods are in the list, except those that ended meanwhile."""
-    path = f"/api/v1/nodes/{_part(node)}/proxy/stats/summary"
+    path = f"{node_path(node)}/proxy/stats/summary"
     summary = api.get_json(path, timeout, wait=wait)
     if not isinstance(summary.get("node"), dict):
         raise Unusable(api.host, path, "the answer has no node", "is enableDebuggingHandlers false on the node?")
@@ -185,7 +186,7 @@ def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
         pods = objects(api.get_json(listed, timeout, wait=wait).get("items") or [])
     except TypeError as error:
         raise odd(api, listed, error) from error
-    return NodeUsage(summary, pods, api.get_json(f"/api/v1/nodes/{_part(node)}", timeout, wait=wait))
+    return NodeUsage(summary, pods, api.get_json(node_path(node), timeout, wait=wait))
 
 
 def _pod(item: dict[str, Any]) -> PodStatus:
@@ -223,10 +224,6 @@ def _container(entry: dict[str, Any]) -> ContainerStatus:
         restarts=int(entry.get("restartCount") or 0),
         running_since=moment(running.get("startedAt")),
     )
-
-
-def _part(name: str) -> str:
-    return quote(name, safe="")
 
 
 def _shaped(api: Api, path: str, found: dict[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import quote
 
 from roles.engine.api import Api, ApiConnectionLost, ApiError, NotFound, find_object, list_objects
 from roles.engine.autoscaling.model import HPA, Autoscaler
@@ -17,6 +16,7 @@ from roles.engine.kube.names import RESOURCES_OF_KINDS
 from roles.engine.kube.pods import is_alive
 from roles.engine.kube.selectors import query_of
 from roles.engine.kube.times import time_of
+from roles.engine.kube.workloads import COLLECTIONS, namespaced, object_path
 
 LEASES_PATH = "/apis/coordination.k8s.io/v1/leases"
 #: The lease by which the admission controller shows the updater that it runs (pkg/utils/status).
@@ -49,13 +49,12 @@ class _Reading(Noting):
         if resource is None:
             self.not_known.append(f"{item}: the pods of a {item.target.kind} are not looked at")
             return None, "", ()
-        space = f"namespaces/{quote(item.namespace, safe='')}"
         try:
-            found = find_object(self._api, f"/apis/apps/v1/{space}/{resource}/{quote(item.target.name, safe='')}")
+            found = find_object(self._api, object_path(f"/apis/apps/v1/{resource}", item.namespace, item.target.name))
             if found is None:
                 return None, "it does not exist", ()
             selector = query_of(spec_of(found).get("selector"))
-            pods = list_objects(self._api, f"/api/v1/{space}/pods", labels=selector) if selector else []
+            pods = list_objects(self._api, namespaced(COLLECTIONS["Pod"], item.namespace), labels=selector) if selector else []
         except ApiConnectionLost:
             raise
         except (ApiError, ValueError) as error:

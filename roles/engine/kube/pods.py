@@ -7,10 +7,10 @@ pkg/kubelet/types/pod_update.go (IsCriticalPod), kubectl/pkg/drain/filters.go.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from urllib.parse import quote
 
 from roles.engine.kube.fields import annotations_of, spec_of, status_of
 from roles.engine.kube.objects import Object, OwnerRef, full_name, is_ending, namespace_and_name, owner_ref, uid
+from roles.engine.kube.workloads import COLLECTIONS, object_path
 
 # A port of the host: address, protocol, number.
 Port = tuple[str, str, int]
@@ -41,8 +41,7 @@ def namespace(pod: Object) -> str:
 
 def pod_path(pod: Object) -> str:
     """Where the API has it."""
-    namespace, name = namespace_and_name(pod)
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+    return object_path(COLLECTIONS["Pod"], *namespace_and_name(pod))
 
 
 def node_of(pod: Object) -> str:

@@ -47,6 +47,15 @@ def namespaced(path: str, namespace: str) -> str:
     return f"{head}/namespaces/{quote(namespace, safe='')}/{resource}"
 
 
+def object_path(collection: str, namespace: str, name: str) -> str:
+    """Where the API has an object; `namespace` is "" for a kind of the cluster. A colon, as in names of ClusterRoles, stays as it is."""
+    return f"{namespaced(collection, namespace) if namespace else collection}/{quote(name, safe=':')}"
+
+
+def node_path(name: str) -> str:
+    return object_path("/api/v1/nodes", "", name)
+
+
 def in_namespaces(path: str, namespaces: Collection[str] | None) -> list[str]:
     """A collection: the whole, or those of some namespaces."""
     return [path] if namespaces is None else [namespaced(path, one) for one in sorted(namespaces)]

@@ -16,6 +16,7 @@ from roles.engine.context import Stage, StepContext
 from roles.engine.kube import Object, is_ready
 from roles.engine.kube.fields import spec_of
 from roles.engine.kube.matching import UNSCHEDULABLE
+from roles.engine.kube.workloads import node_path
 from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.object_runs import open_session
@@ -29,7 +30,6 @@ from roles.engine.outage import (
     cluster_time,
     end_outage,
     node_fate,
-    node_path,
     plan_outages,
     read_drain,
 )

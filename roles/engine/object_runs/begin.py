@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from pydantic import BaseModel
 
@@ -19,6 +18,7 @@ from roles.engine.folding import counted
 from roles.engine.inputs import Data, read_common, unmatched
 from roles.engine.kube import Object
 from roles.engine.kube.fields import name_of
+from roles.engine.kube.workloads import object_path
 from roles.engine.object_runs.connect import connect_servers
 from roles.engine.object_runs.run import Asked, ObjectRun
 from roles.engine.objects import Kind, ObjectChange, ObjectPlan, ObjectWriter, Session
@@ -76,7 +76,7 @@ def cluster_session(fleet: Fleet, kubeconfig: str | None) -> Session:
 def check_namespaces(session: Session, asked: Collection[str] | None) -> None:
     """Raises DeployError if the cluster has not all of these namespaces. An identity that may not read namespaces cannot tell."""
     try:
-        missing = [name for name in asked or () if session.fetch(f"/api/v1/namespaces/{quote(name, safe='')}") is None]
+        missing = [name for name in asked or () if session.fetch(object_path("/api/v1/namespaces", "", name)) is None]
         known = [name_of(item) for item in session.fetch_all("/api/v1/namespaces")] if missing else []
     except Forbidden:
         return

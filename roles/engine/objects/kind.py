@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
-from urllib.parse import quote
 
 from roles.engine import kube
 from roles.engine.api import Api
 from roles.engine.kube import Object, field_managers
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import at, meta_of, with_meta
+from roles.engine.kube.workloads import object_path
 from roles.engine.objects.outcome import NotDone
 from roles.engine.transaction import ChangedField, ChangedObject, Writable, object_record
 
@@ -77,9 +77,7 @@ class Kind:
     # ---- names
 
     def path_of(self, namespace: str, name: str) -> str:
-        head, _, resource = self.collection.rpartition("/")
-        place = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
-        return f"{head}/{place}{resource}/{quote(name, safe=':')}"
+        return object_path(self.collection, namespace, name)
 
     def place_of(self, path: str) -> tuple[str, str] | None:
         """Namespace and name; None if it is no path of an object of this kind."""

@@ -7,7 +7,6 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from urllib.parse import quote
 
 from roles.engine.api import Api, ApiFailure, Forbidden
 from roles.engine.context import Say, StepContext
@@ -16,7 +15,7 @@ from roles.engine.kube import Object, controller, full_name, is_ending, is_ready
 from roles.engine.kube.field_managers import FIELD_MANAGER
 from roles.engine.kube.fields import at, name_of, namespace_of, spec_of, with_meta
 from roles.engine.kube.pods import is_alive, node_of, pod_path
-from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, namespaced
+from roles.engine.kube.workloads import COLLECTIONS, ObservedObjects, namespaced, node_path
 from roles.engine.objects import workload_rollout
 from roles.engine.objects.kind import ObjectChange, ObjectPath, nested
 from roles.engine.objects.outcome import ChangedByOthers, NotDone, RevertFailed, Undone, Unknown
@@ -332,7 +331,7 @@ class RollOuts:
         down = set()
         for name in nodes:
             with contextlib.suppress(ApiFailure):
-                node = self.session.fetch(f"/api/v1/nodes/{quote(name, safe='')}")
+                node = self.session.fetch(node_path(name))
                 if node is None or not is_ready(node):
                     down.add(name)
         return down

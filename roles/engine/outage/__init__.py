@@ -20,7 +20,7 @@ Several nodes at once are drained by one plan (`plan_drain` sums up the budgets)
 """
 
 from roles.engine.outage import drainer, evicting, fates, lint_places, places, undo
-from roles.engine.outage.cordon import node_fate, node_path
+from roles.engine.outage.cordon import node_fate
 from roles.engine.outage.drainer import Drainer
 from roles.engine.outage.mark import Mark, read_mark
 from roles.engine.outage.model import DrainConsents, DrainPlan, NodeFate, PodFate, Purpose, Wanted
@@ -47,7 +47,6 @@ __all__ = [
     "fates",
     "lint_places",
     "node_fate",
-    "node_path",
     "places",
     "plan_drain",
     "plan_outages",

@@ -18,6 +18,7 @@ from roles.engine.inputs import listing
 from roles.engine.kube import Object, uid
 from roles.engine.kube.field_managers import entries, managers, others
 from roles.engine.kube.fields import name_of
+from roles.engine.kube.workloads import node_path
 from roles.engine.objects import ChangedByOthers, Kind, ObjectChange, ObjectPath, ObjectWriter, Session
 from roles.engine.outage.mark import MARKS, OUTAGE, Mark, parse_mark, read_mark, run_of
 from roles.engine.outage.model import NodeFate
@@ -33,10 +34,6 @@ _TRIES = 3
 
 #: A cordon with its marks.
 CORDONED = Kind("Node", "v1", "/api/v1/nodes", (UNSCHEDULABLE, *MARKS), verb="patch", recorded=(), maps=(), of_cluster=True, short="node")
-
-
-def node_path(name: str) -> str:
-    return CORDONED.path_of("", name)
 
 
 def _others(node: Object) -> list[str]:

@@ -15,8 +15,9 @@ from roles.engine.folding import counted
 from roles.engine.harmless import one_line
 from roles.engine.kube import Object, is_ending, uid
 from roles.engine.kube.pods import has_ended, is_static, node_of, pod_path
+from roles.engine.kube.workloads import node_path
 from roles.engine.objects import ChangedByOthers, NotDone, ObjectChange, Session
-from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate, node_path
+from roles.engine.outage.cordon import CordonBack, CordonWriter, cordon_change, give_back, node_fate
 from roles.engine.outage.evicting import Evictor, NotEvicted, RunLimit, begin_move
 from roles.engine.outage.fates import is_cut
 from roles.engine.outage.mark import Mark
@@ -143,7 +144,7 @@ class Drainer:
         return named and not eviction_answer(pod, states).allowed
 
     def _proof(self, node: NodeFate) -> ClusterStep:
-        about = {"path": f"/api/v1/nodes/{node.name}", "uid": uid(node.item), "node": node.name}
+        about = {"path": node_path(node.name), "uid": uid(node.item), "node": node.name}
         return ClusterStep(
             f"Node {node.name} drained", "only DaemonSet, static and finished pods are left; all else serves elsewhere", "",
             partial(self._proven, node.name), "", action=PROVE, about=about,

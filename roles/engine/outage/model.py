@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -16,7 +15,7 @@ from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, names
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of, spec_of
 from roles.engine.kube.names import namespaced_name, workload_name
-from roles.engine.kube.workloads import COLLECTIONS, namespaced
+from roles.engine.kube.workloads import COLLECTIONS, object_path
 from roles.engine.objects import Session
 from roles.engine.outage.mark import Mark
 from roles.engine.placement import PodVolume
@@ -141,7 +140,7 @@ class PodWorkload(Controller):
 
     @property
     def path(self) -> str:
-        return f"{namespaced(COLLECTIONS[self.kind], self.namespace)}/{quote(self.name, safe='')}"
+        return object_path(COLLECTIONS[self.kind], self.namespace, self.name)
 
 
 @dataclass(frozen=True)

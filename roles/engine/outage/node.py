@@ -9,8 +9,9 @@ from functools import partial
 from roles.engine.commands import command
 from roles.engine.context import ClusterStep, Fields, StepContext
 from roles.engine.kube import uid
+from roles.engine.kube.workloads import node_path
 from roles.engine.objects import NotDone, Session
-from roles.engine.outage.cordon import CordonBack, give_back, node_path
+from roles.engine.outage.cordon import CordonBack, give_back
 from roles.engine.outage.drainer import Drainer
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.outage.mark import Mark

@@ -12,9 +12,8 @@ from roles.engine.context import Schedulers
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, read_disruption
 from roles.engine.kube import Object, controller, uid
 from roles.engine.kube.fields import spec_of
-from roles.engine.kube.workloads import COLLECTIONS, namespaced
+from roles.engine.kube.workloads import COLLECTIONS, namespaced, node_path
 from roles.engine.objects import Session
-from roles.engine.outage.cordon import node_path
 from roles.engine.outage.mark import run_of
 from roles.engine.outage.model import PodWorkload
 from roles.engine.outage.surge_marks import SURGES, mark_of, surges_in

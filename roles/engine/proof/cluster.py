@@ -47,6 +47,7 @@ from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
 from roles.engine.kube import is_ready
 from roles.engine.kube.fields import name_of, node_addresses, spec_of
+from roles.engine.kube.workloads import node_path
 from roles.engine.node import Observation
 from roles.engine.node.virtual import virtual_mark
 from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
@@ -319,7 +320,7 @@ class Cluster:
         ("": it does). Raises NoApi."""
         found: dict[str, str] = {}
         for name in node_names:
-            path = f"/api/v1/nodes/{quote(name, safe='')}/proxy/healthz"
+            path = f"{node_path(name)}/proxy/healthz"
             # One that does not answer is waited for; meanwhile the others have had that time too.
             patience = 0.0 if any(found.values()) else wait
             try:
@@ -341,12 +342,12 @@ class Cluster:
     def evictions(self, node_name: str) -> dict[str, int]:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
         Raises ApiFailure."""
-        path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
+        path = f"{node_path(node_name)}/proxy/metrics"
         return evictions(self.query(lambda api: api.get_raw(path, wait=API_WAIT)).decode("utf-8", "replace"))
 
     def node(self, node_name: str) -> dict[str, Any]:
         """A node as the API has it. Raises ApiFailure."""
-        return self.query(lambda api: api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}"))
+        return self.query(lambda api: api.get_json(node_path(node_name)))
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The nodes as the API has them now, or as they were when they were first listed over kept connections: by name, without images and
@@ -609,7 +610,7 @@ def _own_addresses(apiserver: Component) -> set[str]:
 def _node_addresses(api: Api, node_name: str) -> set[str]:
     """The addresses of a node, as its kubelet reports them. Without flags an apiserver uses that of the default route."""
     try:
-        found = api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}", LOOK_SECONDS)
+        found = api.get_json(node_path(node_name), LOOK_SECONDS)
     except NotFound:
         return set()
     return {address for _, address in node_addresses(found)}
