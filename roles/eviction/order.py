@@ -87,10 +87,6 @@ class NodeOrder:
     rows: tuple[OrderRow, ...]
     notes: tuple[str, ...] = field(default=())
 
-    def by(self, signal: str) -> list[OrderRow]:
-        """The rows in the eviction order for one of `signals`."""
-        return sorted(self.rows, key=lambda row: row.uses[signal].place)
-
 
 class ThresholdReport(Document):
     limit: int

@@ -138,11 +138,6 @@ def judge_gate(
     return [*found, *_dependencies(subject, bare, after, table)] if table.covers(subject.minor) else found
 
 
-def level(findings: Iterable[GateFinding]) -> Level:
-    """What a component does with all findings together."""
-    return max((finding.level for finding in findings), default=Level.ACCEPT)
-
-
 def _prefix(subject: Subject, wanted: Mapping[str, bool | None]) -> Iterator[GateFinding]:
     for name in wanted:
         if not name.startswith(KUBE):

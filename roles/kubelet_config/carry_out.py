@@ -70,7 +70,6 @@ class FieldsPlan(ComponentPlan):
 
     state: KubeletState
     settled: Settled
-    outlook: Impact
     pending: tuple[Pending, ...] = ()
     needed: Needed | None = None
 
@@ -243,7 +242,6 @@ def plan_node(
         state=state,
         pressures=outlook.pressures,
         settled=settled,
-        outlook=outlook,
         pending=pending,
         needed=needed,
     )

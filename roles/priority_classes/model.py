@@ -116,10 +116,6 @@ class PriorityClass(BaseModel):
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
     annotations: Annotated[dict[str, str], AfterValidator(_annotations)] = Field(default_factory=dict)
 
-    @property
-    def path(self) -> str:
-        return f"{CLASSES_PATH}/{self.name}"
-
     def manifest(self) -> dict[str, Any]:
         """The manifest to apply: only the fields in the data."""
         metadata: dict[str, Any] = {"name": self.name}
@@ -152,10 +148,6 @@ class Workload(BaseModel):
     def key(self) -> str:
         """The key in the data, with the normalised kind: `namespace/deployment/name`."""
         return "/".join(filter(None, (self.namespace, self.kind.lower(), self.name)))
-
-    @property
-    def path(self) -> str:
-        return f"/apis/apps/v1/namespaces/{self.namespace}/{RESOURCES_OF_KINDS[self.kind]}/{self.name}"
 
 
 def _named(value: Any, what: str) -> Any:

@@ -24,7 +24,6 @@ from roles.feature_gates import COMPONENTS, SPECIAL, Level, Subject, judge_gate,
 from roles.feature_gates.catalogue import DEPENDENCIES_SINCE
 from roles.feature_gates.hazards import KUBEADM
 from roles.feature_gates.reported_gates import parse_help
-from roles.feature_gates.verdict import level
 from tests.integration import operator
 from tests.integration.gate_exceptions import DEFAULTS, EXCEPTIONS
 from tests.integration.operator import data, pyinfra
@@ -120,7 +119,7 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def ours(component: str, minor: int, gates: Gates, emulated: int | None = None) -> Level:
     """daytwo's verdict, with consent to all hazards: no binary knows of those."""
-    return level(judge_gate(Subject(component, minor, emulated), gates, {}, consent=gates))
+    return max((one.level for one in judge_gate(Subject(component, minor, emulated), gates, {}, consent=gates)), default=Level.ACCEPT)
 
 
 def apart(cases: list[Case]) -> list[dict[str, bool]]:

@@ -56,9 +56,6 @@ class EnvFile:
     assignments: tuple[Assignment, ...]
     dropped: tuple[Dropped, ...] = ()
 
-    def values(self) -> dict[str, str]:
-        return {assignment.name: assignment.value.string for assignment in self.assignments}
-
     def last(self, name: str) -> Assignment | None:
         return next((found for found in reversed(self.assignments) if found.name == name), None)
 

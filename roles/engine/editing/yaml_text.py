@@ -116,10 +116,6 @@ class Document:
         own(parent)
         return next((value for name, value in parent.pairs if name.text == key), None)
 
-    def raw(self, node: YamlNode) -> str:
-        """A node as it is written."""
-        return self.text[node.start : node.end]
-
 
 def own(node: YamlNode) -> None:
     """Refuse to edit a node with aliases. Raises FormatError."""

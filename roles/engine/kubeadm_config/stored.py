@@ -41,10 +41,6 @@ class ConfigMap:
     version: str
 
     @property
-    def path(self) -> str:
-        return path_of(self.name)
-
-    @property
     def data(self) -> bytes:
         return (self.text or "").encode()
 

@@ -120,11 +120,6 @@ class Kubelet:
         configured = self.configuration.get("featureGates") or {}
         return {**{str(name): bool(value) for name, value in configured.items()}, **self.flag_gates}
 
-    @property
-    def running_gates(self) -> dict[str, bool]:
-        """Gates on the running process's command line."""
-        return flags.effective_gates(self.process.argv)
-
 
 def wanted(seen: Observation) -> tuple[list[str], list[str]]:
     """Paths (files, directories) that the running kubelet's arguments or unit name, and that the first observation did not read."""

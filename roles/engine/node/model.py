@@ -117,11 +117,6 @@ class Process:
         return minor_of(self.version or "")
 
     @property
-    def container_id(self) -> str | None:
-        found = re.search(r"([0-9a-f]{64})", self.cgroup)
-        return found.group(1) if found else None
-
-    @property
     def binary_replaced(self) -> bool:
         """True if the binary on disk is no longer the running one: a restart may start another version."""
         return self.exe.endswith(DELETED)

@@ -298,15 +298,6 @@ def allowed_name(here: Any, there: Any) -> str | None:
 # ---- what needs what
 
 
-def has(*needed: str) -> Relation:
-    """A list here has one of these; a side that is not set has none. If `there` is None nothing needs it."""
-
-    def relation(here: Any, there: Any) -> str | None:
-        return f"{' or '.join(needed)} is not among them" if there and here and not set(items(here)) & set(needed) else None
-
-    return relation
-
-
 def node_is_restricted(here: Any, there: Any) -> str | None:
     """The plugin NodeRestriction goes with the authorizer Node."""
     on, off = items(there.get("enable-admission-plugins")), items(there.get("disable-admission-plugins"))

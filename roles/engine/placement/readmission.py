@@ -70,11 +70,6 @@ class Forecast:
         """Those that are lost, and those that may be."""
         return tuple(one for one in self.pods if one.outcome != "stays")
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of the losers."""
-        return frozenset(one.pod for one in self.losers)
-
 
 def forecast(
     of: Iterable[Object],

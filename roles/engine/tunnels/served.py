@@ -22,10 +22,6 @@ class Served:
     problem: str = ""
     absent: bool = False
 
-    @property
-    def verified(self) -> bool:
-        return self.certificate is not None and not self.problem
-
 
 def served(transport: Transport, host: str, server: tuple[str, int], authority: str, what: str, timeout: float = TIMEOUT) -> Served:
     """Two handshakes with `server` from the node `host`: verified by `authority` (PEM) and by the server's address; if that fails, one that

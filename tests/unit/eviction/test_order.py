@@ -37,9 +37,13 @@ def test_places_and_turns() -> None:
     found = one_node()
     assert [row.pod for row in found.rows] == ["default/batch", "default/web", "default/etcd-n1", "default/idle"]
     uses = [row.uses["memory.available"] for row in found.rows]
+
+    def by(signal: str) -> list[str]:
+        return [row.pod for row in sorted(found.rows, key=lambda row: row.uses[signal].place)]
+
     assert [(use.place, use.turn, use.over) for use in uses] == [(1, 1, True), (2, 2, True), (3, None, True), (4, 3, False)]
-    assert [row.pod for row in found.by("nodefs.available")] == ["default/batch", "default/web", "default/idle", "default/etcd-n1"]
-    assert [row.pod for row in found.by("pid.available")] == ["default/batch", "default/idle", "default/web", "default/etcd-n1"]
+    assert by("nodefs.available") == ["default/batch", "default/web", "default/idle", "default/etcd-n1"]
+    assert by("pid.available") == ["default/batch", "default/idle", "default/web", "default/etcd-n1"]
     assert found.signals == ("memory.available", "nodefs.available", "pid.available")
     apart = order.order(summary(imagefs=filesystem(capacity=GI)), [], node())
     assert apart.signals == ("memory.available", "nodefs.available", "imagefs.available", "pid.available")

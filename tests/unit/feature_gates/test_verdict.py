@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from roles.feature_gates import COMPONENTS, SPECIAL, GateFinding, GateStage, Level, Subject, emulated_minor, judge_gate, load
 from roles.feature_gates.hazards import HAZARDS, KUBEADM
-from roles.feature_gates.verdict import alike, level
+from roles.feature_gates.verdict import alike
 
 TABLE = load()
 
@@ -19,6 +19,11 @@ def findings(wanted: Mapping[str, bool | None], minor: int = 36, component: str 
     sourced = more.pop("sourced", {})
     consent = more.pop("consent", ())
     return judge_gate(Subject(component, minor, **more), wanted, sourced, consent)  # type: ignore[arg-type]
+
+
+def level(found: list[GateFinding]) -> Level:
+    """What a component does with all of them together."""
+    return max((one.level for one in found), default=Level.ACCEPT)
 
 
 def only(found: list[GateFinding]) -> GateFinding:

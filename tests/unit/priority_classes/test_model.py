@@ -132,7 +132,6 @@ def test_all_ways_to_write_workloads() -> None:
     ]
     found = [wanted(workloads=way).workloads for way in ways]
     assert [item.key for item in found[0]] == ["shop/deployment/web", "shop/statefulset/db", "kube-system/daemonset/agent"]
-    assert found[0][0].path == "/apis/apps/v1/namespaces/shop/deployments/web"
     assert all(other == found[0] for other in found)
 
 
