@@ -12,8 +12,9 @@ from roles.engine.context import ClusterStep, StepContext
 from roles.engine.kube import Object, full_name, uid
 from roles.engine.kube.fields import name_of, spec_of, status_of
 from roles.engine.kube.pods import daemon_set, is_over, is_static
+from roles.engine.kube.workloads import node_path
 from roles.engine.objects import NotDone, RevertFailed, Session, Undone
-from roles.engine.outage import Mark, NodeOutage, Purpose, node_path
+from roles.engine.outage import Mark, NodeOutage, Purpose
 from roles.engine.outage.evicting import RunLimit
 from roles.engine.power import Driver, PowerError, switch_of
 from roles.engine.remote import RemoteError

@@ -16,8 +16,8 @@ from roles.engine.api.nodes import node_lease
 from roles.engine.bounds import digits
 from roles.engine.kube import Object, is_ready
 from roles.engine.kube.fields import node_addresses, status_of
+from roles.engine.kube.workloads import node_path
 from roles.engine.objects import Session
-from roles.engine.outage import node_path
 from roles.engine.power import PowerError, State, Switch
 from roles.engine.remote import RemoteError, Shell
 from roles.engine.scripts import filled

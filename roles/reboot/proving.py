@@ -12,8 +12,8 @@ from roles.engine.api.nodes import node_lease
 from roles.engine.bridge import Remote
 from roles.engine.kube import Object, is_ready, uid
 from roles.engine.kube.fields import status_of
+from roles.engine.kube.workloads import node_path
 from roles.engine.objects import NotDone, Session
-from roles.engine.outage import node_path
 from roles.engine.proof import Cluster
 from roles.engine.remote import RemoteError
 from roles.engine.timeouts import LOOK_AGAIN, Deadline

@@ -51,8 +51,13 @@ class Violation:
         )
 
 
+def problems(found: Iterable[Running]) -> list[str]:
+    """The violations, one sentence each that names both components; empty if there is none, or if no API server was observed."""
+    return [str(one) for one in violations(found)]
+
+
 def violations(found: Iterable[Running]) -> list[Violation]:
-    """The violations; empty if there is none, or if no API server was observed."""
+    """The same, as values."""
     running = [one for one in found if one.minor is not None]
     apiservers = [one for one in running if one.component == _APISERVER]
     if not apiservers:

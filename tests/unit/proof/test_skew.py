@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roles.engine.node import minor_of
-from roles.engine.proof.skew import Restarts, Running, judge_skew, outside, violations
+from roles.engine.proof.skew import Restarts, Running, judge_skew, outside, problems
 
 
 def cluster(*apiservers: int, **others: int) -> list[Running]:
@@ -29,7 +29,7 @@ def cluster(*apiservers: int, **others: int) -> list[Running]:
     ],
 )
 def test_allowed_versions(running: list[Running]) -> None:
-    assert violations(running) == []
+    assert problems(running) == []
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_allowed_versions(running: list[Running]) -> None:
     ],
 )
 def test_forbidden_versions(running: list[Running], words: str) -> None:
-    (problem,) = map(str, violations(running))
+    (problem,) = problems(running)
     assert words in problem and problem.endswith("first")
 
 
 def test_a_providers_version_is_in_no_policy() -> None:
     running = [Running("cp1", "kube-apiserver", 36), Running("virtual-1", "kubelet", minor_of("v1.25.0-vk-1.6.2"))]
-    assert violations(running) == []
+    assert problems(running) == []
 
 
 NOW = cluster(36, w1=36, w2=36)
