@@ -44,9 +44,8 @@ class _Asked:
 
 def _read(fleet: Fleet) -> _Asked:
     if not bridge.only_plans():
-        raise bridge.refuse(
-            "this deploy only plans so far, and takes no node out: add --dry (deploys/drain.py drains the nodes that it names)"
-        )
+        why = "this deploy only plans so far, and takes no node out: add --dry (deploys/drain.py drains the nodes that it names)"
+        raise bridge.refusals([why])
     with bridge.refusing(Refusal):
         machines = read_machines([(remote.name, remote.data) for remote in fleet.inventory])
     return _Asked(one(ConsolidateOptions)(fleet), machines)
@@ -117,7 +116,7 @@ def _chosen(fleet: Fleet, options: ConsolidateOptions, hosts: Mapping[str, Remot
     """The Nodes that may go, None: all. Raises DeployError."""
     limited = [remote.name for remote in (*fleet.targets, *fleet.unreachable)] if fleet.others else []
     if options.nodes and limited:
-        raise bridge.refuse("nodes are named twice, by --data nodes= and by --limit: keep one of them")
+        raise bridge.refusals(["nodes are named twice, by --data nodes= and by --limit: keep one of them"])
     asked = options.nodes or limited
     if not asked:
         return None

@@ -6,7 +6,7 @@ another scheduler, and a budget that lets no pod of the node go now, keep the wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -33,6 +33,8 @@ _SCHEDULER = "default-scheduler"
 #: The containers that Kubernetes' storage group gives for a CSI driver's controller (kubernetes-csi.github.io: sidecar containers), by
 #: the last part of their images.
 _CSI_CONTROLLER = ("csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter")
+#: The purposes of outages that may end with a machine that is off (roles/drain/, roles/power/).
+_OFF_AFTER = ("drain", "power-off")
 # Of a tenant's text.
 _LONGEST = 60
 _FEW = 3
@@ -50,6 +52,7 @@ class KeepReason(StrEnum):
     OUT_OF_SERVICE = "out-of-service"
     SCALE_DOWN_DISABLED = "scale-down-disabled"
     NODE_DO_NOT_DISRUPT = "node-do-not-disrupt"
+    LAST_NODE = "last-node"
     LAST_OF_ZONE = "last-of-zone"
     DO_NOT_DISRUPT = "do-not-disrupt"
     SAFE_TO_EVICT = "safe-to-evict"
@@ -68,7 +71,7 @@ class KeepReason(StrEnum):
 #: What each says of a node, before its subjects.
 TEXTS: Mapping[KeepReason, str] = {
     KeepReason.CONTROL_PLANE: "it is of the control plane",
-    KeepReason.ETCD: "etcd runs on it",
+    KeepReason.ETCD: "etcd runs on it:",
     KeepReason.NOT_IN_INVENTORY: "no host of the inventory has its name or address, so its cost is not known",
     KeepReason.NOT_CHOSEN: "this run does not choose it (nodes=, --limit)",
     KeepReason.NOT_READY: "it is not Ready",
@@ -76,6 +79,7 @@ TEXTS: Mapping[KeepReason, str] = {
     KeepReason.OUT_OF_SERVICE: "a run has it out of service:",
     KeepReason.SCALE_DOWN_DISABLED: "its annotation forbids it:",
     KeepReason.NODE_DO_NOT_DISRUPT: "its annotation forbids it:",
+    KeepReason.LAST_NODE: "no other node would be left for pods",
     KeepReason.LAST_OF_ZONE: "no other node for pods would be left with",
     KeepReason.DO_NOT_DISRUPT: "an annotation forbids to disrupt",
     KeepReason.SAFE_TO_EVICT: "an annotation says that eviction is not safe for",
@@ -87,8 +91,8 @@ TEXTS: Mapping[KeepReason, str] = {
     KeepReason.BUDGET: "a budget lets no pod go now:",
     KeepReason.TWO_BUDGETS: "no eviction can succeed under two budgets:",
     KeepReason.CANNOT_LEAVE: "a drain could not evict",
-    KeepReason.NO_PLACE: "no other node would take",
-    KeepReason.UNSURE: "it is not sure that another node takes",
+    KeepReason.NO_PLACE: "its new node would not take",
+    KeepReason.UNSURE: "it is not sure that the new node takes",
 }
 
 
@@ -148,12 +152,12 @@ class Keeper:
 
     @cached_property
     def asleep(self) -> frozenset[str]:
-        """The machines that are off: NotReady, cordoned by daytwo for a drain that is over, and without a pod that would have to move."""
+        """The machines that are off: NotReady, cordoned by daytwo (_OFF_AFTER), and without a pod that would have to move."""
         return frozenset(name_of(node) for node in self.live.of("Node") if self._sleeps(node))
 
     def _sleeps(self, node: Object) -> bool:
         fate = node_fate(node)
-        drained = fate.cordon == "ours" and fate.mark is not None and fate.mark.purpose not in ("change", "reboot") and not fate.mark.boot
+        drained = fate.cordon == "ours" and fate.mark is not None and fate.mark.purpose in _OFF_AFTER
         return drained and not is_ready(node) and name_of(node) in self.known and not self.leaving(name_of(node))
 
     @cached_property
@@ -195,23 +199,33 @@ class Keeper:
         return Storage(self.live.of)
 
     def lost_zones(self, goes: Collection[str] = ()) -> dict[str, list[Keep]]:
-        """The zones that would have no node for pods if `goes` went, by each of their nodes; without any: if that node alone went."""
+        """The zones, and the cluster, that would have no node for pods if `goes` went, by each of their nodes; without any: if that node
+        alone went."""
         found: dict[str, list[Keep]] = {}
         for (key, value), names in self._zones.items():
             if names <= set(goes) or (len(names) == 1 and not goes):
                 for name in names:
-                    found.setdefault(name, []).append(Keep(KeepReason.LAST_OF_ZONE, f"{key}={_safe(value)}"))
+                    keep = Keep(KeepReason.LAST_OF_ZONE, f"{key}={_safe(value)}") if key else Keep(KeepReason.LAST_NODE)
+                    found.setdefault(name, []).append(keep)
         return found
+
+    def least(self, cost: Callable[[str], float]) -> float:
+        """What the nodes cost at least that must stay, with the cheapest of each zone that has none of them."""
+        more: dict[str, float] = {}
+        for (key, _), names in self._zones.items():
+            if not names & self.kept.keys():
+                more[key] = more.get(key, 0.0) + min(map(cost, names))
+        return sum(map(cost, self.kept)) + max(more.values(), default=0.0)
 
     @cached_property
     def _zones(self) -> dict[tuple[str, str], set[str]]:
-        """The nodes that take pods, by the key and value of their zone."""
+        """The nodes that take pods: all of them, and by the key and value of their zone."""
         found: dict[tuple[str, str], set[str]] = {}
         for node in self.live.of("Node"):
             if is_ready(node) and not spec_of(node).get("unschedulable") and not self._is_server(node):
-                for key in ZONE_LABELS:
-                    if value := labels_of(node).get(key):
-                        found.setdefault((key, value), set()).add(name_of(node))
+                zones = [(key, value) for key in ZONE_LABELS if (value := labels_of(node).get(key))]
+                for zone in [("", ""), *zones]:
+                    found.setdefault(zone, set()).add(name_of(node))
         return found
 
     def _is_server(self, node: Object) -> bool:

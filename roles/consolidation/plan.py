@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,14 +11,13 @@ from roles.consolidation.kept import Keep, Keeper, KeepReason, sentence
 from roles.consolidation.model import Machines
 from roles.engine.disruption import PDB
 from roles.engine.harmless import one_line
-from roles.engine.kube import Object
+from roles.engine.kube import Object, namespace_and_name
 from roles.engine.kube.fields import annotations_of, name_of, spec_of, status_of
 from roles.engine.kube.matching import UNSCHEDULABLE
 from roles.engine.kube.pods import is_over, priority
-from roles.engine.outage import PodFate
 from roles.engine.outage.places import cluster_view, replacement
 from roles.engine.packing import Machine, Plan, Problem, plan
-from roles.engine.placement import ClusterView, place_all, without_passing
+from roles.engine.placement import ClusterView, Trial, without_passing
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 # Of a pod's reasons.
@@ -65,11 +64,13 @@ def consolidate(keeper: Keeper, machines: Machines, hosts: Mapping[str, str], sp
     """Plan, and plan again without the nodes whose pods placement is not sure of. `hosts`: the inventory's name of each Node. Raises
     ValueError if an object cannot be read."""
     kept = dict(keeper.kept)
-    bound: float | None = None
+    bound = keeper.least(lambda node: machines.cost.get(hosts.get(node, ""), 0.0))
+    first = True
     while True:
         problem = _problem(keeper, machines, hosts, kept, spare, max_moves)
         found = plan(problem)
-        bound = found.bound if bound is None else bound
+        # Later problems keep more than the rules ask for.
+        bound, first = max(bound, found.bound) if first else bound, False
         result = Consolidation(keeper, machines, hosts, problem, found, bound, kept)
         more = _without_zone(result) or _not_sure(result)
         if not more:
@@ -107,37 +108,34 @@ def awake(node: Object) -> dict[str, Any]:
 
 
 def _without_zone(found: Consolidation) -> dict[str, list[Keep]]:
-    """Of a zone that would have no node left, the one that is worth least stays."""
+    """Of a zone, or a cluster, that would have no node left for pods, the one that is worth least stays."""
     lost = found.keeper.lost_zones(found.plan.goes) if found.plan.goes else {}
-    return {node: lost[node] for node in sorted(lost, key=found.worth)[:1]}
+    return {node: lost[node] for node in sorted(lost, key=lambda node: (found.worth(node), node))[:1]}
 
 
 def _not_sure(found: Consolidation) -> dict[str, list[Keep]]:
-    """The nodes that stay because it is not sure that each of their pods has a place: of several, the half that is worth less."""
-    moving = [one for node in found.goes for one in found.keeper.leaving(node)]
+    """The nodes that stay because a pod of them does not surely fit on its new node: of several, the half that is worth less."""
     keeps: dict[str, list[Keep]] = {}
-    for one, keep in zip(moving, _places(found, moving), strict=True):
-        if keep is not None:
-            keeps.setdefault(one.node, []).append(keep)
-    least = sorted(keeps, key=found.worth)
+    for node, keep in _judged(found):
+        keeps.setdefault(node, []).append(keep)
+    least = sorted(keeps, key=lambda node: (found.worth(node), node))
     return {node: keeps[node] for node in least[: (len(least) + 1) // 2]}
 
 
-def _places(found: Consolidation, moving: Sequence[PodFate]) -> list[Keep | None]:
-    """For each pod why its place is not sure; None if it is."""
+def _judged(found: Consolidation) -> Iterator[tuple[str, Keep]]:
+    """The moves that placement does not confirm, by the node that the pod leaves: as its template makes it, in the order of the plan."""
+    leaving = {namespace_and_name(one.pod): one for node in found.goes for one in found.keeper.leaving(node)}
+    moves = [(leaving[pod], to) for pod, to in found.plan.moves.items() if pod in leaving]
+    trial = Trial(_with_awake(cluster_view(found.keeper.live), found.plan.woken), found.plan.goes)
     workloads = found.keeper.judge.workloads
-    view = _with_awake(cluster_view(found.keeper.live), found.plan.woken)
-    places = place_all([replacement(one.pod, workloads)[0] for one in moving], view, found.plan.goes)
-    return [
-        None
-        if place.fits
-        else Keep(
-            KeepReason.NO_PLACE if place.outcome == "nowhere" else KeepReason.UNSURE,
-            one_line(one.name),
-            one_line("; ".join(place.reasons[:_FEW])),
-        )
-        for one, place in zip(moving, places, strict=True)
-    ]
+    verdicts = trial.moves([(replacement(one.pod, workloads)[0], to) for one, to in moves])
+    for (one, to), verdict in zip(moves, verdicts, strict=True):
+        if verdict.state != "fits":
+            reason = KeepReason.NO_PLACE if verdict.state == "no" else KeepReason.UNSURE
+            yield one.node, Keep(reason, one_line(one.name), one_line(f"{to}: {'; '.join(verdict.why[:_FEW])}"))
+    for pod, one in leaving.items():
+        if pod not in found.plan.moves:
+            yield one.node, Keep(KeepReason.UNSURE, one_line(one.name), "the plan has no node for it")
 
 
 def _with_awake(view: ClusterView, woken: Collection[str]) -> ClusterView:

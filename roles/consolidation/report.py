@@ -62,7 +62,8 @@ def verdict(found: Consolidation, before: float, after: float, awake: int) -> st
     share = f" ({saves / before:.0%})".replace("%", " %") if before else ""
     parts.append(f"Saves {amount(unit, saves)}{share}{month}.")
     moves = len(found.plan.moves)
-    parts.append(f"{counted(moves, 'pod')} {'moves' if moves == 1 else 'move'}. {least}.")
+    said = "No pod moves" if not moves else "1 pod moves" if moves == 1 else f"{moves} pods move"
+    parts.append(f"{said}. {least}.")
     return " ".join(parts)
 
 

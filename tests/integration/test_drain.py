@@ -146,7 +146,7 @@ def test_every_pod_has_its_fate_and_deadlocks_are_refused(lab: Lab, session: Ses
     assert {"unmanaged", "empty-dir", "budget", "two-budgets"} <= kept.keys()
     assert "t-drain/alone" in kept["unmanaged"] and "t-drain/frozen" in kept["budget"] and "t-drain/other" in kept["two-budgets"]
     assert {one["reason"] for one in nodes["cp1"]["kept"]} >= {"control-plane", "etcd"}
-    assert {one["reason"] for one in nodes["ghost"]["kept"]} == {"not-in-inventory", "not-ready", "cordoned"}
+    assert {one["reason"] for one in nodes["ghost"]["kept"]} >= {"not-in-inventory", "not-ready", "cordoned"}
 
     # The plan's own part: the machine may be busy while pyinfra starts.
     begun = time.monotonic()

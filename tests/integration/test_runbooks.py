@@ -194,6 +194,10 @@ def test_an_api_server_down_after_an_edit(lab: Lab, desk: Desk) -> None:
     book.all()
 
 
+def test_what_could_we_turn_off(desk: Desk) -> None:
+    open_book(desk, "turn-off").all()
+
+
 def test_change_a_control_plane_flag(desk: Desk) -> None:
     open_book(desk, "control-plane-flag").all()
 

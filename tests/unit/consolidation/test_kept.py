@@ -118,7 +118,7 @@ def test_what_the_inventory_says() -> None:
     kept = keeper(*there, servers={"w1"}, known={"w1"}).kept
     assert {name: [one.reason for one in keeps] for name, keeps in kept.items()} == {
         "w1": [KeepReason.CONTROL_PLANE],
-        "w2": [KeepReason.NOT_IN_INVENTORY],
+        "w2": [KeepReason.NOT_IN_INVENTORY, KeepReason.LAST_NODE],
     }
     assert [*keeper(*there, chosen={"w1"}).kept] == ["w2"]
 
@@ -136,6 +136,11 @@ def test_the_last_node_of_a_zone_stays() -> None:
     assert found.lost_zones(["w2"]) == {} and {*found.lost_zones(["w2", "w3"])} == {"w2", "w3"}
 
 
+def test_the_last_node_for_pods_stays() -> None:
+    assert [one.reason for one in keeper(*nodes("cp1", "w1"), servers={"cp1"}).kept["w1"]] == [KeepReason.LAST_NODE]
+    assert {*keeper(*nodes("w1", "w2")).lost_zones(["w1", "w2"])} == {"w1", "w2"}
+
+
 def sleeping(mark: str, ready: str = "False") -> dict[str, Any]:
     return {**node("w1"), **cordoned(FIELD_MANAGER, mark), "status": {"conditions": [{"type": "Ready", "status": ready}]}}
 
@@ -146,6 +151,7 @@ def sleeping(mark: str, ready: str = "False") -> dict[str, Any]:
         (sleeping('{"run": "r1", "purpose": "drain"}'), [], True),
         (sleeping('{"run": "r1", "purpose": "drain"}'), [DAEMONS, pod("agent-1", "w1", owner=DAEMONS)], True),
         (sleeping('{"run": "r1", "purpose": "drain"}'), [pod("web-1", "w1")], False),
+        (sleeping('{"run": "r1", "purpose": "power-off", "boot": "b"}'), [], True),
         (sleeping('{"run": "r1", "purpose": "drain"}', "True"), [], False),
         (sleeping('{"run": "r1", "purpose": "reboot", "boot": "b"}'), [], False),
         (sleeping('{"run": "r1", "purpose": "change"}'), [], False),

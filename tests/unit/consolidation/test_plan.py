@@ -75,6 +75,12 @@ def test_each_zone_keeps_a_node() -> None:
     assert found.goes == ["w1", "w3"]
 
 
+def test_an_idle_cluster_keeps_a_node_for_pods() -> None:
+    found = planned(keeper(*nodes("cp1", "w1", "w2"), servers={"cp1"}))
+    assert found.goes == ["w2"] and [one.reason for one in found.kept["w1"]] == [KeepReason.LAST_NODE]
+    assert found.bound == 200
+
+
 def test_savings_for_the_least_disruption_come_first() -> None:
     costly = {"annotations": {DELETION_COST: str(2**30)}}
     there = [*nodes("w1", "w2", "w3"), pod("a", "w1", meta=costly), pod("b", "w2")]
