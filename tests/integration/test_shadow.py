@@ -12,7 +12,7 @@ from tests.integration.draining import NAMESPACE, only_on, own_namespace, worklo
 from tests.integration.operator import Started, data, pyinfra, wait_for
 from tests.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
 
 DRAIN = [*data(nodes="w1", verify="scheduler", allow_pending="true", allow_unmanaged="true", allow_local_data="true"), "--dry"]
 # What listens on the loopback of the node, in the ports that a shadow takes.
