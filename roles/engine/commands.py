@@ -8,8 +8,9 @@ from pathlib import Path
 
 #: The variable that says how the command `daytwo` (roles/cli/) was called.
 STARTED_AS = "DAYTWO_STARTED_AS"
-# A deploy in a sentence; with what stands before it where it is a whole command already.
-_NAMED = re.compile(r"(?<![\w./-])(\S*pyinfra \S+ )?deploys/([a-z_]+)\.py((?: --data \S+| --dry\b)*)")
+# A deploy in a sentence, with what stands before it where it is a whole command already; or --data alone, before a key or a colon.
+_OPTIONS = r"(?: --data (?:'[^']*'|[^\s']\S*)| --?[a-z][\w-]*)*"
+_NAMED = re.compile(rf"(?<![\w./-])(\S*pyinfra \S+ )?deploys/([a-z_]+)\.py({_OPTIONS})|(?<![\w-])--data(?: (?=['\w])|(?=:))")
 _inventory, _started_as = "INVENTORY", ""
 _HOME = Path(__file__).resolve().parents[2]
 
@@ -41,8 +42,20 @@ def inventories() -> list[str]:
 
 
 def whole(text: str) -> str:
-    """A sentence in which each `deploys/NAME.py`, with the options behind it, is a command for the inventory of this run."""
-    return _NAMED.sub(lambda found: found[0] if found[1] else _whole(found[2], found[3]), text)
+    """A sentence in which each `deploys/NAME.py`, with the options behind it, is a command for the inventory of this run, and in which
+    `--data KEY=VALUE` is `KEY=VALUE` if that is how the operator types it."""
+    return _NAMED.sub(lambda found: _whole(found[2], found[3]) if found[2] and not found[1] else _key(found[0]), text)
+
+
+def as_typed(text: str) -> str:
+    """As `whole`, for text with columns: deploys stay as they are."""
+    return _NAMED.sub(lambda found: _key(found[0]), text)
+
+
+def _key(found: str) -> str:
+    if not _started_as or "deploys/" in found:
+        return found
+    return "" if found.endswith(" ") else "the command line"
 
 
 def _whole(deploy: str, options: str) -> str:

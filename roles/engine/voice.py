@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from roles.engine.commands import whole
+from roles.engine.commands import as_typed, whole
 from roles.engine.harmless import harmless
 from roles.engine.screen import has_colours, painted, painted_diff, wrapped
 
@@ -40,7 +40,7 @@ def has_halted() -> bool:
 def show_lines(text: str) -> None:
     """Print text of several lines that daytwo formats, such as a table. It does not wrap here. The caller has removed line feeds from
     values in it, or prefixed their lines with a mark that no line of daytwo has."""
-    _print(harmless(text))
+    _print(harmless(as_typed(text)))
 
 
 def show_document(text: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from roles.cli import daytwo
-from roles.engine.commands import command, inventories, use_inventory, whole
+from roles.engine.commands import as_typed, command, inventories, use_inventory, whole
 from roles.engine.inputs import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,6 +156,30 @@ def test_help_needs_nothing_of_the_folder_that_it_is_started_in(tmp_path: Path) 
     words = [sys.executable, "-c", code, str(ROOT / "roles/cli"), "drain", "--help"]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "  drain_timeout" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "daytwo", "pyinfra"),
+    [
+        ("allow it with --data allow_x=true", "allow it with allow_x=true", "allow it with --data allow_x=true"),
+        ("w1: --data: x is", "w1: the command line: x is", "w1: --data: x is"),
+        ("--data 'a={\"b\": 1}'", "'a={\"b\": 1}'", "--data 'a={\"b\": 1}'"),
+        (
+            "by pyinfra a.py deploys/x.py -y --data b=c",
+            "by pyinfra a.py deploys/x.py -y --data b=c",
+            "by pyinfra a.py deploys/x.py -y --data b=c",
+        ),
+        ("--data-dir x", "--data-dir x", "--data-dir x"),
+    ],
+)
+def test_keys_in_hints_are_as_they_were_typed(text: str, daytwo: str, pyinfra: str) -> None:
+    try:
+        use_inventory("a.py", "daytwo")
+        assert (whole(text), as_typed(text)) == (daytwo, daytwo)
+        use_inventory("a.py")
+        assert (whole(text), as_typed(text)) == (pyinfra, pyinfra)
+    finally:
+        use_inventory("INVENTORY")
 
 
 def test_commands_in_hints_are_as_the_operator_has_begun() -> None:

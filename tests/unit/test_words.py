@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from roles.engine.commands import use_inventory, whole
+
 ROOT = Path(__file__).resolve().parents[2]
 DIALECT = {
     r"mend(s|ed|ing)?": "fix, repair, correct",
@@ -160,3 +162,20 @@ def test_a_document_has_parts() -> None:
     text = "a\nb\n\n    code; x; y\n- c;\n  d; e\n| f; g | h; i; j |\n```\nk\n```\n"
     assert parts(text) == ["a b", "- c; d; e", "f; g", "h; i; j"]
     assert [one for part in parts(text) for one in heavy(part)] == ["- c; d; e", "h; i; j"]
+
+
+def test_every_message_of_the_code_can_be_pasted_as_it_was_typed() -> None:
+    """No message of the code has --data before a key, or a bare deploys/NAME.py, where the operator has typed `daytwo`."""
+    generated = {ROOT / "roles/engine/inputs/reference.py", ROOT / "roles/engine/pairs/reference.py"}  # documents
+    try:
+        use_inventory("prod.py", "daytwo")
+        left = {
+            (str(path.relative_to(ROOT)), text)
+            for path in sorted((ROOT / "roles").glob("**/*.py"))
+            if path not in generated
+            for text in messages(path.read_text(encoding="utf-8"))
+            if re.search(r"--data \w|(?<![\w/])deploys/[a-z_]+\.py", whole(text.replace("\0", "x")))
+        }
+    finally:
+        use_inventory("INVENTORY")
+    assert left == set()

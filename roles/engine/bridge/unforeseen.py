@@ -90,7 +90,7 @@ def refused() -> Iterator[None]:
 
 def say(error: BaseException) -> None:
     """On standard error, where no result belongs to anybody."""
-    sys.stderr.write(wrap(f"--> {sentence(error)}", width(sys.stderr)) + "\n")
+    sys.stderr.write(wrap(f"--> {whole(sentence(error))}", width(sys.stderr)) + "\n")
 
 
 def _keep(text: str) -> Path | None:
