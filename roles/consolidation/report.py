@@ -83,7 +83,7 @@ def _node(found: Consolidation, name: str) -> NodeReport:
         disruption=round(sum(disruption(one.pod) for one in found.keeper.leaving(name)), 6),
         pods=tuple(_pod(found, one, gone) for one in found.keeper.fates[name] if not is_over(one.pod)),
         kept=tuple(_keeps(keeps)),
-        why="" if gone or woken or asleep else sentence(keeps) or one_line(found.plan.why.get(name, "")),
+        why="" if gone or woken or asleep else sentence(keeps) or one_line(shortened(found.plan.why.get(name, "").split("; "), _FEW, ";")),
     )
 
 
